@@ -1,0 +1,55 @@
+# Two commands for a newcomer: `make demo` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+CODE   := ccm workers tests
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-fast kube check fmt fmt-check lint types layers clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+venv: $(READY) ## Create .venv with the project and its development extras
+
+$(READY): setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: venv ## Watch tainted nodes become ready, on an embedded cluster and cloud
+	$(BIN)/ccm-supervisor sandbox
+
+kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run against
+	$(PYTHON) -m tests.kube.build
+
+# In CI a missing API server is a failure, so it is built first; elsewhere those tests say they skip.
+test: venv $(if $(CI),kube) ## Run all tests (those that need a real API server want `make kube` first)
+	$(BIN)/python -m pytest
+
+test-fast: venv ## Run the unit tests only
+	$(BIN)/python -m pytest tests/unit -q
+
+check: fmt-check lint types layers test ## Everything CI runs
+
+fmt: venv ## Format the code
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix-only $(CODE)
+
+fmt-check: venv
+	$(BIN)/ruff format --check $(CODE)
+
+lint: venv ## Lint
+	$(BIN)/ruff check $(CODE)
+
+types: venv ## Check types
+	$(BIN)/mypy
+
+layers: venv ## Check that imports point downwards only
+	$(BIN)/lint-imports
+
+clean: ## Remove what the targets made inside the tree
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

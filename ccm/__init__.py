@@ -1,0 +1,3 @@
+"""The supervisor of a multi-process Kubernetes cloud controller manager."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,84 @@
+"""The control socket: one JSON line asks, one JSON line answers; both ends are here."""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import orjson
+
+from ccm.model.node import Json
+
+LIMIT = 4 << 20  # bytes of one line
+PATIENCE = 5.0  # seconds a peer may take for its line
+
+Answer = Callable[[Json], Awaitable[Json]]
+
+
+class NotRunning(Exception):
+    """Nobody answers on the control socket."""
+
+
+class ControlServer:
+    """Answers the commands of the same user (or root); a slow or rude peer blocks nobody."""
+
+    def __init__(self, path: Path, answer: Answer) -> None:
+        self._path, self._answer = path, answer
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        before = os.umask(0o077)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=LIMIT)
+        finally:
+            os.umask(before)
+
+    def close(self) -> None:
+        if self._server:
+            self._server.close()
+        self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                reply = await self._reply(reader, writer)
+                writer.write(orjson.dumps(reply) + b"\n")
+                await writer.drain()
+        except (TimeoutError, OSError):
+            pass  # the peer was too slow or left: its own loss
+        finally:
+            writer.close()
+
+    async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Json:
+        if _peer_uid(writer) not in (0, os.geteuid()):
+            return {"error": "only the supervisor's own user and root may ask"}
+        try:
+            request = orjson.loads(await reader.readline())
+        except (orjson.JSONDecodeError, ValueError):
+            return {"error": "the request is not one line of JSON"}
+        if not isinstance(request, dict):
+            return {"error": "the request is not a JSON object"}
+        return await self._answer(request)
+
+
+def _peer_uid(writer: asyncio.StreamWriter) -> int:
+    peer = writer.get_extra_info("socket")
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    uid: int = struct.unpack("3i", credentials)[1]
+    return uid
+
+
+def ask(path: Path, request: Json, timeout: float = 10.0) -> Json:
+    """The supervisor's answer; raises `NotRunning` when there is none within `timeout` seconds."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(str(path))
+            connection.sendall(orjson.dumps(request) + b"\n")
+            with connection.makefile("rb") as lines:
+                answer = orjson.loads(lines.readline())
+        except (OSError, orjson.JSONDecodeError) as error:
+            raise NotRunning(f"no supervisor answers at {path}") from error
+    return answer if isinstance(answer, dict) else {}

@@ -1,0 +1,161 @@
+"""The messages between supervisor and workers: small dataclasses, carried as JSON.
+
+Times are CLOCK_MONOTONIC seconds, which all processes of one host share.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+import orjson
+
+MAX_FRAME = 8 << 20  # bytes
+
+
+class BadFrame(Exception):
+    """A message that cannot be understood; the sender is named by the transport."""
+
+
+# Worker to supervisor.
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First word of a worker: what it wants of which kinds (see `ccm.model.projection.Want`)."""
+
+    wants: list[dict[str, Any]]
+    quotas: dict[str, list[float]]  # budget class → calls a second, burst
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Everything up to frame `seq` is taken in."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """A frame is missing: send everything again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The snapshot is complete in the worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life from the worker's own loop, with what `status` shows of it."""
+
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AskCalls:
+    """`count` cloud calls of class `budget` are waiting in this worker."""
+
+    number: int
+    budget: str
+    priority: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnCalls:
+    """Granted calls that were not made after all."""
+
+    budget: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloudThrottled:
+    """The cloud answered that we are too fast; `seconds` is its own word on when to come back."""
+
+    budget: str
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why this worker ends and starting it again is pointless: lines for the operator."""
+
+    lines: list[str]
+
+
+# Supervisor to worker.
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Part of the feed: entries `[kind, key, version, value]`, value null for a deleted object.
+
+    `epoch` counts snapshots, `seq` the frames of one epoch from 1. The frame with `complete` ends
+    the snapshot; what it did not contain does not exist.
+    """
+
+    epoch: int
+    seq: int
+    complete: bool
+    entries: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """You may write until this time; a time in the past means stop now."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """`count` of the calls asked for under `number` may be made."""
+
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Take no new keys, finish those in hand within `seconds`, then end."""
+
+    seconds: float
+
+
+Message = (
+    Hello
+    | Ack
+    | Resync
+    | Synced
+    | Beat
+    | AskCalls
+    | ReturnCalls
+    | CloudThrottled
+    | Fault
+    | Objects
+    | Permit
+    | Granted
+    | Drain
+)
+
+
+_TYPES: dict[str, type[Message]] = {kind.__name__: kind for kind in get_args(Message)}
+
+
+def encode(message: Message) -> bytes:
+    """The JSON text of a message: its fields, and its type under `t`."""
+    body = {item.name: getattr(message, item.name) for item in fields(message)}
+    return orjson.dumps({"t": type(message).__name__, **body})
+
+
+def decode(frame: bytes) -> Message:
+    """The message in a frame; `BadFrame` when there is none of ours."""
+    if len(frame) > MAX_FRAME:
+        raise BadFrame(f"{len(frame)} bytes are more than {MAX_FRAME}")
+    try:
+        body = orjson.loads(frame)
+        return _TYPES[body.pop("t")](**body)
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise BadFrame(f"not a message of ours: {error}") from error

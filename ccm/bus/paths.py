@@ -1,0 +1,83 @@
+"""The runtime directory of one supervisor: its lock and its sockets."""
+
+import fcntl
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from ccm.errors import ConfigurationFault
+
+_SOCKET_PATH_LIMIT = 107  # bytes; sun_path of Linux, less the final zero
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePaths:
+    """Where the parts of one supervisor meet."""
+
+    directory: Path
+
+    @property
+    def bus(self) -> Path:
+        return self.directory / "bus.sock"
+
+    @property
+    def control(self) -> Path:
+        return self.directory / "control.sock"
+
+    @property
+    def lock(self) -> Path:
+        return self.directory / "supervisor.lock"
+
+
+def claim(directory: str) -> tuple[RuntimePaths, TextIO]:
+    """Make the directory ours alone (0700) and lock it; the lock lasts as long as the open file.
+
+    The lock comes before any bind: a second bind on a ZeroMQ socket path succeeds silently and
+    steals the endpoint. Raises `ConfigurationFault`.
+    """
+    paths = RuntimePaths(Path(directory).absolute())
+    if len(os.fsencode(paths.control)) > _SOCKET_PATH_LIMIT:
+        raise _fault(directory, "is too long for a socket in it", "choose a shorter path")
+    try:
+        paths.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_owner(paths.directory)
+        lock = open(paths.lock, "a+", encoding="ascii")  # noqa: SIM115 - held until the end
+    except OSError as error:
+        raise _fault(
+            directory,
+            f"cannot be used: {error.strerror}",
+            "choose a directory that this user may write",
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise _fault(
+            directory,
+            f"is in use by a running supervisor (pid {holder})",
+            "stop that one first, or choose another directory",
+        ) from error
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    for leftover in (paths.bus, paths.control):
+        leftover.unlink(missing_ok=True)
+    return paths, lock
+
+
+def _check_owner(directory: Path) -> None:
+    info = directory.lstat()
+    if not stat.S_ISDIR(info.st_mode):
+        raise NotADirectoryError(20, "it is not a directory")
+    if info.st_uid != os.geteuid():
+        raise PermissionError(1, f"it belongs to user {info.st_uid}")
+    if stat.S_IMODE(info.st_mode) != 0o700:
+        directory.chmod(0o700)
+
+
+def _fault(directory: str, problem: str, remedy: str) -> ConfigurationFault:
+    return ConfigurationFault("--runtime-dir", f"{directory} {problem}", remedy)

@@ -1,0 +1,1 @@
+"""The commands a person types; one file a command."""

@@ -1,0 +1,88 @@
+"""The gate in a worker: every cloud call waits for its grant, has a deadline, and is counted."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+from ccm.decide.budget import Priority
+from ccm.durations import format_duration
+from ccm.errors import CloudError, Denied, Refused, Throttled
+
+T = TypeVar("T")
+
+_priority: ContextVar[Priority] = ContextVar("priority", default=Priority.REFRESH)
+
+
+@contextmanager
+def spending(priority: Priority) -> Iterator[None]:
+    """Cloud calls made inside, threads included, go with this priority."""
+    token = _priority.set(priority)
+    try:
+        yield
+    finally:
+        _priority.reset(token)
+
+
+class Purse(Protocol):
+    """Where grants come from; in a worker, the supervisor."""
+
+    async def take(self, budget: str, priority: Priority) -> None:
+        """Return once one call of this class may be made; wait for ever if none may."""
+        ...
+
+    def throttled(self, budget: str, seconds: float | None) -> None:
+        """Tell everybody that the cloud finds us too fast."""
+        ...
+
+
+class WorkerGate:
+    """What a provider gets as its `Gate`."""
+
+    def __init__(self, purse: Purse, timeout: float) -> None:
+        self._purse, self._timeout = purse, timeout
+        self._loop = asyncio.get_running_loop()
+        self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
+
+    async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
+        await self._purse.take(budget, _priority.get())
+        with self._watched(operation, budget):
+            try:
+                async with asyncio.timeout(self._timeout):
+                    return await function()
+            except TimeoutError as error:
+                limit = format_duration(self._timeout)
+                raise CloudError(f"{operation}: no answer within {limit}") from error
+
+    def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
+        """For plain provider methods, which run in a thread; the SDK enforces the timeout."""
+        wait = self._purse.take(budget, _priority.get())
+        asyncio.run_coroutine_threadsafe(wait, self._loop).result()
+        with self._watched(operation, budget):
+            return function()
+
+    @contextmanager
+    def _watched(self, operation: str, budget: str) -> Iterator[None]:
+        try:
+            yield
+        except Throttled as error:
+            self.calls[(operation, "throttled")] += 1
+            self._loop.call_soon_threadsafe(self._purse.throttled, budget, error.seconds)
+            raise
+        except BaseException as error:
+            self.calls[(operation, _result(error))] += 1
+            raise
+        self.calls[(operation, "ok")] += 1
+
+
+def _result(error: BaseException) -> str:
+    match error:
+        case Denied():
+            return "denied"
+        case Refused():
+            return "refused"
+        case asyncio.CancelledError():
+            return "cancelled"
+    return "error"

@@ -1,0 +1,1 @@
+"""Pure decisions: no client, no clock, no log; `now` is a parameter."""

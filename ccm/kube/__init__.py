@@ -1,0 +1,1 @@
+"""The Kubernetes API as this project uses it: raw JSON over the asyncio transport."""

@@ -1,0 +1,196 @@
+"""Requests to the Kubernetes API as raw JSON: a deadline on each, few in flight, typed failures."""
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import orjson
+from kubernetes.aio.client import Configuration
+
+from ccm.errors import KubernetesError, Unreachable
+from ccm.model.node import Json
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+_JSON = "application/json"
+_TRIES_WHEN_BUSY = 5
+
+
+class RateLimit:
+    """At most `per_second` requests in the long run and `burst` at once (the --kube-api flags)."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._gap = 1 / per_second
+        self._slack = max(burst, 1) * self._gap
+        self._next = 0.0
+
+    async def wait(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._next = max(self._next, now - self._slack) + self._gap
+        await asyncio.sleep(max(self._next - now, 0.0))
+
+
+class Kube:
+    """One process's connection to the API server.
+
+    Raises `KubernetesError` when the server answered with an error and `Unreachable` when there is
+    no usable answer. A 429 is obeyed and tried again within the deadline: it was not executed.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        user_agent: str,
+        in_flight: int = 32,
+        rate: RateLimit | None = None,
+    ) -> None:
+        self._configuration = configuration
+        self._url = configuration.host.rstrip("/")
+        self._agent = user_agent
+        self._slots = asyncio.Semaphore(in_flight)
+        self._rate = rate
+        self._quiet_until = 0.0
+        # Streams (watches) do not take a slot; a few connections are for them.
+        connector = aiohttp.TCPConnector(limit=in_flight + 8, ssl=_tls(configuration))
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
+        self.writes = 0
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
+        return await self.request("GET", path, params=params)
+
+    async def post(self, path: str, body: Json, timeout: float = 30.0) -> Json:
+        return await self.request("POST", path, body, timeout=timeout)
+
+    async def put(self, path: str, body: Json, timeout: float = 30.0) -> Json:
+        return await self.request("PUT", path, body, timeout=timeout)
+
+    async def patch(self, path: str, kind: str, body: Any, timeout: float = 30.0) -> Json:
+        return await self.request("PATCH", path, body, content_type=kind, timeout=timeout)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        content_type: str = _JSON,
+        timeout: float = 30.0,
+    ) -> Json:
+        """The decoded answer to one request, within `timeout` seconds, waiting included."""
+        data = None if body is None else orjson.dumps(body)
+        headers = await self._headers(content_type if data is not None else None)
+        try:
+            async with asyncio.timeout(timeout), self._slots:
+                raw = await self._send_until_heard(method, path, data, params, headers)
+        except TimeoutError as error:
+            raise Unreachable(f"{method} {path}: no answer within {timeout:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"{method} {path}: {_short(error)}") from error
+        return _decoded(raw, f"{method} {path}")
+
+    async def _send_until_heard(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        params: Mapping[str, str] | None,
+        headers: dict[str, str],
+    ) -> bytes:
+        loop = asyncio.get_running_loop()
+        for attempt in range(1, _TRIES_WHEN_BUSY + 1):
+            if self._rate:
+                await self._rate.wait()
+            if loop.time() < self._quiet_until:
+                await asyncio.sleep(self._quiet_until - loop.time())
+            if method != "GET":
+                self.writes += 1
+            async with self._session.request(
+                method, self._url + path, data=data, params=params, headers=headers
+            ) as response:
+                raw = await response.read()
+                if response.status < 400:
+                    return raw
+                error = _failure(response, raw)
+            if error.status != 429 or attempt == _TRIES_WHEN_BUSY:
+                raise error
+            wait = (error.retry_after or 1.0) * random.uniform(1.0, 1.2)
+            self._quiet_until = max(self._quiet_until, loop.time() + wait)
+        raise AssertionError("the last try returns or raises")
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str], idle_limit: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """An open response to read from; silence longer than `idle_limit` ends it with an error."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle_limit)
+        headers = await self._headers(None)
+        try:
+            async with self._session.get(
+                self._url + path, params=params, headers=headers, timeout=timeout
+            ) as response:
+                if response.status >= 400:
+                    raise _failure(response, await response.read())
+                yield response.content
+        except TimeoutError as error:
+            raise Unreachable(f"GET {path}: silent for {idle_limit:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"GET {path}: {_short(error)}") from error
+
+    async def _headers(self, content_type: str | None) -> dict[str, str]:
+        headers = {"User-Agent": self._agent, "Accept": _JSON}
+        token = await self._configuration.get_api_key_with_prefix("BearerToken")
+        if token:
+            headers["Authorization"] = token
+        if content_type:
+            headers["Content-Type"] = content_type
+        return headers
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext | bool:
+    if not configuration.host.startswith("https"):
+        return True
+    context = ssl.create_default_context(
+        cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data
+    )
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _failure(response: aiohttp.ClientResponse, raw: bytes) -> KubernetesError:
+    try:
+        status = orjson.loads(raw)
+        reason, message = str(status.get("reason", "")), str(status.get("message", ""))
+    except (orjson.JSONDecodeError, AttributeError):
+        reason, message = response.reason or "", raw[:200].decode(errors="replace").strip()
+    after = response.headers.get("Retry-After", "")
+    retry_after = float(after) if after.isdigit() else None
+    return KubernetesError(response.status, reason, message, retry_after)
+
+
+def _decoded(raw: bytes, what: str) -> Json:
+    try:
+        decoded = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise Unreachable(f"{what}: the answer is not JSON") from error
+    if not isinstance(decoded, dict):
+        raise Unreachable(f"{what}: the answer is not a JSON object")
+    return decoded
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

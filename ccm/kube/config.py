@@ -1,0 +1,86 @@
+"""Where the API server is and who we are: the `kubernetes` package's own configuration loading."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from ccm.errors import ConfigurationFault
+
+_DEFAULT = Path("~/.kube/config")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The flags that say how to reach the API server; empty text means "not given"."""
+
+    kubeconfig: str = ""
+    master: str = ""
+
+
+async def load(source: Source) -> Configuration:
+    """The client configuration; raises `ConfigurationFault` when there is none to be had.
+
+    Order as upstream: `--kubeconfig`, else the Pod's service account, else the default kubeconfig;
+    `--master` overrides the address of any of them.
+    """
+    configuration = Configuration()
+    if source.kubeconfig:
+        await _load_file(Path(source.kubeconfig), configuration)
+    elif os.environ.get("KUBERNETES_SERVICE_HOST"):
+        _load_pod_account(configuration)
+    elif not source.master:
+        await _load_file(_default_file(), configuration)
+    if source.master:
+        if not re.match(r"https?://", source.master):
+            raise ConfigurationFault(
+                "--master", f"{source.master!r} is not a URL", "write it like https://host:6443"
+            )
+        configuration.host = source.master
+    return configuration
+
+
+def _default_file() -> Path:
+    first = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    path = Path(first) if first else _DEFAULT.expanduser()
+    if not path.exists():
+        raise ConfigurationFault(
+            "--kubeconfig", "is not given, and this is not a Pod", "give the path of a kubeconfig"
+        )
+    return path
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        path.read_bytes()
+    except OSError as error:
+        raise ConfigurationFault(
+            "--kubeconfig",
+            f"{path} cannot be read: {error.strerror}",
+            "give the path of a kubeconfig that this user may read",
+        ) from error
+
+
+async def _load_file(path: Path, configuration: Configuration) -> None:
+    _check_readable(path)
+    try:
+        await load_kube_config(str(path), client_configuration=configuration)
+    except Exception as error:  # the loader lets out yaml's, ssl's and its own errors
+        detail = " ".join(str(error).split())
+        raise ConfigurationFault(
+            "--kubeconfig", f"{path} is not usable: {detail}", "check it with 'kubectl config view'"
+        ) from error
+
+
+def _load_pod_account(configuration: Configuration) -> None:
+    try:
+        load_incluster_config(client_configuration=configuration)
+    except ConfigException as error:
+        raise ConfigurationFault(
+            "--kubeconfig",
+            f"is not given, and the Pod's service account is not usable: {error}",
+            "mount the service account token, or give a kubeconfig",
+        ) from error

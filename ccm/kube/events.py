@@ -1,0 +1,128 @@
+"""Kubernetes Events, sent behind the work: never waited for, deduplicated, bounded in number."""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from typing import Literal
+
+from ccm.errors import KubernetesError, Unreachable
+from ccm.kube.client import Kube
+from ccm.model.node import Json
+
+log = logging.getLogger(__name__)
+
+QUEUE = 10_000  # events waiting to be sent; beyond that the oldest is lost, and counted
+REPEAT = 600.0  # seconds in which an equal event is not sent again
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The object an Event is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing to tell the people who look at an object."""
+
+    about: ObjectRef
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+class Recorder:
+    """Sends notes one at a time, in order, as Events of `component`."""
+
+    def __init__(self, kube: Kube, component: str, instance: str) -> None:
+        self._kube, self._component, self._instance = kube, component, instance
+        self._waiting: OrderedDict[Note, None] = OrderedDict()
+        self._sent: OrderedDict[Note, float] = OrderedDict()
+        self._wake, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+        # Event names must differ between restarts: begin at the clock, as upstream does.
+        self._numbers = count(time.time_ns())
+        self.lost = 0
+
+    def tell(self, note: Note) -> None:
+        """Queue `note` unless the same was told a short while ago; returns at once."""
+        last = self._sent.get(note)
+        if note in self._waiting or (last is not None and time.monotonic() - last < REPEAT):
+            return
+        self._waiting[note] = None
+        if len(self._waiting) > QUEUE:
+            self._waiting.popitem(last=False)
+            self.lost += 1
+        self._idle.clear()
+        self._wake.set()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    async def run(self) -> None:
+        """Send for ever; a note that cannot be sent is logged and let go."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                note, _ = self._waiting.popitem(last=False)
+                await self._send(note)
+            self._idle.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until everything is sent, but not longer than `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("events not sent before the stop", extra={"count": len(self._waiting)})
+
+    async def _send(self, note: Note) -> None:
+        self._sent[note] = time.monotonic()
+        if len(self._sent) > QUEUE:
+            self._sent.popitem(last=False)
+        namespace = note.about.namespace or "default"
+        try:
+            body = self._body(note, namespace)
+            await self._kube.post(f"/api/v1/namespaces/{namespace}/events", body)
+        except (KubernetesError, Unreachable) as error:
+            self.lost += 1
+            log.warning("event not sent", extra={"reason": note.reason, "error": str(error)})
+
+    def _body(self, note: Note, namespace: str) -> Json:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        about = {
+            "apiVersion": note.about.api_version,
+            "kind": note.about.kind,
+            "name": note.about.name,
+            "uid": note.about.uid,
+            **({"namespace": note.about.namespace} if note.about.namespace else {}),
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{note.about.name}.{next(self._numbers):x}",
+                "namespace": namespace,
+            },
+            "involvedObject": about,
+            "type": note.type,
+            "reason": note.reason,
+            "message": note.message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }

@@ -1,0 +1,48 @@
+"""Log records: a constant message and facts as keys, one line each, as text or JSON."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    return {key: value for key, value in vars(record).items() if key not in _RESERVED}
+
+
+class _Line(logging.Formatter):
+    def __init__(self, process: str, as_json: bool) -> None:
+        super().__init__()
+        self._process, self._as_json = process, as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        facts = _facts(record)
+        if record.exc_info:
+            facts["trace"] = self.formatException(record.exc_info)
+        if self._as_json:
+            head = {"ts": stamp, "level": record.levelname.lower(), "process": self._process}
+            body = {**head, "logger": record.name, "msg": record.getMessage(), **facts}
+            return orjson.dumps(body, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        words = [stamp, record.levelname[0], self._process, record.getMessage()]
+        return " ".join(words + [f"{key}={_quoted(value)}" for key, value in facts.items()])
+
+
+def _quoted(value: object) -> str:
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    return repr(text) if any(char in text for char in ' "\n=') or not text else text
+
+
+def set_up(process: str, format_name: str, verbosity: int) -> None:
+    """Send the records of this process to standard error; call once, early in the process."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Line(process, format_name == "json"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    logging.getLogger("ccm").setLevel(logging.DEBUG if verbosity >= 4 else logging.INFO)
+    logging.getLogger("workers").setLevel(logging.DEBUG if verbosity >= 4 else logging.INFO)

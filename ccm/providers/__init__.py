@@ -1,0 +1,1 @@
+"""Shipped cloud providers: one folder each, imported only when chosen."""

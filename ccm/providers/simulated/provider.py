@@ -1,0 +1,31 @@
+"""The simulated cloud as a `CloudProvider`."""
+
+from collections.abc import Mapping
+
+from ccm.cloud.interface import Instances, ProviderContext, Quota
+from ccm.providers.simulated.api import SimulatedApi
+from ccm.providers.simulated.config import READS, WRITES, read_config
+from ccm.providers.simulated.instances import SCHEME, SimulatedInstances
+
+
+class SimulatedCloud:
+    """Machines of the sandbox's cloud; `quotas` and `instances` are as configured once started."""
+
+    def __init__(self) -> None:
+        self.name = "simulated"
+        self.scheme = SCHEME
+        self.has_cluster_id = True
+        self.quotas: Mapping[str, Quota] = {"read": READS, "write": WRITES}
+        self.instances: Instances | None = None
+        self._api: SimulatedApi | None = None
+
+    async def initialize(self, context: ProviderContext) -> None:
+        """Read the configuration; the first call to the cloud opens the first connection."""
+        config = read_config(context.config, context.config_path)
+        self._api = SimulatedApi(config, context.gate)
+        self.quotas = {"read": config.reads, "write": config.writes}
+        self.instances = SimulatedInstances(self._api, config.page_size)
+
+    async def close(self) -> None:
+        if self._api:
+            await self._api.close()

@@ -1,0 +1,148 @@
+"""A client of the admin surface, for the sandbox, the tests and the command line."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Self
+from urllib.parse import quote
+
+import aiohttp
+import orjson
+
+from ccm.errors import CloudError, Refused
+from ccm.sandbox.cloud.faults import Fault
+from ccm.sandbox.cloud.limits import Rate
+from ccm.sandbox.cloud.records import Machine, Volume
+
+Json = dict[str, Any]
+
+
+class CloudAdmin:
+    """`async with CloudAdmin(url) as admin: await admin.stop("node-1")`.
+
+    A machine is named by its id or by a name that only one live machine has. Raises `Refused` with
+    the cloud's own sentence when it says no, and `CloudError` when it cannot be reached.
+    """
+
+    def __init__(self, url: str, timeout: float = 10.0) -> None:
+        self._url = url.rstrip("/")
+        self._timeout = aiohttp.ClientTimeout(total=timeout)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._session:
+            await self._session.close()
+            self._session = None
+
+    async def machines(self) -> list[Machine]:
+        """Every machine that is still visible, terminated ones included."""
+        return [Machine.from_json(item) for item in await self._ask("GET", "machines")]
+
+    async def add(self, machines: Sequence[Machine]) -> list[Machine]:
+        """Build machines; id and addresses are filled in where they are empty."""
+        body = [asdict(machine) for machine in machines]
+        return [Machine.from_json(item) for item in await self._ask("POST", "machines", body)]
+
+    async def start(self, ref: str) -> Machine:
+        return await self._act(ref, "start")
+
+    async def stop(self, ref: str) -> Machine:
+        return await self._act(ref, "stop")
+
+    async def terminate(self, ref: str) -> Machine:
+        """End a machine for good; it stays visible as `terminated` for a while."""
+        return await self._act(ref, "terminate")
+
+    async def vanish(self, ref: str) -> None:
+        """Take a machine away at once, as if it had never been there."""
+        await self._ask("DELETE", _machine(ref))
+
+    async def change(self, ref: str, changes: Mapping[str, Any]) -> Machine:
+        """Change `type`, `zone`, `region`, `addresses` ([{type, address}]) or `labels`."""
+        return Machine.from_json(await self._ask("PATCH", _machine(ref), dict(changes)))
+
+    async def add_volume(self, volume: Volume) -> Volume:
+        return Volume.from_json(await self._ask("POST", "volumes", asdict(volume)))
+
+    async def state(self) -> Json:
+        """Everything the cloud holds; a seed file has the same form."""
+        return _object(await self._ask("GET", "state"))
+
+    async def counters(self) -> Json:
+        """Totals (`total`, `reads`, `writes`, `throttled`, `unanswered`) and `rows` by call."""
+        return _object(await self._ask("GET", "counters"))
+
+    async def reset_counters(self) -> None:
+        """Start counting anew and empty the log of requests."""
+        await self._ask("DELETE", "counters")
+
+    async def requests(self) -> list[Json]:
+        """The latest requests with their wall and monotonic times, oldest first."""
+        return list(await self._ask("GET", "requests"))
+
+    async def faults(self) -> list[Fault]:
+        return [Fault.from_json(item) for item in await self._ask("GET", "faults")]
+
+    async def set_fault(self, fault: Fault) -> Fault:
+        """Put a fault in force; the answer has its id."""
+        return Fault.from_json(await self._ask("POST", "faults", fault.to_json()))
+
+    async def clear_faults(self, fault_id: str | None = None) -> None:
+        """Clear one fault, or all."""
+        await self._ask("DELETE", f"faults/{quote(fault_id, safe='')}" if fault_id else "faults")
+
+    async def limits(self) -> Json:
+        """The rates (`read`, `write`; null is no limit) and the fields of `Conditions`."""
+        return _object(await self._ask("GET", "limits"))
+
+    async def set_conditions(self, **conditions: float) -> Json:
+        """Change fields of `Conditions`: page, latency, max_routes, boot, retention, …"""
+        return _object(await self._ask("PATCH", "limits", conditions))
+
+    async def set_rate(self, budget: str, rate: Rate | None) -> Json:
+        """Limit the `read` or `write` calls, or lift the limit."""
+        body = {budget: asdict(rate) if rate else None}
+        return _object(await self._ask("PATCH", "limits", body))
+
+    async def _act(self, ref: str, action: str) -> Machine:
+        return Machine.from_json(await self._ask("POST", f"{_machine(ref)}/{action}"))
+
+    async def _ask(self, method: str, path: str, body: object = None) -> Any:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=self._timeout)
+        data = None if body is None else orjson.dumps(body)
+        try:
+            async with self._session.request(
+                method, f"{self._url}/admin/{path}", data=data
+            ) as response:
+                content = await response.read()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as fault:
+            raise CloudError(f"no simulated cloud at {self._url}: {fault}") from fault
+        return _read(response.status, content)
+
+
+def _machine(ref: str) -> str:
+    return f"machines/{quote(ref, safe='')}"
+
+
+def _read(status: int, content: bytes) -> Any:
+    try:
+        answer = orjson.loads(content) if content else None
+    except orjson.JSONDecodeError as fault:
+        raise CloudError(f"what answers is not a simulated cloud: {fault}") from fault
+    if status < 400:
+        return answer
+    if status < 500 and isinstance(answer, dict):
+        raise Refused(str(answer.get("error", {}).get("message", answer)))
+    raise CloudError(f"the simulated cloud answered {status}")
+
+
+def _object(answer: Any) -> Json:
+    if not isinstance(answer, dict):
+        raise CloudError("the simulated cloud answered with something else than an object")
+    return answer

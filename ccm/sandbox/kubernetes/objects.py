@@ -1,0 +1,69 @@
+"""Raw Kubernetes objects and what they all have; no rule of a particular kind lives here."""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+import uuid
+from typing import Any, cast
+
+import orjson
+
+Object = dict[str, Any]
+
+# Without vowels and look-alikes, as the real server chooses them.
+SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+LONGEST_GENERATED_BASE = 58
+
+
+def clone(obj: Object) -> Object:
+    """Return a deep copy that may be changed in place."""
+    return cast(Object, orjson.loads(orjson.dumps(obj)))
+
+
+def metadata(obj: Object) -> Object:
+    """Return the object's metadata, created when it is missing."""
+    return section(obj, "metadata")
+
+
+def section(obj: Object, name: str) -> Object:
+    """Return a nested object for reading and changing, created when it is missing."""
+    found = obj.get(name)
+    if not isinstance(found, dict):
+        found = obj[name] = {}
+    return cast(Object, found)
+
+
+def lookup(obj: Object, path: str) -> Any:
+    """Return what a dotted path names, or None."""
+    found: Any = obj
+    for part in path.split("."):
+        if not isinstance(found, dict):
+            return None
+        found = found.get(part)
+    return found
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a copy without null members: for the API, null and absent are one."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def timestamp(moment: datetime.datetime | None = None) -> str:
+    """Format a moment, now unless told, as metav1.Time does."""
+    moment = moment or datetime.datetime.now(datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def new_uid() -> str:
+    return str(uuid.uuid4())
+
+
+def generate_name(base: str) -> str:
+    """Return `base` and a random suffix."""
+    suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
+    return base[:LONGEST_GENERATED_BASE] + suffix

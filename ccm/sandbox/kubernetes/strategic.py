@@ -1,0 +1,167 @@
+"""Strategic merge patch for the lists in the table of kinds; every other list is replaced.
+
+The order of results follows k8s.io/apimachinery/pkg/util/strategicpatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ccm.sandbox.kubernetes.failures import Failure, bad_request
+from ccm.sandbox.kubernetes.kinds import BY_VALUE, Kind
+from ccm.sandbox.kubernetes.objects import Object
+
+DIRECTIVE = "$patch"
+DELETE_VALUES = "$deleteFromPrimitiveList/"
+SET_ORDER = "$setElementOrder/"
+RETAIN_KEYS = "$retainKeys"
+
+METADATA_LISTS = {"metadata.finalizers": BY_VALUE, "metadata.ownerReferences": "uid"}
+
+
+def strategic_merge(kind: Kind, obj: Object, patch: Object) -> Object:
+    """Return `obj` with the patch merged in."""
+    return _Merger({**METADATA_LISTS, **kind.merged_lists}).merge_object(obj, patch, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Merger:
+    merge_keys: Mapping[str, str]
+
+    def merge_object(self, original: Object, patch: Object, path: str) -> Object:
+        directive = patch.get(DIRECTIVE)
+        if directive is not None:
+            patch = {key: value for key, value in patch.items() if key != DIRECTIVE}
+        if directive == "replace":
+            return patch
+        if directive == "delete":
+            return {}
+        if directive not in (None, "merge"):
+            raise bad_request(f"unknown patch type found in patch: {directive}")
+        merged = self._retain(dict(original), patch)
+        orders = _parallel(patch, SET_ORDER)
+        for key, values in _parallel(patch, DELETE_VALUES).items():
+            kept = [value for value in merged.get(key) or [] if value not in values]
+            merged[key] = kept
+        for key, value in patch.items():
+            if not key.startswith("$"):
+                self._merge_member(merged, key, value, _join(path, key), orders.get(key))
+        for key in orders.keys() - patch.keys():
+            self._reorder(merged, key, _join(path, key), orders[key])
+        return merged
+
+    def _merge_member(
+        self, merged: Object, key: str, value: Any, path: str, order: list[Any] | None
+    ) -> None:
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            original = merged.get(key)
+            known = original if isinstance(original, dict) else {}
+            merged[key] = self.merge_object(known, value, path)
+        elif isinstance(value, list) and path in self.merge_keys:
+            merged[key] = self._merge_list(merged.get(key) or [], value, path, order)
+        else:
+            merged[key] = value
+
+    def _merge_list(
+        self, original: list[Any], patch: list[Any], path: str, order: list[Any] | None
+    ) -> list[Any]:
+        merge_key = self.merge_keys[path]
+        if merge_key == BY_VALUE:
+            merged = list(dict.fromkeys([*original, *patch]))
+        else:
+            original, patch = _obey_directives(original, patch, merge_key)
+            merged = list(original)
+            for item in patch:
+                self._merge_item(merged, item, merge_key, path)
+        if merge_key != BY_VALUE and order is not None:
+            order = [_identity(item, merge_key) for item in order]
+        wanted = order if order is not None else [_identity(item, merge_key) for item in patch]
+        return _in_order(merged, wanted, original, merge_key)
+
+    def _merge_item(self, merged: list[Any], item: Any, merge_key: str, path: str) -> None:
+        identity = _identity(item, merge_key)
+        for index, found in enumerate(merged):
+            if found.get(merge_key) == identity:
+                merged[index] = self.merge_object(found, item, path)
+                return
+        merged.append(self.merge_object({}, item, path))
+
+    def _reorder(self, merged: Object, key: str, path: str, order: list[Any]) -> None:
+        """Obey an order for a list that the patch does not otherwise change."""
+        if path in self.merge_keys and isinstance(merged.get(key), list):
+            merged[key] = self._merge_list(merged[key], [], path, order)
+
+    @staticmethod
+    def _retain(original: Object, patch: Object) -> Object:
+        retained = patch.get(RETAIN_KEYS)
+        if retained is None:
+            return original
+        if not isinstance(retained, list):
+            raise bad_request("invalid patch format of retainKeys")
+        return {key: value for key, value in original.items() if key in retained}
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _parallel(patch: Object, prefix: str) -> dict[str, list[Any]]:
+    """Return the lists that a patch carries beside its members under a `$…/` name."""
+    return {
+        key.removeprefix(prefix): value
+        for key, value in patch.items()
+        if key.startswith(prefix) and isinstance(value, list)
+    }
+
+
+def _identity(item: Any, merge_key: str) -> Any:
+    if merge_key == BY_VALUE:
+        return item
+    if not isinstance(item, dict) or merge_key not in item:
+        message = f"map: {item} does not contain declared merge key: {merge_key}"
+        raise Failure(500, message)
+    return item[merge_key]
+
+
+def _obey_directives(
+    original: list[Any], patch: list[Any], merge_key: str
+) -> tuple[list[Any], list[Any]]:
+    """Return both lists after the `$patch` members have had their effect."""
+    plain: list[Any] = []
+    replace = False
+    for item in patch:
+        directive = item.get(DIRECTIVE) if isinstance(item, dict) else None
+        if directive is None:
+            plain.append(item)
+        elif directive == "replace":
+            replace = True
+        elif directive == "delete":
+            gone = _identity(item, merge_key)
+            original = [each for each in original if each.get(merge_key) != gone]
+        else:
+            raise bad_request(f"unknown patch type found in patch: {directive}")
+    return (plain, []) if replace else (original, plain)
+
+
+def _in_order(merged: list[Any], wanted: list[Any], server: list[Any], merge_key: str) -> list[Any]:
+    """Order the members the client named as it named them, and fit the others in between."""
+    server_order = [_identity(item, merge_key) for item in server]
+    by_identity = {_identity(item, merge_key): item for item in merged}
+    named = [identity for identity in wanted if identity in by_identity]
+    others = [identity for identity in by_identity if identity not in named]
+    if len(by_identity) < len(merged):
+        return merged
+    result: list[Any] = []
+    for identity in named:
+        while others and _is_before(others[0], identity, server_order):
+            result.append(others.pop(0))
+        result.append(identity)
+    return [by_identity[identity] for identity in [*result, *others]]
+
+
+def _is_before(left: Any, right: Any, order: list[Any]) -> bool:
+    return left in order and right in order and order.index(left) < order.index(right)

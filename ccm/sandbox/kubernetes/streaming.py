@@ -1,0 +1,95 @@
+"""Serves watches: sends a stream's lines and lets faults strike between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import web
+
+from ccm.sandbox.kubernetes.call import Call, check_accept
+from ccm.sandbox.kubernetes.faults import GARBAGE, Fault, Faults, Occasion
+from ccm.sandbox.kubernetes.resources import render
+from ccm.sandbox.kubernetes.store import Store
+from ccm.sandbox.kubernetes.watch import check_options, event, gone, interest_of, stream
+
+
+async def never() -> None:
+    """Wait until the connection goes away and this task is cancelled."""
+    await asyncio.Event().wait()
+
+
+async def abort(request: web.BaseRequest) -> None:
+    """Drop the connection without another byte; does not return."""
+    if request.transport is not None:
+        request.transport.abort()
+    await never()
+
+
+class Streams:
+    """Serves the watches of one sandbox."""
+
+    def __init__(self, store: Store, faults: Faults) -> None:
+        self._store = store
+        self._faults = faults
+
+    async def serve(
+        self,
+        request: web.BaseRequest,
+        call: Call,
+        fault: Fault | None,
+        begun: Callable[[], None],
+    ) -> web.StreamResponse:
+        """Stream until the watch ends; `begun` is called when it has started."""
+        check_accept(call.accept)
+        check_options(call)
+        interest = interest_of(call, lambda stored: render(call, stored))
+        lines = stream(self._store, call, interest)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        begun()
+        if fault is not None and fault.action == "silence":
+            await never()
+        if fault is not None and fault.action == "gone":
+            await response.write(gone(fault.message))
+            return response
+        user_agent = request.headers.get("User-Agent", "")
+        occasion = Occasion("event", interest.kind.plural, interest.name, user_agent)
+        await self._send(request, response, lines, occasion)
+        return response
+
+    async def _send(
+        self,
+        request: web.BaseRequest,
+        response: web.StreamResponse,
+        lines: AsyncIterator[bytes],
+        occasion: Occasion,
+    ) -> None:
+        async for line in lines:
+            fault = self._faults.take(occasion)
+            if fault is not None and await self._ends(fault, request, response, line):
+                return
+            await response.write(line)
+
+    @staticmethod
+    async def _ends(
+        fault: Fault, request: web.BaseRequest, response: web.StreamResponse, line: bytes
+    ) -> bool:
+        """Let a fault strike before a line is sent; tell whether the stream is over."""
+        match fault.action:
+            case "delay":
+                await asyncio.sleep(fault.seconds)
+            case "garbage":
+                text = fault.text.encode()
+                await response.write(text + b"\n" if text else event(b"MODIFIED", GARBAGE))
+            case "reset":
+                if fault.when == "middle":
+                    await response.write(line[: len(line) // 2])
+                await abort(request)
+            case "silence":
+                await never()
+            case "gone" | "respond":
+                await response.write(gone(fault.message))
+                return True
+        return False

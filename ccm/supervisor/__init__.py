@@ -1,0 +1,1 @@
+"""The parent process: lease, watches, cloud budget and the life of the workers."""

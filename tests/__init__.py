@@ -1,0 +1,1 @@
+"""Tests; the folder names say against what they run."""

@@ -1,0 +1,3 @@
+"""What all tests share: the real API server's fixtures."""
+
+pytest_plugins = ["tests.kube.fixtures"]

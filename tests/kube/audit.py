@@ -1,0 +1,67 @@
+"""The API server's audit log: what is logged, and how tests read it.
+
+An entry is written before the client sees the end of the response, so a test that has its
+answer finds the request in the log. A watch is logged when it ends.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+POLICY: Mapping[str, Any] = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata"}],
+}
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One finished request; a part that the request has not is an empty string."""
+
+    user: str
+    user_agent: str
+    verb: str
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    uri: str
+    code: int
+    raw: Mapping[str, Any]
+
+    @property
+    def is_write(self) -> bool:
+        return self.verb in WRITES
+
+
+def read_audit_log(path: Path) -> Iterator[AuditEntry]:
+    """Yield the finished requests in the order in which they finished; none when no log is."""
+    if not path.exists():
+        return
+    with path.open("rb") as log:
+        for line in log:
+            if line.endswith(b"\n"):  # otherwise it is still being written
+                yield _entry(json.loads(line))
+
+
+def _entry(raw: Mapping[str, Any]) -> AuditEntry:
+    what = raw.get("objectRef", {})
+    return AuditEntry(
+        user=raw.get("user", {}).get("username", ""),
+        user_agent=raw.get("userAgent", ""),
+        verb=raw.get("verb", ""),
+        group=what.get("apiGroup", ""),
+        resource=what.get("resource", ""),
+        subresource=what.get("subresource", ""),
+        namespace=what.get("namespace", ""),
+        name=what.get("name", ""),
+        uri=raw.get("requestURI", ""),
+        code=raw.get("responseStatus", {}).get("code", 0),
+        raw=raw,
+    )

@@ -1,0 +1,199 @@
+"""Find or build the real kube-apiserver, etcd and kubectl; starts none of them.
+
+`python3 -m tests.kube.build` prints their folder. It needs Go, and no Python package.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+BINARIES = ("kube-apiserver", "etcd", "kubectl")
+REMEDY = "run `make kube`"
+PINS = Path(__file__).with_name("pins")
+
+# The time of the release commit, so that a build says the same whenever it is made.
+KUBERNETES_BUILD_DATE = "2026-07-22T18:07:38Z"
+VERSION_PACKAGES = ("k8s.io/client-go/pkg/version", "k8s.io/component-base/version")
+
+
+class BuildError(Exception):
+    """The binaries are not there and a person must act; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One Go module that pins programs: its folder, its version and what it builds."""
+
+    folder: Path
+    module: str
+    programs: Mapping[str, str]
+
+    @property
+    def go_mod(self) -> str:
+        return (self.folder / "go.mod").read_text()
+
+    @property
+    def version(self) -> str:
+        return _search(rf"{re.escape(self.module)} (v\S+)", self.go_mod)
+
+    @property
+    def go_version(self) -> str:
+        return _search(r"^go (\S+)", self.go_mod)
+
+
+KUBERNETES = Pin(
+    PINS / "kubernetes",
+    "k8s.io/kubernetes",
+    {
+        "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+        "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    },
+)
+ETCD = Pin(PINS / "etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
+
+
+def find_binaries() -> Path | None:
+    """Return the folder of the binaries, or None when they must be built first; never builds.
+
+    Raises BuildError when `KUBEBUILDER_ASSETS` is set and does not hold all of them.
+    """
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets:
+        folder = Path(assets).absolute()
+        if missing := _missing(folder):
+            raise BuildError(f"KUBEBUILDER_ASSETS={assets} does not hold {', '.join(missing)}")
+        return folder
+    folder = cache_folder()
+    return None if _missing(folder) else folder
+
+
+def build_binaries() -> Path:
+    """Return the folder of the binaries and build them first when needed, which takes minutes."""
+    if found := find_binaries():
+        return found
+    folder = cache_folder()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_suffix(".lock")):
+        if found := find_binaries():  # another process built them while we waited
+            return found
+        _check_go()
+        partial = folder.with_suffix(".partial")
+        for leftover in (partial, folder):
+            shutil.rmtree(leftover, ignore_errors=True)
+        partial.mkdir()
+        for pin in (ETCD, KUBERNETES):
+            _build(pin, partial)
+        partial.rename(folder)
+    return folder
+
+
+def cache_folder() -> Path:
+    """Return where the pinned build belongs: one folder for each versions, checksums and flags."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+    versions = f"{KUBERNETES.version}-etcd-{ETCD.version}"
+    return cache / "ccm-supervisor" / "kube" / versions / _key()
+
+
+def _key() -> str:
+    digest = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
+    for pin in (KUBERNETES, ETCD):
+        for name in ("go.mod", "go.sum"):
+            digest.update((pin.folder / name).read_bytes())
+        for program in pin.programs:
+            digest.update(" ".join(_command(pin, program, Path())).encode())
+    return digest.hexdigest()[:16]
+
+
+def _build(pin: Pin, folder: Path) -> None:
+    for program in pin.programs:
+        print(f"building {program} {pin.version} (minutes when cold)", file=sys.stderr, flush=True)
+        command = _command(pin, program, folder)
+        done = subprocess.run(command, cwd=pin.folder, env=_environment(), stdout=sys.stderr)
+        if done.returncode != 0:
+            raise BuildError(f"`go build` of {program} {pin.version} failed; Go says why above")
+
+
+def _command(pin: Pin, program: str, folder: Path) -> Sequence[str]:
+    flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags(pin)}")
+    return ("go", "build", *flags, "-o", str(folder / program), pin.programs[program])
+
+
+def _ldflags(pin: Pin) -> str:
+    """Return linker flags which state the version, as upstream's hack/lib/version.sh does."""
+    if pin is not KUBERNETES:
+        return "-s -w"
+    major, minor, _ = pin.version.removeprefix("v").split(".", 2)
+    facts = {
+        "gitVersion": pin.version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitCommit": "",  # the module proxy does not tell
+        "gitTreeState": "archive",
+        "buildDate": KUBERNETES_BUILD_DATE,
+    }
+    stated = (f"-X {pkg}.{key}={value}" for pkg in VERSION_PACKAGES for key, value in facts.items())
+    return " ".join(("-s -w", *stated))
+
+
+def _environment() -> Mapping[str, str]:
+    return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+
+
+def _check_go() -> None:
+    needed = max((pin.go_version for pin in (KUBERNETES, ETCD)), key=_numbers)
+    remedy = f"install Go {needed} or newer from https://go.dev/dl/ and put it on PATH"
+    if shutil.which("go") is None:
+        raise BuildError(f"Go is missing: {remedy}")
+    # Asked in the pin's folder: an older Go that may fetch a newer one answers with that one.
+    asked = ("go", "env", "GOVERSION")
+    answer = subprocess.run(
+        asked, cwd=KUBERNETES.folder, env=_environment(), capture_output=True, text=True
+    )
+    version = answer.stdout.strip().removeprefix("go")
+    if answer.returncode != 0 or _numbers(version) < _numbers(needed):
+        raise BuildError(f"Go is too old ({version or answer.stderr.strip()}): {remedy}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _missing(folder: Path) -> list[str]:
+    return [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+
+
+def _search(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE)
+    if found is None:
+        raise BuildError(f"a go.mod under {PINS} has no line like {pattern!r}")
+    return found[1]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> int:
+    """Print the folder of the binaries."""
+    try:
+        print(build_binaries())
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+"""A real etcd and kube-apiserver on loopback, for tests and benchmarks; no pytest in here.
+
+    with RealCluster.start(binaries, directory) as cluster:
+        cluster.grant("ccm", [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}])
+        run(kubeconfig=cluster.kubeconfig("ccm"))
+
+No controller and no scheduler run: nothing makes default service accounts, endpoints or pods.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.kube import access, audit
+from tests.kube.access import Rule, Subject
+from tests.kube.child import Child, Nursery
+from tests.kube.commands import Layout, apiserver_command, etcd_command
+from tests.kube.credentials import create_credentials
+from tests.kube.ports import ReservedPort
+from tests.kube.rest import JSON, Answer, RestClient
+
+READY_WITHIN = 120.0
+FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class ClusterError(Exception):
+    """The cluster did not do what it was asked; the text says what its log says."""
+
+
+class RealCluster:
+    """One cluster, which dies with this process however this process ends."""
+
+    def __init__(
+        self, binaries: Path, directory: Path, apiserver_flags: Sequence[str] = ()
+    ) -> None:
+        """Take what is needed to start; `directory` must be empty, or not there yet."""
+        self.directory = directory.absolute()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._held = ExitStack()
+        self._credentials = create_credentials(self.directory / "secrets")
+        self._layout = Layout(binaries, self.directory, self._port(), self._port(), self._port())
+        self._layout.audit_policy.write_text(json.dumps(audit.POLICY))
+        self._apiserver_command = apiserver_command(
+            self._layout, self._credentials, apiserver_flags
+        )
+        self.client = RestClient(self.url, self.ca_file)
+        self._nursery = Nursery()
+        self._held.callback(self._nursery.close)
+        self._etcd: Child | None = None
+        self._apiserver: Child | None = None
+
+    @classmethod
+    def start(cls, binaries: Path, directory: Path, apiserver_flags: Sequence[str] = ()) -> Self:
+        """Return a running cluster; a flag given here overrides ours of the same name."""
+        cluster = cls(binaries, directory, apiserver_flags)
+        try:
+            cluster._start_etcd()
+            cluster.start_apiserver()
+        except BaseException:
+            cluster.stop()
+            raise
+        return cluster
+
+    def stop(self) -> None:
+        """Kill both servers and drop the data; logs and the audit log stay."""
+        self._held.close()
+        shutil.rmtree(self._layout.etcd_data, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # --- where it is, and who may ask
+
+    @property
+    def url(self) -> str:
+        return self._layout.url
+
+    @property
+    def ca_file(self) -> Path:
+        return self._credentials.ca_file
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """The process ids of the servers that run, by name: to freeze or to measure them."""
+        children = (self._etcd, self._apiserver)
+        return {child.name: child.pid for child in children if child and child.is_running()}
+
+    def token(self, identity: str) -> str:
+        """Return the token of `admin` (may do all), `ccm` or `nobody` (no rights at first)."""
+        return self._credentials.tokens[identity]
+
+    def kubeconfig(self, identity: str) -> Path:
+        """Return a kubeconfig file of `admin`, `ccm` or `nobody`."""
+        return self._write_kubeconfig(identity, self.token(identity))
+
+    def service_account_kubeconfig(
+        self, namespace: str, name: str, rules: Sequence[Rule] = ()
+    ) -> Path:
+        """Return a kubeconfig file of a service account with cluster-wide `rules`.
+
+        The namespace and the service account are made when they are not there.
+        """
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        self._create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self._create(accounts, {"metadata": {"name": name}})
+        self._grant(Subject(name, namespace), rules, None)
+        token = self.request("POST", f"{accounts}/{name}/token", {"spec": {}}).expect()
+        return self._write_kubeconfig(f"{namespace}-{name}", token.body["status"]["token"])
+
+    def grant(self, identity: str, rules: Sequence[Rule], namespace: str | None = None) -> None:
+        """Add rights, cluster-wide or in one namespace, and return once they are in force."""
+        self._grant(Subject(identity), rules, namespace)
+
+    # --- asking it
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        identity: str = "admin",
+        content_type: str = JSON,
+    ) -> Answer:
+        """Send one request as `identity`; raise OSError when no answer came."""
+        headers = {
+            "Authorization": f"Bearer {self.token(identity)}",
+            "Content-Type": content_type,
+            "User-Agent": "real-cluster",
+        }
+        return self.client.send(method, path, body, headers=headers)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl as `admin` and return its output; raise ClusterError when it fails."""
+        command = (
+            str(self._layout.binaries / "kubectl"),
+            f"--kubeconfig={self.kubeconfig('admin')}",
+            *arguments,
+        )
+        environment = {**os.environ, "KUBECACHEDIR": str(self.directory / "kubectl-cache")}
+        done = subprocess.run(
+            command, input=stdin, env=environment, capture_output=True, text=True, timeout=120
+        )
+        if done.returncode != 0:
+            raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def audit(self) -> Iterator[audit.AuditEntry]:
+        """Yield the requests that have finished so far, those of the set-up included."""
+        return audit.read_audit_log(self._layout.audit_log)
+
+    # --- faults
+
+    def start_apiserver(self) -> None:
+        """Start the API server at its port and return when it is ready."""
+        if self._apiserver and self._apiserver.is_running():
+            raise ClusterError("the API server runs already")
+        self._apiserver = self._nursery.start(
+            "kube-apiserver", self._apiserver_command, self.directory
+        )
+        self._wait_for(self._apiserver, self._is_ready)
+
+    def kill_apiserver(self) -> None:
+        """Kill the API server; its port refuses connections and stays its own."""
+        if self._apiserver:
+            self._apiserver.end(signal.SIGKILL)
+
+    def restart_apiserver(self) -> None:
+        """End the API server in good order and start it again at the same port.
+
+        Its watch cache is new, so a watch from a version of before gets 410 (Expired).
+        """
+        if self._apiserver:
+            self._apiserver.end(signal.SIGTERM)
+        self.start_apiserver()
+
+    # --- inside
+
+    def _port(self) -> int:
+        port = ReservedPort()
+        self._held.callback(port.release)
+        return port.number
+
+    def _start_etcd(self) -> None:
+        command = etcd_command(self._layout)
+        self._etcd = self._nursery.start("etcd", command, self.directory)
+        health = RestClient(self._layout.etcd_url, self.ca_file)
+        self._wait_for(self._etcd, lambda: health.send("GET", "/health", headers={}).status == 200)
+
+    def _is_ready(self) -> bool:
+        namespaces = (f"/api/v1/namespaces/{name}" for name in FIRST_NAMESPACES)
+        return all(self.request("GET", path).status == 200 for path in ("/readyz", *namespaces))
+
+    def _wait_for(self, child: Child, is_ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + READY_WITHIN
+        while not _answers(is_ready):
+            if not child.is_running() or time.monotonic() > deadline:
+                state = "is not ready" if child.is_running() else "ended"
+                raise ClusterError(f"{child.name} {state}; its log ends:\n{child.log_tail()}")
+            time.sleep(0.05)
+
+    def _grant(self, subject: Subject, rules: Sequence[Rule], namespace: str | None) -> None:
+        if not rules:
+            return
+        prefix, base = "Cluster", access.RBAC
+        if namespace is not None:
+            prefix, base = "", f"{access.RBAC}/namespaces/{namespace}"
+        roles, bindings = (f"{base}/{prefix.lower()}{kind}" for kind in ("roles", "rolebindings"))
+        made = self.request("POST", roles, access.role(subject, rules)).expect()
+        name = made.body["metadata"]["name"]
+        self.request("POST", bindings, access.binding(subject, f"{prefix}Role", name)).expect()
+        deadline = time.monotonic() + READY_WITHIN
+        for review in access.reviews(subject, rules, namespace):
+            while not self._is_allowed(review):
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"{name} is not in force: {review}")
+                time.sleep(0.01)
+
+    def _is_allowed(self, review: Mapping[str, object]) -> bool:
+        answer = self.request("POST", access.REVIEWS, review).expect()
+        return bool(answer.body["status"]["allowed"])
+
+    def _create(self, path: str, body: Mapping[str, object]) -> None:
+        self.request("POST", path, body).expect(201, 409)
+
+    def _write_kubeconfig(self, name: str, token: str) -> Path:
+        path = self.directory / "secrets" / f"{name}.kubeconfig"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": name,
+            "clusters": [
+                {
+                    "name": "test",
+                    "cluster": {"server": self.url, "certificate-authority": str(self.ca_file)},
+                }
+            ],
+            "users": [{"name": name, "user": {"token": token}}],
+            "contexts": [{"name": name, "context": {"cluster": "test", "user": name}}],
+        }
+        path.write_text(json.dumps(config))
+        return path
+
+
+def _answers(is_ready: Callable[[], bool]) -> bool:
+    try:
+        return is_ready()
+    except OSError:
+        return False

@@ -1,0 +1,92 @@
+"""The command lines of etcd and kube-apiserver as tests want them; starts neither."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kube.credentials import Credentials
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the parts of one cluster are: binaries, files and ports on 127.0.0.1."""
+
+    binaries: Path
+    directory: Path
+    etcd_port: int
+    etcd_peer_port: int
+    apiserver_port: int
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.apiserver_port}"
+
+    @property
+    def etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self.etcd_port}"
+
+    @property
+    def etcd_data(self) -> Path:
+        return self.directory / "etcd"
+
+    @property
+    def audit_policy(self) -> Path:
+        return self.directory / "audit-policy.json"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.directory / "audit.log"
+
+
+def etcd_command(layout: Layout) -> Sequence[str]:
+    """Return a single etcd that answers soon and does not wait for the disk."""
+    peer_url = f"http://127.0.0.1:{layout.etcd_peer_port}"
+    return (
+        str(layout.binaries / "etcd"),
+        "--name=test",
+        f"--data-dir={layout.etcd_data}",
+        f"--listen-client-urls={layout.etcd_url}",
+        f"--advertise-client-urls={layout.etcd_url}",
+        f"--listen-peer-urls={peer_url}",
+        f"--initial-advertise-peer-urls={peer_url}",
+        f"--initial-cluster=test={peer_url}",
+        "--socket-reuse-port",  # ports.ReservedPort holds it
+        "--unsafe-no-fsync",
+        "--heartbeat-interval=20",  # a lone member elects itself after one election timeout
+        "--election-timeout=200",
+        "--log-level=warn",
+    )
+
+
+def apiserver_command(
+    layout: Layout, credentials: Credentials, extra_flags: Sequence[str] = ()
+) -> Sequence[str]:
+    """Return an API server with the admission and fairness of a default cluster.
+
+    It authorizes through RBAC alone, since no node identity is here, and does not register its
+    own address as the endpoint of the `kubernetes` Service, since loopback is not valid there.
+    """
+    return (
+        str(layout.binaries / "kube-apiserver"),
+        f"--etcd-servers={layout.etcd_url}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",  # otherwise it looks for a default route
+        f"--secure-port={layout.apiserver_port}",
+        "--permit-port-sharing",  # ports.ReservedPort holds it
+        f"--cert-dir={credentials.folder}",
+        f"--tls-cert-file={credentials.certificate_file}",
+        f"--tls-private-key-file={credentials.key_file}",
+        f"--token-auth-file={credentials.token_file}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={credentials.service_account_key_file}",
+        f"--service-account-signing-key-file={credentials.service_account_key_file}",
+        "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
+        "--endpoint-reconciler-type=none",
+        f"--audit-policy-file={layout.audit_policy}",
+        f"--audit-log-path={layout.audit_log}",
+        "--audit-log-maxsize=10240",  # MiB; never rotated while tests read it
+        "--profiling=false",
+        "--shutdown-watch-termination-grace-period=1s",  # otherwise an open watch stalls its end
+        *extra_flags,
+    )

@@ -1,0 +1,47 @@
+"""Pytest fixtures for tests that need a real API server."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kube.build import REMEDY, find_binaries
+from tests.kube.cluster import RealCluster
+
+MISSING = f"kube-apiserver, etcd and kubectl are not built: {REMEDY}"
+
+
+@pytest.fixture(scope="session")
+def kube_binaries() -> Path:
+    """The folder of the binaries; without them a skip on a laptop and a failure in CI."""
+    folder = find_binaries()
+    if folder is None and os.environ.get("CI"):
+        pytest.fail(MISSING)
+    if folder is None:
+        pytest.skip(MISSING)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def kube(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A cluster shared by the whole session: a test uses names of its own and no faults."""
+    with RealCluster.start(kube_binaries, tmp_path_factory.mktemp("kube")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def fresh_kube(
+    kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealCluster]:
+    """An empty cluster for one test, which may do with it what it likes."""
+    with RealCluster.start(kube_binaries, tmp_path_factory.mktemp("fresh-kube")) as cluster:
+        yield cluster
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly how many tests did not run for want of the binaries."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    count = sum(MISSING in str(report.longrepr) for report in skipped)
+    if count:
+        terminalreporter.write_line(f"NOT RUN: {count} tests; {MISSING}", red=True, bold=True)

@@ -1,0 +1,1 @@
+"""The simulated provider against a real simulated cloud, over HTTP."""

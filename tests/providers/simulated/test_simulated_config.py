@@ -1,0 +1,142 @@
+"""The --cloud-config file: what it may hold, and that all its faults are told at once."""
+
+from pathlib import Path
+
+import pytest
+
+from ccm.cloud.interface import Quota
+from ccm.errors import ConfigurationFaults
+from ccm.providers.simulated.config import SimulatedConfig, read_config
+
+MINIMAL = "[Global]\nurl = http://127.0.0.1:8080\ntoken = secret\n"
+
+
+def faults(content: str | bytes) -> list[str]:
+    with pytest.raises(ConfigurationFaults) as raised:
+        read_config(content if isinstance(content, bytes) else content.encode(), "cloud.conf")
+    return [str(fault) for fault in raised.value.faults]
+
+
+def test_the_url_and_a_token_are_enough() -> None:
+    config = read_config(MINIMAL.encode(), "cloud.conf")
+    assert config == SimulatedConfig("http://127.0.0.1:8080", "secret")
+
+
+def test_everything_can_be_set() -> None:
+    more = "page-size = 50\nread-rate = 2.5\nwrite-rate = 0.2\ntimeout = 1m30s\n"
+    config = read_config((MINIMAL + more).encode(), "cloud.conf")
+    assert (config.page_size, config.timeout) == (50, 90)
+    assert (config.reads, config.writes) == (Quota(2.5, 5), Quota(0.2, 1))
+
+
+def test_a_bare_number_is_a_timeout_in_seconds() -> None:
+    assert read_config(f"{MINIMAL}timeout = 2.5\n".encode(), "").timeout == 2.5
+
+
+def test_the_token_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-file\n")
+    config = read_config(f"[Global]\nurl=https://cloud/\ntoken-file={file}\n".encode(), "")
+    assert (config.url, config.token, config.token_file) == ("https://cloud", "from-file", file)
+
+
+def test_a_percent_sign_in_a_token_is_just_that() -> None:
+    config = read_config(b"[Global]\nurl = http://a\ntoken = 100%s\n", "")
+    assert config.token == "100%s"
+
+
+def test_the_token_is_not_in_the_text_of_the_configuration() -> None:
+    assert "secret" not in repr(read_config(MINIMAL.encode(), ""))
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "words"),
+    [
+        ("page-size = 0", "page-size", "1 to 1000"),
+        ("page-size = many", "page-size", "'many'"),
+        ("page-size =", "page-size", "''"),
+        ("read-rate = 0", "read-rate", "above 0"),
+        ("read-rate = nan", "read-rate", "above 0"),
+        ("write-rate = inf", "write-rate", "above 0"),
+        ("timeout = soon", "timeout", "10s"),
+        ("timeout = 0s", "timeout", "10s"),
+        ("timeout = -3s", "timeout", "10s"),
+        ("colour = red", "colour", "use one of url"),
+    ],
+)
+def test_a_wrong_line_is_named_with_its_remedy(line: str, key: str, words: str) -> None:
+    [fault] = faults(f"{MINIMAL}{line}\n")
+    assert fault.startswith(f"cloud.conf [Global] {key}: ")
+    assert words in fault
+
+
+@pytest.mark.parametrize(
+    "url", ["", "banana", "ftp://host", "http://", "http://host:port", "http://host/?a=b"]
+)
+def test_a_wrong_url_is_a_fault(url: str) -> None:
+    [fault] = faults(f"[Global]\nurl = {url}\ntoken = t\n")
+    assert fault.startswith("cloud.conf [Global] url: ")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[Global]\nurl = http://me:hunter2@host\ntoken = t\n",
+        "[Global]\nurl = http://host\ntoken = hunter2 and more\n",
+        "[Global]\nurl = http://host\ntoken = hunter2\n  second-line\n",
+        "[Global]\nurl = http://host\ntoken = hunter2\ntoken-file = /nowhere\n",
+    ],
+)
+def test_a_fault_never_shows_a_secret(content: str) -> None:
+    assert "hunter2" not in "\n".join(faults(content))
+
+
+def test_a_token_is_needed() -> None:
+    [fault] = faults("[Global]\nurl = http://host\n")
+    assert "set token or token-file" in fault
+
+
+@pytest.mark.parametrize(
+    ("content", "word"), [(None, "No such file"), (b" \n", "empty"), (b"\xff", "not text")]
+)
+def test_a_token_file_without_a_token_is_a_fault(
+    tmp_path: Path, content: bytes | None, word: str
+) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    [fault] = faults(f"[Global]\nurl = http://host\ntoken-file = {file}\n")
+    assert fault.startswith("cloud.conf [Global] token-file: ")
+    assert word in fault
+
+
+def test_all_faults_are_told_at_once() -> None:
+    found = faults(
+        "[DEFAULT]\n[Globl]\n[Global]\ntoken = a\ntoken-file = b\npage-size = x\n"
+        "read-rate = y\nwrite-rate = z\ntimeout = w\ncolour = red\n"
+    )
+    fields = {fault.split(": ", 1)[0].removeprefix("cloud.conf [Global] ") for fault in found}
+    keys = {"colour", "url", "token", "page-size", "read-rate", "write-rate", "timeout"}
+    assert fields == {"cloud.conf", "token-file", *keys}
+
+
+def test_an_empty_file_says_how_to_start() -> None:
+    found = faults("")
+    assert any("[Global] url: is missing" in fault for fault in found)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "url = http://host\n",
+        "[Global\n",
+        "[Global]\nnonsense\n",
+        "[Global]\nurl = a\nurl = b\n",
+        "[Global]\n[Global]\n",
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_not_an_ini_file_is_one_fault_on_one_line(content: str | bytes) -> None:
+    [fault] = faults(content)
+    assert fault.startswith("cloud.conf: is not an INI file: ")
+    assert "\n" not in fault

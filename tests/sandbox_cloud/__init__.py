@@ -1,0 +1,1 @@
+"""The simulated cloud by itself: what any client of it can rely on."""

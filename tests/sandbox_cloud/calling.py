@@ -1,0 +1,74 @@
+"""A bare HTTP caller of the simulated cloud, and a clock that moves when it is told to."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import aiohttp
+import orjson
+
+
+class Reply(NamedTuple):
+    """What came back."""
+
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+    @property
+    def names(self) -> list[str]:
+        return [item["name"] for item in self.body["items"]]
+
+    @property
+    def code(self) -> str:
+        return str(self.body["error"]["code"])
+
+
+class Caller:
+    """Sends one request at a time as the given caller and reads the whole answer."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self._url, self._session = url, session
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        token: str = "sandbox",
+        caller: str = "test",
+    ) -> Reply:
+        headers = {"Authorization": f"Bearer {token}", "X-Caller": caller}
+        data = None if body is None else orjson.dumps(body)
+        async with self._session.request(
+            method, self._url + path, data=data, headers=headers
+        ) as response:
+            content = await response.read()
+        parsed = orjson.loads(content) if content else None
+        return Reply(response.status, parsed, dict(response.headers))
+
+    async def get(self, path: str, token: str = "sandbox", caller: str = "test") -> Reply:
+        return await self.ask("GET", path, token=token, caller=caller)
+
+    async def post(self, path: str, body: object) -> Reply:
+        return await self.ask("POST", path, body)
+
+
+async def until(condition: Callable[[], bool], within: float = 10.0) -> None:
+    """Wait for something that only the event loop can bring about."""
+    async with asyncio.timeout(within):
+        while not condition():  # noqa: ASYNC110 - nothing tells a test when this comes true
+            await asyncio.sleep(0.001)
+
+
+class HandClock:
+    """A monotonic clock moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds

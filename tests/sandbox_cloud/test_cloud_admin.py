@@ -1,0 +1,129 @@
+"""The admin client against the service: what a person does from the command line."""
+
+import pytest
+
+from ccm.errors import CloudError, Refused
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.limits import Rate
+from ccm.sandbox.cloud.records import Address, Machine, Power, Volume
+from ccm.sandbox.cloud.server import CloudServer
+from ccm.sandbox.cloud.state import CloudState
+
+from .calling import Caller
+
+
+async def test_a_person_stops_a_machine_and_sees_it(admin: CloudAdmin) -> None:
+    [machine, _] = await admin.add([Machine("web-0"), Machine("web-1", zone="zone-b")])
+    assert (await admin.stop("web-0")).power is Power.STOPPED
+    assert [m.power for m in await admin.machines()] == [Power.STOPPED, Power.RUNNING]
+    assert (await admin.start(machine.id)).power is Power.RUNNING
+    assert (await admin.terminate("web-0")).power is Power.TERMINATED
+    await admin.vanish("web-0")
+    assert [m.name for m in await admin.machines()] == ["web-1"]
+
+
+async def test_a_machine_is_changed(admin: CloudAdmin) -> None:
+    await admin.add([Machine("a")])
+    changes = {
+        "zone": "zone-c",
+        "type": "large",
+        "labels": {"rack": "1"},
+        "addresses": [{"type": "InternalIP", "address": "10.9.9.9"}],
+    }
+    machine = await admin.change("a", changes)
+    assert (machine.zone, machine.type, machine.labels) == ("zone-c", "large", {"rack": "1"})
+    assert machine.addresses == (Address("InternalIP", "10.9.9.9"),)
+    with pytest.raises(Refused, match="unknown fields: power"):
+        await admin.change("a", {"power": "stopped"})
+
+
+async def test_a_wrong_wish_is_refused_in_a_sentence(admin: CloudAdmin) -> None:
+    with pytest.raises(Refused, match="machine nobody does not exist"):
+        await admin.stop("nobody")
+    await admin.add([Machine("twin", id="m-1"), Machine("twin", id="m-2")])
+    with pytest.raises(Refused, match="use an id: m-1, m-2"):
+        await admin.stop("twin")
+    with pytest.raises(Refused, match="exists"):
+        await admin.add([Machine("third", id="m-1")])
+    with pytest.raises(Refused, match="'fly' cannot be done"):
+        await admin._act("m-1", "fly")
+
+
+async def test_a_list_with_a_wrong_machine_adds_none(admin: CloudAdmin) -> None:
+    with pytest.raises(Refused):
+        await admin._ask("POST", "machines", [{"name": "a"}, {"nome": "b"}])
+    assert await admin.machines() == []
+
+
+async def test_faults_are_set_listed_and_cleared(admin: CloudAdmin, caller: Caller) -> None:
+    fault = await admin.set_fault(Fault(Kind.ERROR, operation="ListMachines"))
+    await admin.set_fault(Fault(Kind.DENIED, operation="ListRoutes", remaining=5))
+    assert (await caller.get("/v1/machines")).status == 500
+    assert [(f.id, f.hits) for f in await admin.faults()] == [("fault-1", 1), ("fault-2", 0)]
+    await admin.clear_faults(fault.id)
+    assert (await caller.get("/v1/machines")).status == 200
+    await admin.clear_faults()
+    assert await admin.faults() == []
+    with pytest.raises(Refused, match="fault fault-1 does not exist"):
+        await admin.clear_faults("fault-1")
+
+
+async def test_rates_and_conditions_change_while_it_runs(
+    cloud: CloudServer, admin: CloudAdmin
+) -> None:
+    limits = await admin.set_rate("read", Rate(per_second=2.5, burst=7))
+    assert limits["read"] == {"per_second": 2.5, "burst": 7}
+    assert limits["write"] is None
+    await admin.set_conditions(page=7, latency=0.001, max_routes=3)
+    limits = await admin.limits()
+    assert (limits["page"], limits["latency"], limits["max_routes"]) == (7, 0.001, 3)
+    assert limits["read"] == {"per_second": 2.5, "burst": 7}
+    assert (await admin.set_rate("read", None))["read"] is None
+
+
+@pytest.mark.parametrize(
+    "conditions", [{"page": 0}, {"latency": -1}, {"page": 1.5}, {"gravity": 1}]
+)
+async def test_impossible_conditions_change_nothing(
+    cloud: CloudServer, admin: CloudAdmin, conditions: dict[str, float]
+) -> None:
+    before = cloud.service.conditions
+    with pytest.raises(Refused):
+        await admin.set_conditions(**conditions)
+    assert cloud.service.conditions == before
+
+
+async def test_counters_and_requests_are_read_and_reset(admin: CloudAdmin, caller: Caller) -> None:
+    await caller.get("/v1/machines", caller="node-0")
+    await caller.post("/v1/load-balancers", {"name": "a"})
+    counters = await admin.counters()
+    assert (counters["total"], counters["reads"], counters["writes"]) == (2, 1, 1)
+    assert [call["operation"] for call in await admin.requests()] == [
+        "ListMachines",
+        "CreateLoadBalancer",
+    ]
+    await admin.reset_counters()
+    assert (await admin.counters())["total"] == 0
+    assert await admin.requests() == []
+
+
+async def test_a_dump_is_a_seed(cloud: CloudServer, admin: CloudAdmin, caller: Caller) -> None:
+    [machine] = await admin.add([Machine("a")])
+    await admin.add_volume(Volume("vol-1"))
+    await caller.post("/v1/routes", {"cidr": "10.1.0.0/24", "machine_id": machine.id})
+    await caller.post("/v1/load-balancers", {"name": "lb", "hosts": [machine.id]})
+    await admin.vanish("a")
+    dump = await admin.state()
+    assert dump["routes"][0]["state"] == "blackhole"
+    twin = CloudState()
+    twin.load(dump)
+    assert {**twin.dump(), "revision": 0} == {**cloud.state.dump(), "revision": 0}
+
+
+async def test_no_cloud_is_told_as_such() -> None:
+    async with CloudServer() as cloud:
+        url = cloud.url
+    async with CloudAdmin(url) as admin:
+        with pytest.raises(CloudError, match="no simulated cloud at"):
+            await admin.machines()

@@ -1,0 +1,1 @@
+"""Worker processes: each performs one duty of a cloud controller manager."""

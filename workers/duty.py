@@ -1,0 +1,74 @@
+"""What a duty is to the runner: the objects it wants and one reconcile a key."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ccm.cloud.interface import CloudProvider
+from ccm.kube.events import Recorder
+from ccm.model.node import Json
+from ccm.model.projection import Want
+from ccm.settings import Settings
+from workers.apply import Performer
+from workers.queue import WorkQueue
+from workers.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one reconcile decided, as a sentence for logs and `status`, and what comes next.
+
+    `is_settled`: nothing is left to do until the object changes. `again_in`: seconds until another
+    look; None waits for a change or for whoever was asked.
+    """
+
+    sentence: str
+    is_settled: bool = True
+    again_in: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the runner gives a duty to work with."""
+
+    settings: Settings
+    provider: CloudProvider
+    store: Store
+    queue: WorkQueue
+    performer: Performer
+    recorder: Recorder
+
+
+class Duty(Protocol):
+    """One controller. It is built from `Tools` by the function `duty` of its package's worker."""
+
+    def keys_for(self, kind: str, key: str) -> Iterable[str]:
+        """The keys to reconcile when this object changed."""
+        ...
+
+    async def reconcile(self, key: str) -> Outcome:
+        """Bring one key to where it should be; an error is retried with back-off."""
+        ...
+
+    async def run(self) -> None:
+        """Work beside the queue, until cancelled."""
+        ...
+
+    def facts(self) -> Json:
+        """What `status` shows of this duty."""
+        ...
+
+
+class DutyModule(Protocol):
+    """What `workers.<duty>.worker` has to contain."""
+
+    COMPONENT: str
+    WANTS: tuple[Want, ...]
+
+    def duty(self, tools: Tools) -> Duty:
+        """A new duty for this process."""
+        ...
+
+    def concurrency(self, settings: Settings) -> int:
+        """How many keys are in hand at the same time."""
+        ...

@@ -1,0 +1,145 @@
+"""The first code of a worker process: tie it to its parent, build its parts, run its duty."""
+
+import asyncio
+import ctypes
+import faulthandler
+import importlib
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import cast
+
+from ccm.bus.frames import Fault, Hello, Message
+from ccm.bus.port import Port
+from ccm.bus.spec import WorkerSpec
+from ccm.cloud.gate import WorkerGate
+from ccm.cloud.interface import CloudProvider, ProviderContext
+from ccm.cloud.registry import load_provider
+from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
+from ccm.kube import config
+from ccm.kube.client import Kube, RateLimit
+from ccm.kube.events import Recorder
+from ccm.log import set_up
+from ccm.settings import Settings
+from workers.apply import Performer
+from workers.duty import DutyModule, Tools
+from workers.grants import Grants
+from workers.queue import WorkQueue
+from workers.runner import Runner
+from workers.store import Store
+
+log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(spec: WorkerSpec) -> None:
+    """Run one worker and exit with its code."""
+    _die_with(spec.supervisor_pid)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which decides
+    faulthandler.enable()  # SIGABRT from the supervisor writes the stacks of a hanging worker
+    set_up(spec.name, spec.settings.logging_format, spec.settings.v)
+    sys.exit(asyncio.run(_live(spec)))
+
+
+def _die_with(supervisor_pid: int) -> None:
+    """Let the kernel end this process when its supervisor ends; end now if that is over already."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor_pid:
+        os._exit(ExitCode.FAILED)
+
+
+class _Inbox:
+    """Takes messages before the runner exists."""
+
+    def __init__(self) -> None:
+        self.runner: Runner | None = None
+
+    def take(self, message: Message) -> None:
+        if self.runner:
+            self.runner.on_message(message)
+
+
+async def _live(spec: WorkerSpec) -> ExitCode:
+    inbox = _Inbox()
+    port = Port(Path(spec.bus_path), spec.ident, inbox.take)
+    receiving = asyncio.create_task(port.run())
+    try:
+        await _work(spec, port, inbox)
+    except ConfigurationFaults as faults:
+        return _refuse(port, faults.faults)
+    except ConfigurationFault as fault:
+        return _refuse(port, [fault])
+    finally:
+        receiving.cancel()
+        port.close()
+    return ExitCode.OK
+
+
+def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
+    port.send(Fault([str(fault) for fault in faults]))
+    return ExitCode.CONFIGURATION
+
+
+async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> None:
+    settings = spec.settings
+    module = cast(DutyModule, importlib.import_module(f"workers.{spec.duty}.worker"))
+    grants = Grants(port.send)
+    gate = WorkerGate(grants, settings.cloud_call_timeout)
+    provider = load_provider(settings.cloud_provider)
+    await provider.initialize(_context(settings, gate))
+    kube = await _kube(settings, module.COMPONENT)
+    try:
+        tools = Tools(
+            settings=settings,
+            provider=provider,
+            store=Store(module.WANTS),
+            queue=WorkQueue(),
+            performer=Performer(kube, port.permission, _grace(settings)),
+            recorder=Recorder(kube, module.COMPONENT, spec.name),
+        )
+        runner = inbox.runner = Runner(port, grants, gate, tools, module.duty(tools))
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, runner.drain, settings.shutdown_timeout)
+        await runner.run(_hello(module, provider), module.concurrency(settings))
+    finally:
+        await kube.close()
+        await provider.close()
+
+
+def _context(settings: Settings, gate: WorkerGate) -> ProviderContext:
+    content = b""
+    if settings.cloud_config:
+        try:
+            content = Path(settings.cloud_config).read_bytes()
+        except OSError as error:
+            raise ConfigurationFault(
+                "--cloud-config",
+                f"{settings.cloud_config} cannot be read: {error.strerror}",
+                "give the path of a file that this user may read",
+            ) from error
+    return ProviderContext(gate, content, settings.cloud_config, settings.cluster_name)
+
+
+async def _kube(settings: Settings, component: str) -> Kube:
+    configuration = await config.load(config.Source(settings.kubeconfig, settings.master))
+    rate = None
+    if settings.kube_api_qps:
+        rate = RateLimit(settings.kube_api_qps, settings.kube_api_burst)
+    return Kube(configuration, f"ccm-supervisor/{component}", settings.kube_api_in_flight, rate)
+
+
+def _grace(settings: Settings) -> float:
+    """Seconds between the end of a permission and the first moment another replica may lead."""
+    if not settings.leader_elect:
+        return 30.0
+    gap = settings.leader_elect_lease_duration - settings.leader_elect_renew_deadline
+    return gap / 2
+
+
+def _hello(module: DutyModule, provider: CloudProvider) -> Hello:
+    wants = [{"kind": want.kind, "paths": want.paths} for want in module.WANTS]
+    quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}
+    return Hello(wants, quotas)

@@ -1,0 +1,1 @@
+"""The node duty: give each Node what the cloud knows about its machine."""

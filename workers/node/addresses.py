@@ -1,0 +1,75 @@
+"""Which addresses a Node gets: the cloud's, ordered as the kubelet's `--node-ip` asks."""
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from ccm.model.cloud import AddressType, NodeAddress
+from ccm.model.node import Json, Node
+
+Ip = IPv4Address | IPv6Address
+
+
+class AddressProblem(Exception):
+    """The addresses of a Node cannot be decided; the text says why."""
+
+
+def desired_addresses(node: Node, offered: Sequence[NodeAddress]) -> list[Json]:
+    """`status.addresses` for `node`; empty when the cloud offers none, which means "leave them".
+
+    A host name that only the Node knows is kept. Raises `AddressProblem` when the kubelet's
+    `--node-ip` (annotation `alpha.kubernetes.io/provided-node-ip`) is not among the offered.
+    """
+    if not offered:
+        return []
+    addresses = list(dict.fromkeys(offered))
+    if not any(address.type is AddressType.HOSTNAME for address in addresses):
+        addresses += _own_host_names(node)
+    if node.provided_node_ip is not None:
+        addresses = prefer(addresses, node.provided_node_ip)
+    return [{"type": str(address.type), "address": address.address} for address in addresses]
+
+
+def _own_host_names(node: Node) -> Iterable[NodeAddress]:
+    for entry in node.addresses:
+        if entry.get("type") == AddressType.HOSTNAME and isinstance(entry.get("address"), str):
+            yield NodeAddress(AddressType.HOSTNAME, entry["address"])
+
+
+def prefer(offered: Sequence[NodeAddress], provided: str) -> list[NodeAddress]:
+    """The offered addresses with the provided IPs first and alone of their type (upstream's rule).
+
+    `provided` is one IP, or two of different families joined by a comma. IPs are compared as
+    numbers; the cloud's spelling is kept.
+    """
+    first: list[NodeAddress] = []
+    for wanted in _provided_ips(provided):
+        matching = [address for address in offered if _parse(address.address) == wanted]
+        if not matching:
+            raise AddressProblem(
+                f"failed to get node address from cloud provider that matches ip: {wanted}"
+            )
+        first += matching
+    claimed = {address.type for address in first}
+    return first + [address for address in offered if address.type not in claimed]
+
+
+def _provided_ips(provided: str) -> list[Ip]:
+    ips = [_parse(part) for part in provided.split(",")]
+    known = [ip for ip in ips if ip is not None]
+    is_pair = len(known) == 2 and known[0].version != known[1].version
+    if len(known) != len(ips) or not (len(known) == 1 or is_pair):
+        raise AddressProblem(f"{provided!r} is neither one IP nor one of each family")
+    if is_pair and any(ip.is_unspecified for ip in known):
+        raise AddressProblem(f"{provided!r} contains an unspecified IP")
+    return known
+
+
+def _parse(text: str) -> Ip | None:
+    """An IP, or None; leading zeros in IPv4 are accepted as decimal, as kubelets write them."""
+    octets = text.split(".")
+    if len(octets) == 4 and all(octet.isdecimal() and octet.isascii() for octet in octets):
+        text = ".".join(str(int(octet)) for octet in octets)
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None

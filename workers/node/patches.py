@@ -1,0 +1,52 @@
+"""A planned action on a Node as the JSON patch that performs it, with tests of what was seen."""
+
+from typing import assert_never
+from urllib.parse import quote
+
+from ccm.model.node import Json, Node
+from workers.apply import Patch
+from workers.node.plan import Action, Initialize, SetAddresses
+
+
+def patch_for(node: Node, action: Action) -> Patch:
+    """The write for `action`; it fails with 422 when `node` is not what it was.
+
+    No `resourceVersion` is involved, because that changes with every heartbeat: each patch tests
+    the identity of the object and the very list that it replaces.
+    """
+    path = f"/api/v1/nodes/{quote(node.name)}"
+    same_object: Json = {"op": "test", "path": "/metadata/uid", "value": node.uid}
+    match action:
+        case SetAddresses(addresses):
+            change: Json = {"op": "add", "path": "/status/addresses", "value": addresses}
+            return Patch(f"{path}/status", (same_object, change))
+        case Initialize():
+            return Patch(path, (same_object, *_taints(node, action), *_rest(node, action)))
+        case _:
+            assert_never(action)
+
+
+def _taints(node: Node, action: Initialize) -> tuple[Json, Json]:
+    seen: Json = {"op": "test", "path": "/spec/taints", "value": node.taints}
+    if not action.taints_left:
+        return seen, {"op": "remove", "path": "/spec/taints"}
+    return seen, {"op": "replace", "path": "/spec/taints", "value": action.taints_left}
+
+
+def _rest(node: Node, action: Initialize) -> list[Json]:
+    operations: list[Json] = []
+    if action.labels and not node.has_labels:
+        operations.append({"op": "test", "path": "/metadata/labels", "value": None})
+        operations.append({"op": "add", "path": "/metadata/labels", "value": dict(action.labels)})
+    elif action.labels:
+        operations += [
+            {"op": "add", "path": f"/metadata/labels/{_escaped(key)}", "value": value}
+            for key, value in action.labels.items()
+        ]
+    if action.provider_id:
+        operations.append({"op": "add", "path": "/spec/providerID", "value": action.provider_id})
+    return operations
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

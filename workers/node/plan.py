@@ -1,0 +1,58 @@
+"""What to do about one Node, given what its machine is: a pure decision, performed elsewhere."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ccm.model.cloud import Instance
+from ccm.model.node import UNINITIALIZED_TAINT, Json, Node
+from workers.node.addresses import AddressProblem, desired_addresses
+from workers.node.labels import missing_labels
+
+
+@dataclass(frozen=True, slots=True)
+class SetAddresses:
+    """Replace `status.addresses`."""
+
+    addresses: list[Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Initialize:
+    """Set labels and provider ID and take the uninitialized taint away, in one write.
+
+    `provider_id` is empty when the Node has one already.
+    """
+
+    labels: Mapping[str, str]
+    provider_id: str
+    taints_left: list[Json]
+
+
+Action = SetAddresses | Initialize
+
+
+class CannotPlan(Exception):
+    """What the cloud says does not fit this Node; nothing is written until something changes."""
+
+
+def plan(node: Node, instance: Instance) -> Iterator[Action]:
+    """Yield what makes a tainted `node` an initialised one; nothing for one without the taint.
+
+    Addresses come first: a node that is schedulable has its addresses. A crash between two actions
+    is safe: planning again from what is there then yields the remaining ones.
+    """
+    if not node.is_uninitialized:
+        return
+    if not (node.provider_id or instance.provider_id):
+        raise CannotPlan(f"cloud provider does not set node provider ID for node {node.name}")
+    try:
+        addresses = desired_addresses(node, instance.addresses)
+    except AddressProblem as problem:
+        raise CannotPlan(str(problem)) from problem
+    if addresses and addresses != node.addresses:
+        yield SetAddresses(addresses)
+    yield Initialize(
+        labels=missing_labels(instance, node.labels),
+        provider_id="" if node.provider_id else instance.provider_id,
+        taints_left=[taint for taint in node.taints if taint.get("key") != UNINITIALIZED_TAINT],
+    )

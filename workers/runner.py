@@ -1,0 +1,174 @@
+"""The life of any worker: connect, take in the feed, reconcile key by key, beat, drain."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from ccm.bus.frames import Ack, Beat, Drain, Granted, Hello, Message, Objects, Resync, Synced
+from ccm.bus.port import Port
+from ccm.cloud.gate import WorkerGate
+from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter, Unreachable
+from ccm.model.node import Json
+from workers.duty import Duty, Outcome, Tools
+from workers.grants import Grants
+from workers.ledger import Ledger
+from workers.store import Gap
+
+log = logging.getLogger(__name__)
+
+BEAT = 1.0  # seconds between two signs of life
+SHOWN = 20  # unsettled keys in a sign of life
+REPLAN = (409, 422)  # the object changed since the plan was made: plan again
+
+
+class Runner:
+    """Moves keys from the feed through the queue to the duty, one at a time per key."""
+
+    def __init__(
+        self, port: Port, grants: Grants, gate: WorkerGate, tools: Tools, duty: Duty
+    ) -> None:
+        self._port, self._grants, self._gate = port, grants, gate
+        self._tools, self._duty = tools, duty
+        self._ledger = Ledger()
+        self._lag = 0.0
+        self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    async def run(self, hello: Hello, concurrency: int) -> None:
+        """Work until told to drain, then finish what is in hand."""
+        self._port.send(hello)
+        helpers = [
+            asyncio.create_task(self._guard(work))
+            for work in (self._duty.run(), self._tools.recorder.run(), self._beat())
+        ]
+        consumers = [asyncio.create_task(self._guard(self._consume())) for _ in range(concurrency)]
+        seconds = await self._drain
+        self._tools.queue.close()
+        log.info("draining", extra={"seconds": seconds})
+        await asyncio.wait(consumers, timeout=max(seconds - 1.0, 0.5))
+        await self._tools.recorder.drain(1.0)
+        for task in (*consumers, *helpers):
+            task.cancel()
+        await asyncio.gather(*consumers, *helpers, return_exceptions=True)
+
+    def on_message(self, message: Message) -> None:
+        """What the supervisor says."""
+        match message:
+            case Objects():
+                self._absorb(message)
+            case Granted():
+                self._grants.granted(message)
+            case Drain(seconds):
+                self.drain(seconds)
+
+    def drain(self, seconds: float) -> None:
+        if not self._drain.done():
+            self._drain.set_result(seconds)
+
+    def _absorb(self, frame: Objects) -> None:
+        try:
+            absorbed = self._tools.store.absorb(frame)
+        except Gap as gap:
+            self._port.send(Resync(str(gap)))
+            return
+        for kind, key in absorbed.changed:
+            for affected in self._duty.keys_for(kind, key):
+                self._tools.queue.add(affected)
+        self._port.send(Ack(frame.seq))
+        if absorbed.completed:
+            self._port.send(Synced())
+
+    async def _consume(self) -> None:
+        queue, permission = self._tools.queue, self._port.permission
+        while not self._drain.done():
+            await permission.wait()
+            key = await queue.get()
+            if key is None:
+                return
+            try:
+                await self._reconcile(key)
+            finally:
+                queue.done(key)
+
+    async def _reconcile(self, key: str) -> None:
+        """One key, whatever may happen in it."""
+        try:
+            outcome = await self._duty.reconcile(key)
+        except NoPermit:
+            self._wait(key, "may not act now", 0.1)
+        except RetryAfter as wait:
+            self._wait(key, str(wait), wait.seconds)
+        except Refused as refusal:
+            self._ledger.fail(key, f"refused until it changes: {refusal}")
+        except (CloudError, Unreachable) as error:
+            self._fail(key, str(error))
+        except KubernetesError as error:
+            self._after_answer(key, error)
+        except Exception as error:  # around one key: a bug with one object holds up no other
+            log.exception("reconcile failed", extra={"key": key})
+            self._fail(key, repr(error))
+        else:
+            self._note(key, outcome)
+
+    def _note(self, key: str, outcome: Outcome) -> None:
+        log.debug("decided", extra={"key": key, "decision": outcome.sentence})
+        if outcome.is_settled:
+            self._tools.queue.forget_failures(key)
+            self._ledger.settle(key)
+        else:
+            self._wait(key, outcome.sentence, outcome.again_in)
+
+    def _after_answer(self, key: str, error: KubernetesError) -> None:
+        if error.status == 404:
+            self._ledger.settle(key)  # it is gone, and so is the work
+        elif error.status in REPLAN:
+            self._wait(key, f"changed meanwhile ({error.reason})", 0.05)
+        else:
+            self._fail(key, str(error))
+
+    def _wait(self, key: str, why: str, again_in: float | None) -> None:
+        self._ledger.wait(key, why)
+        if again_in is not None:
+            self._tools.queue.add_after(key, again_in)
+
+    def _fail(self, key: str, why: str) -> None:
+        self._ledger.fail(key, why)
+        self._tools.queue.add_failed(key)
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._port.send(Beat(self._facts()))
+            due = loop.time() + BEAT
+            await asyncio.sleep(BEAT)
+            self._lag = loop.time() - due
+
+    def _facts(self) -> Json:
+        queue, now = self._tools.queue, asyncio.get_running_loop().time()
+        calls = {f"{op} {result}": n for (op, result), n in self._gate.calls.items()}
+        return {
+            "queue": {
+                "ready": len(queue),
+                "later": queue.waiting,
+                "oldest_seconds": round(queue.oldest_in_hand(now), 3),
+            },
+            "settled": self._ledger.settled,
+            "unsettled": len(self._ledger),
+            "reasons": self._ledger.first(SHOWN),
+            "loop_lag": round(max(self._lag, 0.0), 4),
+            "cpu_seconds": round(time.process_time(), 3),
+            "kube_writes": self._tools.performer.kube.writes,
+            "events_waiting": self._tools.recorder.waiting,
+            "cloud_calls": calls,
+            **self._duty.facts(),
+        }
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """A part that fails ends the worker in order; the supervisor starts it again."""
+        try:
+            await work
+        except Exception:
+            log.exception("part of the worker failed")
+            self.drain(1.0)
+            raise
