@@ -1,11 +1,9 @@
 """The first code of a worker process: tie it to its parent, build its parts, run its duty."""
 
 import asyncio
-import ctypes
 import faulthandler
 import importlib
 import logging
-import os
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +20,7 @@ from ccm.kube import config
 from ccm.kube.client import Kube, RateLimit
 from ccm.kube.events import Recorder
 from ccm.log import set_up
+from ccm.processes import die_with_parent
 from ccm.settings import Settings
 from workers.apply import Performer
 from workers.duty import DutyModule, Tools
@@ -32,23 +31,14 @@ from workers.store import Store
 
 log = logging.getLogger(__name__)
 
-_PR_SET_PDEATHSIG = 1
-
 
 def main(spec: WorkerSpec) -> None:
     """Run one worker and exit with its code."""
-    _die_with(spec.supervisor_pid)
+    die_with_parent(spec.supervisor_pid)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which decides
     faulthandler.enable()  # SIGABRT from the supervisor writes the stacks of a hanging worker
     set_up(spec.name, spec.settings.logging_format, spec.settings.v)
     sys.exit(asyncio.run(_live(spec)))
-
-
-def _die_with(supervisor_pid: int) -> None:
-    """Let the kernel end this process when its supervisor ends; end now if that is over already."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor_pid:
-        os._exit(ExitCode.FAILED)
 
 
 class _Inbox:
@@ -89,7 +79,7 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> None:
     grants = Grants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout)
     provider = load_provider(settings.cloud_provider)
-    await provider.initialize(_context(settings, gate))
+    await provider.initialize(_context(spec, gate))
     kube = await _kube(settings, module.COMPONENT)
     try:
         tools = Tools(
@@ -109,8 +99,8 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> None:
         await provider.close()
 
 
-def _context(settings: Settings, gate: WorkerGate) -> ProviderContext:
-    content = b""
+def _context(spec: WorkerSpec, gate: WorkerGate) -> ProviderContext:
+    content, settings = b"", spec.settings
     if settings.cloud_config:
         try:
             content = Path(settings.cloud_config).read_bytes()
@@ -120,7 +110,7 @@ def _context(settings: Settings, gate: WorkerGate) -> ProviderContext:
                 f"{settings.cloud_config} cannot be read: {error.strerror}",
                 "give the path of a file that this user may read",
             ) from error
-    return ProviderContext(gate, content, settings.cloud_config, settings.cluster_name)
+    return ProviderContext(gate, content, settings.cloud_config, settings.cluster_name, spec.name)
 
 
 async def _kube(settings: Settings, component: str) -> Kube:

@@ -47,6 +47,7 @@ class ProviderContext:
     config: bytes  # the content of --cloud-config; empty when the flag is not set
     config_path: str  # for error messages only
     cluster_name: str
+    caller: str  # the worker that asks, such as "node-0"; for the cloud's own request log
 
 
 class Instances(Protocol):
@@ -68,7 +69,11 @@ class Instances(Protocol):
 
 
 class CloudProvider(Protocol):
-    """One cloud. `name` is also the scheme of its provider IDs unless `scheme` says otherwise."""
+    """One cloud. `scheme` is the part of its provider IDs before `://`, usually its name.
+
+    `quotas` and the parts (`instances`, …) may depend on the configuration: they are read after
+    `initialize`.
+    """
 
     name: str
     scheme: str
@@ -77,7 +82,7 @@ class CloudProvider(Protocol):
     instances: Instances | None
 
     async def initialize(self, context: ProviderContext) -> None:
-        """Read the configuration and get ready; a fault in it raises `ConfigurationFault`.
+        """Read the configuration and get ready; faults in it raise `ConfigurationFaults`.
 
         Called once in every worker, leader or not, so it makes no write to the cloud.
         """

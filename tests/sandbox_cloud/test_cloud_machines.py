@@ -76,8 +76,11 @@ async def test_a_wrong_question_is_refused(caller: Caller, query: str) -> None:
     assert (reply.status, reply.code) == (400, "InvalidRequest")
 
 
-async def test_a_page_full_of_the_longest_names_can_be_asked(caller: Caller) -> None:
-    names = [f"{'n' * 250}{number:03d}" for number in range(10)]
+async def test_a_page_full_of_the_longest_names_can_be_asked(
+    cloud: CloudServer, caller: Caller
+) -> None:
+    cloud.service.change_conditions(page=100)
+    names = [f"{'n' * 250}{number:03d}" for number in range(100)]
     reply = await caller.get(f"/v1/machines?names={','.join(names)}")
     assert reply.body["not_found"] == names
 
@@ -113,6 +116,23 @@ def test_a_machine_takes_its_time_to_stop_and_to_start() -> None:
     assert power(after=0.1) is Power.STOPPED
     assert machines.start("a").power is Power.STARTING
     assert power(after=5) is Power.RUNNING
+
+
+def test_a_machine_started_while_it_stops_does_not_stop_later() -> None:
+    clock = HandClock()
+    cloud = CloudServer(clock=clock, boot=5, shutdown=3)
+    machines = cloud.state.machines
+    machines.add(Machine("a", power=Power.STOPPED))
+    machines.start("a")
+    machines.stop("a")
+    clock.advance(1)
+    machines.start("a")
+    clock.advance(2.5)
+    cloud.state.ledger.settle()
+    assert machines.get("a").power is Power.STARTING
+    clock.advance(2.5)
+    cloud.state.ledger.settle()
+    assert machines.get("a").power is Power.RUNNING
 
 
 def test_without_delays_power_changes_at_once() -> None:

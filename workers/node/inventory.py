@@ -14,8 +14,8 @@ from ccm.model.node import Node
 
 log = logging.getLogger(__name__)
 
-QUICK = 0.005  # seconds that a question after a quiet time waits for company
-PATIENT = 0.25  # seconds between two batches that are not full
+QUICK = 0.005  # seconds that a question waits for company
+PATIENT = 0.25  # seconds between two batches that are not full, while many questions come
 IN_FLIGHT = 8  # reads at the same time
 FRESH = 30.0  # seconds for which an answer may be acted on
 
@@ -23,8 +23,8 @@ FRESH = 30.0  # seconds for which an answer may be acted on
 class Inventory:
     """Asks the cloud about nodes; tells when an answer is there, and keeps it for a short while.
 
-    A question after a quiet time leaves almost at once; while many come, a batch waits until it is
-    full or a quarter of a second old.
+    A question that comes alone leaves almost at once. After a batch of several, the next one waits
+    until it is full or a quarter of a second has passed: more are likely to come.
     """
 
     def __init__(self, instances: Instances, on_answer: Callable[[str], None]) -> None:
@@ -58,14 +58,15 @@ class Inventory:
     async def run(self) -> None:
         """Read batch after batch, until cancelled."""
         loop = asyncio.get_running_loop()
-        last = loop.time() - PATIENT
+        patient_until = 0.0
         try:
             while True:
                 await self._wake.wait()
-                await self._gather(QUICK if loop.time() - last >= PATIENT else PATIENT)
+                await self._gather(max(patient_until - loop.time(), QUICK))
                 await self._slots.acquire()
-                last = loop.time()
-                self._start(self._next_batch())
+                batch = self._next_batch()
+                patient_until = loop.time() + PATIENT if len(batch) > 1 else 0.0
+                self._start(batch)
         finally:
             for read in self._reads:
                 read.cancel()

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,10 +50,10 @@ class SimulatedApi:
     not an answer: 5xx, a timeout, a broken connection, a body that is not understood.
     """
 
-    def __init__(self, config: SimulatedConfig, gate: Gate) -> None:
+    def __init__(self, config: SimulatedConfig, gate: Gate, caller: str) -> None:
         self._config, self._gate = config, gate
         self._token = config.token
-        self._caller = os.environ.get("CCM_CALLER") or f"pid-{os.getpid()}"
+        self._caller = caller
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:

@@ -22,7 +22,7 @@ class SimulatedCloud:
     async def initialize(self, context: ProviderContext) -> None:
         """Read the configuration; the first call to the cloud opens the first connection."""
         config = read_config(context.config, context.config_path)
-        self._api = SimulatedApi(config, context.gate)
+        self._api = SimulatedApi(config, context.gate, context.caller)
         self.quotas = {"read": config.reads, "write": config.writes}
         self.instances = SimulatedInstances(self._api, config.page_size)
 

@@ -42,6 +42,8 @@ class Kind(StrEnum):
 
 
 READS_ONLY = frozenset({Kind.STALE, Kind.EMPTY, Kind.PARTIAL, Kind.ABSENT})
+ANSWERED = READS_ONLY | {Kind.SLOW}
+"""The kinds whose call is performed and answered, rightly or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 when a fault says so."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from ccm.sandbox.cloud.faults import Fault, Kind, distorted, refusal
+from ccm.sandbox.cloud.faults import ANSWERED, Fault, Kind, distorted, refusal
 from ccm.sandbox.cloud.operations import OPERATIONS, Answer, Operation, Question
 from ccm.sandbox.cloud.problems import Problem, missing
 from ccm.sandbox.cloud.replies import answered, body_of, refused
@@ -76,8 +77,11 @@ class Gateway:
     ) -> web.StreamResponse | None:
         """Fail as the fault says; None when there is to be no answer."""
         await asyncio.sleep(fault.delay)
+        if fault.kind in ANSWERED:
+            return _written(distorted(fault, self._perform(operation, question, fault)), {})
         if fault.performed:
-            self._perform(operation, question)
+            with contextlib.suppress(Problem):
+                self._perform(operation, question)
         problem = refusal(fault)
         if problem:
             raise problem
@@ -85,13 +89,11 @@ class Gateway:
             case Kind.TIMEOUT:
                 await self.closing.wait()
                 return None
-            case Kind.RESET:
-                _reset(request)
-                return None
             case Kind.GARBAGE:
                 return web.Response(text=fault.body, content_type="application/json")
             case _:
-                return _written(distorted(fault, self._perform(operation, question, fault)), {})
+                _reset(request)
+                return None
 
 
 def _written(answer: Answer, headers: dict[str, str]) -> web.Response:

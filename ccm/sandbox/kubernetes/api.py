@@ -129,9 +129,9 @@ class Visit:
         self.path = unquote(path)
         self.query = dict(parse_qsl(self.query_string, keep_blank_values=True))
         self.place = places.find(self.path)
-        name = self.place.name if self.place else ""
-        known = self.place is not None
-        self.verb = verb_of(request.method, name, self.query) if known else request.method.lower()
+        self.verb = request.method.lower()
+        if self.place is not None:
+            self.verb = verb_of(request.method, self.place, self.query)
         self.user_agent = request.headers.get("User-Agent", "")
 
     @property

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from ccm.sandbox.kubernetes.failures import Failure, bad_request, unsupported_media_type
+from ccm.sandbox.kubernetes.failures import (
+    Failure,
+    bad_request,
+    unsupported_media_type,
+    unsupported_option,
+)
 from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.place import Place
 
@@ -29,7 +34,8 @@ class Call:
     def dry_run(self) -> bool:
         wanted = self.query.get("dryRun", "")
         if wanted not in ("", "All"):
-            raise bad_request(f'Invalid value: "{wanted}": supported values: "All"')
+            options = f"{self.verb.removesuffix('collection').capitalize()}Options"
+            raise unsupported_option(options, "dryRun", f'["{wanted}"]', '"All"')
         return bool(wanted)
 
     def truth(self, name: str) -> bool:

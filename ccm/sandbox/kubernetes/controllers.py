@@ -1,36 +1,23 @@
-"""Two duties of kube-controller-manager without which deletions in a sandbox would never end.
+"""Duties of kube-controller-manager without which deletions in a sandbox would never end.
 
-A volume that is not bound loses its protection, and a namespace takes its objects with it.
+A volume that is not bound loses its protection, a namespace takes its objects with it, and the
+finalizers that wait for a garbage collector go, though nothing is collected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ccm.sandbox.kubernetes.deletion import (
+    COLLECTOR_FINALIZERS,
+    is_held,
+    marked_for_deletion,
+)
 from ccm.sandbox.kubernetes.history import Stored
 from ccm.sandbox.kubernetes.kinds import NAMESPACE, PERSISTENT_VOLUME, Kind, stored_kinds
-from ccm.sandbox.kubernetes.objects import Object, clone, metadata, timestamp
+from ccm.sandbox.kubernetes.objects import clone, metadata
 from ccm.sandbox.kubernetes.rules.volumes import PROTECTION
 from ccm.sandbox.kubernetes.store import Store
-
-
-def is_held(stored: Stored) -> bool:
-    """Tell whether something must happen before the object may go."""
-    held = stored.obj["metadata"].get("finalizers")
-    if stored.kind == NAMESPACE:
-        held = held or stored.obj["spec"].get("finalizers")
-    return bool(held)
-
-
-def marked_for_deletion(obj: Object) -> Object:
-    """Return the object as it waits for its finalizers."""
-    marked = clone(obj)
-    meta = metadata(marked)
-    meta.update(deletionTimestamp=timestamp(), deletionGracePeriodSeconds=0)
-    if marked["kind"] == NAMESPACE.name:
-        del meta["deletionGracePeriodSeconds"]
-        marked["status"]["phase"] = "Terminating"
-    return marked
 
 
 class Controllers:
@@ -41,24 +28,29 @@ class Controllers:
 
     def settle(self, changed: Stored) -> None:
         """Do what follows from an object being marked for deletion or removed."""
-        if changed.kind == PERSISTENT_VOLUME:
-            self._release_volume(changed.key)
-        elif changed.kind == NAMESPACE:
+        self._release(changed.kind, changed.key)
+        if changed.kind == NAMESPACE:
             self._empty_namespace(changed.key)
         elif changed.kind.namespaced:
             self._finish_namespace(changed.obj["metadata"]["namespace"])
 
-    def _release_volume(self, key: str) -> None:
-        found = self._store.get(PERSISTENT_VOLUME, key)
-        if found is None or found.obj["status"].get("phase") == "Bound":
+    def _release(self, kind: Kind, key: str) -> None:
+        found = self._store.get(kind, key)
+        if found is None:
             return
-        volume = clone(found.obj)
-        meta = metadata(volume)
-        if meta.get("finalizers") == [PROTECTION]:
-            self._store.remove(PERSISTENT_VOLUME, key)
-        elif PROTECTION in meta.get("finalizers", []):
-            meta["finalizers"].remove(PROTECTION)
-            self._store.write(PERSISTENT_VOLUME, key, volume)
+        ours = set(COLLECTOR_FINALIZERS.values())
+        if kind == PERSISTENT_VOLUME and found.obj["status"].get("phase") != "Bound":
+            ours.add(PROTECTION)
+        obj = clone(found.obj)
+        held = metadata(obj).get("finalizers", [])
+        rest = [finalizer for finalizer in held if finalizer not in ours]
+        if rest == held:
+            return
+        metadata(obj)["finalizers"] = rest
+        if rest:
+            self._store.write(kind, key, obj)
+        elif not is_held(Stored(kind, key, obj, found.revision)):
+            self._store.remove(kind, key)
 
     def _empty_namespace(self, name: str) -> None:
         for kind, stored in list(self._contents(name)):

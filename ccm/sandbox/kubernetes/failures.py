@@ -89,8 +89,10 @@ def no_such_resource() -> Failure:
     return Failure(404, "the server could not find the requested resource", details={})
 
 
-def already_exists(kind: Kind, name: str) -> Failure:
+def already_exists(kind: Kind, name: str, *, terminating: bool = False) -> Failure:
     message = f'{kind.qualified_plural} "{name}" already exists'
+    if terminating:
+        message = f"object is being deleted: {message}"
     return Failure(409, message, "AlreadyExists", details_of(kind, name))
 
 
@@ -111,6 +113,23 @@ def bad_request(message: str) -> Failure:
 def forbidden(kind: Kind, name: str, why: str) -> Failure:
     message = f'{kind.qualified_plural} "{name}" is forbidden: {why}'
     return Failure(403, message, details=details_of(kind, name))
+
+
+def failed_precondition(kind: Kind, name: str, why: str) -> Failure:
+    """Return the 409 of a delete, which for once names the kind and not the resource."""
+    qualified = f"{kind.name}.{kind.group}" if kind.group else kind.name
+    details = {**details_of(kind, name), "kind": kind.name}
+    message = f'Operation cannot be fulfilled on {qualified} "{name}": {why}'
+    return Failure(409, message, details=details)
+
+
+def unsupported_option(options: str, field: str, value: object, supported: str) -> Failure:
+    """Return the 422 of a query parameter, or of a member of DeleteOptions."""
+    message = f"Unsupported value: {value}: supported values: {supported}"
+    cause = {"reason": "FieldValueNotSupported", "message": message, "field": field}
+    details = {"group": "meta.k8s.io", "kind": options, "causes": [cause]}
+    told = f'{options}.meta.k8s.io "" is invalid: {field}: {message}'
+    return Failure(422, told, details=details)
 
 
 def expired(message: str) -> Failure:

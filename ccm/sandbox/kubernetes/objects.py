@@ -44,12 +44,16 @@ def lookup(obj: Object, path: str) -> Any:
     return found
 
 
-def without_nulls(value: Any) -> Any:
-    """Return a copy without null members: for the API, null and absent are one."""
+def without_empty(value: Any) -> Any:
+    """Return a copy without members that are null or an empty list: to the API they are absent."""
     if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+        return {
+            key: without_empty(item)
+            for key, item in value.items()
+            if item is not None and item != []
+        }
     if isinstance(value, list):
-        return [without_nulls(item) for item in value]
+        return [without_empty(item) for item in value]
     return value
 
 

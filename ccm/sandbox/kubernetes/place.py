@@ -58,8 +58,11 @@ def _exists(place: Place) -> bool:
     return not place.subresource or (place.subresource == "status" and kind.has_status)
 
 
-def verb_of(method: str, name: str, query: Mapping[str, str]) -> str:
+def verb_of(method: str, place: Place, query: Mapping[str, str]) -> str:
     """Return Kubernetes' verb for a request, or nothing when there is none."""
+    name, subresource = place.name, place.subresource
+    if subresource and method not in ("GET", "PUT", "PATCH"):
+        return ""
     if method == "GET":
         if query and query.get("watch", "").lower() not in ("", "0", "false"):
             return "watch"

@@ -17,7 +17,7 @@ from ccm.sandbox.kubernetes.place import Place
 from ccm.sandbox.kubernetes.reads import Page, read_list, read_object
 from ccm.sandbox.kubernetes.store import Store
 from ccm.sandbox.kubernetes.tables import encode_table, table_version
-from ccm.sandbox.kubernetes.writes import Writes
+from ccm.sandbox.kubernetes.writes import Mode, Writes
 
 Reply: TypeAlias = tuple[int, bytes]
 
@@ -59,20 +59,20 @@ class Resources:
 
     def _create(self, call: Call) -> Reply:
         place, body = call.place, call.document()
-        stored = self._writes.create(place, body, dry_run=call.dry_run)
+        stored = self._writes.create(place, body, mode_of(call))
         return 201, render(call, stored)
 
     def _update(self, call: Call) -> Reply:
-        stored, created = self._writes.replace(call.place, call.document(), dry_run=call.dry_run)
+        stored, created = self._writes.replace(call.place, call.document(), mode_of(call))
         return (201 if created else 200), render(call, stored)
 
     def _patch(self, call: Call) -> Reply:
         patch = parse_patch(call.place.kind, call.content_type, call.body)
-        stored = self._writes.patch(call.place, patch, dry_run=call.dry_run)
+        stored = self._writes.patch(call.place, patch, mode_of(call))
         return 200, render(call, stored)
 
     def _delete(self, call: Call) -> Reply:
-        removed, is_gone = self._writes.delete(call.place, call.options(), dry_run=call.dry_run)
+        removed, is_gone = self._writes.delete(call.place, call.options(), mode_of(call))
         if not is_gone or call.place.kind.returns_deleted:
             return 200, removed.encoded
         return 200, orjson.dumps(_success(call.place, removed.obj))
@@ -83,8 +83,12 @@ class Resources:
         for stored in page.items:
             meta = stored.obj["metadata"]
             place = Place(page.kind, meta.get("namespace", ""), meta["name"])
-            self._writes.delete(place, options, dry_run=call.dry_run)
+            self._writes.delete(place, options, mode_of(call))
         return 200, Page(page.kind, page.items, self._store.revision).encoded
+
+
+def mode_of(call: Call) -> Mode:
+    return Mode(call.dry_run, call.query.get("fieldValidation") == "Strict")
 
 
 def render(call: Call, stored: Stored) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ccm.sandbox.kubernetes.failures import Failure, bad_request
+from ccm.sandbox.kubernetes.failures import bad_request, raw_error
 from ccm.sandbox.kubernetes.kinds import BY_VALUE, Kind
 from ccm.sandbox.kubernetes.objects import Object
 
@@ -39,7 +39,7 @@ class _Merger:
         if directive == "delete":
             return {}
         if directive not in (None, "merge"):
-            raise bad_request(f"unknown patch type found in patch: {directive}")
+            raise raw_error(f"unknown patch type: {directive} in map: {patch}")
         merged = self._retain(dict(original), patch)
         orders = _parallel(patch, SET_ORDER)
         for key, values in _parallel(patch, DELETE_VALUES).items():
@@ -122,8 +122,7 @@ def _identity(item: Any, merge_key: str) -> Any:
     if merge_key == BY_VALUE:
         return item
     if not isinstance(item, dict) or merge_key not in item:
-        message = f"map: {item} does not contain declared merge key: {merge_key}"
-        raise Failure(500, message)
+        raise raw_error(f"map: {item} does not contain declared merge key: {merge_key}")
     return item[merge_key]
 
 
@@ -143,24 +142,22 @@ def _obey_directives(
             gone = _identity(item, merge_key)
             original = [each for each in original if each.get(merge_key) != gone]
         else:
-            raise bad_request(f"unknown patch type found in patch: {directive}")
+            raise raw_error(f"unknown patch type: {directive} in map: {item}")
     return (plain, []) if replace else (original, plain)
 
 
 def _in_order(merged: list[Any], wanted: list[Any], server: list[Any], merge_key: str) -> list[Any]:
     """Order the members the client named as it named them, and fit the others in between."""
     server_order = [_identity(item, merge_key) for item in server]
-    by_identity = {_identity(item, merge_key): item for item in merged}
-    named = [identity for identity in wanted if identity in by_identity]
-    others = [identity for identity in by_identity if identity not in named]
-    if len(by_identity) < len(merged):
-        return merged
+    tagged = [(_identity(item, merge_key), item) for item in merged]
+    named = sorted((each for each in tagged if each[0] in wanted), key=lambda t: wanted.index(t[0]))
+    others = [each for each in tagged if each[0] not in wanted]
     result: list[Any] = []
-    for identity in named:
-        while others and _is_before(others[0], identity, server_order):
-            result.append(others.pop(0))
-        result.append(identity)
-    return [by_identity[identity] for identity in [*result, *others]]
+    for identity, item in named:
+        while others and _is_before(others[0][0], identity, server_order):
+            result.append(others.pop(0)[1])
+        result.append(item)
+    return [*result, *(item for _, item in others)]
 
 
 def _is_before(left: Any, right: Any, order: list[Any]) -> bool:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ccm.sandbox.kubernetes import failures
-from ccm.sandbox.kubernetes.controllers import Controllers, is_held, marked_for_deletion
-from ccm.sandbox.kubernetes.failures import Undecodable
+from ccm.sandbox.kubernetes.controllers import Controllers
+from ccm.sandbox.kubernetes.decoding import check_name, check_type, decode
+from ccm.sandbox.kubernetes.deletion import (
+    check_preconditions,
+    finalizer_of,
+    is_held,
+    marked_for_deletion,
+)
 from ccm.sandbox.kubernetes.history import Stored
 from ccm.sandbox.kubernetes.kinds import NAMESPACE, Kind
 from ccm.sandbox.kubernetes.objects import (
@@ -16,20 +23,29 @@ from ccm.sandbox.kubernetes.objects import (
     metadata,
     new_uid,
     timestamp,
-    without_nulls,
+    without_empty,
 )
 from ccm.sandbox.kubernetes.patch import Patch
 from ccm.sandbox.kubernetes.place import Place
 from ccm.sandbox.kubernetes.rules import rules_of
 from ccm.sandbox.kubernetes.rules.metadata import (
-    decode_metadata,
     drop_empty,
     keep_system_metadata,
     validate_metadata,
 )
+from ccm.sandbox.kubernetes.rules.rule import Wrong
 from ccm.sandbox.kubernetes.store import Store
 
-Refuse = Callable[[str], failures.Failure]
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How a write is performed: not stored at all, or without mercy for unknown fields."""
+
+    dry_run: bool = False
+    strict: bool = False
+
+
+NORMALLY = Mode()
 
 
 class Writes:
@@ -39,72 +55,70 @@ class Writes:
         self._store = store
         self._controllers = Controllers(store)
 
-    def create(self, place: Place, body: Object, *, dry_run: bool = False) -> Stored:
+    def create(self, place: Place, body: Object, mode: Mode = NORMALLY) -> Stored:
         """Store a new object."""
         kind = place.kind
-        obj = clone(without_nulls(body))
-        _check_type(kind, obj, failures.bad_request)
+        obj = clone(without_empty(body))
+        check_type(kind, obj, failures.bad_request)
         self._check_namespace(place, obj)
         meta = metadata(obj)
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise failures.raw_error("resourceVersion should not be set on objects to be created")
-        _decode(kind, obj, failures.bad_request)
+        decode(kind, obj, failures.bad_request, strict=mode.strict)
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = self._unused_name(place, meta["generateName"])
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
             meta.pop(name, None)
         meta.update(uid=new_uid(), creationTimestamp=timestamp())
         if kind.has_status and not kind.keeps_status_on_create:
-            obj.pop("status", None)
+            obj["status"] = {}
         self._finish(kind, obj, None)
         key = kind.key(place.namespace, meta["name"])
-        if self._store.get(kind, key) is not None:
-            raise failures.already_exists(kind, meta["name"])
-        return self._write(kind, key, obj, dry_run=dry_run)
+        if (found := self._store.get(kind, key)) is not None:
+            terminating = "deletionTimestamp" in found.obj["metadata"]
+            raise failures.already_exists(kind, meta["name"], terminating=terminating)
+        return self._write(kind, key, obj, mode)
 
-    def replace(self, place: Place, body: Object, *, dry_run: bool = False) -> tuple[Stored, bool]:
+    def replace(self, place: Place, body: Object, mode: Mode = NORMALLY) -> tuple[Stored, bool]:
         """Update an object as a whole; tell whether that created it."""
         kind = place.kind
-        obj = clone(without_nulls(body))
-        _check_type(kind, obj, failures.bad_request)
+        obj = clone(without_empty(body))
+        check_type(kind, obj, failures.bad_request)
         self._check_namespace(place, obj)
-        _check_name(place, obj)
+        check_name(place, obj)
         current = self._store.get(kind, place.key)
         if current is None:
             if kind.creates_on_update and not place.subresource:
-                return self.create(place, obj, dry_run=dry_run), True
+                return self.create(place, obj, mode), True
             raise failures.not_found(kind, place.name)
-        _decode(kind, obj, failures.bad_request)
+        decode(kind, obj, failures.bad_request, strict=mode.strict)
         meta = metadata(obj)
-        _check_precondition(kind, current, "UID", meta.get("uid"))
+        _check_uid(kind, current, meta.get("uid"))
         if not kind.unconditional_update and not meta.get("resourceVersion"):
             raise failures.needs_version(kind, place.name)
-        return self._update(place, current, obj, dry_run=dry_run), False
+        return self._update(place, current, obj, mode), False
 
-    def patch(self, place: Place, patch: Patch, *, dry_run: bool = False) -> Stored:
+    def patch(self, place: Place, patch: Patch, mode: Mode = NORMALLY) -> Stored:
         """Update an object by what `patch` makes of it."""
         current = self._existing(place)
-        obj = clone(without_nulls(patch(current.obj)))
-        _check_type(place.kind, obj, failures.undecodable_patch)
-        _check_name(place, obj)
-        _decode(place.kind, obj, failures.undecodable_patch)
-        return self._update(place, current, obj, dry_run=dry_run)
+        obj = clone(without_empty(patch(current.obj)))
+        check_type(place.kind, obj, failures.undecodable_patch)
+        check_name(place, obj)
+        decode(place.kind, obj, failures.undecodable_patch, strict=mode.strict)
+        return self._update(place, current, obj, mode)
 
-    def delete(
-        self, place: Place, options: Object, *, dry_run: bool = False
-    ) -> tuple[Stored, bool]:
+    def delete(self, place: Place, options: Object, mode: Mode = NORMALLY) -> tuple[Stored, bool]:
         """Remove an object, or mark it when finalizers hold it; tell whether it is gone."""
+        finalizer = finalizer_of(options)
         kind, current = place.kind, self._existing(place)
-        preconditions = options.get("preconditions") or {}
-        _check_precondition(kind, current, "UID", preconditions.get("uid"))
-        _check_precondition(kind, current, "ResourceVersion", preconditions.get("resourceVersion"))
-        meta = current.obj["metadata"]
-        if not is_held(current):
-            return current if dry_run else self._remove(kind, place.key), True
-        if "deletionTimestamp" in meta:
+        check_preconditions(current, options)
+        if not is_held(current) and not finalizer:
+            return current if mode.dry_run else self._remove(kind, place.key), True
+        if "deletionTimestamp" in current.obj["metadata"]:
             return current, False
-        marked = self._write(kind, place.key, marked_for_deletion(current.obj), dry_run=dry_run)
-        if not dry_run:
+        obj = marked_for_deletion(current.obj, finalizer)
+        marked = self._write(kind, place.key, obj, mode)
+        if not mode.dry_run:
             self._controllers.settle(marked)
         return marked, False
 
@@ -113,7 +127,7 @@ class Writes:
         self._controllers.settle(removed)
         return removed
 
-    def _update(self, place: Place, current: Stored, obj: Object, *, dry_run: bool) -> Stored:
+    def _update(self, place: Place, current: Stored, obj: Object, mode: Mode) -> Stored:
         kind, old = place.kind, current.obj
         meta = metadata(obj)
         version = meta.get("resourceVersion") or "0"
@@ -130,26 +144,29 @@ class Writes:
         keep_system_metadata(obj, old)
         self._finish(kind, obj, old)
         meta = metadata(obj)
-        if "deletionTimestamp" in meta and not meta.get("finalizers") and not dry_run:
-            return self._remove(kind, place.key)
+        if "deletionTimestamp" in meta and not meta.get("finalizers") and not mode.dry_run:
+            removed = self._remove(kind, place.key)
+            return Stored(kind, place.key, obj, removed.revision).at(removed.revision)
         if obj == old:
             return current
-        return self._write(kind, place.key, obj, dry_run=dry_run)
+        return self._write(kind, place.key, obj, mode)
 
     def _finish(self, kind: Kind, obj: Object, old: Object | None) -> None:
         rules = rules_of(kind)
-        rules.default(obj)
         drop_empty(obj)
         causes = list(validate_metadata(kind, obj, old))
-        if not causes:
-            rules.admit(obj, old, self._store)
-            causes = list(rules.validate(obj, old))
+        try:
+            if not causes:
+                rules.admit(obj, old, self._store)
+                causes = list(rules.validate(obj, old))
+        except Wrong as refusal:
+            causes = refusal.causes
         if causes:
             raise failures.invalid(kind, metadata(obj).get("name", ""), causes)
 
-    def _write(self, kind: Kind, key: str, obj: Object, *, dry_run: bool) -> Stored:
+    def _write(self, kind: Kind, key: str, obj: Object, mode: Mode) -> Stored:
         obj["kind"], obj["apiVersion"] = kind.name, kind.api_version
-        if dry_run:
+        if mode.dry_run:
             current = self._store.get(kind, key)
             return Stored(kind, key, obj, current.revision if current else 0)
         return self._store.write(kind, key, obj)
@@ -187,44 +204,11 @@ class Writes:
         return next(name for name in names() if place.kind.key(place.namespace, name) not in taken)
 
 
-def _check_type(kind: Kind, obj: Object, refuse: Refuse) -> None:
-    named = obj.setdefault("kind", kind.name), obj.setdefault("apiVersion", kind.api_version)
-    if named != (kind.name, kind.api_version):
-        raise refuse(
-            f'{named[0]} in version "{named[1]}" cannot be handled as a {kind.name}: converting'
-            f" ({named[1]}.{named[0]}) to ({kind.api_version}.{kind.name}): unknown conversion"
-        )
-
-
-def _check_name(place: Place, obj: Object) -> None:
-    name = metadata(obj).get("name")
-    if not name:
-        raise failures.bad_request(
-            f"the name of the object ({place.name} based on URL) was undeterminable: name must be"
-            " provided"
-        )
-    if name != place.name:
-        raise failures.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({place.name})"
-        )
-
-
-def _check_precondition(kind: Kind, current: Stored, what: str, wanted: object) -> None:
-    field = {"UID": "uid", "ResourceVersion": "resourceVersion"}[what]
+def _check_uid(kind: Kind, current: Stored, wanted: object) -> None:
     meta = current.obj["metadata"]
-    if wanted not in (None, "", meta[field]):
-        why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: "
-        raise failures.conflict(kind, meta["name"], why + meta[field])
-
-
-def _decode(kind: Kind, obj: Object, refuse: Refuse) -> None:
-    try:
-        decode_metadata(obj)
-        rules_of(kind).decode(obj)
-    except Undecodable as fault:
-        raise refuse(
-            f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {fault}'
-        ) from fault
+    if wanted not in (None, "", meta["uid"]):
+        why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: "
+        raise failures.conflict(kind, meta["name"], why + meta["uid"])
 
 
 def _only(obj: Object, name: str) -> Object:

@@ -25,7 +25,7 @@ def gate() -> CountingGate:
 
 @pytest.fixture
 async def api(cloud: CloudServer, gate: CountingGate) -> AsyncIterator[SimulatedApi]:
-    client = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.full), gate)
+    client = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.full), gate, "test")
     yield client
     await client.close()
 

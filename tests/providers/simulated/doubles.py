@@ -42,5 +42,9 @@ def nodes(count: int) -> list[Node]:
 
 def context(gate: CountingGate, config: str) -> ProviderContext:
     return ProviderContext(
-        gate=gate, config=config.encode(), config_path="cloud.conf", cluster_name="test"
+        gate=gate,
+        config=config.encode(),
+        config_path="cloud.conf",
+        cluster_name="test",
+        caller="test",
     )

@@ -69,7 +69,7 @@ async def test_what_is_not_there_is_absent(api: SimulatedApi) -> None:
 
 
 async def test_a_read_only_token_is_denied_to_write(cloud: CloudServer, gate: CountingGate) -> None:
-    api = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.read_only), gate)
+    api = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.read_only), gate, "test")
     assert (await api.machines("names", ["a"])).absent == {"a"}
     with pytest.raises(Denied, match="this token may only read"):
         await api.call(create("web"))
@@ -81,7 +81,7 @@ async def test_a_token_exchanged_on_disk_is_taken_up_after_a_denial(
 ) -> None:
     file = tmp_path / "token"
     file.write_text("old")
-    api = SimulatedApi(SimulatedConfig(cloud.url, "old", token_file=file), gate)
+    api = SimulatedApi(SimulatedConfig(cloud.url, "old", token_file=file), gate, "test")
     with pytest.raises(Denied):
         await api.machines("names", ["a"])
     file.write_text(f"{cloud.tokens.full}\n")
@@ -94,17 +94,16 @@ async def test_a_token_exchanged_on_disk_is_taken_up_after_a_denial(
 async def test_a_token_file_that_is_gone_leaves_the_old_token(
     cloud: CloudServer, gate: CountingGate, tmp_path: Path
 ) -> None:
-    api = SimulatedApi(SimulatedConfig(cloud.url, "old", token_file=tmp_path / "gone"), gate)
+    api = SimulatedApi(
+        SimulatedConfig(cloud.url, "old", token_file=tmp_path / "gone"), gate, "test"
+    )
     with pytest.raises(Denied):
         await api.machines("names", ["a"])
     await api.close()
 
 
-async def test_the_cloud_sees_who_calls(
-    cloud: CloudServer, gate: CountingGate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CCM_CALLER", "node-0")
-    api = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.full), gate)
+async def test_the_cloud_sees_who_calls(cloud: CloudServer, gate: CountingGate) -> None:
+    api = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.full), gate, "node-0")
     await api.machines("names", ["a"])
     [call] = cloud.counters.log
     assert (call.caller, call.user_agent) == ("node-0", "ccm-supervisor")
@@ -144,7 +143,9 @@ async def test_a_strange_server_in_between_is_understood(
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    api = SimulatedApi(SimulatedConfig(f"http://127.0.0.1:{runner.addresses[0][1]}", "t"), gate)
+    api = SimulatedApi(
+        SimulatedConfig(f"http://127.0.0.1:{runner.addresses[0][1]}", "t"), gate, "test"
+    )
     with pytest.raises(CloudError) as raised:
         await api.machines("names", ["a"])
     assert type(raised.value) is error

@@ -34,7 +34,7 @@ FAILURES = [
 
 @pytest.fixture
 def hasty(cloud: CloudServer, gate: CountingGate) -> SimulatedApi:
-    return SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.full, timeout=0.2), gate)
+    return SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.full, timeout=0.2), gate, "test")
 
 
 @pytest.mark.parametrize(("fault", "error"), FAILURES)
@@ -117,7 +117,7 @@ async def test_a_broken_connection_is_not_tried_again_behind_the_gates_back(
 async def test_a_cloud_that_is_not_there_is_an_error(gate: CountingGate) -> None:
     async with CloudServer() as cloud:
         url = cloud.url
-    api = SimulatedApi(SimulatedConfig(url, "sandbox"), gate)
+    api = SimulatedApi(SimulatedConfig(url, "sandbox"), gate, "test")
     with pytest.raises(CloudError, match="ListMachines: ClientConnectorError"):
         await SimulatedInstances(api, 100).describe(nodes(1))
     await api.close()

@@ -28,6 +28,10 @@ def _decode(node: Object) -> None:
     for name in ("taints", "podCIDRs"):
         if not isinstance(spec.get(name, []), list):
             raise Undecodable(f"NodeSpec.spec.{name} must be a list")
+    for name in ("addresses", "conditions"):
+        for item in section(node, "status").get(name, []):
+            if any(not isinstance(value, str) for value in item.values()):
+                raise Undecodable(f"NodeStatus.status.{name} must have strings as members")
 
 
 def _default(node: Object) -> None:
@@ -41,6 +45,11 @@ def _default(node: Object) -> None:
         if name in spec and not spec[name]:
             del spec[name]
     status = section(node, "status")
+    if status.get("capacity"):
+        status.setdefault("allocatable", status["capacity"])
+    for condition in status.get("conditions") or ():
+        condition.setdefault("lastHeartbeatTime", None)
+        condition.setdefault("lastTransitionTime", None)
     status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
     status.setdefault("nodeInfo", dict.fromkeys(NODE_INFO, ""))
 

@@ -27,13 +27,21 @@ def _accept(obj: Object, old: Object | None) -> Iterable[Cause]:
     return ()
 
 
+class Wrong(Exception):
+    """An object that `admit` cannot let in."""
+
+    def __init__(self, causes: list[Cause]) -> None:
+        super().__init__(causes)
+        self.causes = causes
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The steps of one write, in this order; `old` is None in a create.
 
     decode    raises Undecodable for what Go's types cannot hold.
-    default   fills in what the client left out.
-    admit     changes what the server decides: allocations, taints, finalizers.
+    default   fills in what the client left out, before it is known what may change.
+    admit     changes what the server decides: allocations, taints, finalizers; raises Wrong.
     validate  yields every wrong field.
     """
 

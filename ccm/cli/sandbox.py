@@ -1,0 +1,184 @@
+"""`ccm-supervisor sandbox`: a whole small cluster on this machine, and commands to disturb it."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+import orjson
+
+from ccm.errors import (
+    CloudError,
+    ConfigurationFault,
+    ConfigurationFaults,
+    ExitCode,
+    KubernetesError,
+    Unreachable,
+)
+from ccm.sandbox.place import default_directory, find
+
+T = TypeVar("T")
+
+directory_option = click.option(
+    "--directory",
+    metavar="DIR",
+    default=default_directory,
+    help="Where the sandbox keeps its files.  [default: one directory per user]",
+)
+
+
+def run(work: Awaitable[T]) -> T:
+    """The result of `work`; a fault becomes one line on standard error and an exit code."""
+
+    async def guarded() -> T:
+        return await work
+
+    try:
+        return asyncio.run(guarded())
+    except (ConfigurationFault, ConfigurationFaults) as fault:
+        click.echo(f"ccm-supervisor: {fault}", err=True)
+        raise SystemExit(ExitCode.CONFIGURATION) from fault
+    except (CloudError, KubernetesError, Unreachable) as error:
+        click.echo(f"ccm-supervisor: {error}", err=True)
+        raise SystemExit(ExitCode.FAILED) from error
+    except KeyboardInterrupt:
+        raise SystemExit(ExitCode.OK) from None
+
+
+@click.group(invoke_without_command=True)
+@click.option("--nodes", default=6, show_default=True, help="Nodes that register.")
+@click.option("--node-workers", default=2, show_default=True, help="Node worker processes.")
+@click.option("--exit-when-settled", is_flag=True, help="End once every node is ready.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds for --exit-when-settled.")
+@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table")
+@directory_option
+@click.pass_context
+def sandbox(
+    ctx: click.Context,
+    nodes: int,
+    node_workers: int,
+    exit_when_settled: bool,
+    timeout: float,
+    output: str,
+    directory: str,
+) -> None:
+    """Start an API server, a cloud and the supervisor here, and watch tainted nodes become ready.
+
+    Nothing outside the sandbox's directory is touched. The other commands of this group change a
+    sandbox that runs in another terminal.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from ccm.cli.sandbox_show import Show, show
+    from ccm.sandbox.cluster import SandboxOptions
+
+    if nodes < 0 or node_workers < 1:
+        raise click.UsageError("--nodes must be 0 or more, --node-workers 1 or more")
+    is_for_people = output == "table" and sys.stdout.isatty()
+    options = SandboxOptions(directory, nodes, node_workers, 0.4 if is_for_people else 0.0)
+    sys.exit(run(show(options, Show(is_for_people, output == "json", exit_when_settled, timeout))))
+
+
+@sandbox.group()
+def machine() -> None:
+    """Look at the cloud's machines and change them."""
+
+
+def _on_machine(name: str, text: str, done: str) -> None:
+    @machine.command(name, help=text)
+    @click.argument("machine_name", metavar="MACHINE")
+    @directory_option
+    def command(machine_name: str, directory: str) -> None:
+        run(_with_cloud(directory, lambda cloud: getattr(cloud, name)(machine_name)))
+        click.echo(f"{machine_name} {done}")
+
+
+_on_machine("stop", "Switch a machine off; its kubelet falls silent.", "is being stopped")
+_on_machine("start", "Switch a machine on again.", "is being started")
+_on_machine("terminate", "End a machine for good.", "is terminated")
+
+
+@machine.command("list")
+@directory_option
+def list_machines(directory: str) -> None:
+    """List the machines."""
+    for item in run(_with_cloud(directory, lambda cloud: cloud.machines())):
+        addresses = ", ".join(entry.address for entry in item.addresses)
+        click.echo(f"{item.name:<12} {item.id:<12} {item.power:<11} {item.zone}  {addresses}")
+
+
+@sandbox.command()
+@click.argument("count", type=click.IntRange(1, 5000))
+@directory_option
+def add(count: int, directory: str) -> None:
+    """Add COUNT machines whose kubelets register at once."""
+    names = run(_add(directory, count))
+    click.echo(f"registered {names[0]} to {names[-1]}")
+
+
+async def _add(directory: str, count: int) -> list[str]:
+    from ccm.kube import config
+    from ccm.kube.client import Kube
+    from ccm.sandbox.cloud.client import CloudAdmin
+    from ccm.sandbox.kubelets import new_machines, register
+
+    place, facts = find(directory)
+    kube = Kube(await config.load(config.Source(str(place.kubeconfig))), "sandbox-kubelets")
+    try:
+        async with CloudAdmin(facts.cloud_url) as cloud:
+            numbers = [int(m.name.rpartition("-")[2]) for m in await cloud.machines()]
+            machines = await cloud.add(new_machines(max(numbers, default=0) + 1, count))
+        names = [item.name for item in machines]
+        await register(kube, names)
+    finally:
+        await kube.close()
+    return names
+
+
+@sandbox.group()
+def fault() -> None:
+    """Let the cloud fail in some way."""
+
+
+@fault.command("set")
+@click.argument("kind")
+@click.option("--operation", default="*", show_default=True, help="Calls it applies to.")
+@click.option("--times", type=int, help="How often; without it, until cleared.")
+@directory_option
+def set_fault(kind: str, operation: str, times: int | None, directory: str) -> None:
+    """Put a fault in force: error, timeout, denied, throttle, reset, garbage, partial, stale, …"""
+    from ccm.sandbox.cloud.faults import Fault
+
+    body: dict[str, Any] = {"kind": kind, "operation": operation}
+    if times is not None:
+        body["remaining"] = times
+    try:
+        new = Fault.from_json(body)
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from problem
+    click.echo(f"fault {run(_with_cloud(directory, lambda cloud: cloud.set_fault(new))).id} is set")
+
+
+@fault.command("clear")
+@directory_option
+def clear_faults(directory: str) -> None:
+    """Clear all faults."""
+    run(_with_cloud(directory, lambda cloud: cloud.clear_faults()))
+    click.echo("no faults any more")
+
+
+@sandbox.command()
+@directory_option
+def counters(directory: str) -> None:
+    """Show how often the cloud was called, by operation, caller and status."""
+    answer = run(_with_cloud(directory, lambda cloud: cloud.counters()))
+    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))
+
+
+async def _with_cloud(directory: str, act: Callable[[Any], Awaitable[T]]) -> T:
+    from ccm.sandbox.cloud.client import CloudAdmin
+
+    _, facts = find(directory)
+    async with CloudAdmin(facts.cloud_url) as cloud:
+        return await act(cloud)

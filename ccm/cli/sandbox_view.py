@@ -1,0 +1,87 @@
+"""The sandbox's live table: what each node still lacks, who works on it, and what to try next."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from ccm.cli.tables import budget_table, workers_table
+from ccm.sandbox.cluster import Sandbox
+from ccm.sandbox.observer import TYPE, ZONE, Sighting, lacks, percentile
+
+ROWS = 14
+
+
+def sandbox_view(sandbox: Sandbox, status: Mapping[str, Any]) -> RenderableType:
+    """Everything at once, top down: nodes, workers, budget, hints."""
+    parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox)]
+    if "error" not in status:
+        parts += [workers_table(status), budget_table(status)]
+    parts.append(_hints(sandbox, status))
+    return Group(*parts)
+
+
+def _headline(sandbox: Sandbox) -> Text:
+    delays = sandbox.observer.delays()
+    text = Text("A kubelet registers its node with a taint: no Pod may run there yet.\n")
+    text.append("The node workers ask the cloud about each machine, write what they learn,\n")
+    text.append("and take the taint away. ")
+    median = percentile(delays, 0.5)
+    if median is not None:
+        done = f"{len(delays)} of {len(sandbox.observer.sightings)} nodes are ready"
+        text.append(f"{done}; half of them within {median * 1000:.0f} ms.", style="bold green")
+    return text
+
+
+def _nodes(sandbox: Sandbox) -> Table:
+    table = Table(title="Nodes", title_justify="left")
+    for column in ("node", "machine", "provider ID", "internal IP", "type", "zone", "state"):
+        table.add_column(column)
+    seen = sandbox.observer.sightings
+    worst_first = sorted(
+        seen.items(), key=lambda item: (item[1].ready_at is not None, -item[1].seen_at)
+    )
+    for name, sighting in worst_first[:ROWS]:
+        power = sandbox.power.get(name)
+        table.add_row(name, str(power or ""), *_facts(sighting), _state(sighting))
+    if len(seen) > ROWS:
+        table.add_row(f"… {len(seen) - ROWS} more")
+    return table
+
+
+def _facts(sighting: Sighting) -> tuple[str, str, str, str]:
+    node = sighting.node
+    ips = (
+        entry.get("address", "") for entry in node.addresses if entry.get("type") == "InternalIP"
+    )
+    return node.provider_id, next(ips, ""), node.labels.get(TYPE, ""), node.labels.get(ZONE, "")
+
+
+def _state(sighting: Sighting) -> Text:
+    missing = lacks(sighting.node)
+    if missing:
+        return Text(f"lacks {', '.join(missing)}", style="yellow")
+    ready_after = sighting.seconds_to_ready or 0.0
+    if not sighting.node.is_ready:
+        return Text("initialised; its kubelet is silent", style="red")
+    return Text(f"ready after {ready_after * 1000:.0f} ms", style="green")
+
+
+def _hints(sandbox: Sandbox, status: Mapping[str, Any]) -> Panel:
+    command = sys.argv[0]
+    pids = [str(worker["pid"]) for worker in status.get("workers", []) if worker["pid"]]
+    directory = sandbox.place.directory
+    lines = [
+        f"kubectl --kubeconfig {sandbox.place.kubeconfig} get nodes -o wide",
+        f"kill -9 {pids[0] if pids else 'PID'}   # a worker dies; the others do not notice",
+        f"{command} sandbox add 20   # twenty more nodes",
+        f"{command} sandbox machine stop vm-3   # then: start vm-3",
+        f"{command} sandbox fault set throttle --times 5   # the cloud pushes back",
+        f"{command} status --runtime-dir {sandbox.place.runtime}",
+        f"less {directory}/supervisor.log",
+    ]
+    return Panel("\n".join(lines), title="Try in another terminal (Ctrl-C here ends it all)")

@@ -1,0 +1,17 @@
+"""What every process of ours does about its parent."""
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Let the kernel send `number` when the process `parent` ends; end now if it has ended already.
+
+    The kernel counts the end of the *thread* that started this process as the end of the parent.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,176 @@
+"""A running sandbox: its parts, its nodes, and what can be told of them at the end."""
+
+import asyncio
+import fcntl
+import os
+import shutil
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+import aiohttp
+import orjson
+
+from ccm.bus.control import NotRunning, ask
+from ccm.bus.paths import RuntimePaths
+from ccm.errors import CloudError, ConfigurationFault, KubernetesError, Unreachable
+from ccm.kube import config
+from ccm.kube.client import Kube
+from ccm.model.node import Json
+from ccm.sandbox import parts
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.records import Power
+from ccm.sandbox.kubelets import follow_power, new_machines, register
+from ccm.sandbox.observer import Observer, percentile
+from ccm.sandbox.place import Place, SandboxFacts
+
+NODE_AGENT = "ccm-supervisor/cloud-node-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxOptions:
+    """How large a sandbox is; `stagger` is seconds between two registrations."""
+
+    directory: str
+    nodes: int
+    node_workers: int
+    stagger: float = 0.0
+    page: int = 100
+    read_rate: float = 50.0
+
+
+class Sandbox:
+    """`async with Sandbox(options) as sandbox:` starts every part and stops all of them."""
+
+    def __init__(self, options: SandboxOptions) -> None:
+        self.options = options
+        self.place = Place(Path(options.directory).absolute())
+        self.power: dict[str, Power] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self._lock = _claim(self.place)
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+        self.place.facts.unlink(missing_ok=True)
+        self._lock.close()
+
+    async def _start(self) -> None:
+        kubernetes, self._kubernetes_url = await parts.start_kubernetes(self.place)
+        self._stack.push_async_callback(kubernetes.stop)
+        cloud, cloud_url = await parts.start_cloud(
+            self.place, self.options.page, self.options.read_rate
+        )
+        self._stack.push_async_callback(cloud.stop)
+        source = config.Source(kubeconfig=str(self.place.kubeconfig))
+        self.kube = Kube(await config.load(source), "sandbox-kubelets")
+        self._stack.push_async_callback(self.kube.close)
+        self.cloud = await self._stack.enter_async_context(CloudAdmin(cloud_url))
+        self.observer = Observer(self.kube)
+        self._in_background(self.observer.run())
+        self._supervisor = await parts.start_supervisor(self.place, self.options.node_workers)
+        self._stack.push_async_callback(self._supervisor.stop)
+        SandboxFacts(os.getpid(), self._kubernetes_url, cloud_url).save(self.place)
+        await self._wait_for_supervisor()
+        self._in_background(self._follow_power())
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(end)
+
+    async def _wait_for_supervisor(self) -> None:
+        """Until it answers: a node that registers now is then its to initialise."""
+        deadline = asyncio.get_running_loop().time() + parts.START_TIMEOUT
+        while "error" in await self.status():
+            self._supervisor.check()
+            if asyncio.get_running_loop().time() > deadline:
+                raise ConfigurationFault(
+                    "sandbox supervisor", "does not answer", f"see {self._supervisor.log}"
+                )
+            await asyncio.sleep(0.05)
+
+    async def _follow_power(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            try:
+                nodes = list(self.observer.sightings)
+                self.power = await follow_power(self.kube, self.cloud, nodes)
+            except (KubernetesError, Unreachable, CloudError):
+                continue  # a fault that somebody set on purpose; look again in a second
+
+    def check(self) -> None:
+        """Raise `ConfigurationFault` when the supervisor has ended."""
+        self._supervisor.check()
+
+    async def add_nodes(self) -> None:
+        """Build the machines, then let their kubelets register."""
+        machines = await self.cloud.add(new_machines(1, self.options.nodes))
+        await register(self.kube, [machine.name for machine in machines], self.options.stagger)
+
+    async def status(self) -> Json:
+        """The supervisor's own status, or `{"error": …}`."""
+        control = RuntimePaths(self.place.runtime).control
+        try:
+            return await asyncio.to_thread(ask, control, {"command": "status"}, 2.0)
+        except NotRunning as error:
+            return {"error": str(error)}
+
+    async def summary(self, is_settled: bool) -> Json:
+        """What a run cost and how long it took, from the servers' own books."""
+        requests = await self._requests()
+        writes = [r for r in requests if r["user_agent"] == NODE_AGENT and r["verb"] == "patch"]
+        delays = self.observer.delays()
+        counters = await self.cloud.counters()
+        status = await self.status()
+        return {
+            "settled": is_settled,
+            "nodes": len(self.observer.sightings),
+            "initialised": len(delays),
+            "kubernetes_writes_per_node": round(len(writes) / max(len(delays), 1), 3),
+            "kubernetes_events": sum(r["resource"] == "events" for r in requests),
+            "cloud_reads": counters["reads"],
+            "seconds_to_ready": {"p50": percentile(delays, 0.5), "p99": percentile(delays, 0.99)},
+            "worker_restarts": sum(w["restarts"] for w in status.get("workers", [])),
+            "not_ready": self.observer.unready()[:20],
+        }
+
+    async def _requests(self) -> list[Json]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self._kubernetes_url}/sandbox/requests") as response,
+        ):
+            log: list[Json] = orjson.loads(await response.read())
+        return log
+
+
+def _claim(place: Place) -> TextIO:
+    """An empty directory that no other sandbox uses."""
+    place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = open(place.directory / "lock", "w", encoding="ascii")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise ConfigurationFault(
+            "--directory",
+            f"{place.directory} is used by a sandbox that runs",
+            "stop that one with Ctrl-C, or name another directory",
+        ) from error
+    for entry in place.directory.iterdir():
+        if entry.name != "lock":
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    return lock

@@ -1,0 +1,95 @@
+"""Machines and the kubelets on them, as far as a cloud controller manager meets them."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.model.node import UNINITIALIZED_TAINT, Json
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.records import Machine, Power
+
+ZONES = ("zone-a", "zone-b", "zone-c")
+TYPES = ("standard-2", "standard-4", "compute-8")
+REGISTRATIONS = 16  # at the same time
+
+
+def new_machines(first: int, count: int) -> list[Machine]:
+    """Machines vm-<first> and following, spread over zones and types."""
+    return [
+        Machine(
+            name=f"vm-{number}",
+            type=TYPES[number % len(TYPES)],
+            zone=ZONES[number % len(ZONES)],
+            region="region-1",
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def registration(name: str) -> Json:
+    """The Node that a kubelet with `--cloud-provider=external` creates."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+            },
+        },
+        "spec": {"taints": [{"key": UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}]},
+        "status": {
+            "conditions": [ready_condition(True)],
+            "nodeInfo": {"kubeletVersion": "v1.36.3", "operatingSystem": "linux"},
+            "capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+        },
+    }
+
+
+def ready_condition(is_ready: bool) -> Json:
+    """The `Ready` condition of a kubelet that works, or of one that fell silent."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "type": "Ready",
+        "status": "True" if is_ready else "Unknown",
+        "reason": "KubeletReady" if is_ready else "NodeStatusUnknown",
+        "message": "kubelet is ready" if is_ready else "Kubelet stopped posting node status.",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+
+
+async def register(kube: Kube, names: Sequence[str], stagger: float = 0.0) -> None:
+    """Create the Nodes of these machines; `stagger` seconds apart, or all at once."""
+    slots = asyncio.Semaphore(REGISTRATIONS)
+
+    async def one(name: str) -> None:
+        async with slots:
+            await kube.post("/api/v1/nodes", registration(name))
+
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(one(name))
+            if stagger:
+                await asyncio.sleep(stagger)
+
+
+async def follow_power(kube: Kube, cloud: CloudAdmin, nodes: Iterable[str]) -> dict[str, Power]:
+    """Let each node's kubelet be alive exactly while its machine runs; returns the power states.
+
+    A node whose machine is not there any more keeps a silent kubelet.
+    """
+    power = {machine.name: machine.power for machine in await cloud.machines()}
+    for name in nodes:
+        is_running = power.get(name) in (Power.RUNNING, Power.STARTING)
+        node = await kube.get(f"/api/v1/nodes/{name}")
+        conditions = node.get("status", {}).get("conditions", [])
+        others = [entry for entry in conditions if entry.get("type") != "Ready"]
+        was_ready = any(c.get("type") == "Ready" and c["status"] == "True" for c in conditions)
+        if was_ready != is_running:
+            body = {"status": {"conditions": [*others, ready_condition(is_running)]}}
+            await kube.patch(f"/api/v1/nodes/{name}/status", MERGE_PATCH, body)
+    return power

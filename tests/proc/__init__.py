@@ -1,0 +1,1 @@
+"""Real processes and real signals, against a real API server."""

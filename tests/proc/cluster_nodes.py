@@ -1,0 +1,87 @@
+"""Nodes on a real API server: registering them, and every state that a bystander saw them in."""
+
+import asyncio
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ccm.kube import config
+from ccm.kube.client import Kube
+from ccm.kube.watch import Put, follow
+from ccm.model.node import Node
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.kubelets import new_machines, register
+from ccm.sandbox.observer import lacks
+
+
+async def connect(kubeconfig: Path) -> Kube:
+    """A client of the test's own, which the audit log tells apart from the supervisor's."""
+    return Kube(await config.load(config.Source(str(kubeconfig))), "bystander")
+
+
+async def add_machines_and_nodes(kube: Kube, cloud_url: str, count: int) -> list[str]:
+    """Machines in the cloud and a tainted Node for each of them."""
+    async with CloudAdmin(cloud_url) as cloud:
+        machines = await cloud.add(new_machines(1, count))
+    names = [machine.name for machine in machines]
+    await register(kube, names)
+    return names
+
+
+@dataclass
+class Witness:
+    """Follows all Nodes and keeps, for each, the distinct contents it has had of what we write."""
+
+    kube: Kube
+    nodes: dict[str, Node] = field(default_factory=dict)
+    seen: asyncio.Event = field(default_factory=asyncio.Event)
+    contents: dict[str, dict[str, set[bytes]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    )
+
+    async def run(self) -> None:
+        async for event in follow(self.kube, "/api/v1/nodes"):
+            if isinstance(event, Put):
+                self._see(Node(event.raw))
+
+    def initialised(self) -> int:
+        return sum(not lacks(node) for node in self.nodes.values())
+
+    async def until_initialised(self, count: int, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            while self.initialised() < count:
+                self.seen.clear()
+                await self.seen.wait()
+
+    def rewritten(self) -> list[str]:
+        """Nodes on which a field of ours had more than one content after it was first written."""
+        return [
+            f"{name} {what}: {sorted(values)}"
+            for name, fields in self.contents.items()
+            for what, values in fields.items()
+            if len(values) > 1
+        ]
+
+    def _see(self, node: Node) -> None:
+        self.nodes[node.name] = node
+        self.seen.set()
+        for what, value in _ours(node):
+            if value:
+                self.contents[node.name][what].add(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+
+
+def _ours(node: Node) -> Iterable[tuple[str, Any]]:
+    yield "provider ID", node.provider_id
+    yield "addresses", node.addresses
+    cloud_labels = {k: v for k, v in node.labels.items() if "zone" in k or "region" in k}
+    yield "labels", cloud_labels
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,156 @@
+"""The main job on a real API server: every tainted node is initialised, at the promised cost."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from ccm.kube.client import Kube
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.records import Machine
+from tests.kube.cluster import RealCluster
+from tests.proc.cluster_nodes import Witness, add_machines_and_nodes, connect, kill
+from tests.proc.running import RULES, Cloud, Supervisor, Where, is_alive, wait_for
+
+NODES, PAGE = 1000, 100
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[Cloud]:
+    with Cloud(tmp_path, "--page", str(PAGE)) as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def where(tmp_path: Path, fresh_kube: RealCluster, cloud: Cloud) -> Where:
+    fresh_kube.grant("ccm", RULES)
+    return Where(tmp_path, fresh_kube.kubeconfig("ccm"), cloud.config)
+
+
+@pytest.fixture
+async def kube(fresh_kube: RealCluster) -> AsyncIterator[Kube]:
+    kube = await connect(fresh_kube.kubeconfig("admin"))
+    yield kube
+    await kube.close()
+
+
+@pytest.fixture
+async def witness(kube: Kube) -> AsyncIterator[Witness]:
+    witness = Witness(kube)
+    watching = asyncio.create_task(witness.run())
+    yield witness
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+async def lease(kube: Kube) -> tuple[str, int]:
+    """Who holds the lease, and how often it changed hands."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
+    spec = (await kube.get(path))["spec"]
+    return spec["holderIdentity"], spec["leaseTransitions"]
+
+
+def writes(cluster: RealCluster) -> Counter[tuple[str, str]]:
+    """Writes that the node workers made to Nodes and that the API server took, per node."""
+    return Counter(
+        (entry.name, entry.subresource)
+        for entry in cluster.audit()
+        if entry.is_write and entry.resource == "nodes" and "cloud-node" in entry.user_agent
+    )
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_a_thousand_nodes_cost_two_writes_each_and_one_read_a_page(
+    shards: int, fresh_kube: RealCluster, where: Where, cloud: Cloud, kube: Kube, witness: Witness
+) -> None:
+    await add_machines_and_nodes(kube, cloud.url, NODES)
+    with Supervisor(where, f"--node-workers={shards}") as supervisor:
+        await witness.until_initialised(NODES, 90)
+        async with CloudAdmin(cloud.url) as admin:
+            counters = await admin.counters()
+        wait_for(
+            "events sent",
+            lambda: all(not w["events_waiting"] for w in supervisor.workers().values()),
+        )
+        assert supervisor.end() == 0
+    assert counters["reads"] <= NODES // PAGE + shards
+    assert counters["writes"] == 0
+    per_node = writes(fresh_kube)
+    assert set(per_node.values()) == {1}
+    assert len(per_node) == 2 * NODES
+    assert witness.rewritten() == []
+    events = await kube.get("/api/v1/namespaces/default/events", {"limit": "2000"})
+    assert Counter(e["reason"] for e in events["items"])["Synced"] == NODES
+    assert (await lease(kube))[0] == ""  # given back
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
+    shards: int, fresh_kube: RealCluster, where: Where, cloud: Cloud, kube: Kube, witness: Witness
+) -> None:
+    await add_machines_and_nodes(kube, cloud.url, NODES)
+    with Supervisor(where, f"--node-workers={shards}") as supervisor:
+        await witness.until_initialised(NODES // 3, 60)
+        before, held = supervisor.workers(), await lease(kube)
+        kill(before["node-0"]["pid"])
+        await witness.until_initialised(NODES, 90)
+        after = supervisor.wait_running()
+        assert await lease(kube) == held
+        assert after["node-0"]["pid"] != before["node-0"]["pid"]
+        assert after["node-0"]["restarts"] == 1
+        for name in set(after) - {"node-0"}:
+            assert after[name]["pid"] == before[name]["pid"]
+        pids = [worker["pid"] for worker in after.values()]
+        assert supervisor.end() == 0
+    assert not any(is_alive(pid) for pid in pids)
+    assert witness.rewritten() == []
+
+
+async def test_nodes_that_cannot_be_initialised_hold_up_nobody(
+    fresh_kube: RealCluster, where: Where, cloud: Cloud, kube: Kube, witness: Witness
+) -> None:
+    """A node the cloud does not know, one of another cloud, and an odd one, among ordinary ones."""
+    taint = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
+    odd = [
+        {"metadata": {"name": "unknown-machine"}, "spec": {"taints": [taint]}},
+        {
+            "metadata": {"name": "foreign"},
+            "spec": {"taints": [taint], "providerID": "othercloud://x"},
+        },
+        {
+            "metadata": {
+                "name": "odd-address",
+                "annotations": {"alpha.kubernetes.io/provided-node-ip": "not an ip"},
+            },
+            "spec": {"taints": [taint]},
+        },
+    ]
+    for node in odd:
+        await kube.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
+    async with CloudAdmin(cloud.url) as admin:
+        await admin.add([Machine("odd-address")])
+    await add_machines_and_nodes(kube, cloud.url, 20)
+    with Supervisor(where) as supervisor:
+        await witness.until_initialised(20, 30)
+
+        def three_reasons() -> dict[str, str]:
+            reasons: dict[str, str] = supervisor.workers()["node-0"].get("reasons", {})
+            return reasons if len(reasons) == 3 else {}
+
+        reasons = wait_for("all three are reported", three_reasons)
+    assert "knows no such machine" in reasons["unknown-machine"]
+    assert "not ours" in reasons["foreign"]
+    assert "not an ip" in reasons["odd-address"]
+    for node in odd:
+        name = str(node["metadata"]["name"])  # type: ignore[index]
+        assert witness.nodes[name].is_uninitialized
+    events = (await kube.get("/api/v1/namespaces/default/events"))["items"]
+    told = {(e["involvedObject"]["name"], e["reason"]) for e in events if e["type"] == "Warning"}
+    assert told == {
+        ("unknown-machine", "CloudMachineNotFound"),
+        ("odd-address", "InitializationFailed"),
+    }

@@ -1,0 +1,1 @@
+"""Tests of single ideas, in one process: pure decisions, and mechanisms against fakes."""
