@@ -139,7 +139,10 @@ class Kube:
             ) as response:
                 if response.status >= 400:
                     raise _failure(response, await response.read())
-                yield response.content
+                try:
+                    yield response.content
+                finally:
+                    _abort(response)
         except TimeoutError as error:
             raise Unreachable(f"GET {path}: silent for {idle_limit:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -153,6 +156,12 @@ class Kube:
         if content_type:
             headers["Content-Type"] = content_type
         return headers
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Cut a stream that is not read to its end; a TLS farewell would outlive the event loop."""
+    if response.connection and response.connection.transport:
+        response.connection.transport.abort()
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | bool:

@@ -1,0 +1,168 @@
+"""The part of an object that a worker wants."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccm.model.projection import Path, paths_from_json, project
+
+READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+PRESSURE = {"type": "MemoryPressure", "status": "False"}
+NODE = {
+    "metadata": {"name": "n1", "labels": {"a/b": "c"}, "resourceVersion": "7"},
+    "spec": {"podCIDRs": ["10.0.0.0/24"]},
+    "status": {"conditions": [PRESSURE, READY], "addresses": []},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param(("metadata", "name"), {"metadata": {"name": "n1"}}, id="a-field"),
+        pytest.param(("spec",), {"spec": NODE["spec"]}, id="a-whole-object"),
+        pytest.param(("metadata", "labels", "a/b"), {"metadata": {"labels": {"a/b": "c"}}}, id="/"),
+        pytest.param(("spec", "providerID"), {"spec": {}}, id="missing-field"),
+        pytest.param(("nothing", "here"), {}, id="missing-object"),
+        pytest.param(("metadata", "name", "more"), {"metadata": {}}, id="text-has-no-fields"),
+        pytest.param(
+            ("status", "conditions", ("type", "Ready")),
+            {"status": {"conditions": [READY]}},
+            id="entries-of-a-list",
+        ),
+        pytest.param(
+            ("status", "conditions", ("type", "Ready"), "status"),
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            id="a-field-of-entries-of-a-list",
+        ),
+        pytest.param(
+            ("status", "conditions", ("type", "Other")), {"status": {"conditions": []}}, id="none"
+        ),
+    ],
+)
+def test_a_path_selects_its_part_in_its_shape(path: Path, expected: object) -> None:
+    assert project(NODE, [path]) == expected
+
+
+def test_several_paths_come_together() -> None:
+    paths: list[Path] = [
+        ("metadata", "name"),
+        ("status", "conditions", ("type", "Ready"), "status"),
+        ("status", "conditions", ("type", "MemoryPressure"), "status"),
+        ("metadata", "labels"),
+    ]
+    assert project(NODE, paths) == {
+        "metadata": {"name": "n1", "labels": {"a/b": "c"}},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}, PRESSURE]},
+    }
+
+
+def test_what_was_not_selected_does_not_change_the_projection() -> None:
+    heartbeat = deepcopy(NODE)
+    heartbeat["metadata"]["resourceVersion"] = "8"  # type: ignore[index]
+    heartbeat["status"]["conditions"][0]["status"] = "Unknown"  # type: ignore[index]
+    paths: list[Path] = [("metadata", "name"), ("status", "conditions", ("type", "Ready"))]
+    assert project(heartbeat, paths) == project(NODE, paths)
+
+
+def test_paths_survive_the_wire() -> None:
+    paths = (("metadata", "name"), ("status", "conditions", ("type", "Ready"), "status"))
+    on_the_wire = [["metadata", "name"], ["status", "conditions", ["type", "Ready"], "status"]]
+    assert paths_from_json(on_the_wire) == paths
+
+
+# Whatever the object and the paths.
+
+keys = st.sampled_from(["a", "b", "c"])
+leaves = st.none() | st.booleans() | st.integers(0, 3) | keys
+trees = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=20,
+)
+steps = keys | st.tuples(keys, keys)
+any_paths = st.lists(st.lists(steps, min_size=1, max_size=4).map(tuple), max_size=4)
+
+
+def apart(paths: list[Path]) -> list[Path]:
+    """Those of `paths` that select no part of what one before them selects, nor the other way."""
+    kept: list[Path] = []
+    for path in paths:
+        if not any(_overlap(path, other) for other in kept):
+            kept.append(path)
+    return kept
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    for mine, theirs in zip(one, other, strict=False):
+        if isinstance(mine, str) != isinstance(theirs, str) or not isinstance(mine, str):
+            return True  # both reach into the entries of one list
+        if mine != theirs:
+            return False
+    return True
+
+
+@given(trees, any_paths)
+def test_any_object_can_be_projected(raw: Any, paths: list[Path]) -> None:
+    assert isinstance(project(raw, apart(paths)), dict)
+
+
+@given(trees, any_paths)
+def test_projecting_changes_nothing_in_the_object(raw: Any, paths: list[Path]) -> None:
+    before = deepcopy(raw)
+    project(raw, apart(paths))
+    assert raw == before
+
+
+@given(trees, any_paths)
+def test_projecting_twice_is_projecting_once(raw: Any, paths: list[Path]) -> None:
+    once = project(raw, apart(paths))
+    assert project(once, apart(paths)) == once
+
+
+def selected(raw: Any, path: Path) -> list[Any]:
+    """The values at the end of `path`; a list where a step picks entries may hold several."""
+    values = [raw]
+    for step in path:
+        if isinstance(step, str):
+            values = [value[step] for value in values if isinstance(value, dict) and step in value]
+        else:
+            key, wanted = step
+            lists = [value for value in values if isinstance(value, list)]
+            values = [
+                item
+                for entries in lists
+                for item in entries
+                if isinstance(item, dict) and item.get(key) == wanted
+            ]
+    return values
+
+
+@given(trees, any_paths)
+def test_what_a_path_selects_is_in_the_projection(raw: Any, paths: list[Path]) -> None:
+    part = project(raw, apart(paths))
+    for path in apart(paths):
+        if isinstance(path[0], str) and not _picks_from_a_picked_list(path):
+            assert selected(part, path) == selected(raw, path)
+
+
+def _picks_from_a_picked_list(path: Path) -> bool:
+    """Whether two steps that pick entries follow each other, which selects nothing."""
+    pairs = zip(path, path[1:], strict=False)
+    return any(not isinstance(one, str) and not isinstance(two, str) for one, two in pairs)
+
+
+def size(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(size(inner) for inner in value.values())
+    return sum(size(inner) for inner in value) if isinstance(value, list) else 1
+
+
+@given(trees)
+def test_what_no_path_selects_is_not_in_the_projection(raw: Any) -> None:
+    part = project(raw, [("a", "b"), ("b", ("a", "c"), "b")])
+    wanted = selected(raw, ("a", "b")) + selected(raw, ("b", ("a", "c"), "b"))
+    entries = len(selected(part, ("b", ("a", "c"))))
+    assert size(part) <= size(wanted) + entries  # an entry keeps what it was picked by
