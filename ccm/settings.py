@@ -1,6 +1,7 @@
 """Every flag once: its name, default, meaning and check; all faults are reported together."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
@@ -49,6 +50,12 @@ def _rates(text: str) -> dict[str, float]:
         except ValueError:
             raise ValueError("is not a list of rates|write class=calls-per-second,…") from None
     return rates
+
+
+def _limit(text: str) -> str:
+    if not re.fullmatch(r"\d+(,\d+(\.\d+)?%)?", text):
+        raise ValueError("is not a limit|write a number like 10, or with a share: 10,10%")
+    return text
 
 
 def _choice(*allowed: str) -> Parser:
@@ -143,6 +150,22 @@ class Settings:
     concurrent_node_syncs: int = _flag(
         0, NODE, _whole, "Nodes written at the same time; 0 = as --kube-api-in-flight allows."
     )
+    node_monitor_period: float = _flag(
+        5.0, NODE, _duration, "Time between two questions about nodes that are not Ready."
+    )
+    node_deletion_limit: str = _flag(
+        "10,10%",
+        NODE,
+        _limit,
+        "Nodes deleted per --node-deletion-window at most: the larger of a number and a share.",
+        "N,SHARE%",
+    )
+    node_deletion_window: float = _flag(
+        600.0, NODE, _duration, "Time over which --node-deletion-limit counts."
+    )
+    node_vanish_share: float = _flag(
+        0.3, NODE, _number, "When more than this share of nodes vanish at once, none is deleted."
+    )
 
     node_workers: int = _flag(1, PROCESS, _whole, "Processes that share the nodes.")
     runtime_dir: str = _flag(
@@ -200,10 +223,20 @@ def check(settings: Settings) -> Iterator[ConfigurationFault]:
         if getattr(settings, name) < 0:
             flag = name.replace("_", "-")
             yield ConfigurationFault(f"--{flag}", "cannot be negative", "use 0 for no limit")
-    for name in ("shutdown_timeout", "worker_silence_limit", "cloud_call_timeout"):
+    for name in (
+        "shutdown_timeout",
+        "worker_silence_limit",
+        "cloud_call_timeout",
+        "node_monitor_period",
+        "node_deletion_window",
+    ):
         if getattr(settings, name) <= 0:
             flag = name.replace("_", "-")
             yield ConfigurationFault(f"--{flag}", "must be longer than 0", "use for example 20s")
+    if not 0 < settings.node_vanish_share <= 1:
+        yield ConfigurationFault(
+            "--node-vanish-share", "is not a share of nodes", "use a number above 0, at most 1"
+        )
     if settings.leader_elect:
         yield from _check_lease(settings)
 

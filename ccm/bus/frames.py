@@ -79,6 +79,20 @@ class CloudThrottled:
 
 
 @dataclass(frozen=True, slots=True)
+class ProposeDeletions:
+    """What the cloud said in one round about the nodes of this worker that are not Ready.
+
+    `asked` is how many nodes the round was about. `gone` has an entry
+    `[name, uid, evidence, answered_at]` for each that the cloud positively does not have, with the
+    time of that answer; a node about which the cloud said anything else is in `not_gone`.
+    """
+
+    asked: int
+    gone: list[list[Any]]
+    not_gone: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """Why this worker ends and starting it again is pointless: lines for the operator."""
 
@@ -118,6 +132,13 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
+class PermitDeletions:
+    """These nodes may be deleted, once and now: entries `[name, uid, evidence]`."""
+
+    nodes: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Take no new keys, finish those in hand within `seconds`, then end."""
 
@@ -133,10 +154,12 @@ Message = (
     | AskCalls
     | ReturnCalls
     | CloudThrottled
+    | ProposeDeletions
     | Fault
     | Objects
     | Permit
     | Granted
+    | PermitDeletions
     | Drain
 )
 

@@ -21,7 +21,7 @@ from ccm.kube.watch import (
     follow,
 )
 from ccm.model.node import Json, mapping, text
-from ccm.model.projection import Path, paths_from_json, project
+from ccm.model.projection import Path, Want, paths_from_json, project
 from ccm.supervisor.mailbox import Mailbox, View
 
 log = logging.getLogger(__name__)
@@ -51,16 +51,21 @@ class Feed:
 
     def join(self, worker: str, hello: Hello, owns: Callable[[str, str], bool]) -> None:
         """A worker said what it wants; its snapshot follows as soon as it can be told."""
-        views = []
-        for want in hello.wants:
-            kind, paths = str(want["kind"]), paths_from_json(want["paths"])
-            if (kind, paths) not in self._views:
-                self._views[(kind, paths)] = View(kind)
-                self._watch_again(kind)
-            views.append(self._views[(kind, paths)])
+        views = [
+            self.view(Want(str(want["kind"]), paths_from_json(want["paths"])))
+            for want in hello.wants
+        ]
         box = Mailbox(views, owns, lambda frame: self._send(worker, frame))
         self._boxes[worker] = box
         box.begin()
+
+    def view(self, want: Want) -> View:
+        """The objects of a kind with the wanted fields, kept from now on."""
+        name = (want.kind, want.paths)
+        if name not in self._views:
+            self._views[name] = View(want.kind)
+            self._watch_again(want.kind)
+        return self._views[name]
 
     def leave(self, worker: str) -> None:
         """The worker is gone, or another start of it took its place."""

@@ -46,8 +46,8 @@ def labelled(labels: Mapping[str, str]) -> Tweak:
 
 
 def provided_ip(value: str) -> Tweak:
-    return lambda raw: raw["metadata"].setdefault("annotations", {}).update(
-        {PROVIDED_NODE_IP: value}
+    return lambda raw: (
+        raw["metadata"].setdefault("annotations", {}).update({PROVIDED_NODE_IP: value})
     )
 
 

@@ -1,5 +1,7 @@
 """Durations as Kubernetes flags write them."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +36,23 @@ def test_a_duration_is_read_as_go_reads_it(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "s", "1", "1.5", "1 s", "1s ", "1d", "1S", "--1s", "-+1s", "1s,2s", "1e3s", "s1", "."],
+    [
+        "",
+        " ",
+        "s",
+        "1",
+        "1.5",
+        "1 s",
+        "1s ",
+        "1d",
+        "1S",
+        "--1s",
+        "-+1s",
+        "1s,2s",
+        "1e3s",
+        "s1",
+        ".",
+    ],
 )
 def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
@@ -43,10 +61,8 @@ def test_what_is_not_a_duration_is_refused(text: str) -> None:
 
 @given(st.text())
 def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
-    try:
+    with suppress(ValueError):
         assert isinstance(parse_duration(text), float)
-    except ValueError:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -68,7 +84,7 @@ def test_a_duration_is_shown_short(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-@given(st.integers(-10**9, 10**9))
+@given(st.integers(-(10**9), 10**9))
 def test_a_duration_that_is_shown_reads_as_the_same(milliseconds: int) -> None:
     seconds = milliseconds / 1000
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=1e-6)

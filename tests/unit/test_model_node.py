@@ -26,11 +26,11 @@ READS: list[Callable[[Node], object]] = [
     lambda node: node.is_foreign("fake"),
 ]
 
-FIELDS = (
-    "metadata spec status name uid labels annotations providerID taints addresses conditions"
-    " key type"
-).split()
-names = st.sampled_from(FIELDS) | st.sampled_from([PROVIDED_NODE_IP, "status"]) | st.text()
+FIELDS = [
+    *("metadata", "spec", "status", "name", "uid", "labels", "annotations", "providerID"),
+    *("taints", "addresses", "conditions", "key", "type", PROVIDED_NODE_IP),
+]
+names = st.sampled_from(FIELDS) | st.text()
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 any_json = st.recursive(
     scalars,

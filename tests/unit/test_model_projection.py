@@ -1,6 +1,7 @@
 """The part of an object that a worker wants."""
 
 from copy import deepcopy
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -69,7 +70,10 @@ def test_what_was_not_selected_does_not_change_the_projection() -> None:
 
 def test_paths_survive_the_wire() -> None:
     paths = (("metadata", "name"), ("status", "conditions", ("type", "Ready"), "status"))
-    on_the_wire = [["metadata", "name"], ["status", "conditions", ["type", "Ready"], "status"]]
+    on_the_wire: list[list[Any]] = [
+        ["metadata", "name"],
+        ["status", "conditions", ["type", "Ready"], "status"],
+    ]
     assert paths_from_json(on_the_wire) == paths
 
 
@@ -150,8 +154,7 @@ def test_what_a_path_selects_is_in_the_projection(raw: Any, paths: list[Path]) -
 
 def _picks_from_a_picked_list(path: Path) -> bool:
     """Whether two steps that pick entries follow each other, which selects nothing."""
-    pairs = zip(path, path[1:], strict=False)
-    return any(not isinstance(one, str) and not isinstance(two, str) for one, two in pairs)
+    return any(not isinstance(one, str) and not isinstance(two, str) for one, two in pairwise(path))
 
 
 def size(value: Any) -> int:

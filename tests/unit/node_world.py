@@ -1,0 +1,115 @@
+"""A node duty with everything around it in memory: a cluster, a cloud, and the runner's part."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import cast
+
+from ccm.bus.frames import Objects
+from ccm.bus.port import Permission
+from ccm.cloud.interface import CloudProvider
+from ccm.kube.events import Recorder
+from ccm.model.cloud import Answer
+from ccm.model.node import Node
+from ccm.model.projection import project
+from ccm.settings import Settings
+from workers.apply import Performer
+from workers.duty import Outcome, Tools
+from workers.node.worker import COMPONENT, WANTS, NodeDuty
+from workers.queue import WorkQueue
+from workers.store import Store
+
+from .cluster import Cluster
+from .waiting import PATIENCE
+
+WAITS = "waits for the cloud's answer"
+
+
+class Machines:
+    """The instances part of a cloud: what it says of each node, and the reads it was asked for."""
+
+    batch_size = 100
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answer] = {}
+        self.failure: Exception | None = None
+        self.reads: list[list[str]] = []
+
+    def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
+        self.reads.append([node.name for node in nodes])
+        if self.failure:
+            raise self.failure
+        return {name: self.answers[name] for name in self.reads[-1] if name in self.answers}
+
+
+class Cloud:
+    """A provider with machines and nothing else."""
+
+    name = scheme = "fake"
+
+    def __init__(self, machines: Machines) -> None:
+        self.instances = machines
+
+
+class World:
+    """One node duty. `feed` stands for the supervisor, `sync` for the runner's consumer."""
+
+    def __init__(self) -> None:
+        self.cluster, self.machines = Cluster(), Machines()
+        self.queue, self.store = WorkQueue(), Store(WANTS)
+        self.permission = Permission()
+        self.permission.renew(float("inf"))
+        self.recorder = Recorder(self.cluster.kube, COMPONENT, "node-0")
+        self.duty = NodeDuty(self._tools(), self.machines)
+        self._epoch = 0
+
+    def _tools(self) -> Tools:
+        return Tools(
+            settings=Settings(cloud_provider="fake"),
+            provider=cast(CloudProvider, Cloud(self.machines)),
+            store=self.store,
+            queue=self.queue,
+            performer=Performer(self.cluster.kube, self.permission, grace=1.0),
+            recorder=self.recorder,
+        )
+
+    def feed(self) -> None:
+        """Bring the store up to date with a snapshot."""
+        entries = []
+        for name in self.cluster.names():
+            raw = cast(Node, self.cluster.get(name)).raw
+            value = project(raw, WANTS[0].paths)
+            entries.append(["Node", name, int(raw["metadata"]["resourceVersion"]), value])
+        self._epoch += 1
+        self.store.absorb(Objects(self._epoch, 1, complete=True, entries=entries))
+
+    async def sync(self, name: str = "node-1") -> Outcome:
+        """Reconcile until the cloud has answered; raises what the duty raises."""
+        self.feed()
+        outcome = await self.duty.reconcile(name)
+        while outcome.sentence == WAITS:
+            async with asyncio.timeout(PATIENCE):
+                key = await self.queue.get()
+            assert key == name
+            self.queue.done(name)
+            outcome = await self.duty.reconcile(name)
+        return outcome
+
+    async def events(self) -> list[tuple[str, str, str]]:
+        """What people were told: type, reason, message."""
+        await self.recorder.drain(PATIENCE)
+        return [(one["type"], one["reason"], one["message"]) for one in self.cluster.events]
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    """A world whose parts run until the end of the block."""
+    made = World()
+    tasks = [asyncio.create_task(made.duty.run()), asyncio.create_task(made.recorder.run())]
+    try:
+        yield made
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task

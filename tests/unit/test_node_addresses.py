@@ -1,0 +1,197 @@
+"""Which addresses a Node gets, and in which order (upstream's rows PA…)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccm.model.cloud import AddressType, NodeAddress
+from workers.node.addresses import AddressProblem, desired_addresses, prefer
+
+from .nodes import address_json, addresses, node, provided_ip, shown, with_addresses
+
+V4, V6 = "10.1.1.1", "fc01:1234::5678"
+
+
+@pytest.mark.parametrize(
+    ("offered", "provided", "expected"),
+    [
+        pytest.param(
+            ["InternalIP 10.1.1.1", "Hostname h"],
+            "10.1.1.1",
+            ["InternalIP 10.1.1.1", "Hostname h"],
+            id="PA1",
+        ),
+        pytest.param(
+            ["InternalIP 10.1.1.1", "ExternalIP 55.55.55.55", "Hostname h"],
+            "55.55.55.55",
+            ["ExternalIP 55.55.55.55", "InternalIP 10.1.1.1", "Hostname h"],
+            id="PA2",
+        ),
+        pytest.param(
+            [
+                "InternalIP 10.1.1.1",
+                "ExternalIP 55.55.55.55",
+                "InternalDNS in.example",
+                "ExternalDNS out.example",
+                "Hostname h",
+            ],
+            "10.1.1.1",
+            [
+                "InternalIP 10.1.1.1",
+                "ExternalIP 55.55.55.55",
+                "InternalDNS in.example",
+                "ExternalDNS out.example",
+                "Hostname h",
+            ],
+            id="PA3",
+        ),
+        pytest.param(
+            [
+                "InternalIP 10.1.1.1",
+                "InternalIP 10.2.2.2",
+                "InternalIP 10.3.3.3",
+                "ExternalIP 55.55.55.55",
+                "Hostname h",
+            ],
+            "10.1.1.1",
+            ["InternalIP 10.1.1.1", "ExternalIP 55.55.55.55", "Hostname h"],
+            id="PA4",
+        ),
+        pytest.param(
+            [f"InternalIP {V4}", f"InternalIP {V6}", "Hostname h"],
+            f"{V4},{V6}",
+            [f"InternalIP {V4}", f"InternalIP {V6}", "Hostname h"],
+            id="PA7",
+        ),
+        pytest.param(
+            [
+                f"InternalIP {V4}",
+                "InternalIP 10.1.1.2",
+                "InternalIP fc01:1234::1234",
+                f"InternalIP {V6}",
+                "Hostname h",
+            ],
+            f"{V4},{V6}",
+            [f"InternalIP {V4}", f"InternalIP {V6}", "Hostname h"],
+            id="PA8",
+        ),
+        pytest.param(
+            [
+                f"InternalIP {V4}",
+                "ExternalIP 55.55.55.55",
+                f"InternalIP {V6}",
+                "ExternalIP fc01::1",
+                "Hostname h",
+            ],
+            f"{V6},{V4}",
+            [
+                f"InternalIP {V6}",
+                f"InternalIP {V4}",
+                "ExternalIP 55.55.55.55",
+                "ExternalIP fc01::1",
+                "Hostname h",
+            ],
+            id="PA9",
+        ),
+        pytest.param(
+            ["InternalIP 10.1.1.1", "ExternalIP 10.1.1.1", "InternalIP 10.1.1.2"],
+            "10.1.1.1",
+            ["InternalIP 10.1.1.1", "ExternalIP 10.1.1.1"],
+            id="the-ip-under-two-types",
+        ),
+        pytest.param(
+            ["InternalIP FC01:1234:0::5678", "InternalIP fc01::9"],
+            "fc01:1234::5678",
+            ["InternalIP FC01:1234:0::5678"],
+            id="ips-are-compared-as-numbers-and-keep-the-clouds-spelling",
+        ),
+        pytest.param(
+            ["InternalIP 10.1.1.1"],
+            "010.001.01.1",
+            ["InternalIP 10.1.1.1"],
+            id="leading-zeros-are-decimal",
+        ),
+    ],
+)
+def test_the_kubelets_own_ip_comes_first_and_alone_of_its_type(
+    offered: list[str], provided: str, expected: list[str]
+) -> None:
+    assert shown(prefer(addresses(*offered), provided)) == expected
+
+
+@pytest.mark.parametrize(
+    ("provided", "complaint"),
+    [
+        pytest.param("10.9.9.9", "matches ip: 10.9.9.9", id="PA5"),
+        pytest.param(f"{V4},fc01:1234::9999", "matches ip: fc01:1234::9999", id="PA6"),
+        pytest.param("", "neither one IP", id="empty"),
+        pytest.param(",", "neither one IP", id="comma"),
+        pytest.param(f"{V4},", "neither one IP", id="half-a-pair"),
+        pytest.param(f"{V4}, {V6}", "neither one IP", id="space"),
+        pytest.param(f" {V4}", "neither one IP", id="leading-space"),
+        pytest.param(f"{V4},10.1.1.2", "neither one IP", id="two-of-a-family"),
+        pytest.param(f"{V4},{V6},{V4}", "neither one IP", id="three"),
+        pytest.param(f"0.0.0.0,{V6}", "unspecified", id="unspecified-v4"),
+        pytest.param(f"{V4},::", "unspecified", id="unspecified-v6"),
+        pytest.param("10.1.1.256", "neither one IP", id="not-a-byte"),
+        pytest.param("10.1.1", "neither one IP", id="three-bytes"),
+    ],
+)
+def test_an_ip_that_is_not_offered_or_not_an_ip_is_a_problem(provided: str, complaint: str) -> None:
+    with pytest.raises(AddressProblem, match=complaint):
+        prefer(addresses(f"InternalIP {V4}", "Hostname h"), provided)
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        pytest.param((), (), id="PA10-nothing"),
+        pytest.param(("InternalIP 1.1.1.1", "Hostname h"), ("InternalIP 1.1.1.1", "Hostname h"),
+                     id="PA10-in-order"),
+        pytest.param(("Hostname h", "Hostname h"), ("Hostname h",), id="PA10-once"),
+    ],
+)  # fmt: skip
+def test_every_offered_address_is_stored_once_and_in_order(
+    offered: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    assert desired_addresses(node(), addresses(*offered)) == address_json(*expected)
+
+
+def test_host_names_that_only_the_node_knows_are_kept_last() -> None:
+    known = node(with_addresses("Hostname one", "InternalIP 9.9.9.9", "Hostname two"))
+    offered = addresses("InternalIP 10.0.0.1")
+    assert desired_addresses(known, offered) == address_json(
+        "InternalIP 10.0.0.1", "Hostname one", "Hostname two"
+    )
+
+
+def test_without_an_offer_even_a_wrong_annotation_changes_nothing() -> None:
+    assert desired_addresses(node(provided_ip("nonsense")), ()) == []
+
+
+ips = st.ip_addresses().map(str)
+offers = st.lists(
+    st.builds(NodeAddress, st.sampled_from(AddressType), ips | st.text(max_size=8)), max_size=6
+)
+
+
+@given(offers, st.text(max_size=20) | ips | st.tuples(ips, ips).map(",".join))
+def test_any_annotation_gives_addresses_or_a_problem(
+    offered: list[NodeAddress], provided: str
+) -> None:
+    try:
+        chosen = prefer(offered, provided)
+    except AddressProblem:
+        return
+    assert set(chosen) <= set(offered)
+    assert {one.type for one in chosen} == {one.type for one in offered}
+
+
+@given(offers.filter(bool), st.data())
+def test_an_offered_ip_can_always_be_asked_for(
+    offered: list[NodeAddress], data: st.DataObject
+) -> None:
+    wanted = data.draw(ips)
+    offered.append(NodeAddress(AddressType.INTERNAL_IP, wanted))
+    assert prefer(offered, wanted)[0].address
+    assert prefer(prefer(offered, wanted), wanted) == prefer(offered, wanted)

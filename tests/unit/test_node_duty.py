@@ -1,0 +1,210 @@
+"""What the node duty does about a Node when it calls the cloud and the cluster (rows CN…)."""
+
+import pytest
+
+from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Throttled
+from ccm.model.cloud import Gone, Instance, Unknown
+from ccm.model.node import Node
+
+from .node_world import World, world
+from .nodes import (
+    OTHER_TAINT,
+    machine,
+    node,
+    provided_ip,
+    recreated,
+    tainted,
+    with_addresses,
+    with_provider_id,
+    with_taint,
+)
+
+SYNCED = ("Normal", "Synced", "Node synced successfully")
+
+
+def stored(world: World, name: str = "node-1") -> Node:
+    found = world.cluster.get(name)
+    assert found is not None
+    return found
+
+
+async def test_a_tainted_node_gets_what_its_machine_is() -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1", zone="z")
+        outcome = await w.sync()
+        after = stored(w)
+        assert (outcome.sentence, outcome.is_settled) == ("initialised", True)
+        assert (after.provider_id, after.is_uninitialized, len(after.addresses)) == (
+            "fake://1",
+            False,
+            1,
+        )
+        assert after.labels["topology.kubernetes.io/zone"] == "z"
+        assert await w.events() == [SYNCED]
+        assert w.cluster.writes == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure"),
+    [
+        pytest.param(None, None, id="CN6"),
+        pytest.param(None, CloudError("boom"), id="CN16"),
+        pytest.param(None, Denied("no"), id="denied"),
+        pytest.param(None, ValueError("a bug of the provider"), id="a-provider-that-fails"),
+        pytest.param(Unknown("a field is missing"), None, id="unknown"),
+        pytest.param(Gone("not in the list"), None, id="gone"),
+        pytest.param(machine(""), None, id="CN15"),
+    ],
+)
+async def test_without_a_usable_answer_the_node_stays_as_it_is_and_is_tried_again(
+    answer: Instance | Gone | Unknown | None, failure: Exception | None
+) -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted, with_taint(OTHER_TAINT), provided_ip("10.0.0.1")))
+        before = stored(w)
+        if answer:
+            w.machines.answers["node-1"] = answer
+        w.machines.failure = failure
+        with pytest.raises(CloudError):
+            await w.sync()
+        assert stored(w) == before
+        assert SYNCED not in await w.events()
+        w.machines.failure = None
+        w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
+        assert (await w.sync()).is_settled
+        assert not stored(w).is_uninitialized
+
+
+async def test_an_annotation_that_is_not_an_ip_is_told_to_people() -> None:
+    async with world() as w:  # CN8
+        w.cluster.put(node(tainted, provided_ip("nonsense")))
+        before = stored(w)
+        w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
+        with pytest.raises(CloudError, match="nonsense"):
+            await w.sync()
+        assert stored(w) == before
+        ((kind, reason, message),) = await w.events()
+        assert (kind, reason) == ("Warning", "InitializationFailed")
+        assert "nonsense" in message
+
+
+async def test_a_node_without_a_machine_is_told_to_people_and_not_deleted() -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.machines.answers["node-1"] = Gone("404 from the cloud")
+        with pytest.raises(CloudError):
+            await w.sync()
+        ((kind, reason, message),) = await w.events()
+        assert (kind, reason) == ("Warning", "CloudMachineNotFound")
+        assert "404 from the cloud" in message
+        assert stored(w).is_uninitialized
+
+
+@pytest.mark.parametrize(
+    "there", [pytest.param(node(), id="CN3"), pytest.param(None, id="it-is-gone")]
+)
+async def test_nothing_is_asked_about_a_node_that_needs_nothing(there: Node | None) -> None:
+    async with world() as w:
+        if there:
+            w.cluster.put(there)
+        assert (await w.sync()).is_settled
+        assert (w.machines.reads, w.cluster.writes) == ([], 0)
+
+
+async def test_a_node_of_another_cloud_is_left_alone_and_not_asked_about() -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted, with_provider_id("other://1")))
+        outcome = await w.sync()
+        assert not outcome.is_settled
+        assert "not ours" in outcome.sentence
+        assert (w.machines.reads, w.cluster.writes) == ([], 0)
+
+
+async def test_nodes_that_arrive_together_are_read_together() -> None:
+    async with world() as w:
+        names = [f"node-{number}" for number in range(5)]
+        for name in names:
+            w.cluster.put(node(tainted, name=name))
+            w.machines.answers[name] = machine(f"fake://{name}")
+        w.feed()
+        for name in names:
+            await w.duty.reconcile(name)
+        for name in [await w.queue.get() for _ in names]:
+            assert name
+            await w.duty.reconcile(name)
+        assert w.machines.reads == [names]
+        assert [stored(w, name).provider_id for name in names] == [f"fake://{n}" for n in names]
+
+
+async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.machines.answers["node-1"] = machine("fake://1")
+        w.machines.failure = Throttled("slow down", 1.0)
+        w.feed()
+        await w.duty.reconcile("node-1")
+        while not w.machines.reads:
+            await w.duty.reconcile("node-1")
+            w.machines.failure = w.machines.failure if not w.machines.reads else None
+            await _turn()
+        w.machines.failure = None
+        assert (await w.sync()).is_settled
+        assert len(w.machines.reads) == 2
+
+
+async def _turn() -> None:
+    import asyncio
+
+    await asyncio.sleep(0.001)
+
+
+async def test_a_crash_between_the_two_writes_is_made_good_by_the_next_reconcile() -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted, with_addresses("Hostname old")))
+        w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
+        w.cluster.writes_until_cut_off = 1
+        with pytest.raises(KubernetesError):
+            await w.sync()
+        assert (stored(w).is_uninitialized, len(stored(w).addresses)) == (True, 2)
+        w.cluster.writes_until_cut_off = 10
+        assert (await w.sync()).is_settled
+        assert (stored(w).is_uninitialized, stored(w).provider_id) == (False, "fake://1")
+        assert w.cluster.writes == 2
+
+
+async def test_without_permission_nothing_is_written() -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.machines.answers["node-1"] = machine("fake://1")
+        w.permission.renew(0.0)
+        before = stored(w)
+        with pytest.raises(NoPermit):
+            await w.sync()
+        assert stored(w) == before
+        w.permission.renew(float("inf"))
+        assert (await w.sync()).is_settled
+
+
+async def test_a_plan_against_an_older_object_is_refused_by_the_cluster() -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.feed()
+        w.machines.answers["node-1"] = machine("fake://1")
+        await w.duty.reconcile("node-1")
+        await w.queue.get()
+        w.queue.done("node-1")
+        w.cluster.put(node(tainted, recreated))
+        with pytest.raises(KubernetesError) as refusal:
+            await w.duty.reconcile("node-1")
+        assert refusal.value.status == 422
+        assert stored(w).is_uninitialized
+
+
+async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.machines.answers["node-1"] = machine("fake://1")
+        await w.sync()
+        assert (await w.duty.reconcile("node-1")).sentence == "initialised"
+        assert w.cluster.writes == 1
