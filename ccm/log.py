@@ -44,5 +44,10 @@ def set_up(process: str, format_name: str, verbosity: int) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
-    logging.getLogger("ccm").setLevel(logging.DEBUG if verbosity >= 4 else logging.INFO)
-    logging.getLogger("workers").setLevel(logging.DEBUG if verbosity >= 4 else logging.INFO)
+    set_verbosity(verbosity)
+
+
+def set_verbosity(verbosity: int) -> None:
+    """Log every decision at 4 and more, changes of state below."""
+    for name in ("ccm", "workers"):
+        logging.getLogger(name).setLevel(logging.DEBUG if verbosity >= 4 else logging.INFO)

@@ -1,4 +1,4 @@
-"""What every process of ours does about its parent."""
+"""What every process of ours does about its parent, and knows of itself."""
 
 import ctypes
 import os
@@ -15,3 +15,9 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM, shared pages included."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

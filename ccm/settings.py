@@ -52,6 +52,13 @@ def _rates(text: str) -> dict[str, float]:
     return rates
 
 
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)(Ki|Mi|Gi)?", text)
+    if not match:
+        raise ValueError("is not a size|write bytes, or a number with Ki, Mi or Gi")
+    return int(match[1]) << {None: 0, "Ki": 10, "Mi": 20, "Gi": 30}[match[2]]
+
+
 def _limit(text: str) -> str:
     if not re.fullmatch(r"\d+(,\d+(\.\d+)?%)?", text):
         raise ValueError("is not a limit|write a number like 10, or with a share: 10,10%")
@@ -83,6 +90,7 @@ def _flag(default: Any, group: str, parse: Parser, text: str, metavar: str = "")
         _duration: ("DURATION", format_duration),
         _boolean: ("BOOL", lambda value: str(value).lower()),
         _whole: ("N", str),
+        _size: ("SIZE", str),
         _number: ("RATE", lambda value: f"{value:g}"),
         _rates: ("CLASS=RATE,…", lambda value: ",".join(f"{k}={v:g}" for k, v in value.items())),
     }
@@ -176,6 +184,10 @@ class Settings:
     )
     worker_silence_limit: float = _flag(
         15.0, PROCESS, _duration, "A worker silent for longer is killed and started again."
+    )
+
+    worker_memory_limit: int = _flag(
+        0, PROCESS, _size, "A worker that uses more memory hands over to a new one; 0 = no limit."
     )
 
     v: int = _flag(0, LOGS, _whole, "Verbosity; 4 and more logs every decision.")

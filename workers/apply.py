@@ -1,7 +1,7 @@
 """The one place where a worker writes to Kubernetes, and only with permission."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import assert_never
 
 from ccm.bus.port import Permission
 from ccm.kube.client import JSON_PATCH, Kube
@@ -18,6 +18,14 @@ class Patch:
     operations: tuple[Json, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The deletion of one object, if it is still the one with this UID."""
+
+    path: str
+    uid: str
+
+
 @dataclass
 class Performer:
     """Sends writes while this worker may act.
@@ -30,9 +38,15 @@ class Performer:
     permission: Permission
     grace: float
 
-    async def perform(self, patch: Patch) -> Json:
-        """The object as the API server has it after the patch; raises `NoPermit`."""
+    async def perform(self, write: Patch | Delete) -> Json:
+        """The API server's answer, for a patch the object as it is now; raises `NoPermit`."""
         self.permission.check()
         timeout = min(TIMEOUT, self.permission.seconds_left + self.grace)
-        body: Any = patch.operations
-        return await self.kube.patch(patch.path, JSON_PATCH, body, timeout)
+        match write:
+            case Patch(path, operations):
+                return await self.kube.patch(path, JSON_PATCH, operations, timeout)
+            case Delete(path, uid):
+                body = {"preconditions": {"uid": uid}}
+                return await self.kube.request("DELETE", path, body, timeout=timeout)
+            case _:
+                assert_never(write)

@@ -1,15 +1,17 @@
 """What a duty is to the runner: the objects it wants and one reconcile a key."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from ccm.bus.frames import Message
 from ccm.cloud.interface import CloudProvider
-from ccm.kube.events import Recorder
+from ccm.kube.events import ObjectRef, Recorder
 from ccm.model.node import Json
 from ccm.model.projection import Want
 from ccm.settings import Settings
 from workers.apply import Performer
+from workers.caution import Caution
 from workers.queue import WorkQueue
 from workers.store import Store
 
@@ -35,8 +37,10 @@ class Tools:
     provider: CloudProvider
     store: Store
     queue: WorkQueue
+    caution: Caution
     performer: Performer
     recorder: Recorder
+    tell: Callable[[Message], bool]  # to the supervisor
 
 
 class Duty(Protocol):
@@ -52,6 +56,14 @@ class Duty(Protocol):
 
     async def run(self) -> None:
         """Work beside the queue, until cancelled."""
+        ...
+
+    def hear(self, message: Message) -> None:
+        """What the supervisor says to this duty alone."""
+        ...
+
+    def about(self, key: str) -> ObjectRef | None:
+        """The object behind a key, for Events."""
         ...
 
     def facts(self) -> Json:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from ccm.bus.frames import Fault, Hello, Message
+from ccm.bus.inhand import InHand
 from ccm.bus.port import Port
 from ccm.bus.spec import WorkerSpec
 from ccm.cloud.gate import WorkerGate
@@ -23,10 +24,11 @@ from ccm.log import set_up
 from ccm.processes import die_with_parent
 from ccm.settings import Settings
 from workers.apply import Performer
+from workers.caution import Caution
 from workers.duty import DutyModule, Tools
 from workers.grants import Grants
 from workers.queue import WorkQueue
-from workers.runner import Runner
+from workers.runner import Runner, Ties
 from workers.store import Store
 
 log = logging.getLogger(__name__)
@@ -82,15 +84,18 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> None:
     await provider.initialize(_context(spec, gate))
     kube = await _kube(settings, module.COMPONENT)
     try:
+        hand = InHand(Path(spec.hand_path))
         tools = Tools(
             settings=settings,
             provider=provider,
             store=Store(module.WANTS),
             queue=WorkQueue(),
+            caution=Caution(hand, port.send, spec.suspects, spec.quarantined),
             performer=Performer(kube, port.permission, _grace(settings)),
             recorder=Recorder(kube, module.COMPONENT, spec.name),
+            tell=port.send,
         )
-        runner = inbox.runner = Runner(port, grants, gate, tools, module.duty(tools))
+        runner = inbox.runner = Runner(Ties(port, grants, gate), tools, module.duty(tools))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, runner.drain, settings.shutdown_timeout)
         await runner.run(_hello(module, provider), module.concurrency(settings))
@@ -132,4 +137,4 @@ def _grace(settings: Settings) -> float:
 def _hello(module: DutyModule, provider: CloudProvider) -> Hello:
     wants = [{"kind": want.kind, "paths": want.paths} for want in module.WANTS]
     quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}
-    return Hello(wants, quotas)
+    return Hello(wants, quotas, provider.scheme)

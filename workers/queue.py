@@ -33,6 +33,9 @@ class WorkQueue:
         """Keys that wait for their time."""
         return len(self._due)
 
+    def is_in_hand(self, key: str) -> bool:
+        return key in self._in_hand
+
     def oldest_in_hand(self, now: float) -> float:
         """Seconds that the longest-running key has been in hand."""
         return max((now - began for began in self._in_hand.values()), default=0.0)

@@ -4,13 +4,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any
 
-from ccm.bus.frames import Ack, Beat, Drain, Granted, Hello, Message, Objects, Resync, Synced
+from ccm.bus.frames import Beat, Drain, Granted, Hello, LogLevel, Message, Objects, Resync, Synced
 from ccm.bus.port import Port
 from ccm.cloud.gate import WorkerGate
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter, Unreachable
+from ccm.kube.events import Note
+from ccm.log import set_verbosity
 from ccm.model.node import Json
+from ccm.processes import resident_bytes
+from workers.acks import Acks
 from workers.duty import Duty, Outcome, Tools
 from workers.grants import Grants
 from workers.ledger import Ledger
@@ -23,15 +28,25 @@ SHOWN = 20  # unsettled keys in a sign of life
 REPLAN = (409, 422)  # the object changed since the plan was made: plan again
 
 
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What ties this process to its supervisor."""
+
+    port: Port
+    grants: Grants
+    gate: WorkerGate
+
+
 class Runner:
     """Moves keys from the feed through the queue to the duty, one at a time per key."""
 
-    def __init__(
-        self, port: Port, grants: Grants, gate: WorkerGate, tools: Tools, duty: Duty
-    ) -> None:
-        self._port, self._grants, self._gate = port, grants, gate
+    def __init__(self, ties: Ties, tools: Tools, duty: Duty) -> None:
+        self._port, self._grants, self._gate = ties.port, ties.grants, ties.gate
+        self._caution = tools.caution
         self._tools, self._duty = tools, duty
         self._ledger = Ledger()
+        self._acks = Acks(tools.queue, ties.port)
+        self._busy: set[asyncio.Task[Any] | None] = set()
         self._lag = 0.0
         self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
@@ -45,8 +60,9 @@ class Runner:
         consumers = [asyncio.create_task(self._guard(self._consume())) for _ in range(concurrency)]
         seconds = await self._drain
         self._tools.queue.close()
-        log.info("draining", extra={"seconds": seconds})
-        await asyncio.wait(consumers, timeout=max(seconds - 1.0, 0.5))
+        log.info("draining", extra={"seconds": seconds, "in_hand": len(self._busy)})
+        if busy := [task for task in consumers if task in self._busy]:
+            await asyncio.wait(busy, timeout=max(seconds - 1.0, 0.5))
         await self._tools.recorder.drain(1.0)
         for task in (*consumers, *helpers):
             task.cancel()
@@ -61,6 +77,10 @@ class Runner:
                 self._grants.granted(message)
             case Drain(seconds):
                 self.drain(seconds)
+            case LogLevel(verbosity):
+                set_verbosity(verbosity)
+            case _:
+                self._duty.hear(message)
 
     def drain(self, seconds: float) -> None:
         if not self._drain.done():
@@ -75,7 +95,7 @@ class Runner:
         for kind, key in absorbed.changed:
             for affected in self._duty.keys_for(kind, key):
                 self._tools.queue.add(affected)
-        self._port.send(Ack(frame.seq))
+        self._acks.after(frame)
         if absorbed.completed:
             self._port.send(Synced())
 
@@ -86,10 +106,26 @@ class Runner:
             key = await queue.get()
             if key is None:
                 return
+            self._busy.add(asyncio.current_task())
             try:
-                await self._reconcile(key)
+                await self._handle(key)
             finally:
+                self._busy.discard(asyncio.current_task())
                 queue.done(key)
+                self._acks.settle()
+
+    async def _handle(self, key: str) -> None:
+        """One key in its turn: side by side with others, alone when suspected, or not yet."""
+        wait = self._caution.seconds_to_wait(key)
+        if wait > 0:
+            why = "quarantined: its reconcile ended this worker twice; tried again later, alone"
+            self._ledger.fail(key, why)
+            self._tools.queue.add_after(key, wait)
+            if about := self._duty.about(key):
+                self._tools.recorder.tell(Note(about, "Warning", "Quarantined", why))
+            return
+        async with self._caution.turn(key):
+            await self._reconcile(key)
 
     async def _reconcile(self, key: str) -> None:
         """One key, whatever may happen in it."""
@@ -101,6 +137,7 @@ class Runner:
             self._wait(key, str(wait), wait.seconds)
         except Refused as refusal:
             self._ledger.fail(key, f"refused until it changes: {refusal}")
+            self._caution.survived(key)
         except (CloudError, Unreachable) as error:
             self._fail(key, str(error))
         except KubernetesError as error:
@@ -114,14 +151,18 @@ class Runner:
     def _note(self, key: str, outcome: Outcome) -> None:
         log.debug("decided", extra={"key": key, "decision": outcome.sentence})
         if outcome.is_settled:
-            self._tools.queue.forget_failures(key)
-            self._ledger.settle(key)
+            self._settle(key)
         else:
             self._wait(key, outcome.sentence, outcome.again_in)
 
+    def _settle(self, key: str) -> None:
+        self._tools.queue.forget_failures(key)
+        self._ledger.settle(key)
+        self._caution.survived(key)
+
     def _after_answer(self, key: str, error: KubernetesError) -> None:
         if error.status == 404:
-            self._ledger.settle(key)  # it is gone, and so is the work
+            self._settle(key)  # it is gone, and so is the work
         elif error.status in REPLAN:
             self._wait(key, f"changed meanwhile ({error.reason})", 0.05)
         else:
@@ -134,6 +175,7 @@ class Runner:
 
     def _fail(self, key: str, why: str) -> None:
         self._ledger.fail(key, why)
+        self._caution.survived(key)
         self._tools.queue.add_failed(key)
 
     async def _beat(self) -> None:
@@ -158,6 +200,7 @@ class Runner:
             "reasons": self._ledger.first(SHOWN),
             "loop_lag": round(max(self._lag, 0.0), 4),
             "cpu_seconds": round(time.process_time(), 3),
+            "rss_bytes": resident_bytes(),
             "kube_writes": self._tools.performer.kube.writes,
             "events_waiting": self._tools.recorder.waiting,
             "cloud_calls": calls,

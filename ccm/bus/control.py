@@ -43,7 +43,9 @@ class ControlServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
-                reply = await self._reply(reader, writer)
+                request = await self._read(reader, writer)
+            reply = request if "error" in request else await self._answer(request)
+            async with asyncio.timeout(PATIENCE):
                 writer.write(orjson.dumps(reply) + b"\n")
                 await writer.drain()
         except (TimeoutError, OSError):
@@ -51,16 +53,15 @@ class ControlServer:
         finally:
             writer.close()
 
-    async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Json:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Json:
+        """The peer's request, or `{"error": …}`."""
         if _peer_uid(writer) not in (0, os.geteuid()):
             return {"error": "only the supervisor's own user and root may ask"}
         try:
             request = orjson.loads(await reader.readline())
         except (orjson.JSONDecodeError, ValueError):
             return {"error": "the request is not one line of JSON"}
-        if not isinstance(request, dict):
-            return {"error": "the request is not a JSON object"}
-        return await self._answer(request)
+        return request if isinstance(request, dict) else {"error": "that is not a JSON object"}
 
 
 def _peer_uid(writer: asyncio.StreamWriter) -> int:

@@ -3,7 +3,7 @@
 Times are CLOCK_MONOTONIC seconds, which all processes of one host share.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, get_args
 
 import orjson
@@ -20,15 +20,19 @@ class BadFrame(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First word of a worker: what it wants of which kinds (see `ccm.model.projection.Want`)."""
+    """First word of a worker: what it wants of which kinds (see `ccm.model.projection.Want`).
+
+    The rest is what only the provider knows and the supervisor, which loads none, has to be told.
+    """
 
     wants: list[dict[str, Any]]
     quotas: dict[str, list[float]]  # budget class → calls a second, burst
+    scheme: str = ""  # of the provider's IDs
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Everything up to frame `seq` is taken in."""
+    """Everything up to frame `seq` is taken in, and no key that moved away in it is in hand."""
 
     seq: int
 
@@ -93,6 +97,13 @@ class ProposeDeletions:
 
 
 @dataclass(frozen=True, slots=True)
+class Survived:
+    """A suspect was reconciled alone, and this worker is still there."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """Why this worker ends and starting it again is pointless: lines for the operator."""
 
@@ -106,6 +117,7 @@ class Fault:
 class Objects:
     """Part of the feed: entries `[kind, key, version, value]`, value null for a deleted object.
 
+    `moved` names the null entries, as `[kind, key]`, whose objects now belong to another worker.
     `epoch` counts snapshots, `seq` the frames of one epoch from 1. The frame with `complete` ends
     the snapshot; what it did not contain does not exist.
     """
@@ -114,6 +126,7 @@ class Objects:
     seq: int
     complete: bool
     entries: list[Any]
+    moved: list[list[str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,13 @@ class PermitDeletions:
 
 
 @dataclass(frozen=True, slots=True)
+class LogLevel:
+    """Log this much from now on; 4 and more is every decision."""
+
+    verbosity: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Take no new keys, finish those in hand within `seconds`, then end."""
 
@@ -155,11 +175,13 @@ Message = (
     | ReturnCalls
     | CloudThrottled
     | ProposeDeletions
+    | Survived
     | Fault
     | Objects
     | Permit
     | Granted
     | PermitDeletions
+    | LogLevel
     | Drain
 )
 

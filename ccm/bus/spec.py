@@ -1,6 +1,6 @@
 """What a worker process is told when it starts; the only thing that is handed over by spawn."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ccm.settings import Settings
 
@@ -10,12 +10,16 @@ class WorkerSpec:
     """One start of one worker.
 
     `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
-    ("node-0.3"), `duty` is the package under `workers` that does the work.
+    ("node-0.3"), `duty` is the package under `workers` that does the work. `suspects` are keys that
+    run alone, `quarantined` those that run alone and not before a monotonic time.
     """
 
     name: str
     ident: str
     duty: str
     bus_path: str
+    hand_path: str
     supervisor_pid: int
     settings: Settings
+    suspects: tuple[str, ...] = ()
+    quarantined: dict[str, float] = field(default_factory=dict)

@@ -18,10 +18,10 @@ runtime_dir_option = click.option(
 )
 
 
-def answer_of(runtime_dir: str, request: dict[str, Any]) -> dict[str, Any]:
+def answer_of(runtime_dir: str, request: dict[str, Any], timeout: float = 10.0) -> dict[str, Any]:
     """The supervisor's answer; ends the command with a clear line when there is none."""
     try:
-        answer = ask(RuntimePaths(Path(runtime_dir).absolute()).control, request)
+        answer = ask(RuntimePaths(Path(runtime_dir).absolute()).control, request, timeout)
     except NotRunning as error:
         click.echo(
             f"ccm-supervisor: {error}; is it running, and with this --runtime-dir?", err=True

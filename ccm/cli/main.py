@@ -6,9 +6,12 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "log-level": "ccm.cli.log_level:log_level",
     "providers": "ccm.cli.providers:providers",
+    "reload": "ccm.cli.reload:reload",
     "restart": "ccm.cli.restart:restart",
     "sandbox": "ccm.cli.sandbox:sandbox",
+    "scale": "ccm.cli.scale:scale",
     "start": "ccm.cli.start:start",
     "status": "ccm.cli.status:status",
     "stop": "ccm.cli.stop:stop",

@@ -6,83 +6,67 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+from ccm.bus.inhand import read_in_hand
 from ccm.bus.spec import WorkerSpec
 from ccm.decide.children import Event, Life, State, follow, restart_delay
 from ccm.errors import ExitCode
-from ccm.model.node import Json
 from ccm.settings import Settings
 from ccm.supervisor import spawn
+from ccm.supervisor.child import Child, Start
+from ccm.supervisor.suspects import Suspects
 
 log = logging.getLogger(__name__)
 
 LAST_WORDS = 2.0  # seconds a silent worker gets to write its stacks before it is killed
 
 
-@dataclass
-class Child:
-    """One worker by its name, over all its starts."""
-
-    name: str
-    duty: str
-    life: Life = field(default_factory=Life)
-    starts: int = 0
-    process: Any = None
-    heard_at: float = 0.0
-    facts: Json = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-
-    @property
-    def ident(self) -> str:
-        """The name of its present start on the bus."""
-        return f"{self.name}.{self.starts}"
-
-    @property
-    def pid(self) -> int | None:
-        return self.process.pid if self.process else None
-
-
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Whom the children tell: the hub admits them, the feed and the budget forget them."""
+    """Whom the children tell of what happens to them; all by the name of a start on the bus."""
 
     admit: Callable[[str, int], None]
     gone: Callable[[str], None]
-    refused: Callable[[Child], None]
     drain: Callable[[str, float], None]
+    permit: Callable[[Child], None]
+    refused: Callable[[Child], None]
 
 
 class Children:
     """Every worker of this supervisor. All methods run in the main thread, in its loop."""
 
-    def __init__(
-        self, duties: Mapping[str, str], bus_path: str, settings: Settings, hooks: Hooks
-    ) -> None:
+    def __init__(self, bus_path: Path, settings: Settings, hooks: Hooks) -> None:
         self._bus_path, self._settings, self._hooks = bus_path, settings, hooks
-        self._children = {name: Child(name, duty) for name, duty in duties.items()}
+        self._children: dict[str, Child] = {}
+        self.suspects = Suspects()
         self._is_ending = False
         self._ended = asyncio.Event()
 
-    def __iter__(self) -> "Any":
-        return iter(self._children.values())
-
-    def find(self, ident: str) -> Child | None:
-        """The child whose present start has this name on the bus."""
-        child = self._children.get(ident.rpartition(".")[0])
-        return child if child and child.ident == ident else None
+    def __iter__(self) -> Iterator[Child]:
+        return iter(list(self._children.values()))
 
     def named(self, name: str) -> Child | None:
         return self._children.get(name)
 
-    def start_all(self) -> None:
-        for child in self:
-            self._start(child)
+    def find(self, ident: str) -> tuple[Child, Start] | None:
+        """The worker and the start that has this name on the bus."""
+        child = self._children.get(ident.rpartition(".")[0])
+        for start in child.running() if child else ():
+            if child and start.ident == ident:
+                return child, start
+        return None
+
+    def add(self, duties: Mapping[str, str], is_held: bool = False) -> None:
+        """Start workers: name → duty. Held ones get ready but must not act yet."""
+        for name, duty in duties.items():
+            child = self._children[name] = Child(name, duty)
+            self._begin(child, is_held)
 
     def note(self, child: Child, event: Event) -> None:
-        """Move the child along its table."""
+        """Move the worker along its table."""
         before = child.life.state
         child.life = follow(child.life, event, time.monotonic())
         if child.life.state is not before:
@@ -91,30 +75,45 @@ class Children:
                 extra={"worker": child.name, "was": before, "now": child.life.state},
             )
 
-    def heard(self, child: Child, facts: Json | None = None) -> None:
-        """The child gave a sign of life."""
-        child.heard_at = time.monotonic()
-        if facts is not None:
-            child.facts = facts
+    def synced(self, child: Child, start: Start) -> None:
+        """A start has everything it needs; a successor now takes over."""
+        start.is_synced = True
+        if start is child.current:
+            self.note(child, Event.SYNCED)
+        elif child.current:
+            self._drain(child, child.current, self._settings.shutdown_timeout)
 
-    def restart(self, child: Child) -> None:
-        """Let the worker finish what it has in hand; its successor starts when it has ended."""
-        if child.life.state is State.BACKOFF or not child.process:
-            self._start(child)
-            return
-        self.note(child, Event.TOLD_TO_DRAIN)
-        self._hooks.drain(child.ident, self._settings.shutdown_timeout)
+    def restart(self, child: Child) -> str:
+        """Hand the work over to a new process; the sentence says what happens."""
+        if child.successor:
+            return f"{child.name} is being replaced already"
+        if child.current and child.life.state in (State.STANDBY, State.RUNNING):
+            child.successor = self._spawn(child)
+            child.successor.is_held = True
+            return f"{child.name} hands over to a new process as soon as that has everything"
+        if child.current:
+            child.current.process.kill()
+            return f"{child.name} was not ready to hand over and is started anew"
+        self._begin(child)
+        return f"{child.name} is started"
+
+    def let_go(self, child: Child) -> None:
+        """Drain a worker for good."""
+        child.is_leaving = True
+        for start in child.running():
+            self._drain(child, start, self._settings.shutdown_timeout)
+        if not child.running():
+            self._children.pop(child.name, None)
 
     async def end_all(self, seconds: float) -> None:
         """Drain every worker, and kill those that are not done in time."""
         self._is_ending = True
         for child in self:
-            if child.process:
-                self.note(child, Event.TOLD_TO_DRAIN)
-                self._hooks.drain(child.ident, seconds)
+            for start in child.running():
+                self._drain(child, start, seconds)
         try:
             async with asyncio.timeout(seconds + 1.0):
-                while any(child.process for child in self):
+                while any(child.running() for child in self):
                     self._ended.clear()
                     await self._ended.wait()
         except TimeoutError:
@@ -125,70 +124,126 @@ class Children:
         """End every worker now."""
         self._is_ending = True
         for child in self:
-            if child.process:
-                child.process.kill()
-                child.process.join(5.0)
+            for start in child.running():
+                start.process.kill()
+                start.process.join(5.0)
 
-    async def watch_silence(self) -> None:
-        """Kill workers whose loop hangs, with a stack trace first."""
+    async def watch(self) -> None:
+        """Replace workers whose loop hangs, and those that grew too large."""
         while True:
             await asyncio.sleep(1.0)
             for child in self:
-                silent = time.monotonic() - child.heard_at
-                if not child.process or silent < self._settings.worker_silence_limit:
-                    continue
-                log.error(
-                    "worker is silent and will be killed",
-                    extra={"worker": child.name, "pid": child.pid, "seconds": silent},
-                )
-                self._signal(child, signal.SIGABRT)
-                self._signal(child, signal.SIGCONT)
-                asyncio.get_running_loop().call_later(LAST_WORDS, self._kill, child, child.starts)
-                child.heard_at = time.monotonic()
+                for start in child.running():
+                    self._check_silence(child, start)
+                self._check_size(child)
 
-    def _signal(self, child: Child, number: signal.Signals) -> None:
-        if child.pid:
-            os.kill(child.pid, number)
-
-    def _kill(self, child: Child, start: int) -> None:
-        if child.process and child.starts == start:
-            child.process.kill()
-
-    def _start(self, child: Child) -> None:
-        if self._is_ending or child.process:
+    def _check_silence(self, child: Child, start: Start) -> None:
+        silent = time.monotonic() - start.heard_at
+        if silent < self._settings.worker_silence_limit:
             return
+        pid = start.process.pid
+        log.error(
+            "worker is silent and will be killed",
+            extra={"worker": child.name, "pid": pid, "seconds": silent},
+        )
+        os.kill(pid, signal.SIGABRT)  # it writes its stacks and ends
+        os.kill(pid, signal.SIGCONT)
+        asyncio.get_running_loop().call_later(LAST_WORDS, start.process.kill)
+        start.heard_at = time.monotonic()
+
+    def _check_size(self, child: Child) -> None:
+        limit = self._settings.worker_memory_limit
+        size = child.current.facts.get("rss_bytes", 0) if child.current else 0
+        if limit and size > limit and not child.successor:
+            log.warning("worker grew too large", extra={"worker": child.name, "rss_bytes": size})
+            self.restart(child)
+
+    def _begin(self, child: Child, is_held: bool = False) -> None:
+        if self._is_ending or child.current or child.is_leaving:
+            return
+        child.current = self._spawn(child)
+        child.current.is_held = is_held
+        self.note(child, Event.STARTED)
+
+    def _spawn(self, child: Child) -> Start:
         child.starts += 1
+        ident = f"{child.name}.{child.starts}"
+        hand_path = self._bus_path.with_name(f"{ident}.hand")
         spec = WorkerSpec(
             name=child.name,
-            ident=child.ident,
+            ident=ident,
             duty=child.duty,
-            bus_path=self._bus_path,
+            bus_path=str(self._bus_path),
+            hand_path=str(hand_path),
             supervisor_pid=os.getpid(),
             settings=self._settings,
+            suspects=self.suspects.suspects(child.duty),
+            quarantined=self.suspects.quarantined(child.duty),
         )
-        child.process = spawn.start(spec)
-        self.heard(child, {})
-        self._hooks.admit(child.ident, child.process.pid)
-        self.note(child, Event.STARTED)
+        start = Start(ident, spawn.start(spec), hand_path)
+        self._hooks.admit(ident, start.process.pid)
         loop = asyncio.get_running_loop()
-        loop.add_reader(child.process.sentinel, self._on_end, child, child.process)
+        loop.add_reader(start.process.sentinel, self._on_end, child, start)
+        return start
 
-    def _on_end(self, child: Child, process: Any) -> None:
-        asyncio.get_running_loop().remove_reader(process.sentinel)
-        process.join(0.5)  # the sentinel may be faster than the exit code
-        code = process.exitcode
-        ident, child.process = child.ident, None
-        self._hooks.gone(ident)
+    def _drain(self, child: Child, start: Start, seconds: float) -> None:
+        if start is child.current:
+            self.note(child, Event.TOLD_TO_DRAIN)
+        self._hooks.drain(start.ident, seconds)
+
+    def _on_end(self, child: Child, start: Start) -> None:
+        asyncio.get_running_loop().remove_reader(start.process.sentinel)
+        start.process.join(0.5)  # the sentinel may be faster than the exit code
+        code = start.process.exitcode
+        self._hooks.gone(start.ident)
+        was_told = start is child.current and child.life.state is State.DRAINING
+        if code not in (ExitCode.OK, ExitCode.CONFIGURATION) and not self._is_ending:
+            self.suspects.after_death(child.duty, read_in_hand(start.hand_path), time.monotonic())
+            log.error(
+                "worker died",
+                extra={"worker": child.name, "pid": start.process.pid, "exit_code": code},
+            )
+        start.hand_path.unlink(missing_ok=True)
+        if start is child.successor:
+            self._lose_successor(child, start)
+        else:
+            child.current = None
+            self._after_end(child, start, code, was_told)
         self._ended.set()
-        if code == ExitCode.CONFIGURATION:
+
+    def _lose_successor(self, child: Child, start: Start) -> None:
+        """The hand-over failed: the one that works goes on, unless it was draining already."""
+        child.successor, child.last_faults = None, start.faults
+        log.error(
+            "successor failed; the worker goes on as it is",
+            extra={"worker": child.name, "why": "; ".join(start.faults) or "it died"},
+        )
+
+    def _after_end(self, child: Child, start: Start, code: int | None, was_told: bool) -> None:
+        if child.successor:
+            self._promote(child, child.successor)
+        elif child.is_leaving:
+            self._children.pop(child.name, None)
+        elif code == ExitCode.CONFIGURATION:
+            child.last_faults = start.faults
             self.note(child, Event.REFUSED)
             self._hooks.refused(child)
-            return
-        was_told = child.life.state is State.DRAINING
-        self.note(child, Event.ENDED if was_told and code == ExitCode.OK else Event.DIED)
-        if was_told:
-            self._start(child)
-            return
-        log.error("worker died", extra={"worker": child.name, "exit_code": code})
-        delay = restart_delay(child.life, random.random())
-        asyncio.get_running_loop().call_later(delay, self._start, child)
+        elif was_told:
+            self.note(child, Event.ENDED)
+            self._begin(child, start.is_held)
+        else:
+            self.note(child, Event.DIED)
+            delay = restart_delay(child.life, random.random())
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay, self._begin, child, start.is_held)
+
+    def _promote(self, child: Child, successor: Start) -> None:
+        """The successor is the worker now, in whatever state it is."""
+        child.current, child.successor = successor, None
+        child.last_faults = []
+        successor.is_held = False
+        state = State.SYNCING if successor.said_hello else State.STARTING
+        state = State.STANDBY if successor.is_synced else state
+        child.life = Life(state, time.monotonic())
+        log.info("work handed over", extra={"worker": child.name, "pid": child.pid})
+        self._hooks.permit(child)

@@ -22,7 +22,7 @@ from ccm.kube.watch import (
 )
 from ccm.model.node import Json, mapping, text
 from ccm.model.projection import Path, Want, paths_from_json, project
-from ccm.supervisor.mailbox import Mailbox, View
+from ccm.supervisor.mailbox import Mailbox, Owns, View
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Feed:
         self._troubles: dict[str, str] = {}
         self.undecodable = 0
 
-    def join(self, worker: str, hello: Hello, owns: Callable[[str, str], bool]) -> None:
+    def join(self, worker: str, hello: Hello, owns: Owns) -> None:
         """A worker said what it wants; its snapshot follows as soon as it can be told."""
         views = [
             self.view(Want(str(want["kind"]), paths_from_json(want["paths"])))
@@ -70,6 +70,16 @@ class Feed:
     def leave(self, worker: str) -> None:
         """The worker is gone, or another start of it took its place."""
         self._boxes.pop(worker, None)
+
+    def divide(self, worker: str, owns: Owns) -> None:
+        """The worker owns other keys from now on."""
+        if box := self._boxes.get(worker):
+            box.own(owns)
+
+    def is_caught_up(self, worker: str) -> bool:
+        """Whether the worker was told everything and said so; a worker that is gone counts, too."""
+        box = self._boxes.get(worker)
+        return box is None or box.is_caught_up
 
     def acknowledge(self, worker: str, seq: int) -> None:
         if box := self._boxes.get(worker):

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from ccm import __version__
@@ -17,27 +17,33 @@ from ccm.bus.frames import (
     Drain,
     Fault,
     Hello,
+    LogLevel,
     Message,
     Permit,
     Resync,
     ReturnCalls,
+    Survived,
     Synced,
 )
 from ccm.bus.hub import Hub
 from ccm.bus.paths import RuntimePaths
 from ccm.decide.children import Event, State
-from ccm.decide.shards import owner
 from ccm.errors import ExitCode
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseFile, new_identity
+from ccm.log import set_verbosity
 from ccm.model.node import Json
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
-from ccm.supervisor.children import Child, Children, Hooks
+from ccm.supervisor.child import Child, Start
+from ccm.supervisor.children import Children, Hooks
 from ccm.supervisor.feed import Feed
 from ccm.supervisor.leader import Leader, Timing
+from ccm.supervisor.shards import Shards
 
 log = logging.getLogger(__name__)
+
+MOST_WORKERS = 64
 
 
 class Supervisor:
@@ -50,13 +56,11 @@ class Supervisor:
         self._budget = Budget(settings.cloud_rate, self._hub.send)
         self._leader = _leader(settings, kube, self._on_permit)
         self._control = ControlServer(paths.control, self._on_command)
-        self._children = Children(
-            _duties(settings),
-            str(paths.bus),
-            settings,
-            Hooks(self._hub.admit, self._on_gone, self._on_refusal, self._drain),
+        hooks = Hooks(
+            self._hub.admit, self._on_gone, self._drain, self._send_permit, self._on_refusal
         )
-        self._shards = tuple(name for name, duty in _duties(settings).items() if duty == "node")
+        self._children = Children(paths.bus, settings, hooks)
+        self._shards = Shards(settings.node_workers, self._children, self._feed, self._send_permit)
         self._until = 0.0
         self._began = time.monotonic()
         self._stop = asyncio.Event()
@@ -67,8 +71,8 @@ class Supervisor:
         """Run until a signal, a command, a lost lease or a refused configuration."""
         self._handle_signals()
         await self._control.start()
-        self._children.start_all()
-        tasks = [self._watch_over(name, work) for name, work in self._duties_of_our_own()]
+        self._children.add(dict.fromkeys(self._shards.names, "node"))
+        tasks = [self._watch_over(name, work) for name, work in self._own_work()]
         log.info("supervisor started", extra={"version": __version__})
         try:
             await self._stop.wait()
@@ -83,12 +87,12 @@ class Supervisor:
             self._hub.close()
         return self._outcome
 
-    def _duties_of_our_own(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+    def _own_work(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         lead = self._leader.run() if self._settings.leader_elect else self._always_permit()
         return [
             ("bus", self._hub.run()),
             ("leadership", lead),
-            ("silence", self._children.watch_silence()),
+            ("children", self._children.watch()),
         ]
 
     def _watch_over(self, name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -119,43 +123,56 @@ class Supervisor:
     # What the parts tell us.
 
     def _on_message(self, ident: str, message: Message) -> None:
-        child = self._children.find(ident)
-        if child is None:
+        found = self._children.find(ident)
+        if found is None:
             return  # the last words of a start that was replaced
-        self._children.heard(child)
+        child, start = found
+        start.heard_at = time.monotonic()
         match message:
-            case Hello():
-                self._budget.declare(message.quotas)
-                self._children.note(child, Event.SAID_HELLO)
-                self._feed.join(ident, message, self._ownership(child))
-                self._hub.send(ident, Permit(self._until))
             case Ack(seq):
                 self._feed.acknowledge(ident, seq)
-            case Resync(why):
-                log.warning("worker asks for a snapshot", extra={"worker": ident, "why": why})
-                self._feed.begin_again(ident)
-            case Synced():
-                self._children.note(child, Event.SYNCED)
-                self._note_permission(child)
             case Beat(facts):
-                self._children.heard(child, facts)
+                start.facts = facts
             case AskCalls():
                 self._budget.ask(ident, message)
             case ReturnCalls():
                 self._budget.take_back(message)
             case CloudThrottled():
                 self._budget.slow_down(ident, message)
+            case Survived(key):
+                self._children.suspects.after_survival(child.duty, key)
+            case _:
+                self._on_change(child, start, message)
+
+    def _on_change(self, child: Child, start: Start, message: Message) -> None:
+        """The rarer messages, about the life of the worker itself."""
+        match message:
+            case Hello():
+                start.said_hello = True
+                self._budget.declare(message.quotas)
+                if start is child.current:
+                    self._children.note(child, Event.SAID_HELLO)
+                self._feed.join(start.ident, message, self._shards.owns(child))
+            case Synced():
+                self._children.synced(child, start)
+                self._send_permit(child)
+            case Resync(why):
+                log.warning("worker asks for a snapshot", extra={"worker": child.name, "why": why})
+                self._feed.begin_again(start.ident)
             case Fault(lines):
-                child.faults = lines
+                start.faults = lines
 
     def _on_permit(self, until: float) -> None:
         self._until = until
         for child in self._children:
-            if child.process:
-                self._hub.send(child.ident, Permit(until))
-                self._note_permission(child)
+            self._send_permit(child)
 
-    def _note_permission(self, child: Child) -> None:
+    def _send_permit(self, child: Child) -> None:
+        """Let the working start act, unless its keys are still in other hands."""
+        start = child.current
+        if start is None or start.is_held:
+            return
+        self._hub.send(start.ident, Permit(self._until))
         may_act = self._until > time.monotonic()
         self._children.note(child, Event.MAY_ACT if may_act else Event.MAY_NOT_ACT)
 
@@ -166,19 +183,14 @@ class Supervisor:
 
     def _on_refusal(self, child: Child) -> None:
         """A worker cannot work as configured: at the start that is true for all of us."""
-        for line in child.faults:
+        for line in child.last_faults:
             log.error("worker refused to start", extra={"worker": child.name, "why": line})
         if not any(other.life.state is State.RUNNING for other in self._children):
-            self.faults = self.faults or child.faults or [f"worker {child.name} refused to start"]
+            self.faults = child.last_faults or [f"worker {child.name} refused to start"]
             self._request_stop(ExitCode.CONFIGURATION)
 
     def _drain(self, ident: str, seconds: float) -> None:
         self._hub.send(ident, Drain(seconds))
-
-    def _ownership(self, child: Child) -> Callable[[str, str], bool]:
-        if child.duty != "node" or len(self._shards) == 1:
-            return lambda kind, key: True
-        return lambda kind, key: kind != "Node" or owner(key, self._shards) == child.name
 
     # What people tell us.
 
@@ -186,6 +198,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
 
     def _on_stop_signal(self) -> None:
         if self._stop.is_set():
@@ -198,6 +211,16 @@ class Supervisor:
             self._outcome = outcome
             self._stop.set()
 
+    def _reload(self) -> str:
+        """Cloud configuration and credentials are read anew by successors of all workers.
+
+        A successor that refuses them ends, and the worker that it was to replace goes on.
+        """
+        log.info("reloading; flags are not read again, they need a restart")
+        for child in self._children:
+            self._children.restart(child)
+        return "workers read the cloud configuration anew; flags need a restart"
+
     async def _on_command(self, request: Json) -> Json:
         match request.get("command"):
             case "status":
@@ -205,14 +228,36 @@ class Supervisor:
             case "stop":
                 self._on_stop_signal()
                 return {"ok": "stopping"}
+            case "reload":
+                return {"ok": self._reload()}
             case "restart":
-                child = self._children.named(str(request.get("worker")))
-                if child is None:
-                    names = ", ".join(child.name for child in self._children)
-                    return {"error": f"no worker {request.get('worker')!r}; there are: {names}"}
-                self._children.restart(child)
-                return {"ok": f"{child.name} finishes its work in hand and starts again"}
+                return self._restart(str(request.get("worker")))
+            case "scale":
+                return await self._scale(request.get("count"))
+            case "log-level":
+                return self._log_level(request.get("verbosity"))
         return {"error": f"unknown command {request.get('command')!r}"}
+
+    def _restart(self, name: str) -> Json:
+        child = self._children.named(name)
+        if child is None:
+            names = ", ".join(child.name for child in self._children)
+            return {"error": f"no worker {name!r}; there are: {names}"}
+        return {"ok": self._children.restart(child)}
+
+    async def _scale(self, count: object) -> Json:
+        if not isinstance(count, int) or not 1 <= count <= MOST_WORKERS:
+            return {"error": f"the number of workers must be from 1 to {MOST_WORKERS}"}
+        return {"ok": await self._shards.scale(count)}
+
+    def _log_level(self, verbosity: object) -> Json:
+        if not isinstance(verbosity, int):
+            return {"error": "the verbosity must be a number"}
+        set_verbosity(verbosity)
+        for child in self._children:
+            for start in child.running():
+                self._hub.send(start.ident, LogLevel(verbosity))
+        return {"ok": f"verbosity is {verbosity}"}
 
     def _status(self) -> Json:
         now = time.monotonic()
@@ -226,18 +271,14 @@ class Supervisor:
                 "seconds_left": round(max(self._until - now, 0.0), 1),
                 "decision": self._leader.sentence if self._settings.leader_elect else "not used",
             },
-            "workers": [_describe(child, now) for child in self._children],
+            "workers": [child.describe(now) for child in self._children],
+            "quarantined": self._children.suspects.facts(now),
             "feed": self._feed.facts(now),
             "budget": self._budget.facts(now),
         }
 
 
-def _duties(settings: Settings) -> dict[str, str]:
-    """Worker name → duty, which is the name of the package under `workers`."""
-    return {f"node-{number}": "node" for number in range(settings.node_workers)}
-
-
-def _leader(settings: Settings, kube: Kube, on_permit: Callable[[float], None]) -> Leader:
+def _leader(settings: Settings, kube: Kube, on_permit: "Any") -> Leader:
     lease = LeaseFile(
         kube,
         settings.leader_elect_resource_namespace,
@@ -251,16 +292,3 @@ def _leader(settings: Settings, kube: Kube, on_permit: Callable[[float], None]) 
         settings.leader_elect_retry_period,
     )
     return Leader(lease, timing, on_permit)
-
-
-def _describe(child: Child, now: float) -> Json:
-    return {
-        "name": child.name,
-        "state": child.life.state,
-        "state_seconds": round(now - child.life.since, 1),
-        "pid": child.pid,
-        "restarts": max(child.starts - 1, 0),
-        "silent_seconds": round(now - child.heard_at, 1),
-        "faults": child.faults,
-        **child.facts,
-    }

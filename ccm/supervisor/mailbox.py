@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -11,6 +12,7 @@ WINDOW = 8  # frames a worker may leave unacknowledged
 FRAME_BYTES = 256 << 10  # a frame is closed once its values are this long
 
 Name = tuple[str, str]  # kind, key
+Owns = Callable[[str, str], bool]  # of kind and key: whether they are this worker's
 
 
 @dataclass
@@ -32,12 +34,13 @@ class Mailbox:
     def __init__(
         self,
         views: Iterable[View],
-        owns: Callable[[str, str], bool],
+        owns: Owns,
         send: Callable[[bytes], bool],
     ) -> None:
         self._views = {view.kind: view for view in views}
         self._owns, self._send = owns, send
         self._pending: dict[Name, None] = {}
+        self._moved: set[Name] = set()  # pending, and to be told as no longer this worker's
         self._epoch = self._seq = self._acked = 0
         self._left = 0  # names of the snapshot that have not left yet
         self._is_complete = False
@@ -64,11 +67,32 @@ class Mailbox:
             if self._owns(kind, key)
         }
         self._left, self._is_complete = len(self._pending), False
+        self._moved.clear()
         self.flush()
 
     @property
     def has_begun(self) -> bool:
         return self._epoch > 0
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether everything was sent and acknowledged."""
+        return self.has_begun and self._is_complete and not self._pending and not self.in_flight
+
+    def own(self, owns: Owns) -> None:
+        """Follow another division of the keys: take those away that went, add those that came.
+
+        A key that went is out of the worker's hands once the mailbox is caught up again.
+        """
+        before, self._owns = self._owns, owns
+        for kind, view in self._views.items():
+            for key in view.values:
+                had, has = before(kind, key), owns(kind, key)
+                if had and not has:
+                    self._moved.add((kind, key))
+                if had is not has:
+                    self._pending[(kind, key)] = None
+        self.flush()
 
     def reads(self, view: View) -> bool:
         return self._views.get(view.kind) is view
@@ -76,6 +100,7 @@ class Mailbox:
     def mark(self, kind: str, key: str) -> None:
         """The object changed or went away."""
         if self.has_begun and self._owns(kind, key):
+            self._moved.discard((kind, key))
             self._pending[(kind, key)] = None
             self.flush()
 
@@ -91,16 +116,25 @@ class Mailbox:
                 return  # the worker is gone; its successor begins with a snapshot
 
     def _frame(self) -> bytes:
-        entries, size = [], 0
+        entries: list[Any] = []
+        moved: list[list[str]] = []
+        size = 0
         while self._pending and size < FRAME_BYTES:
             kind, key = next(iter(self._pending))
             del self._pending[(kind, key)]
             self._left -= 1
-            version, value = self._views[kind].values.get(key, (0, b"null"))
+            version, value = self._value((kind, key))
+            if (kind, key) in self._moved:
+                self._moved.discard((kind, key))
+                moved.append([kind, key])
             entries.append([kind, key, version, orjson.Fragment(value)])
             size += len(value)
         completes = not self._is_complete and self._left <= 0
         self._is_complete = self._is_complete or completes
         self._seq += 1
         self.frames_sent += 1
-        return encode(Objects(self._epoch, self._seq, completes, entries))
+        return encode(Objects(self._epoch, self._seq, completes, entries, moved))
+
+    def _value(self, name: Name) -> tuple[int, bytes]:
+        gone = (0, b"null")
+        return gone if name in self._moved else self._views[name[0]].values.get(name[1], gone)

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import cast
 
-from ccm.bus.frames import Objects
 from ccm.bus.port import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.kube.events import Recorder
@@ -20,6 +19,7 @@ from workers.queue import WorkQueue
 from workers.store import Store
 
 from .cluster import Cluster
+from .feeding import snapshot
 from .waiting import PATIENCE
 
 WAITS = "waits for the cloud's answer"
@@ -32,13 +32,13 @@ class Machines:
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
-        self.failure: Exception | None = None
+        self.failures: list[Exception] = []  # what the next reads end with
         self.reads: list[list[str]] = []
 
     def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
         self.reads.append([node.name for node in nodes])
-        if self.failure:
-            raise self.failure
+        if self.failures:
+            raise self.failures.pop(0)
         return {name: self.answers[name] for name in self.reads[-1] if name in self.answers}
 
 
@@ -81,7 +81,7 @@ class World:
             value = project(raw, WANTS[0].paths)
             entries.append(["Node", name, int(raw["metadata"]["resourceVersion"]), value])
         self._epoch += 1
-        self.store.absorb(Objects(self._epoch, 1, complete=True, entries=entries))
+        self.store.absorb(snapshot(*entries, epoch=self._epoch))
 
     async def sync(self, name: str = "node-1") -> Outcome:
         """Reconcile until the cloud has answered; raises what the duty raises."""

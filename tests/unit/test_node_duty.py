@@ -65,12 +65,11 @@ async def test_without_a_usable_answer_the_node_stays_as_it_is_and_is_tried_agai
         before = stored(w)
         if answer:
             w.machines.answers["node-1"] = answer
-        w.machines.failure = failure
+        w.machines.failures = [failure] if failure else []
         with pytest.raises(CloudError):
             await w.sync()
         assert stored(w) == before
         assert SYNCED not in await w.events()
-        w.machines.failure = None
         w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
         assert (await w.sync()).is_settled
         assert not stored(w).is_uninitialized
@@ -130,9 +129,9 @@ async def test_nodes_that_arrive_together_are_read_together() -> None:
         w.feed()
         for name in names:
             await w.duty.reconcile(name)
-        for name in [await w.queue.get() for _ in names]:
-            assert name
-            await w.duty.reconcile(name)
+        for key in [await w.queue.get() for _ in names]:
+            assert key
+            await w.duty.reconcile(key)
         assert w.machines.reads == [names]
         assert [stored(w, name).provider_id for name in names] == [f"fake://{n}" for n in names]
 
@@ -141,22 +140,9 @@ async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -
     async with world() as w:
         w.cluster.put(node(tainted))
         w.machines.answers["node-1"] = machine("fake://1")
-        w.machines.failure = Throttled("slow down", 1.0)
-        w.feed()
-        await w.duty.reconcile("node-1")
-        while not w.machines.reads:
-            await w.duty.reconcile("node-1")
-            w.machines.failure = w.machines.failure if not w.machines.reads else None
-            await _turn()
-        w.machines.failure = None
+        w.machines.failures = [Throttled("slow down", 1.0)]
         assert (await w.sync()).is_settled
         assert len(w.machines.reads) == 2
-
-
-async def _turn() -> None:
-    import asyncio
-
-    await asyncio.sleep(0.001)
 
 
 async def test_a_crash_between_the_two_writes_is_made_good_by_the_next_reconcile() -> None:

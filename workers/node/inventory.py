@@ -11,6 +11,7 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Throttled
 from ccm.model.cloud import Answer, Unknown
 from ccm.model.node import Node
+from workers.caution import Caution
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,10 @@ class Inventory:
     until it is full or a quarter of a second has passed: more are likely to come.
     """
 
-    def __init__(self, instances: Instances, on_answer: Callable[[str], None]) -> None:
-        self._instances, self._on_answer = instances, on_answer
+    def __init__(
+        self, instances: Instances, caution: Caution, on_answer: Callable[[str], None]
+    ) -> None:
+        self._instances, self._caution, self._on_answer = instances, caution, on_answer
         self._questions: dict[str, Node] = {}
         self._under_way: set[str] = set()
         self._answers: dict[str, tuple[float, Answer]] = {}
@@ -44,6 +47,11 @@ class Inventory:
         self._wake.set()
         if len(self._questions) >= self._instances.batch_size:
             self._full.set()
+
+    async def ask_alone(self, node: Node) -> Answer | None:
+        """Find out now, in a read of its own; None when the cloud throttles."""
+        answers = await self.describe([node], Priority.NODE_INIT)
+        return None if answers is None else answers.get(node.name)
 
     def answer(self, name: str) -> Answer | None:
         """What the cloud said about this node, if that is fresh."""
@@ -94,7 +102,7 @@ class Inventory:
 
     async def _read(self, batch: list[Node]) -> None:
         try:
-            answers = await self._describe(batch)
+            answers = await self.describe(batch, Priority.NODE_INIT)
         finally:
             self._slots.release()
             self._under_way.difference_update(node.name for node in batch)
@@ -102,16 +110,17 @@ class Inventory:
             if answers is None:  # throttled: the same question again, paced by the budget
                 self.ask(node)
                 continue
-            answer = answers.get(node.name, Unknown("the cloud said nothing"))
-            self._answers[node.name] = asyncio.get_running_loop().time(), answer
+            self._answers[node.name] = asyncio.get_running_loop().time(), answers[node.name]
             self._on_answer(node.name)
 
-    async def _describe(self, batch: Sequence[Node]) -> Mapping[str, Answer] | None:
+    async def describe(self, batch: Sequence[Node], priority: Priority) -> dict[str, Answer] | None:
+        """One answer for each node, whatever the provider does; None when the cloud throttles."""
         if not batch:
             return {}
+        answers: Mapping[str, Answer]
         try:
-            with spending(Priority.NODE_INIT):
-                return await invoke(self._instances.describe, batch)
+            with spending(priority), self._caution.hold(node.name for node in batch):
+                answers = await invoke(self._instances.describe, batch)
         except Throttled:
             return None
         except CloudError as error:
@@ -119,3 +128,5 @@ class Inventory:
         except Exception as error:  # around one callback: a provider's bug is one failed read
             log.exception("provider failed", extra={"call": "instances.describe"})
             return {node.name: Unknown(f"provider failed: {error!r}") for node in batch}
+        silence = Unknown("the cloud said nothing about it")
+        return {node.name: answers.get(node.name, silence) for node in batch}

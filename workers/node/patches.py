@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from ccm.model.node import Json, Node
 from workers.apply import Patch
-from workers.node.plan import Action, Initialize, SetAddresses
+from workers.node.plan import Action, Initialize, SetAddresses, SetTaints
 
 
 def patch_for(node: Node, action: Action) -> Patch:
@@ -21,16 +21,20 @@ def patch_for(node: Node, action: Action) -> Patch:
             change: Json = {"op": "add", "path": "/status/addresses", "value": addresses}
             return Patch(f"{path}/status", (same_object, change))
         case Initialize():
-            return Patch(path, (same_object, *_taints(node, action), *_rest(node, action)))
+            taints = _taints(node, action.taints_left)
+            return Patch(path, (same_object, *taints, *_rest(node, action)))
+        case SetTaints(wanted):
+            return Patch(path, (same_object, *_taints(node, wanted)))
         case _:
             assert_never(action)
 
 
-def _taints(node: Node, action: Initialize) -> tuple[Json, Json]:
-    seen: Json = {"op": "test", "path": "/spec/taints", "value": node.taints}
-    if not action.taints_left:
+def _taints(node: Node, wanted: list[Json]) -> tuple[Json, Json]:
+    """Replace the list that we saw; a missing list tests equal to null and cannot be replaced."""
+    seen: Json = {"op": "test", "path": "/spec/taints", "value": node.taints or None}
+    if not wanted:
         return seen, {"op": "remove", "path": "/spec/taints"}
-    return seen, {"op": "replace", "path": "/spec/taints", "value": action.taints_left}
+    return seen, {"op": "add", "path": "/spec/taints", "value": wanted}
 
 
 def _rest(node: Node, action: Initialize) -> list[Json]:

@@ -28,7 +28,14 @@ class Initialize:
     taints_left: list[Json]
 
 
-Action = SetAddresses | Initialize
+@dataclass(frozen=True, slots=True)
+class SetTaints:
+    """Replace `spec.taints`."""
+
+    taints: list[Json]
+
+
+Action = SetAddresses | Initialize | SetTaints
 
 
 class CannotPlan(Exception):

@@ -1,20 +1,31 @@
 """The node duty: what it wants, what one reconcile does, and what it tells people."""
 
+import asyncio
+import logging
 from collections.abc import Iterable
+from typing import Literal
+from urllib.parse import quote
 
+from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
-from ccm.errors import CloudError, ConfigurationFault
+from ccm.errors import CloudError, ConfigurationFault, KubernetesError, NoPermit, Unreachable
 from ccm.kube.events import Note, ObjectRef
-from ccm.model.cloud import Gone, Instance, Unknown
+from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.node import PROVIDED_NODE_IP, Json, Node
 from ccm.model.projection import Want
 from ccm.settings import Settings
+from workers.apply import Delete
 from workers.duty import Duty, Outcome, Tools
 from workers.node.inventory import Inventory
+from workers.node.lifecycle import plan_power
+from workers.node.monitor import Monitor
 from workers.node.patches import patch_for
-from workers.node.plan import CannotPlan, plan
+from workers.node.plan import Action, CannotPlan, plan
+
+log = logging.getLogger(__name__)
 
 COMPONENT = "cloud-node-controller"
+ASK_AGAIN = 5.0  # seconds without an answer after which a question is put again
 
 WANTS = (
     Want(
@@ -27,6 +38,7 @@ WANTS = (
             ("spec", "providerID"),
             ("spec", "taints"),
             ("status", "addresses"),
+            ("status", "conditions", ("type", "Ready"), "status"),
         ),
     ),
 )
@@ -50,46 +62,81 @@ def concurrency(settings: Settings) -> int:
 
 
 class NodeDuty:
-    """Initialises Nodes: asks about the machine, then writes addresses, labels and provider ID."""
+    """Initialises Nodes, lets a taint follow the machine's power, removes permitted ones."""
 
     def __init__(self, tools: Tools, instances: Instances) -> None:
         self._tools = tools
-        self._inventory = Inventory(instances, tools.queue.add)
-        self._initialised = 0
+        self._inventory = Inventory(instances, tools.caution, tools.queue.add)
+        self._monitor = Monitor(tools, self._inventory, instances.batch_size)
+        self._initialised = self._deleted = 0
+        self._deletions: set[asyncio.Task[None]] = set()
 
     def keys_for(self, kind: str, key: str) -> Iterable[str]:
         return (key,)
 
     async def run(self) -> None:
-        await self._inventory.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._inventory.run())
+            group.create_task(self._monitor.run())
+
+    def about(self, key: str) -> ObjectRef | None:
+        node = self._node(key)
+        return _about(node) if node else None
 
     def facts(self) -> Json:
-        return {"objects": self._tools.store.count("Node"), "initialised": self._initialised}
+        return {
+            "objects": self._tools.store.count("Node"),
+            "initialised": self._initialised,
+            "deleted": self._deleted,
+        }
 
     async def reconcile(self, key: str) -> Outcome:
-        raw = self._tools.store.get("Node", key)
-        node = Node(raw) if raw is not None else None
-        if node is None or not node.is_uninitialized:
+        node = self._node(key)
+        if node is None:
             self._inventory.forget(key)
-            return Outcome("initialised" if node else "it is gone")
-        scheme = self._tools.provider.scheme
-        if node.is_foreign(scheme):
-            return Outcome(f"left alone: {node.provider_id} is not ours", is_settled=False)
-        match self._inventory.answer(key):
+            return Outcome("it is gone")
+        if node.is_foreign(self._tools.provider.scheme):
+            is_settled = not node.is_uninitialized
+            return Outcome(f"left alone: {node.provider_id} is not ours", is_settled)
+        if node.is_uninitialized:
+            return await self._initialise(node)
+        self._inventory.forget(key)
+        for action in plan_power(node, self._monitor.answer(key)):
+            await self._perform(node, action)
+            return Outcome("its shutdown taint follows the power of its machine")
+        return Outcome("initialised")
+
+    def hear(self, message: Message) -> None:
+        if isinstance(message, PermitDeletions):
+            for name, uid, evidence in message.nodes:
+                deletion = asyncio.create_task(self._delete(name, uid, evidence))
+                self._deletions.add(deletion)
+                deletion.add_done_callback(self._deletions.discard)
+
+    async def _initialise(self, node: Node) -> Outcome:
+        match await self._answer(node):
             case None:
-                self._inventory.ask(node)
-                return Outcome("waits for the cloud's answer", is_settled=False)
+                return Outcome("waits for the cloud's answer", False, again_in=ASK_AGAIN)
             case Unknown(why):
-                self._inventory.forget(key)
+                self._inventory.forget(node.name)
                 raise CloudError(why)
             case Gone(evidence):
-                self._inventory.forget(key)
+                self._inventory.forget(node.name)
                 self._tell(node, "CloudMachineNotFound", f"No machine for this node: {evidence}")
                 raise CloudError(f"the cloud knows no such machine: {evidence}")
             case Instance() as instance:
-                return await self._initialise(node, instance)
+                return await self._write(node, instance)
 
-    async def _initialise(self, node: Node, instance: Instance) -> Outcome:
+    async def _answer(self, node: Node) -> Answer | None:
+        """What the cloud says; None while the question is on its way."""
+        answer = self._inventory.answer(node.name)
+        if answer is None and self._tools.caution.is_suspect(node.name):
+            return await self._inventory.ask_alone(node)
+        if answer is None:
+            self._inventory.ask(node)
+        return answer
+
+    async def _write(self, node: Node, instance: Instance) -> Outcome:
         try:
             actions = list(plan(node, instance))
         except CannotPlan as problem:
@@ -97,16 +144,39 @@ class NodeDuty:
             self._tell(node, "InitializationFailed", str(problem))
             raise CloudError(str(problem)) from problem
         for action in actions:
-            answer = await self._tools.performer.perform(patch_for(node, action))
-            self._tools.store.wrote("Node", node.name, answer)
+            await self._perform(node, action)
         self._inventory.forget(node.name)
         self._initialised += 1
         note = Note(_about(node), "Normal", "Synced", "Node synced successfully")
         self._tools.recorder.tell(note)
         return Outcome("initialised")
 
-    def _tell(self, node: Node, reason: str, message: str) -> None:
-        self._tools.recorder.tell(Note(_about(node), "Warning", reason, message))
+    async def _perform(self, node: Node, action: Action) -> None:
+        answer = await self._tools.performer.perform(patch_for(node, action))
+        self._tools.store.wrote("Node", node.name, answer)
+
+    async def _delete(self, name: str, uid: str, evidence: str) -> None:
+        """Delete a Node that the supervisor permits, if it is the same and still not Ready."""
+        node = self._node(name)
+        if node is None or node.uid != uid or node.is_ready:
+            return
+        message = f"Deleting node {name} because it does not exist in the cloud provider"
+        self._tell(node, "DeletingNode", message, "Normal")
+        log.info("deleting node", extra={"node": name, "evidence": evidence})
+        try:
+            await self._tools.performer.perform(Delete(f"/api/v1/nodes/{quote(name)}", uid))
+            self._deleted += 1
+        except (KubernetesError, Unreachable, NoPermit) as error:
+            self._tell(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
+
+    def _node(self, name: str) -> Node | None:
+        raw = self._tools.store.get("Node", name)
+        return Node(raw) if raw is not None else None
+
+    def _tell(
+        self, node: Node, reason: str, message: str, kind: Literal["Normal", "Warning"] = "Warning"
+    ) -> None:
+        self._tools.recorder.tell(Note(_about(node), kind, reason, message))
 
 
 def _about(node: Node) -> ObjectRef:

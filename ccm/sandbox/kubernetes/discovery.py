@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ccm.sandbox.kubernetes.kinds import STATUS_VERBS, VERBS, Kind
+from ccm.sandbox.kubernetes.kinds import NAMESPACE, STATUS_VERBS, VERBS, Kind
 from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.openapi import openapi_index, openapi_of
 from ccm.sandbox.kubernetes.reviews import REVIEWS
@@ -68,7 +68,8 @@ def _resources(kind: Kind) -> Iterator[Object]:
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.name,
-        "verbs": list(VERBS),
+        # The real server deletes namespaces one by one only.
+        "verbs": [verb for verb in VERBS if (kind, verb) != (NAMESPACE, "deletecollection")],
     }
     if kind.short_names:
         resource["shortNames"] = list(kind.short_names)

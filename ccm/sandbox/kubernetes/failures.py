@@ -125,11 +125,31 @@ def failed_precondition(kind: Kind, name: str, why: str) -> Failure:
 
 def unsupported_option(options: str, field: str, value: object, supported: str) -> Failure:
     """Return the 422 of a query parameter, or of a member of DeleteOptions."""
-    message = f"Unsupported value: {value}: supported values: {supported}"
-    cause = {"reason": "FieldValueNotSupported", "message": message, "field": field}
-    details = {"group": "meta.k8s.io", "kind": options, "causes": [cause]}
-    told = f'{options}.meta.k8s.io "" is invalid: {field}: {message}'
-    return Failure(422, told, details=details)
+    why = f"Unsupported value: {value}: supported values: {supported}"
+    return _invalid_option(options, Cause(field, "FieldValueNotSupported", why))
+
+
+def forbidden_option(options: str, field: str, why: str) -> Failure:
+    """Return the 422 of options that contradict each other."""
+    return _invalid_option(options, Cause(field, "FieldValueForbidden", f"Forbidden: {why}"))
+
+
+def _invalid_option(options: str, cause: Cause) -> Failure:
+    told = {"reason": cause.reason, "message": cause.message, "field": cause.field}
+    details = {"group": "meta.k8s.io", "kind": options, "causes": [told]}
+    message = f'{options}.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
+    return Failure(422, message, details=details)
+
+
+def terminating_namespace(kind: Kind, name: str, namespace: str) -> Failure:
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    refusal = forbidden(kind, name, why)
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    return Failure(403, refusal.message, details={**refusal.details, "causes": [cause]})
 
 
 def expired(message: str) -> Failure:

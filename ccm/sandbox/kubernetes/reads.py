@@ -15,6 +15,8 @@ from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.selectors import matcher
 from ccm.sandbox.kubernetes.store import Store
 
+OPTIONS = "ListOptions"
+MATCH = "resourceVersionMatch"
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
 
@@ -53,6 +55,11 @@ class Page:
 def read_object(store: Store, call: Call) -> Stored:
     """Return one object."""
     place = call.place
+    version = call.query.get("resourceVersion") or "0"
+    if not version.isdecimal():
+        raise failures.raw_error(f'resourceVersion: Invalid value: "{version}": invalid syntax')
+    if int(version) > store.revision:
+        raise failures.too_large_version(int(version), store.revision)
     found = store.get(place.kind, place.key)
     if found is None:
         raise failures.not_found(place.kind, place.name)
@@ -113,23 +120,16 @@ def _check_match(call: Call, match: str, token: str) -> None:
         return
     why = ""
     if match not in (EXACT, NOT_OLDER_THAN):
-        why = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
-    elif token:
-        why = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+        supported = '"Exact", "NotOlderThan", ""'
+        raise failures.unsupported_option(OPTIONS, MATCH, f'"{match}"', supported)
+    if token:
+        why = "resourceVersionMatch is forbidden when continue is provided"
     elif not call.query.get("resourceVersion"):
-        why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
     elif match == EXACT and call.query["resourceVersion"] == "0":
-        why = 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
     if why:
-        raise invalid_list_options([failures.Cause("resourceVersionMatch", "", why)])
-
-
-def invalid_list_options(causes: list[failures.Cause]) -> failures.Failure:
-    """Return the 422 of a list or watch whose options contradict each other."""
-    told = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
-    message = f'ListOptions.meta.k8s.io "" is invalid: {told}'
-    details = {"group": "meta.k8s.io", "kind": "ListOptions"}
-    return failures.Failure(422, message, details=details)
+        raise failures.forbidden_option(OPTIONS, MATCH, why)
 
 
 def _encode_token(revision: int, start: str) -> str:

@@ -32,13 +32,11 @@ class _Merger:
 
     def merge_object(self, original: Object, patch: Object, path: str) -> Object:
         directive = patch.get(DIRECTIVE)
-        if directive is not None:
-            patch = {key: value for key, value in patch.items() if key != DIRECTIVE}
         if directive == "replace":
-            return patch
+            return {key: value for key, value in patch.items() if key != DIRECTIVE}
         if directive == "delete":
             return {}
-        if directive not in (None, "merge"):
+        if directive is not None:
             raise raw_error(f"unknown patch type: {directive} in map: {patch}")
         merged = self._retain(dict(original), patch)
         orders = _parallel(patch, SET_ORDER)
@@ -55,16 +53,15 @@ class _Merger:
     def _merge_member(
         self, merged: Object, key: str, value: Any, path: str, order: list[Any] | None
     ) -> None:
+        original = merged.pop(key, None)
         if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, dict):
-            original = merged.get(key)
-            known = original if isinstance(original, dict) else {}
-            merged[key] = self.merge_object(known, value, path)
-        elif isinstance(value, list) and path in self.merge_keys:
-            merged[key] = self._merge_list(merged.get(key) or [], value, path, order)
-        else:
-            merged[key] = value
+            return
+        if isinstance(value, dict) and isinstance(original, dict):
+            merged[key] = self.merge_object(original, value, path)
+        elif isinstance(value, list) and isinstance(original, list) and path in self.merge_keys:
+            merged[key] = self._merge_list(original, value, path, order)
+        elif not _is_directive(value):
+            merged[key] = _without_directives(value)
 
     def _merge_list(
         self, original: list[Any], patch: list[Any], path: str, order: list[Any] | None
@@ -88,7 +85,7 @@ class _Merger:
             if found.get(merge_key) == identity:
                 merged[index] = self.merge_object(found, item, path)
                 return
-        merged.append(self.merge_object({}, item, path))
+        merged.append(_without_directives(item))
 
     def _reorder(self, merged: Object, key: str, path: str, order: list[Any]) -> None:
         """Obey an order for a list that the patch does not otherwise change."""
@@ -103,6 +100,23 @@ class _Merger:
         if not isinstance(retained, list):
             raise bad_request("invalid patch format of retainKeys")
         return {key: value for key, value in original.items() if key in retained}
+
+
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and DIRECTIVE in value
+
+
+def _without_directives(value: Any) -> Any:
+    """Return a patch's value where there is nothing to merge it with: directives mean nothing."""
+    if isinstance(value, dict):
+        return {
+            key: _without_directives(member)
+            for key, member in value.items()
+            if member is not None and not _is_directive(member)
+        }
+    if isinstance(value, list):
+        return [_without_directives(item) for item in value if not _is_directive(item)]
+    return value
 
 
 def _join(path: str, key: str) -> str:

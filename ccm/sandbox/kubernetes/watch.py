@@ -15,7 +15,7 @@ from ccm.sandbox.kubernetes.call import Call
 from ccm.sandbox.kubernetes.history import Change, Stored, TooOld
 from ccm.sandbox.kubernetes.kinds import Kind
 from ccm.sandbox.kubernetes.objects import Object
-from ccm.sandbox.kubernetes.reads import NOT_OLDER_THAN, invalid_list_options, version_of
+from ccm.sandbox.kubernetes.reads import MATCH, NOT_OLDER_THAN, OPTIONS, version_of
 from ccm.sandbox.kubernetes.selectors import Matcher, matcher
 from ccm.sandbox.kubernetes.store import Store
 
@@ -107,11 +107,11 @@ def check_options(call: Call) -> None:
     initial = "sendInitialEvents" in call.query
     why = ""
     if initial and match != NOT_OLDER_THAN:
-        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
     elif match and not initial:
-        why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is"
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
     if why:
-        raise invalid_list_options([failures.Cause("resourceVersionMatch", "", why)])
+        raise failures.forbidden_option(OPTIONS, MATCH, why)
 
 
 def event(name: bytes, obj: bytes) -> bytes:

@@ -46,6 +46,7 @@ class Mode:
 
 
 NORMALLY = Mode()
+UNDYING_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
 
 
 class Writes:
@@ -111,6 +112,8 @@ class Writes:
         """Remove an object, or mark it when finalizers hold it; tell whether it is gone."""
         finalizer = finalizer_of(options)
         kind, current = place.kind, self._existing(place)
+        if kind == NAMESPACE and place.name in UNDYING_NAMESPACES:
+            raise failures.forbidden(kind, place.name, "this namespace may not be deleted")
         check_preconditions(current, options)
         if not is_held(current) and not finalizer:
             return current if mode.dry_run else self._remove(kind, place.key), True
@@ -192,8 +195,8 @@ class Writes:
         if found is None:
             raise failures.not_found(NAMESPACE, place.namespace)
         if "deletionTimestamp" in found.obj["metadata"] and not place.name:
-            why = f"unable to create new content in namespace {place.namespace} because it is being"
-            raise failures.forbidden(place.kind, meta.get("name", ""), f"{why} terminated")
+            name = meta.get("name", "")
+            raise failures.terminating_namespace(place.kind, name, place.namespace)
 
     def _unused_name(self, place: Place, base: str) -> str:
         def names() -> Iterator[str]:

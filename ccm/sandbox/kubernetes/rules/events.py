@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ccm.sandbox.kubernetes.failures import Cause
 from ccm.sandbox.kubernetes.objects import Object, metadata, section
-from ccm.sandbox.kubernetes.rules.rule import Rules, wrong
+from ccm.sandbox.kubernetes.rules.rule import Rules, required, wrong
 
 
 def _default(event: Object) -> None:
@@ -20,6 +20,11 @@ def _default(event: Object) -> None:
 
 
 def _validate(event: Object, old: Object | None) -> Iterator[Cause]:
+    # An event with eventTime is one of the new API, which insists on more.
+    if event["eventTime"] is not None and old is None:
+        for name in ("reportingComponent", "reportingInstance", "action", "reason"):
+            if not event.get(name):
+                yield required(name)
     about = event["involvedObject"].get("namespace", "")
     # Events about objects without a namespace live in "default".
     if metadata(event).get("namespace") != (about or "default"):

@@ -17,13 +17,21 @@ from ccm.sandbox.kubernetes.rules.service_types import (
 )
 
 FAMILIES = tuple(NETWORKS)
-ADDRESS_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+ADDRESS_FIELDS = (
+    "clusterIP",
+    "clusterIPs",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "internalTrafficPolicy",
+)
 
 
 def keep_allocations(spec: Object, old: Object) -> None:
     """Fill in what was allocated before and the client left out; ports are known by name."""
     if has_cluster_address(spec) and has_cluster_address(old):
         spec.setdefault("clusterIP", old["clusterIP"])
+        if spec["clusterIP"] != old["clusterIP"] and spec.get("clusterIPs") == old["clusterIPs"]:
+            spec["clusterIPs"] = [spec["clusterIP"], *old["clusterIPs"][1:]]
         if spec["clusterIP"] == old["clusterIP"]:
             spec.setdefault("clusterIPs", old["clusterIPs"])
             _trim_families(spec, old)
@@ -62,10 +70,10 @@ def drop_what_the_type_lacks(spec: Object, old: Object) -> None:
 
     if has_cluster_address(old) and not has_cluster_address(spec):
         drop(ADDRESS_FIELDS)
-    if may_have_node_ports(old) and not may_have_node_ports(spec):
-        if node_ports_of(spec) <= node_ports_of(old):
-            for port in spec.get("ports") or ():
-                port.pop("nodePort", None)
+    lost_ports = may_have_node_ports(old) and not may_have_node_ports(spec)
+    if lost_ports and node_ports_of(spec) <= node_ports_of(old):
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
     if has_health_check(old) and not has_health_check(spec):
         drop(("healthCheckNodePort",))
     if old["type"] == "LoadBalancer" != spec["type"]:

@@ -129,17 +129,13 @@ def _entry_faults(entry: Object, at: str) -> Iterator[Cause]:
 
 
 def _change_faults(spec: Object, old: Object) -> Iterator[Cause]:
-    if has_cluster_address(spec) and has_cluster_address(old):
-        if spec["clusterIP"] != old["clusterIP"]:
-            yield wrong("spec.clusterIPs[0]", spec["clusterIP"], "may not change once set")
-    if spec["type"] == old["type"] == "LoadBalancer":
-        name = "loadBalancerClass"
-        if spec.get(name) != old.get(name):
-            yield immutable_class(spec.get(name))
-
-
-def immutable_class(value: Any) -> Cause:
-    return wrong("spec.loadBalancerClass", value, "may not change once set")
+    had_address = has_cluster_address(spec) and has_cluster_address(old)
+    if had_address and spec["clusterIP"] != old["clusterIP"]:
+        yield wrong("spec.clusterIPs[0]", spec["clusterIP"], "may not change once set")
+    was_balancer = spec["type"] == old["type"] == "LoadBalancer"
+    if was_balancer and spec.get("loadBalancerClass") != old.get("loadBalancerClass"):
+        value = spec.get("loadBalancerClass")
+        yield wrong("spec.loadBalancerClass", value, "may not change once set")
 
 
 def _is_port(number: Any) -> bool:

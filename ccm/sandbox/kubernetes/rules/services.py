@@ -58,6 +58,7 @@ def _default_status(service: Object) -> None:
 
 def _admit(service: Object, old: Object | None, store: Store) -> None:
     spec = service["spec"]
+    section(service["status"], "loadBalancer")
     if old is not None:
         if spec == old["spec"]:
             return

@@ -1,0 +1,1 @@
+"""How a Kubernetes API server behaves: one suite for the sandbox and for the real one."""

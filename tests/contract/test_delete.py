@@ -1,0 +1,165 @@
+"""How objects go: at once, after their finalizers, or not at all."""
+
+import pytest
+
+from tests.contract.client import LEASES, NAMESPACES, NODES, VOLUMES, Api
+from tests.contract.objects import FINALIZER, OTHER_FINALIZER, new_service, new_volume
+
+PROTECTION = "kubernetes.io/pv-protection"
+
+
+async def test_a_delete_answers_with_a_status_that_names_the_object(api: Api) -> None:
+    lease = await api.new(LEASES)
+    reply = await api.delete(f"{LEASES}/{lease.name}")
+    assert reply.status == 200
+    assert reply.body["status"] == "Success"
+    assert reply.body["details"] == {
+        "name": lease.name,
+        "group": "coordination.k8s.io",
+        "kind": "leases",
+        "uid": lease.body["metadata"]["uid"],
+    }
+    assert (await api.get(f"{LEASES}/{lease.name}")).refusal == (404, "NotFound")
+
+
+async def test_a_deleted_service_is_the_answer(api: Api) -> None:
+    service = await new_service(api)
+    reply = await api.delete(f"/api/v1/namespaces/default/services/{service.name}")
+    assert reply.body["kind"] == "Service"
+    assert reply.name == service.name
+
+
+async def test_what_is_not_there_cannot_be_deleted(api: Api) -> None:
+    name = api.new_name()
+    reply = await api.delete(f"{NODES}/{name}")
+    assert reply.refusal == (404, "NotFound")
+    assert reply.body["message"] == f'nodes "{name}" not found'
+    assert reply.body["details"] == {"name": name, "kind": "nodes"}
+
+
+async def test_a_finalizer_turns_the_delete_into_a_mark(api: Api) -> None:
+    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
+    path = f"{NODES}/{node.name}"
+    reply = await api.delete(path)
+    assert reply.status == 200
+    assert reply.body["kind"] == "Node"
+    marked = (await api.get(path)).body["metadata"]
+    assert "deletionTimestamp" in marked
+    assert marked["deletionGracePeriodSeconds"] == 0
+    assert marked["finalizers"] == [FINALIZER]
+
+
+async def test_a_second_delete_changes_nothing(api: Api) -> None:
+    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
+    path = f"{NODES}/{node.name}"
+    first, second = await api.delete(path), await api.delete(path)
+    assert second.status == 200
+    assert second.version == first.version
+
+
+async def test_the_object_goes_with_its_last_finalizer(api: Api) -> None:
+    node = await api.new(NODES, metadata={"finalizers": [FINALIZER, OTHER_FINALIZER]})
+    path = f"{NODES}/{node.name}"
+    await api.delete(path)
+    await api.merge(path, {"metadata": {"finalizers": [OTHER_FINALIZER]}})
+    assert (await api.get(path)).status == 200
+    last = await api.merge(path, {"metadata": {"finalizers": None}})
+    assert last.status == 200
+    assert "finalizers" not in last.body["metadata"]
+    assert (await api.get(path)).status == 404
+
+
+async def test_the_last_finalizer_may_go_through_the_status(api: Api) -> None:
+    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
+    path = f"{NODES}/{node.name}"
+    await api.delete(path)
+    await api.merge(f"{path}/status", {"metadata": {"finalizers": None}})
+    assert (await api.get(path)).status == 404
+
+
+async def test_a_marked_object_takes_no_new_finalizer_but_other_changes(api: Api) -> None:
+    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
+    path = f"{NODES}/{node.name}"
+    await api.delete(path)
+    reply = await api.merge(path, {"metadata": {"finalizers": [FINALIZER, OTHER_FINALIZER]}})
+    assert reply.causes == {("metadata.finalizers", "FieldValueForbidden")}
+    reply = await api.merge(path, {"metadata": {"labels": {"a": "b"}, "deletionTimestamp": None}})
+    assert reply.status == 200
+    assert "deletionTimestamp" in reply.body["metadata"]
+
+
+async def test_the_name_of_a_marked_object_is_taken(api: Api) -> None:
+    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
+    await api.delete(f"{NODES}/{node.name}")
+    reply = await api.create(NODES, {"metadata": {"name": node.name}})
+    assert reply.refusal == (409, "AlreadyExists")
+    assert reply.body["message"].startswith("object is being deleted: ")
+
+
+async def test_preconditions_must_hold(api: Api) -> None:
+    node = await api.new(NODES)
+    path, meta = f"{NODES}/{node.name}", node.body["metadata"]
+    for wrong in ({"uid": "other"}, {"resourceVersion": "1"}):
+        reply = await api.delete(path, {"preconditions": wrong})
+        assert reply.refusal == (409, "Conflict")
+        assert reply.body["details"] == {"name": node.name, "kind": "Node"}
+    right = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    assert (await api.delete(path, {"preconditions": right})).status == 200
+
+
+async def test_a_dry_run_deletes_nothing(api: Api) -> None:
+    node = await api.new(NODES)
+    path = f"{NODES}/{node.name}"
+    assert (await api.delete(path, dryRun="All")).status == 200
+    assert (await api.get(path)).version == node.version
+
+
+@pytest.mark.parametrize(
+    ("policy", "finalizer"), [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")]
+)
+async def test_a_policy_that_needs_a_collector_marks_first(
+    api: Api, policy: str, finalizer: str
+) -> None:
+    node = await api.new(NODES)
+    reply = await api.delete(f"{NODES}/{node.name}", {"propagationPolicy": policy})
+    assert reply.body["metadata"]["finalizers"] == [finalizer]
+
+
+async def test_an_unknown_policy_is_422(api: Api) -> None:
+    node = await api.new(NODES)
+    reply = await api.delete(f"{NODES}/{node.name}", {"propagationPolicy": "Other"})
+    assert reply.causes == {("propagationPolicy", "FieldValueNotSupported")}
+
+
+async def test_a_collection_is_deleted_by_selector(api: Api) -> None:
+    doomed = await api.new(NODES, metadata={"labels": {"case": "doomed"}})
+    spared = await api.new(NODES, metadata={"labels": {"case": "spared"}})
+    reply = await api.delete(NODES, labelSelector="case=doomed")
+    assert reply.body["kind"] == "NodeList"
+    assert reply.names == [doomed.name]
+    assert (await api.get(f"{NODES}/{doomed.name}")).status == 404
+    assert (await api.get(f"{NODES}/{spared.name}")).status == 200
+
+
+async def test_a_volume_is_protected_from_the_start(api: Api) -> None:
+    volume = await new_volume(api)
+    assert volume.body["metadata"]["finalizers"] == [PROTECTION]
+    reply = await api.delete(f"{VOLUMES}/{volume.name}")
+    assert "deletionTimestamp" in reply.body["metadata"]
+
+
+async def test_a_namespace_is_marked_first(api: Api) -> None:
+    namespace = await api.new(NAMESPACES)
+    reply = await api.delete(f"{NAMESPACES}/{namespace.name}")
+    assert reply.body["status"]["phase"] == "Terminating"
+    assert "deletionTimestamp" in reply.body["metadata"]
+
+
+async def test_the_default_namespace_stays(api: Api) -> None:
+    assert (await api.delete(f"{NAMESPACES}/default")).refusal == (403, "Forbidden")
+
+
+async def test_a_subresource_cannot_be_deleted(api: Api) -> None:
+    node = await api.new(NODES)
+    reply = await api.delete(f"{NODES}/{node.name}/status")
+    assert reply.refusal == (405, "MethodNotAllowed")

@@ -1,0 +1,235 @@
+"""What the server gives a Service, takes back, and refuses."""
+
+from typing import Any
+
+import pytest
+
+from tests.contract.client import SERVICES, Api, Reply
+from tests.contract.objects import new_balancer, new_service
+
+TWO_PORTS = [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]
+
+
+def node_ports(reply: Reply) -> dict[str, int]:
+    return {port.get("name", ""): port.get("nodePort", 0) for port in reply.body["spec"]["ports"]}
+
+
+async def change(api: Api, service: Reply, **spec: Any) -> Reply:
+    return await api.merge(f"{SERVICES}/{service.name}", {"spec": spec})
+
+
+async def set_ingress(api: Api, service: Reply, *ingress: dict[str, Any]) -> Reply:
+    body = {"status": {"loadBalancer": {"ingress": ingress}}}
+    return await api.merge(f"{SERVICES}/{service.name}/status", body)
+
+
+async def test_a_service_gets_its_defaults_and_an_address(api: Api) -> None:
+    spec = (await new_service(api)).body["spec"]
+    address = spec.pop("clusterIP")
+    assert spec.pop("clusterIPs") == [address]
+    assert spec == {
+        "ports": [{"protocol": "TCP", "port": 80, "targetPort": 80}],
+        "type": "ClusterIP",
+        "sessionAffinity": "None",
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+        "internalTrafficPolicy": "Cluster",
+    }
+
+
+async def test_a_balancer_gets_node_ports_of_its_own(api: Api) -> None:
+    first, second = [await new_balancer(api, ports=TWO_PORTS) for _ in range(2)]
+    assert first.body["spec"]["allocateLoadBalancerNodePorts"] is True
+    assert first.body["spec"]["externalTrafficPolicy"] == "Cluster"
+    taken = [*node_ports(first).values(), *node_ports(second).values()]
+    assert len(set(taken)) == 4
+    assert all(30000 <= port <= 32767 for port in taken)
+
+
+async def test_a_balancer_can_do_without_node_ports(api: Api) -> None:
+    service = await new_balancer(api, allocateLoadBalancerNodePorts=False)
+    assert node_ports(service) == {"": 0}
+
+
+async def test_a_headless_service_gets_no_address(api: Api) -> None:
+    spec = (await new_service(api, clusterIP="None", selector={"a": "b"})).body["spec"]
+    assert (spec["clusterIP"], spec["clusterIPs"]) == ("None", ["None"])
+
+
+async def test_an_external_name_gets_nothing(api: Api) -> None:
+    spec = (await new_service(api, type="ExternalName", externalName="a.example")).body["spec"]
+    assert not {"clusterIP", "clusterIPs", "ipFamilies", "internalTrafficPolicy"} & spec.keys()
+
+
+async def test_local_traffic_needs_a_port_for_health_checks(api: Api) -> None:
+    service = await new_balancer(api, externalTrafficPolicy="Local")
+    port = service.body["spec"]["healthCheckNodePort"]
+    assert 30000 <= port <= 32767
+    changed = await change(api, service, externalTrafficPolicy="Cluster")
+    assert "healthCheckNodePort" not in changed.body["spec"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "causes"),
+    [
+        ({"ports": []}, {("spec.ports", "FieldValueRequired")}),
+        ({"type": "Other"}, {("spec.type", "FieldValueNotSupported")}),
+        (
+            {"ports": [{"port": 0}]},
+            {
+                ("spec.ports[0].port", "FieldValueInvalid"),
+                ("spec.ports[0].targetPort", "FieldValueInvalid"),
+            },
+        ),
+        (
+            {"ports": [{"port": 1, "protocol": "X"}]},
+            {("spec.ports[0].protocol", "FieldValueNotSupported")},
+        ),
+        (
+            {"ports": [{"port": 1}, {"port": 2}]},
+            {
+                ("spec.ports[0].name", "FieldValueRequired"),
+                ("spec.ports[1].name", "FieldValueRequired"),
+            },
+        ),
+        (
+            {"ports": [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]},
+            {("spec.ports[1]", "FieldValueDuplicate")},
+        ),
+        (
+            {"ports": [{"port": 1, "name": "a"}, {"port": 2, "name": "a"}]},
+            {("spec.ports[1].name", "FieldValueDuplicate")},
+        ),
+        (
+            {"ports": [{"port": 1, "nodePort": 30999}]},
+            {("spec.ports[0].nodePort", "FieldValueForbidden")},
+        ),
+        (
+            {"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]},
+            {("spec.ports[0].nodePort", "FieldValueInvalid")},
+        ),
+        ({"clusterIP": "10.1"}, {("spec.clusterIPs[0]", "FieldValueInvalid")}),
+        ({"clusterIP": "192.0.2.1"}, {("spec.clusterIPs", "FieldValueInvalid")}),
+        ({"loadBalancerClass": "a/b"}, {("spec.loadBalancerClass", "FieldValueForbidden")}),
+        (
+            {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.1"]},
+            {("spec.LoadBalancerSourceRanges[0]", "FieldValueInvalid")},
+        ),
+    ],
+)
+async def test_a_bad_service_is_422(
+    api: Api, spec: dict[str, Any], causes: set[tuple[str, str]]
+) -> None:
+    body = {"metadata": {"name": api.new_name()}, "spec": {"ports": [{"port": 80}], **spec}}
+    reply = await api.create(SERVICES, body)
+    assert reply.refusal == (422, "Invalid")
+    assert reply.causes == causes
+
+
+async def test_a_service_is_named_by_a_label(api: Api) -> None:
+    body = {"metadata": {"name": "with.dots"}, "spec": {"ports": [{"port": 80}]}}
+    assert (await api.create(SERVICES, body)).causes == {("metadata.name", "FieldValueInvalid")}
+
+
+async def test_taken_ports_and_addresses_are_422(api: Api) -> None:
+    service = await new_balancer(api)
+    meta = {"name": api.new_name()}
+    port = {"port": 80, "nodePort": node_ports(service)[""]}
+    reply = await api.create(
+        SERVICES, {"metadata": meta, "spec": {"type": "NodePort", "ports": [port]}}
+    )
+    assert reply.causes == {("spec.ports[0].nodePort", "FieldValueInvalid")}
+    spec = {"clusterIP": service.body["spec"]["clusterIP"], "ports": [{"port": 80}]}
+    reply = await api.create(SERVICES, {"metadata": meta, "spec": spec})
+    assert reply.causes == {("spec.clusterIPs", "FieldValueInvalid")}
+
+
+async def test_the_address_stays_and_may_be_left_out(api: Api) -> None:
+    service = await new_service(api)
+    body = {"metadata": {"name": service.name}, "spec": {"ports": [{"port": 81}]}}
+    put = await api.replace(f"{SERVICES}/{service.name}", body)
+    assert put.body["spec"]["clusterIP"] == service.body["spec"]["clusterIP"]
+    other = await change(api, service, clusterIP="10.96.255.250")
+    assert other.causes == {("spec.clusterIPs[0]", "FieldValueInvalid")}
+
+
+async def test_node_ports_follow_the_names_of_the_ports(api: Api) -> None:
+    service = await new_balancer(api, ports=TWO_PORTS)
+    had = node_ports(service)
+    moved = [{"name": "http", "port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]
+    assert node_ports(await change(api, service, ports=moved)) == had
+    renamed = [{**moved[0], "name": "web"}, moved[1]]
+    has = node_ports(await change(api, service, ports=renamed))
+    assert has["dns"] == had["dns"]
+    assert has["web"] not in had.values()
+
+
+async def test_strategic_ports_merge_by_number(api: Api) -> None:
+    service = await new_balancer(api, ports=TWO_PORTS)
+    body = {"spec": {"ports": [{"port": 443, "name": "https"}, {"port": 80, "targetPort": 8080}]}}
+    reply = await api.strategic(f"{SERVICES}/{service.name}", body)
+    told = [(port["port"], port["targetPort"]) for port in reply.body["spec"]["ports"]]
+    assert told == [(443, 443), (80, 8080), (53, 53)]
+    assert node_ports(reply)["http"] == node_ports(service)["http"]
+
+
+async def test_a_balancer_that_becomes_plain_loses_ports_and_ingress(api: Api) -> None:
+    service = await new_balancer(api, loadBalancerClass="example.com/a")
+    await set_ingress(api, service, {"ip": "192.0.2.1"})
+    reply = await change(api, service, type="ClusterIP")
+    lost = {"allocateLoadBalancerNodePorts", "externalTrafficPolicy", "loadBalancerClass"}
+    assert not lost & reply.body["spec"].keys()
+    assert node_ports(reply) == {"": 0}
+    assert reply.body["status"] == {"loadBalancer": {}}
+
+
+async def test_the_class_of_a_balancer_cannot_change(api: Api) -> None:
+    service = await new_balancer(api, loadBalancerClass="example.com/a")
+    for other in ("example.com/b", None):
+        reply = await change(api, service, loadBalancerClass=other)
+        assert reply.causes == {("spec.loadBalancerClass", "FieldValueInvalid")}
+
+
+async def test_two_families_are_given_on_demand(api: Api) -> None:
+    service = await new_service(api, ipFamilyPolicy="RequireDualStack")
+    spec = service.body["spec"]
+    assert spec["ipFamilies"] == ["IPv4", "IPv6"]
+    assert [":" in address for address in spec["clusterIPs"]] == [False, True]
+    reply = await change(api, service, ipFamilyPolicy="SingleStack")
+    assert reply.body["spec"]["clusterIPs"] == spec["clusterIPs"][:1]
+
+
+async def test_ingress_is_stored_and_replaced_as_a_whole(api: Api) -> None:
+    service = await new_balancer(api)
+    entry = {"hostname": "a.example", "ports": [{"port": 80, "protocol": "TCP"}]}
+    reply = await set_ingress(api, service, entry, {"ip": "192.0.2.1", "ipMode": "Proxy"})
+    assert reply.body["status"]["loadBalancer"]["ingress"] == [
+        entry,
+        {"ip": "192.0.2.1", "ipMode": "Proxy"},
+    ]
+    body = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.2"}]}}}
+    reply = await api.strategic(f"{SERVICES}/{service.name}/status", body)
+    ingress = reply.body["status"]["loadBalancer"]["ingress"]
+    assert ingress == [{"ip": "192.0.2.2", "ipMode": "VIP"}]
+    assert (await set_ingress(api, service)).body["status"] == {"loadBalancer": {}}
+
+
+@pytest.mark.parametrize(
+    ("entry", "field", "reason"),
+    [
+        ({"ip": "192.0.2"}, "ip", "FieldValueInvalid"),
+        ({"hostname": "192.0.2.1"}, "hostname", "FieldValueInvalid"),
+        ({"hostname": "under_score"}, "hostname", "FieldValueInvalid"),
+        ({"ip": "192.0.2.1", "ipMode": "X"}, "ipMode", "FieldValueNotSupported"),
+        ({"hostname": "a", "ipMode": "VIP"}, "ipMode", "FieldValueForbidden"),
+    ],
+)
+async def test_bad_ingress_is_422(api: Api, entry: dict[str, str], field: str, reason: str) -> None:
+    reply = await set_ingress(api, await new_balancer(api), entry)
+    assert reply.refusal == (422, "Invalid")
+    assert reply.causes == {(f"status.loadBalancer.ingress[0].{field}", reason)}
+
+
+async def test_ingress_is_for_balancers_only(api: Api) -> None:
+    reply = await set_ingress(api, await new_service(api), {"ip": "192.0.2.1"})
+    assert reply.causes == {("status.loadBalancer.ingress", "FieldValueForbidden")}

@@ -1,0 +1,185 @@
+"""The two ends of the bus, over a real socket."""
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from ccm.bus.frames import Ack, Beat, Hello, Message, Permit, Resync
+from ccm.bus.hub import Hub
+from ccm.bus.port import Permission, Port
+from ccm.errors import NoPermit
+
+from .feeding import frame
+from .waiting import PATIENCE, let_run, until
+
+
+class Ends:
+    """A hub and the ports that a test opens on it, each running, with what they received."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "bus.sock"
+        self.at_hub: list[tuple[str, Message]] = []
+        self.hub = Hub(self.path, lambda worker, message: self.at_hub.append((worker, message)))
+        self._ports: list[Port] = []
+        self._tasks = [asyncio.create_task(self.hub.run())]
+
+    def open(self, worker: str, received: list[Message]) -> Port:
+        port = Port(self.path, worker, received.append)
+        self._ports.append(port)
+        self._tasks.append(asyncio.create_task(port.run()))
+        return port
+
+    async def connected(self, worker: str, received: list[Message]) -> Port:
+        """A port whose hello has arrived."""
+        self.hub.admit(worker, os.getpid())
+        port = self.open(worker, received)
+        port.send(Hello([], {}))
+        await until(lambda: (worker, Hello([], {})) in self.at_hub)
+        return port
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        for port in self._ports:
+            port.close()
+        self.hub.close()
+
+
+@pytest.fixture
+async def ends(short_dir: Path) -> AsyncIterator[Ends]:
+    made = Ends(short_dir)
+    yield made
+    await made.close()
+
+
+async def test_messages_arrive_in_order_in_both_directions(ends: Ends) -> None:
+    received: list[Message] = []
+    port = await ends.connected("node-0.1", received)
+    for seq in range(500):
+        assert port.send(Ack(seq))
+        assert ends.hub.send("node-0.1", frame(seq))
+    await until(lambda: len(received) == 500 and len(ends.at_hub) == 501)
+    assert [message for _, message in ends.at_hub[1:]] == [Ack(seq) for seq in range(500)]
+    assert received == [frame(seq) for seq in range(500)]
+
+
+async def test_a_worker_hears_only_what_is_said_to_it(ends: Ends) -> None:
+    first: list[Message] = []
+    second: list[Message] = []
+    await ends.connected("node-0.1", first)
+    await ends.connected("node-1.1", second)
+    ends.hub.send("node-1.1", Ack(1))
+    await until(lambda: second)
+    assert first == []
+
+
+async def test_big_frames_go_through(ends: Ends) -> None:
+    received: list[Message] = []
+    port = await ends.connected("node-0.1", received)
+    big = Beat({"text": "x" * (6 << 20)})
+    assert port.send(big)
+    assert ends.hub.send("node-0.1", big)
+    await until(lambda: received and len(ends.at_hub) == 2)
+    assert (received, ends.at_hub[1]) == ([big], ("node-0.1", big))
+
+
+async def test_a_process_that_was_not_started_by_us_is_not_heard(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends.hub.admit("node-0.1", os.getpid() + 1)
+    ends.open("node-0.1", []).send(Resync("let me in"))
+    ends.open("nobody.1", []).send(Resync("let me in"))
+    await until(lambda: caplog.messages.count("message from a stranger dropped") == 2)
+    assert ends.at_hub == []
+
+
+async def test_a_dismissed_worker_is_not_heard_any_more(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = await ends.connected("node-0.1", [])
+    ends.hub.dismiss("node-0.1")
+    ends.hub.dismiss("node-0.1")
+    port.send(Ack(1))
+    await until(lambda: "message from a stranger dropped" in caplog.messages)
+    assert len(ends.at_hub) == 1
+
+
+async def test_a_message_to_a_worker_that_is_not_there_is_not_taken(ends: Ends) -> None:
+    assert ends.hub.send("node-0.1", Ack(1)) is False
+    port = await ends.connected("node-0.1", [])
+    assert ends.hub.send("node-0.1", Ack(1)) is True
+    port.close()
+    await until(lambda: ends.hub.send("node-0.1", Ack(1)) is False, "the worker's end being seen")
+
+
+async def test_a_message_that_is_not_understood_does_not_end_the_bus(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = await ends.connected("node-0.1", [])
+    port._socket.send_multipart([b"\xff garbage"])
+    port._socket.send_multipart([b"two", b"parts"])
+    port.send(Ack(7))
+    await until(lambda: ("node-0.1", Ack(7)) in ends.at_hub)
+    assert "message not understood" in caplog.messages
+
+
+async def test_a_handler_that_fails_does_not_end_the_bus(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = await ends.connected("node-0.1", [])
+    ends.at_hub = None  # type: ignore[assignment]
+    port.send(Ack(1))
+    await until(lambda: "message not handled" in caplog.messages)
+    ends.at_hub = []
+    port.send(Ack(2))
+    await until(lambda: ends.at_hub == [("node-0.1", Ack(2))])
+
+
+async def test_only_our_user_can_reach_the_socket(ends: Ends) -> None:
+    assert stat.S_IMODE(ends.path.stat().st_mode) & 0o077 == 0
+
+
+# The permission to act.
+
+
+async def test_a_permit_lets_a_worker_act_until_it_runs_out(ends: Ends) -> None:
+    loop = asyncio.get_running_loop()
+    port = await ends.connected("node-0.1", [])
+    with pytest.raises(NoPermit):
+        port.permission.check()
+    waiting = asyncio.create_task(port.permission.wait())
+    ends.hub.send("node-0.1", Permit(loop.time() + 0.1))
+    async with asyncio.timeout(PATIENCE):
+        await waiting
+    port.permission.check()
+    await until(lambda: port.permission.seconds_left <= 0)
+    with pytest.raises(NoPermit):
+        port.permission.check()
+
+
+async def test_a_permit_in_the_past_stops_a_worker_at_once() -> None:
+    permission = Permission()
+    permission.renew(asyncio.get_running_loop().time() + 60)
+    permission.check()
+    permission.renew(0.0)
+    with pytest.raises(NoPermit):
+        permission.check()
+
+
+async def test_a_permit_that_is_over_wakes_nobody() -> None:
+    permission = Permission()
+    waiting = asyncio.create_task(permission.wait())
+    await let_run()
+    permission.renew(asyncio.get_running_loop().time() - 1)
+    await let_run()
+    assert not waiting.done()
+    permission.renew(asyncio.get_running_loop().time() + 60)
+    async with asyncio.timeout(PATIENCE):
+        await waiting

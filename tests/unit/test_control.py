@@ -1,0 +1,131 @@
+"""The control socket: both ends, and peers that misbehave."""
+
+import asyncio
+import socket
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ccm.bus import control
+from ccm.bus.control import ControlServer, NotRunning, ask
+from ccm.model.node import Json
+
+from .waiting import PATIENCE
+
+
+async def echo(request: Json) -> Json:
+    return {"heard": request}
+
+
+@pytest.fixture
+async def path(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
+    monkeypatch.setattr(control, "PATIENCE", 0.3)
+    monkeypatch.setattr(control, "LIMIT", 64 << 10)
+    server = ControlServer(short_dir / "control.sock", echo)
+    await server.start()
+    yield short_dir / "control.sock"
+    server.close()
+
+
+async def asked(path: Path, request: Json) -> Json:
+    return await asyncio.to_thread(ask, path, request)
+
+
+async def said(path: Path, line: bytes) -> Json:
+    """What the server answers to this line."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    async with asyncio.timeout(PATIENCE):
+        writer.write(line)
+        answer = orjson.loads(await reader.readline())
+        writer.close()
+        await writer.wait_closed()
+    assert isinstance(answer, dict)
+    return answer
+
+
+async def test_a_command_is_answered(path: Path) -> None:
+    assert await asked(path, {"command": "status"}) == {"heard": {"command": "status"}}
+
+
+async def test_a_long_answer_arrives_whole(path: Path) -> None:
+    text = "x" * (60 << 10)
+    assert await asked(path, {"text": text}) == {"heard": {"text": text}}
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        pytest.param(b"\n", "not one line of JSON", id="empty"),
+        pytest.param(b"status\n", "not one line of JSON", id="text"),
+        pytest.param(b"\xff\xfe\n", "not one line of JSON", id="bytes"),
+        pytest.param(b'{"command":\n', "not one line of JSON", id="half"),
+        pytest.param(b"[1]\n", "not a JSON object", id="list"),
+        pytest.param(b"{" + b" " * (70 << 10) + b"}\n", "not one line of JSON", id="oversized"),
+    ],
+)
+async def test_garbage_is_answered_with_what_is_wrong(
+    path: Path, line: bytes, complaint: str
+) -> None:
+    assert complaint in (await said(path, line))["error"]
+    assert await asked(path, {}) == {"heard": {}}
+
+
+async def test_a_peer_that_says_nothing_holds_up_nobody_and_is_let_go(path: Path) -> None:
+    silent = [await asyncio.open_unix_connection(path) for _ in range(20)]
+    assert await asked(path, {"a": 1}) == {"heard": {"a": 1}}
+    for reader, writer in silent:
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_peer_that_leaves_at_once_harms_nobody(path: Path) -> None:
+    for _ in range(5):
+        _, writer = await asyncio.open_unix_connection(path)
+        writer.write(b'{"a": 1}\n')
+        writer.close()
+        await writer.wait_closed()
+    assert await asked(path, {"a": 1}) == {"heard": {"a": 1}}
+
+
+async def test_many_may_ask_at_the_same_time(path: Path) -> None:
+    answers = await asyncio.gather(*(asked(path, {"n": number}) for number in range(20)))
+    assert answers == [{"heard": {"n": number}} for number in range(20)]
+
+
+async def test_only_our_user_can_reach_the_socket(path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+# Nobody there.
+
+
+def test_without_a_supervisor_there_is_a_clear_error(short_dir: Path) -> None:
+    with pytest.raises(NotRunning, match="no supervisor answers"):
+        ask(short_dir / "control.sock", {})
+
+
+def test_the_socket_of_a_dead_supervisor_is_not_a_supervisor(short_dir: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(short_dir / "control.sock"))
+    with pytest.raises(NotRunning):
+        ask(short_dir / "control.sock", {})
+
+
+def test_a_supervisor_that_hangs_is_not_waited_for(short_dir: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as hanging:
+        hanging.bind(str(short_dir / "control.sock"))
+        hanging.listen()
+        with pytest.raises(NotRunning):
+            ask(short_dir / "control.sock", {}, timeout=0.05)
+
+
+async def test_a_closed_server_leaves_no_socket(short_dir: Path) -> None:
+    server = ControlServer(short_dir / "control.sock", echo)
+    await server.start()
+    server.close()
+    assert list(short_dir.iterdir()) == []

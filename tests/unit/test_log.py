@@ -1,0 +1,70 @@
+"""One line a record, as text or JSON."""
+
+import logging
+
+import orjson
+import pytest
+
+from ccm.log import _Line, set_up
+
+
+def record(message: str, **facts: object) -> logging.LogRecord:
+    made = logging.LogRecord("ccm.test", logging.WARNING, __file__, 1, message, (), None)
+    made.__dict__.update(facts)
+    made.created = 0.0
+    return made
+
+
+def test_a_text_record_is_one_line_with_its_facts() -> None:
+    line = _Line("node-0", as_json=False).format(record("node gone", node="n1", seconds=1.23456))
+    assert line == "1970-01-01T00:00:00.000+00:00 W node-0 node gone node=n1 seconds=1.235"
+
+
+@pytest.mark.parametrize("odd", ["two words", 'a "quote"', "two\nlines", "a=b", ""])
+def test_an_odd_value_is_quoted_and_stays_on_its_line(odd: str) -> None:
+    line = _Line("node-0", as_json=False).format(record("said", what=odd))
+    assert line.endswith(f"what={odd!r}")
+    assert "\n" not in line
+
+
+def test_a_json_record_is_one_object() -> None:
+    line = _Line("node-0", as_json=True).format(record("node gone", node="n1", of={"a": {1, 2}}))
+    assert orjson.loads(line) == {
+        "ts": "1970-01-01T00:00:00.000+00:00",
+        "level": "warning",
+        "process": "node-0",
+        "logger": "ccm.test",
+        "msg": "node gone",
+        "node": "n1",
+        "of": {"a": "{1, 2}"},
+    }
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_stack_trace_stays_on_its_line(as_json: bool) -> None:
+    made = record("failed")
+    try:
+        raise ValueError("odd")
+    except ValueError as error:
+        made.exc_info = (ValueError, error, error.__traceback__)
+    line = _Line("node-0", as_json).format(made)
+    assert "\n" not in line
+    assert "ValueError: odd" in line
+
+
+@pytest.mark.parametrize(("verbosity", "level"), [(0, "INFO"), (3, "INFO"), (4, "DEBUG")])
+def test_verbosity_four_logs_every_decision(
+    monkeypatch: pytest.MonkeyPatch, verbosity: int, level: str
+) -> None:
+    names = ["", "ccm", "workers"]
+    before = [
+        (logging.getLogger(name).level, logging.getLogger(name).handlers[:]) for name in names
+    ]
+    try:
+        set_up("node-0", "text", verbosity)
+        assert logging.getLevelName(logging.getLogger("ccm.any").getEffectiveLevel()) == level
+        assert logging.getLogger("aiohttp").getEffectiveLevel() == logging.INFO
+    finally:
+        for name, (old, handlers) in zip(names, before, strict=True):
+            logging.getLogger(name).setLevel(old)
+            logging.getLogger(name).handlers[:] = handlers

@@ -1,0 +1,187 @@
+"""The work queue of a worker."""
+
+import asyncio
+
+import pytest
+
+from ccm.decide.backoff import Backoff
+from workers.queue import WorkQueue
+
+from .waiting import PATIENCE, let_run, until
+
+
+@pytest.fixture
+async def queue() -> WorkQueue:
+    return WorkQueue(Backoff(first=0.02, most=0.1, jitter=0.0))
+
+
+async def get(queue: WorkQueue) -> str | None:
+    async with asyncio.timeout(PATIENCE):
+        return await queue.get()
+
+
+async def test_keys_come_in_the_order_in_which_they_were_added(queue: WorkQueue) -> None:
+    for key in ("b", "a", "b", "c"):
+        queue.add(key)
+    assert [await get(queue) for _ in range(3)] == ["b", "a", "c"]
+    assert len(queue) == 0
+
+
+async def test_a_key_in_hand_is_not_handed_out_again_before_it_is_done(queue: WorkQueue) -> None:
+    queue.add("a")
+    await get(queue)
+    queue.add("a")
+    assert len(queue) == 0
+    queue.done("a")
+    assert await get(queue) == "a"
+
+
+async def test_a_key_that_changed_many_times_in_hand_runs_once_more(queue: WorkQueue) -> None:
+    queue.add("a")
+    await get(queue)
+    for _ in range(10):
+        queue.add("a")
+    queue.done("a")
+    await get(queue)
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_at_most_one_consumer_has_a_key_in_hand(queue: WorkQueue) -> None:
+    in_hand: set[str] = set()
+    done = 0
+
+    async def consume() -> None:
+        nonlocal done
+        while (key := await queue.get()) is not None:
+            assert key not in in_hand
+            in_hand.add(key)
+            await let_run(3)
+            in_hand.remove(key)
+            queue.done(key)
+            done += 1
+
+    consumers = [asyncio.create_task(consume()) for _ in range(4)]
+    for round_number in range(50):
+        queue.add(f"key-{round_number % 3}")
+        await let_run(round_number % 3)
+    await until(lambda: not len(queue) and not in_hand and done >= 3)
+    queue.close()
+    await asyncio.gather(*consumers)
+
+
+async def test_a_waiting_consumer_is_woken(queue: WorkQueue) -> None:
+    waiting = asyncio.create_task(queue.get())
+    await let_run()
+    queue.add("a")
+    async with asyncio.timeout(PATIENCE):
+        assert await waiting == "a"
+
+
+async def test_a_consumer_that_gave_up_does_not_swallow_a_key(queue: WorkQueue) -> None:
+    patient = asyncio.create_task(queue.get())
+    await let_run()
+    hasty = asyncio.create_task(queue.get())
+    await let_run()
+    hasty.cancel()
+    await let_run()
+    queue.add("a")
+    async with asyncio.timeout(PATIENCE):
+        assert await patient == "a"
+
+
+async def test_a_later_key_comes_at_its_time(queue: WorkQueue) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    queue.add_after("late", 0.06)
+    queue.add_after("soon", 0.02)
+    assert queue.waiting == 2
+    assert [await get(queue), await get(queue)] == ["soon", "late"]
+    assert loop.time() - began >= 0.06
+    assert queue.waiting == 0
+
+
+async def test_a_change_does_not_wait_for_the_later_time(queue: WorkQueue) -> None:
+    queue.add_after("a", 60.0)
+    queue.add("a")
+    assert (await get(queue), queue.waiting) == ("a", 0)
+
+
+@pytest.mark.parametrize(("first", "second"), [(60.0, 0.01), (0.01, 60.0)])
+async def test_the_sooner_of_two_times_counts(
+    queue: WorkQueue, first: float, second: float
+) -> None:
+    queue.add_after("a", first)
+    queue.add_after("a", second)
+    assert await get(queue) == "a"
+    queue.done("a")
+    assert (len(queue), queue.waiting) == (0, 0)
+
+
+async def test_a_time_that_comes_while_the_key_is_in_hand_runs_it_once_more(
+    queue: WorkQueue,
+) -> None:
+    queue.add("a")
+    await get(queue)
+    queue.add_after("a", 0.005)
+    await until(lambda: not queue.waiting)
+    assert len(queue) == 0
+    queue.done("a")
+    assert await get(queue) == "a"
+
+
+async def test_failures_in_a_row_wait_longer_and_longer(queue: WorkQueue) -> None:
+    loop, waits = asyncio.get_running_loop(), []
+    for _ in range(4):
+        began = loop.time()
+        queue.add_failed("a")
+        await get(queue)
+        waits.append(loop.time() - began)
+        queue.done("a")
+    assert all(wait >= least for wait, least in zip(waits, (0.02, 0.04, 0.08, 0.1), strict=True))
+
+
+async def test_a_success_forgets_the_failures(queue: WorkQueue) -> None:
+    slow = WorkQueue(Backoff(first=0.01, most=60.0, jitter=0.0))
+    for _ in range(12):
+        slow.add_failed("a")
+    slow.add("a")
+    await get(slow)
+    slow.forget_failures("a")
+    slow.done("a")
+    slow.add_failed("a")
+    assert await get(slow) == "a"
+    slow.close()
+
+
+async def test_one_key_failing_holds_up_no_other(queue: WorkQueue) -> None:
+    for _ in range(3):
+        queue.add_failed("bad")
+        await get(queue)
+        queue.done("bad")
+    queue.add_failed("bad")
+    queue.add_failed("good")
+    assert await get(queue) == "good"
+
+
+async def test_a_closed_queue_hands_out_nothing_and_lets_every_consumer_go(
+    queue: WorkQueue,
+) -> None:
+    consumers = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await let_run()
+    queue.add_after("later", 0.001)
+    queue.close()
+    queue.add("more")
+    async with asyncio.timeout(PATIENCE):
+        assert await asyncio.gather(*consumers) == [None, None, None]
+        assert await queue.get() is None
+
+
+async def test_the_age_of_the_oldest_key_in_hand_is_known(queue: WorkQueue) -> None:
+    now = asyncio.get_running_loop().time()
+    assert queue.oldest_in_hand(now) == 0.0
+    queue.add("a")
+    await get(queue)
+    assert queue.oldest_in_hand(asyncio.get_running_loop().time() + 5.0) == pytest.approx(5, abs=1)
+    queue.done("a")
+    assert queue.oldest_in_hand(now + 99.0) == 0.0

@@ -1,0 +1,69 @@
+"""The rounds about nodes that are not Ready: one batched read, then taints and proposals."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+
+from ccm.bus.frames import ProposeDeletions
+from ccm.decide.budget import Priority
+from ccm.model.cloud import Answer, Gone
+from ccm.model.node import Node
+from workers.duty import Tools
+from workers.node.inventory import Inventory
+from workers.node.lifecycle import is_watched
+
+log = logging.getLogger(__name__)
+
+
+class Monitor:
+    """Asks about every node that is not Ready, once a period for all of them together.
+
+    The answers stay until the next round: a reconcile follows the power state in them. What the
+    cloud positively does not have is proposed to the supervisor, which alone permits deletions.
+    """
+
+    def __init__(self, tools: Tools, inventory: Inventory, batch_size: int) -> None:
+        self._tools, self._inventory, self._batch_size = tools, inventory, batch_size
+        self._answers: dict[str, Answer] = {}
+
+    def answer(self, name: str) -> Answer | None:
+        """What the last round said about this node."""
+        return self._answers.get(name)
+
+    async def run(self) -> None:
+        """Round after round, while this worker may act."""
+        while True:
+            await asyncio.sleep(self._tools.settings.node_monitor_period)
+            await self._tools.performer.permission.wait()
+            await self._round()
+
+    async def _round(self) -> None:
+        nodes = [node for node in self._nodes() if is_watched(node, self._tools.provider.scheme)]
+        answers: dict[str, Answer] = {}
+        gone: list[list[object]] = []
+        for first in range(0, len(nodes), self._batch_size):
+            batch = nodes[first : first + self._batch_size]
+            batch_answers = await self._inventory.describe(batch, Priority.REFRESH) or {}
+            answered_at = time.monotonic()
+            answers |= batch_answers
+            gone += [
+                [node.name, node.uid, answer.evidence, answered_at]
+                for node in batch
+                if isinstance(answer := batch_answers.get(node.name), Gone)
+            ]
+        before, self._answers = self._answers, answers
+        self._propose(len(nodes), gone, answers)
+        for name in answers.keys() | before.keys():
+            if answers.get(name) != before.get(name):
+                self._tools.queue.add(name)
+
+    def _propose(self, asked: int, gone: list[list[object]], answers: dict[str, Answer]) -> None:
+        not_gone = [name for name, answer in answers.items() if not isinstance(answer, Gone)]
+        self._tools.tell(ProposeDeletions(asked, gone, not_gone))
+
+    def _nodes(self) -> Iterator[Node]:
+        for kind, key in self._tools.store.names():
+            raw = self._tools.store.get(kind, key)
+            if raw is not None:
+                yield Node(raw)
