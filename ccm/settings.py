@@ -186,6 +186,9 @@ class Settings:
         15.0, PROCESS, _duration, "A worker silent for longer is killed and started again."
     )
 
+    worker_steady_time: float = _flag(
+        10.0, PROCESS, _duration, "A worker that ran for longer is started at once when it dies."
+    )
     worker_memory_limit: int = _flag(
         0, PROCESS, _size, "A worker that uses more memory hands over to a new one; 0 = no limit."
     )

@@ -98,6 +98,7 @@ class Runner:
         self._acks.after(frame)
         if absorbed.completed:
             self._port.send(Synced())
+            self._port.send(Beat(self._facts()))
 
     async def _consume(self) -> None:
         queue, permission = self._tools.queue, self._port.permission

@@ -6,7 +6,7 @@ from enum import StrEnum
 from ccm.decide.backoff import Backoff
 
 RESTART = Backoff(first=0.1, most=60.0)
-STEADY = 60.0  # after running this long, earlier deaths are forgotten
+STEADY = 10.0  # seconds of running after which earlier deaths are forgotten
 
 
 class State(StrEnum):
@@ -65,14 +65,14 @@ class Life:
     deaths: int = 0
 
 
-def follow(life: Life, event: Event, now: float) -> Life:
-    """The life after `event`; a steady run forgets earlier deaths."""
+def follow(life: Life, event: Event, now: float, steady: float = STEADY) -> Life:
+    """The life after `event`; running for `steady` seconds forgets earlier deaths."""
     state = TABLE.get((life.state, event))
     if state is None:
         return life
     if state is State.BACKOFF:
-        steady = life.state is State.RUNNING and now - life.since >= STEADY
-        return Life(state, now, 1 if steady else life.deaths + 1)
+        was_steady = life.state is State.RUNNING and now - life.since >= steady
+        return Life(state, now, 1 if was_steady else life.deaths + 1)
     return replace(life, state=state, since=now)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ccm.decide.backoff import Backoff
 
-RETRY = Backoff(first=300.0, most=3600.0, jitter=0.0)
+RETRY = Backoff(first=10.0, most=3600.0, jitter=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class Children:
     def note(self, child: Child, event: Event) -> None:
         """Move the worker along its table."""
         before = child.life.state
-        child.life = follow(child.life, event, time.monotonic())
+        child.life = follow(child.life, event, time.monotonic(), self._settings.worker_steady_time)
         if child.life.state is not before:
             log.info(
                 "worker changed state",

@@ -13,6 +13,7 @@ from collections.abc import Callable, MutableMapping
 log = logging.getLogger(__name__)
 
 STATUS_LIMIT = 1000  # characters; systemd drops a datagram of more than 4096 bytes
+PAUSE = 0.5  # seconds between two looks at what to tell systemd
 STOP_MARGIN = 15.0  # seconds to give the lease back and to end, after the workers have drained
 
 
@@ -30,6 +31,7 @@ class Notifier:
         )
         self._status = ""
         self._was_heard = True
+        self.is_ready = False
 
     @property
     def watchdog_period(self) -> float | None:
@@ -38,7 +40,7 @@ class Notifier:
 
     def ready(self, status: str) -> None:
         """The start, or the reload, is done."""
-        self._status = _one_line(status)
+        self._status, self.is_ready = _one_line(status), True
         self._send("READY=1", f"STATUS={self._status}")
 
     def status(self, text: str) -> None:
@@ -50,6 +52,7 @@ class Notifier:
 
     def reloading(self) -> None:
         """A reload begins; `ready` has to follow."""
+        self.is_ready = False
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self, seconds: float) -> None:
@@ -74,6 +77,17 @@ class Notifier:
             self._was_heard = False
         else:
             self._was_heard = True
+
+
+async def keep_informed(
+    notifier: Notifier, is_settled: Callable[[], bool], sentence: Callable[[], str]
+) -> None:
+    """Show `sentence()` as the status for ever; a start or reload is done when `is_settled()`."""
+    while True:
+        if is_settled() and not notifier.is_ready:
+            notifier.ready(sentence())
+        notifier.status(sentence())
+        await asyncio.sleep(PAUSE)
 
 
 async def keep_fed(notifier: Notifier, is_progressing: Callable[[], str | None]) -> None:

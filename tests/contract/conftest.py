@@ -31,19 +31,19 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> RealCluster | Sand
 @pytest.fixture
 async def api(server: RealCluster | SandboxServer, tmp_path: Path) -> AsyncIterator[Api]:
     """A client of each server in turn."""
-    async with _client(server, tmp_path) as client:
+    async with client_of(server, tmp_path) as client:
         yield client
 
 
 @pytest.fixture
 async def sandbox_api(sandbox: SandboxServer, tmp_path: Path) -> AsyncIterator[Api]:
     """A client of the sandbox, for what only the sandbox can be made to do."""
-    async with _client(sandbox, tmp_path) as client:
+    async with client_of(sandbox, tmp_path) as client:
         yield client
 
 
 @asynccontextmanager
-async def _client(server: RealCluster | SandboxServer, directory: Path) -> AsyncIterator[Api]:
+async def client_of(server: RealCluster | SandboxServer, directory: Path) -> AsyncIterator[Api]:
     async with aiohttp.ClientSession(headers={"User-Agent": "contract"}) as session:
         if isinstance(server, SandboxServer):
             api = Api(session, server.url, server.kubeconfig(directory / "kubeconfig"))

@@ -1,73 +1,39 @@
 """The main job on a real API server: every tainted node is initialised, at the promised cost."""
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from ccm.kube.client import Kube
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine
-from tests.kube.cluster import RealCluster
-from tests.proc.cluster_nodes import Witness, add_machines_and_nodes, connect, kill
-from tests.proc.running import RULES, Cloud, Supervisor, Where, is_alive, wait_for
+from tests.proc.cluster_nodes import Witness, add_machines_and_nodes, kill
+from tests.proc.conftest import PAGE
+from tests.proc.running import Cloud, Supervisor, Where, is_alive, wait_for
 
-NODES, PAGE = 1000, 100
+NODES = 1000
 
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[Cloud]:
-    with Cloud(tmp_path, "--page", str(PAGE)) as cloud:
-        yield cloud
-
-
-@pytest.fixture
-def where(tmp_path: Path, fresh_kube: RealCluster, cloud: Cloud) -> Where:
-    fresh_kube.grant("ccm", RULES)
-    return Where(tmp_path, fresh_kube.kubeconfig("ccm"), cloud.config)
-
-
-@pytest.fixture
-async def kube(fresh_kube: RealCluster) -> AsyncIterator[Kube]:
-    kube = await connect(fresh_kube.kubeconfig("admin"))
-    yield kube
-    await kube.close()
-
-
-@pytest.fixture
-async def witness(kube: Kube) -> AsyncIterator[Witness]:
-    witness = Witness(kube)
-    watching = asyncio.create_task(witness.run())
-    yield witness
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
-
-
-async def lease(kube: Kube) -> tuple[str, int]:
+async def lease(api: Kube) -> tuple[str, int]:
     """Who holds the lease, and how often it changed hands."""
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
-    spec = (await kube.get(path))["spec"]
+    spec = (await api.get(path))["spec"]
     return spec["holderIdentity"], spec["leaseTransitions"]
-
-
-def writes(cluster: RealCluster) -> Counter[tuple[str, str]]:
-    """Writes that the node workers made to Nodes and that the API server took, per node."""
-    return Counter(
-        (entry.name, entry.subresource)
-        for entry in cluster.audit()
-        if entry.is_write and entry.resource == "nodes" and "cloud-node" in entry.user_agent
-    )
 
 
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_a_thousand_nodes_cost_two_writes_each_and_one_read_a_page(
-    shards: int, fresh_kube: RealCluster, where: Where, cloud: Cloud, kube: Kube, witness: Witness
+    shards: int,
+    where: Where,
+    cloud: Cloud,
+    api: Kube,
+    witness: Witness,
+    written: Callable[[], Counter[tuple[str, str]]],
 ) -> None:
-    await add_machines_and_nodes(kube, cloud.url, NODES)
+    await add_machines_and_nodes(api, cloud.url, NODES)
     with Supervisor(where, f"--node-workers={shards}") as supervisor:
         await witness.until_initialised(NODES, 90)
         async with CloudAdmin(cloud.url) as admin:
@@ -79,27 +45,27 @@ async def test_a_thousand_nodes_cost_two_writes_each_and_one_read_a_page(
         assert supervisor.end() == 0
     assert counters["reads"] <= NODES // PAGE + shards
     assert counters["writes"] == 0
-    per_node = writes(fresh_kube)
+    per_node = written()
     assert set(per_node.values()) == {1}
     assert len(per_node) == 2 * NODES
     assert witness.rewritten() == []
-    events = await kube.get("/api/v1/namespaces/default/events", {"limit": "2000"})
+    events = await api.get("/api/v1/namespaces/default/events", {"limit": "2000"})
     assert Counter(e["reason"] for e in events["items"])["Synced"] == NODES
-    assert (await lease(kube))[0] == ""  # given back
+    assert (await lease(api))[0] == ""  # given back
 
 
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
-    shards: int, fresh_kube: RealCluster, where: Where, cloud: Cloud, kube: Kube, witness: Witness
+    shards: int, where: Where, cloud: Cloud, api: Kube, witness: Witness
 ) -> None:
-    await add_machines_and_nodes(kube, cloud.url, NODES)
+    await add_machines_and_nodes(api, cloud.url, NODES)
     with Supervisor(where, f"--node-workers={shards}") as supervisor:
         await witness.until_initialised(NODES // 3, 60)
-        before, held = supervisor.workers(), await lease(kube)
+        before, held = supervisor.workers(), await lease(api)
         kill(before["node-0"]["pid"])
         await witness.until_initialised(NODES, 90)
         after = supervisor.wait_running()
-        assert await lease(kube) == held
+        assert await lease(api) == held
         assert after["node-0"]["pid"] != before["node-0"]["pid"]
         assert after["node-0"]["restarts"] == 1
         for name in set(after) - {"node-0"}:
@@ -111,7 +77,7 @@ async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
 
 
 async def test_nodes_that_cannot_be_initialised_hold_up_nobody(
-    fresh_kube: RealCluster, where: Where, cloud: Cloud, kube: Kube, witness: Witness
+    where: Where, cloud: Cloud, api: Kube, witness: Witness
 ) -> None:
     """A node the cloud does not know, one of another cloud, and an odd one, among ordinary ones."""
     taint = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
@@ -130,10 +96,10 @@ async def test_nodes_that_cannot_be_initialised_hold_up_nobody(
         },
     ]
     for node in odd:
-        await kube.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
+        await api.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
     async with CloudAdmin(cloud.url) as admin:
         await admin.add([Machine("odd-address")])
-    await add_machines_and_nodes(kube, cloud.url, 20)
+    await add_machines_and_nodes(api, cloud.url, 20)
     with Supervisor(where) as supervisor:
         await witness.until_initialised(20, 30)
 
@@ -148,7 +114,7 @@ async def test_nodes_that_cannot_be_initialised_hold_up_nobody(
     for node in odd:
         name = str(node["metadata"]["name"])  # type: ignore[index]
         assert witness.nodes[name].is_uninitialized
-    events = (await kube.get("/api/v1/namespaces/default/events"))["items"]
+    events = (await api.get("/api/v1/namespaces/default/events"))["items"]
     told = {(e["involvedObject"]["name"], e["reason"]) for e in events if e["type"] == "Warning"}
     assert told == {
         ("unknown-machine", "CloudMachineNotFound"),

@@ -39,6 +39,7 @@ mount -t tmpfs -o mode=0755 dev dev
 for name in full null random tty urandom zero; do
     touch "dev/$name" && mount --bind "/dev/$name" "dev/$name"
 done
+ln -s pts/ptmx dev/ptmx
 mount -t proc proc proc
 mount -t sysfs -o ro sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
@@ -62,20 +63,16 @@ mount --bind -o ro "$site_packages" "$home/lib/python$version/site-packages"
 ln -s "/opt/python/bin/python$version" "$home/bin/python"
 echo "home = /opt/python/bin" > "$home/pyvenv.cfg"
 cat > "$home/bin/ccm-supervisor" <<'END'
-#!/opt/ccm-supervisor/bin/python
-import sys
-
-sys.path.insert(0, "/opt/source")
-from ccm.cli.main import main
-
-if __name__ == "__main__":
-    main()
+#!/bin/sh
+export LD_LIBRARY_PATH=/opt/python/lib PYTHONPATH=/opt/source
+exec /opt/ccm-supervisor/bin/python -m ccm.cli.main "$@"
 END
 chmod 0755 "$home/bin/ccm-supervisor"
 
 echo "$pid" > "$directory/pid"
 pivot_root . old
 umount -l /old
+mount --make-rshared / # what systemd does itself outside a container
 exec env -i container=test SYSTEMD_UNIT_PATH=/etc/systemd/system \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    /lib/systemd/systemd --system --unit=basic.target --log-target=console --show-status=no
+    /lib/systemd/systemd --system --unit=basic.target --log-target=journal --show-status=no

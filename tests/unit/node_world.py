@@ -3,8 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import cast
 
+from ccm.bus.frames import Message
+from ccm.bus.inhand import InHand
 from ccm.bus.port import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.kube.events import Recorder
@@ -13,6 +17,7 @@ from ccm.model.node import Node
 from ccm.model.projection import project
 from ccm.settings import Settings
 from workers.apply import Performer
+from workers.caution import Caution
 from workers.duty import Outcome, Tools
 from workers.node.worker import COMPONENT, WANTS, NodeDuty
 from workers.queue import WorkQueue
@@ -54,24 +59,31 @@ class Cloud:
 class World:
     """One node duty. `feed` stands for the supervisor, `sync` for the runner's consumer."""
 
-    def __init__(self) -> None:
+    def __init__(self, hand: InHand) -> None:
         self.cluster, self.machines = Cluster(), Machines()
+        self.told: list[Message] = []  # to the supervisor
         self.queue, self.store = WorkQueue(), Store(WANTS)
         self.permission = Permission()
         self.permission.renew(float("inf"))
         self.recorder = Recorder(self.cluster.kube, COMPONENT, "node-0")
-        self.duty = NodeDuty(self._tools(), self.machines)
+        self.duty = NodeDuty(self._tools(hand), self.machines)
         self._epoch = 0
 
-    def _tools(self) -> Tools:
+    def _tools(self, hand: InHand) -> Tools:
         return Tools(
             settings=Settings(cloud_provider="fake"),
             provider=cast(CloudProvider, Cloud(self.machines)),
             store=self.store,
             queue=self.queue,
+            caution=Caution(hand, self._hear, suspects=(), quarantined={}),
             performer=Performer(self.cluster.kube, self.permission, grace=1.0),
             recorder=self.recorder,
+            tell=self._hear,
         )
+
+    def _hear(self, message: Message) -> bool:
+        self.told.append(message)
+        return True
 
     def feed(self) -> None:
         """Bring the store up to date with a snapshot."""
@@ -104,7 +116,13 @@ class World:
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
     """A world whose parts run until the end of the block."""
-    made = World()
+    with TemporaryDirectory() as directory:
+        async with _running(World(InHand(Path(directory) / "node-0.1.hand"))) as made:
+            yield made
+
+
+@asynccontextmanager
+async def _running(made: World) -> AsyncIterator[World]:
     tasks = [asyncio.create_task(made.duty.run()), asyncio.create_task(made.recorder.run())]
     try:
         yield made

@@ -74,6 +74,11 @@ class History:
         self._forgotten = 0
         self._changes: list[Change] = []
 
+    @property
+    def latest(self) -> int:
+        """The version of the last change."""
+        return self._changes[-1].revision if self._changes else self.compacted
+
     def append(self, change: Change) -> None:
         """Add a change and wake every reader."""
         self._changes.append(change)

@@ -11,7 +11,7 @@ from ccm.sandbox.kubernetes.call import Call, check_accept
 from ccm.sandbox.kubernetes.faults import GARBAGE, Fault, Faults, Occasion
 from ccm.sandbox.kubernetes.resources import render
 from ccm.sandbox.kubernetes.store import Store
-from ccm.sandbox.kubernetes.watch import check_options, event, gone, interest_of, stream
+from ccm.sandbox.kubernetes.watch import event, gone, interest_of, start_of, stream
 
 
 async def never() -> None:
@@ -42,9 +42,9 @@ class Streams:
     ) -> web.StreamResponse:
         """Stream until the watch ends; `begun` is called when it has started."""
         check_accept(call.accept)
-        check_options(call)
+        start = start_of(call)
         interest = interest_of(call, lambda stored: render(call, stored))
-        lines = stream(self._store, call, interest)
+        lines = stream(self._store, call, interest, start)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)

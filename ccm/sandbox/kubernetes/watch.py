@@ -15,7 +15,7 @@ from ccm.sandbox.kubernetes.call import Call
 from ccm.sandbox.kubernetes.history import Change, Stored, TooOld
 from ccm.sandbox.kubernetes.kinds import Kind
 from ccm.sandbox.kubernetes.objects import Object
-from ccm.sandbox.kubernetes.reads import MATCH, NOT_OLDER_THAN, OPTIONS, version_of
+from ccm.sandbox.kubernetes.reads import MATCH, NOT_OLDER_THAN, OPTIONS
 from ccm.sandbox.kubernetes.selectors import Matcher, matcher
 from ccm.sandbox.kubernetes.store import Store
 
@@ -65,10 +65,12 @@ def interest_of(call: Call, render: Render) -> Interest:
     return Interest(kind, prefix, call.place.name, matcher(kind, labels, fields), render)
 
 
-async def stream(store: Store, call: Call, interest: Interest) -> AsyncIterator[bytes]:
-    """Yield lines until the watch times out or its place in history is forgotten."""
+async def stream(store: Store, call: Call, interest: Interest, start: int) -> AsyncIterator[bytes]:
+    """Yield lines from the version `start` on (0 is from what is there now).
+
+    Ends when the watch times out or its place in history is forgotten.
+    """
     kind, history = interest.kind, store.history(interest.kind)
-    start = version_of(call)
     bookmarks = call.truth("allowWatchBookmarks")
     try:
         position = history.position(start or store.revision)
@@ -81,6 +83,7 @@ async def stream(store: Store, call: Call, interest: Interest) -> AsyncIterator[
             yield line
         if call.truth("sendInitialEvents") and bookmarks:
             yield bookmark(kind, store.revision, INITIAL_EVENTS_END)
+    known = max(start, history.latest)
     clock = _Clock.of(call.number("timeoutSeconds"), bookmarks=bookmarks)
     while True:
         grown = history.grown
@@ -94,15 +97,16 @@ async def stream(store: Store, call: Call, interest: Interest) -> AsyncIterator[
             # A watch from a version that is yet to come waits for it.
             if change.revision > start and (seen := interest.line(change)):
                 yield seen
-        if clock.bookmark_is_due():
-            yield bookmark(kind, max(start, store.revision))
+        # As the real server does: no bookmark until this kind has changed since the watch opened.
+        if clock.bookmark_is_due() and history.latest > known:
+            yield bookmark(kind, history.latest)
         if clock.is_over():
             return
         await _wait(grown, clock.pause())
 
 
-def check_options(call: Call) -> None:
-    """Refuse a watch whose options contradict each other."""
+def start_of(call: Call) -> int:
+    """Return the version that a watch starts from; refuse options that contradict each other."""
     match = call.query.get("resourceVersionMatch", "")
     initial = "sendInitialEvents" in call.query
     why = ""
@@ -112,6 +116,10 @@ def check_options(call: Call) -> None:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
     if why:
         raise failures.forbidden_option(OPTIONS, MATCH, why)
+    text = call.query.get("resourceVersion") or "0"
+    if not text.isdecimal():
+        raise failures.raw_error(f'resourceVersion: Invalid value: "{text}": invalid syntax')
+    return int(text)
 
 
 def event(name: bytes, obj: bytes) -> bytes:

@@ -1,0 +1,199 @@
+"""What a person does with kubectl, the one that is built for the tests or else that of the host."""
+
+import asyncio
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.contract.client import NODES, Api
+from tests.contract.objects import new_balancer, new_volume
+from tests.kube.build import find_binaries
+
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {{name: {name}, labels: {{zone: {zone}}}, annotations: {{note: {zone}}}}}
+spec: {{providerID: "x://{name}"}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec:
+  type: LoadBalancer
+  selector: {{app: web}}
+  ports: [{{name: http, port: {port}}}]
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {{name: {name}}}
+spec: {{holderIdentity: {zone}, leaseDurationSeconds: 15}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: {name}}}
+data: {{zone: {zone}}}
+"""
+KINDS = "node service lease.coordination.k8s.io configmap"
+
+
+class Kubectl:
+    """Runs kubectl against one server with a discovery cache of its own."""
+
+    def __init__(self, program: str, kubeconfig: Path, cache: Path) -> None:
+        self._command = [program, f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}"]
+
+    async def __call__(self, *arguments: str, stdin: str = "") -> str:
+        """Return the output; the command must succeed and not complain."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(30):
+            output, complaint = await process.communicate(stdin.encode())
+        assert process.returncode == 0, complaint.decode()
+        return output.decode()
+
+    async def table(self, *arguments: str) -> list[list[str]]:
+        """Return the cells of what is printed, ages left out."""
+        lines = (await self("get", *arguments)).splitlines()
+        return [[_ageless(cell) for cell in re.split(r"\s{2,}", line.strip())] for line in lines]
+
+
+@pytest.fixture
+def kubectl(api: Api, tmp_path: Path) -> Kubectl:
+    folder = find_binaries()
+    program = str(folder / "kubectl") if folder else shutil.which("kubectl")
+    if program is None:
+        pytest.skip("there is no kubectl")
+    return Kubectl(program, api.kubeconfig, tmp_path / "cache")
+
+
+def _ageless(cell: str) -> str:
+    return "AGE" if re.fullmatch(r"(\d+[smhd])+", cell) else cell
+
+
+async def test_kubectl_gets_nodes_with_their_state(api: Api, kubectl: Kubectl) -> None:
+    labels = {"node-role.kubernetes.io/worker": "", "case": api.new_name()}
+    ready = {"type": "Ready", "status": "True"}
+    status = {"conditions": [ready], "nodeInfo": {"kubeletVersion": "v1.36.0"}}
+    node = await api.new(
+        NODES, metadata={"labels": labels}, status=status, spec={"unschedulable": True}
+    )
+    cells = await kubectl.table("nodes", "-l", f"case={labels['case']}")
+    assert cells[0] == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
+    assert cells[1] == [node.name, "Ready,SchedulingDisabled", "worker", "AGE", "v1.36.0"]
+
+
+async def test_kubectl_gets_services_with_their_addresses(api: Api, kubectl: Kubectl) -> None:
+    service = await new_balancer(api, ports=[{"port": 80}])
+    spec = service.body["spec"]
+    cells = await kubectl.table("svc", service.name)
+    assert cells[0] == ["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]
+    ports = f"80:{spec['ports'][0]['nodePort']}/TCP"
+    row = [service.name, "LoadBalancer", spec["clusterIP"], "<pending>", ports, "AGE"]
+    assert cells[1] == row
+
+
+async def test_kubectl_gets_volumes_and_leases(api: Api, kubectl: Kubectl) -> None:
+    volume = await new_volume(api)
+    cells = await kubectl.table("pv", volume.name)
+    assert cells[0][:5] == ["NAME", "CAPACITY", "ACCESS MODES", "RECLAIM POLICY", "STATUS"]
+    assert cells[1][:5] == [volume.name, "1Gi", "RWO", "Retain", "Pending"]
+    lease = await kubectl("create", "-f", "-", "-o", "name", stdin=_manifests(api).split("---")[2])
+    name = lease.strip().rpartition("/")[2]
+    cells = await kubectl.table("leases", name)
+    assert cells == [["NAME", "HOLDER", "AGE"], [name, "a", "AGE"]]
+    await kubectl("delete", "lease", name)
+
+
+async def test_kubectl_gets_everything_at_once(api: Api, kubectl: Kubectl) -> None:
+    node = await api.new(NODES)
+    output = await kubectl("get", "nodes,svc,pv,leases,events", "--all-namespaces")
+    assert f"node/{node.name}" in output
+    assert "service/kubernetes" in output
+
+
+async def test_kubectl_describes_a_node_with_its_events(api: Api, kubectl: Kubectl) -> None:
+    node = await api.new(NODES, spec={"providerID": "x://described"})
+    about = {"kind": "Node", "name": node.name, "uid": node.name}
+    event = {"metadata": {"name": api.new_name()}, "involvedObject": about, "type": "Normal"}
+    stamp = {"firstTimestamp": "2026-01-02T03:04:05Z", "lastTimestamp": "2026-01-02T03:04:05Z"}
+    source = {"source": {"component": "contract"}, "reason": "Seen", "message": "it was seen"}
+    path = "/api/v1/namespaces/default/events"
+    assert (await api.create(path, {**event, **stamp, **source})).status == 201
+    output = await kubectl("describe", "node", node.name)
+    assert re.search(r"Taints:\s+node.kubernetes.io/not-ready:NoSchedule", output)
+    assert re.search(r"ProviderID:\s+x://described", output)
+    assert "it was seen" in output
+
+
+async def test_kubectl_describes_services_and_volumes(api: Api, kubectl: Kubectl) -> None:
+    service, volume = await new_balancer(api), await new_volume(api)
+    output = await kubectl("describe", "svc", service.name)
+    assert re.search(rf"IP:\s+{service.body['spec']['clusterIP']}", output)
+    output = await kubectl("describe", "pv", volume.name)
+    assert re.search(r"Reclaim Policy:\s+Retain", output)
+
+
+async def test_kubectl_applies_changes_and_deletes_a_manifest(api: Api, kubectl: Kubectl) -> None:
+    name = api.new_name()
+
+    async def apply(zone: str, port: int) -> list[str]:
+        manifest = NODE.format(name=name, zone=zone, port=port)
+        return (await kubectl("apply", "-f", "-", stdin=manifest)).splitlines()
+
+    assert await apply("a", 80) == [f"{kind}/{name} created" for kind in KINDS.split()]
+    assert await apply("a", 80) == [f"{kind}/{name} unchanged" for kind in KINDS.split()]
+    assert await apply("b", 81) == [f"{kind}/{name} configured" for kind in KINDS.split()]
+    label = "jsonpath={.metadata.labels.zone} {.spec.providerID}"
+    assert await kubectl("get", "node", name, "-o", label) == f"b x://{name}"
+    port = "jsonpath={.spec.ports[*].port} {.spec.ports[*].name}"
+    assert await kubectl("get", "service", name, "-o", port) == "81 http"
+    manifest = NODE.format(name=name, zone="b", port=81)
+    output = await kubectl("delete", "-f", "-", stdin=manifest)
+    assert output.count("deleted") == len(KINDS.split())
+    assert (await api.get(f"{NODES}/{name}")).status == 404
+
+
+async def test_kubectl_refuses_a_misspelt_manifest(api: Api, kubectl: Kubectl) -> None:
+    manifest = NODE.format(name=api.new_name(), zone="a", port=80).replace("providerID", "provider")
+    with pytest.raises(AssertionError, match=r'unknown field "spec\.provider"'):
+        await kubectl("apply", "-f", "-", stdin=manifest.split("---")[0])
+
+
+async def test_kubectl_taints_labels_and_cordons(api: Api, kubectl: Kubectl) -> None:
+    node = await api.new(NODES)
+    await kubectl("taint", "node", node.name, "example.com/a=b:NoExecute")
+    await kubectl("label", "node", node.name, "c=d")
+    await kubectl("cordon", node.name)
+    body = (await api.get(f"{NODES}/{node.name}")).body
+    assert {taint["key"] for taint in body["spec"]["taints"]} >= {"example.com/a"}
+    assert body["metadata"]["labels"] == {"c": "d"}
+    assert body["spec"]["unschedulable"] is True
+    await kubectl("taint", "node", node.name, "example.com/a-")
+    await kubectl("uncordon", node.name)
+
+
+async def test_kubectl_asks_what_it_may_do(api: Api, kubectl: Kubectl) -> None:
+    assert await kubectl("auth", "can-i", "patch", "nodes") == "yes\n"
+
+
+async def test_kubectl_waits_until_a_finalized_object_is_gone(api: Api, kubectl: Kubectl) -> None:
+    node = await api.new(NODES, metadata={"finalizers": ["example.com/hold"]})
+    deleting = asyncio.ensure_future(kubectl("delete", "node", node.name, "--timeout=20s"))
+    path = f"{NODES}/{node.name}"
+    async with asyncio.timeout(10):
+        while "deletionTimestamp" not in (await api.get(path)).body["metadata"]:
+            await asyncio.sleep(0.02)
+    assert not deleting.done()
+    await api.merge(path, {"metadata": {"finalizers": None}})
+    assert "deleted" in await deleting
+
+
+def _manifests(api: Api) -> str:
+    return NODE.format(name=api.new_name(), zone="a", port=80)

@@ -1,0 +1,180 @@
+"""Watches: what they show, in which order, and how they end."""
+
+import asyncio
+
+import pytest
+
+from tests.contract.client import LEASES, NODES, Api
+from tests.contract.objects import FINALIZER
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+
+async def now(api: Api) -> str:
+    return (await api.get(NODES)).version
+
+
+async def test_a_watch_from_a_version_shows_each_change_after_it_in_order(api: Api) -> None:
+    start = await now(api)
+    node = await api.new(NODES)
+    path = f"{NODES}/{node.name}"
+    await api.merge(path, {"metadata": {"labels": {"a": "b"}}})
+    await api.delete(path)
+    async with api.watch(NODES, resourceVersion=start) as watch:
+        events = [await watch.next() for _ in range(3)]
+    assert [event.type for event in events] == ["ADDED", "MODIFIED", "DELETED"]
+    versions = [int(event.object["metadata"]["resourceVersion"]) for event in events]
+    assert versions == sorted(set(versions))
+    assert events[0].object["kind"] == "Node"
+    assert events[0].object["apiVersion"] == "v1"
+
+
+async def test_a_watch_shows_changes_as_they_happen(api: Api) -> None:
+    async with api.watch(NODES, resourceVersion=await now(api)) as watch:
+        waiting = asyncio.ensure_future(watch.next())
+        await asyncio.sleep(0)
+        node = await api.new(NODES)
+        assert (await waiting).seen == ("ADDED", node.name)
+
+
+@pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}])
+async def test_a_watch_from_nowhere_begins_with_what_is_there(
+    api: Api, query: dict[str, str]
+) -> None:
+    labels = {"case": api.new_name()}
+    names = [(await api.new(NODES, metadata={"labels": labels})).name for _ in range(2)]
+    selector = f"case={labels['case']}"
+    async with api.watch(NODES, labelSelector=selector, **query) as watch:
+        assert sorted(await watch.take(2)) == [("ADDED", name) for name in names]
+        await api.delete(f"{NODES}/{names[0]}")
+        assert (await watch.next()).seen == ("DELETED", names[0])
+
+
+async def test_a_write_that_changes_nothing_is_not_shown(api: Api) -> None:
+    node = await api.new(NODES, metadata={"labels": {"a": "b"}})
+    path = f"{NODES}/{node.name}"
+    async with api.watch(NODES, resourceVersion=node.version) as watch:
+        await api.merge(path, {"metadata": {"labels": {"a": "b"}}})
+        await api.merge(path, {"metadata": {"labels": {"a": "c"}}})
+        event = await watch.next()
+    assert event.object["metadata"]["labels"] == {"a": "c"}
+
+
+async def test_entering_and_leaving_a_selector_is_added_and_deleted(api: Api) -> None:
+    node = await api.new(NODES)
+    path, case = f"{NODES}/{node.name}", api.new_name()
+    query = {"labelSelector": f"case={case}", "resourceVersion": node.version}
+    async with api.watch(NODES, **query) as watch:
+        await api.merge(path, {"metadata": {"labels": {"case": case}}})
+        await api.merge(path, {"metadata": {"labels": {"more": "x"}}})
+        left = await api.merge(path, {"metadata": {"labels": {"case": None}}})
+        events = [await watch.next() for _ in range(3)]
+    assert [event.type for event in events] == ["ADDED", "MODIFIED", "DELETED"]
+    last = events[-1].object["metadata"]
+    assert last["labels"]["case"] == case
+    assert last["resourceVersion"] == left.version
+
+
+async def test_a_field_selector_narrows_a_watch(api: Api) -> None:
+    start = await now(api)
+    await api.new(NODES)
+    node = await api.new(NODES)
+    query = {"fieldSelector": f"metadata.name={node.name}", "resourceVersion": start}
+    async with api.watch(NODES, **query) as watch:
+        assert (await watch.next()).seen == ("ADDED", node.name)
+
+
+async def test_a_watch_of_one_namespace_shows_no_other(api: Api) -> None:
+    start = await now(api)
+    await api.new(LEASES.replace("/default/", "/kube-system/"))
+    lease = await api.new(LEASES)
+    async with api.watch(LEASES, resourceVersion=start) as watch:
+        assert (await watch.next()).seen == ("ADDED", lease.name)
+
+
+async def test_a_finalized_object_is_modified_first_and_deleted_last(api: Api) -> None:
+    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
+    path = f"{NODES}/{node.name}"
+    async with api.watch(NODES, resourceVersion=node.version) as watch:
+        await api.delete(path)
+        await api.merge(path, {"metadata": {"finalizers": None}})
+        events = [await watch.next() for _ in range(2)]
+    assert [event.type for event in events] == ["MODIFIED", "DELETED"]
+    assert "deletionTimestamp" in events[0].object["metadata"]
+
+
+async def test_a_watch_from_a_version_to_come_stays_open_and_waits(api: Api) -> None:
+    far = int(await now(api)) + 10**9
+    async with api.watch(NODES, resourceVersion=far, timeoutSeconds=2) as watch:
+        await api.new(NODES)
+        events = await watch.rest()
+    # The real server, whose cache begins empty, may end such a watch with an error.
+    assert [event.type for event in events] in ([], ["ERROR"])
+
+
+async def test_a_watch_ends_in_good_order_at_its_timeout(api: Api) -> None:
+    async with api.watch(NODES, resourceVersion=await now(api), timeoutSeconds=1) as watch:
+        assert await watch.rest(within=4) == []
+
+
+async def test_a_bookmark_tells_of_progress_two_seconds_before_the_timeout(api: Api) -> None:
+    query = {"labelSelector": f"case={api.new_name()}", "resourceVersion": await now(api)}
+    async with api.watch(NODES, allowWatchBookmarks="true", timeoutSeconds=4, **query) as watch:
+        node = await api.new(NODES)
+        events = await watch.rest()
+    assert {event.type for event in events} == {"BOOKMARK"}
+    bookmark = events[-1].object
+    assert bookmark["kind"] == "Node"
+    assert int(bookmark["metadata"]["resourceVersion"]) >= int(node.version)
+
+
+async def test_without_news_there_is_no_bookmark(api: Api) -> None:
+    node = await api.new(NODES)
+    query = {"allowWatchBookmarks": "true", "resourceVersion": node.version}
+    async with api.watch(NODES, timeoutSeconds=4, **query) as watch:
+        assert await watch.rest() == []
+
+
+async def test_a_watch_may_begin_with_its_initial_events_and_a_bookmark(api: Api) -> None:
+    labels = {"case": api.new_name()}
+    node = await api.new(NODES, metadata={"labels": labels})
+    async with api.watch(
+        NODES,
+        labelSelector=f"case={labels['case']}",
+        sendInitialEvents="true",
+        resourceVersionMatch="NotOlderThan",
+        allowWatchBookmarks="true",
+    ) as watch:
+        assert (await watch.next()).seen == ("ADDED", node.name)
+        end = await watch.next()
+    assert end.type == "BOOKMARK"
+    assert end.object["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+@pytest.mark.parametrize(
+    "query", [{"sendInitialEvents": "true"}, {"resourceVersionMatch": "NotOlderThan"}]
+)
+async def test_initial_events_need_both_options(api: Api, query: dict[str, str]) -> None:
+    reply = await api.get(NODES, watch="true", **query)
+    assert reply.refusal == (422, "Invalid")
+
+
+async def test_a_watch_can_show_tables(api: Api) -> None:
+    node = await api.new(NODES)
+    headers = {"Accept": TABLE}
+    reply = await api.call(
+        "GET",
+        NODES,
+        headers=headers,
+        watch="true",
+        timeoutSeconds=1,
+        fieldSelector=f"metadata.name={node.name}",
+    )
+    event = reply.body
+    assert (event["type"], event["object"]["kind"]) == ("ADDED", "Table")
+    assert event["object"]["rows"][0]["cells"][0] == node.name
+
+
+async def test_an_unreadable_version_is_refused_before_the_watch_opens(api: Api) -> None:
+    reply = await api.get(NODES, watch="true", resourceVersion="abc")
+    assert reply.refusal == (500, None)

@@ -1,0 +1,204 @@
+"""Requests to the Kubernetes API: deadlines, obedience to 429, typed failures."""
+
+import asyncio
+import time
+
+import orjson
+import pytest
+from aiohttp import web
+
+from ccm.errors import KubernetesError, Unreachable
+from ccm.kube.client import JSON_PATCH, RateLimit
+
+from .api_server import failure, json_answer, reset, serving, silence, text_answer
+from .waiting import until
+
+NODE = {"metadata": {"name": "n1"}}
+
+
+async def test_an_answer_is_decoded() -> None:
+    async with serving(json_answer(NODE)) as (server, kube):
+        assert await kube.get("/api/v1/nodes/n1", {"limit": "5"}) == NODE
+        (request,) = server.requests
+        assert (request.method, request.path_qs) == ("GET", "/api/v1/nodes/n1?limit=5")
+        assert request.headers["User-Agent"] == "test-agent"
+        assert "Authorization" not in request.headers
+
+
+async def test_the_token_is_sent() -> None:
+    async with serving(json_answer(NODE)) as (server, kube):
+        kube._configuration.api_key["BearerToken"] = "secret"
+        kube._configuration.api_key_prefix["BearerToken"] = "Bearer"
+        await kube.get("/api")
+        assert server.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+async def test_a_body_is_sent_with_its_type() -> None:
+    async with serving(json_answer(NODE)) as (server, kube):
+        patch = [{"op": "remove", "path": "/spec/taints"}]
+        await kube.patch("/api/v1/nodes/n1", JSON_PATCH, patch)
+        await kube.post("/api/v1/nodes", NODE)
+        await kube.put("/api/v1/nodes/n1", NODE)
+        assert [request.method for request in server.requests] == ["PATCH", "POST", "PUT"]
+        types = [request.headers["Content-Type"] for request in server.requests]
+        assert types == [JSON_PATCH, "application/json", "application/json"]
+        assert [orjson.loads(body) for body in server.bodies] == [patch, NODE, NODE]
+        assert kube.writes == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 422, 500, 503])
+async def test_an_error_answer_is_an_error_with_the_servers_words(status: int) -> None:
+    async with serving(failure(status, "Why", "what is wrong")) as (server, kube):
+        with pytest.raises(KubernetesError) as raised:
+            await kube.get("/api")
+        error = raised.value
+        assert (error.status, error.reason, error.message) == (status, "Why", "what is wrong")
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("text", [b"Bad Gateway <html>", b"", b"[1]", b"\xff"])
+async def test_an_error_answer_that_is_not_kubernetes_is_told_too(text: bytes) -> None:
+    async with serving(text_answer(text, 502)) as (_, kube):
+        with pytest.raises(KubernetesError) as raised:
+            await kube.get("/api")
+        assert (raised.value.status, raised.value.reason) == (502, "Bad Gateway")
+
+
+@pytest.mark.parametrize("text", [b"<html>", b"", b"[1]", b'"x"', b'{"half":'])
+async def test_an_answer_that_is_not_an_object_is_no_answer(text: bytes) -> None:
+    async with serving(text_answer(text)) as (_, kube):
+        with pytest.raises(Unreachable, match=r"GET /api: the answer is not (JSON|a JSON object)"):
+            await kube.get("/api")
+
+
+# No answer.
+
+
+async def test_a_silent_server_is_given_up_at_the_deadline() -> None:
+    async with serving(silence) as (_, kube):
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+            await kube.request("GET", "/api", timeout=0.1)
+        assert time.monotonic() - began < 0.5
+
+
+async def test_a_broken_connection_is_no_answer() -> None:
+    async with serving(reset) as (_, kube):
+        with pytest.raises(Unreachable, match="PATCH /api"):
+            await kube.patch("/api", JSON_PATCH, [])
+
+
+async def test_a_refused_connection_is_no_answer() -> None:
+    async with serving(silence) as (server, _):
+        pass
+    kube = server.kube()
+    with pytest.raises(Unreachable):
+        await kube.get("/api")
+    await kube.close()
+
+
+async def test_waiting_for_a_free_slot_is_part_of_the_deadline() -> None:
+    async with serving(silence) as (server, _):
+        narrow = server.kube(in_flight=1)
+        first = asyncio.create_task(narrow.request("GET", "/first", timeout=5.0))
+        await until(lambda: server.requests)
+        with pytest.raises(Unreachable, match="no answer within"):
+            await narrow.request("GET", "/second", timeout=0.05)
+        assert len(server.requests) == 1
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await narrow.close()
+
+
+async def test_few_requests_are_in_flight_whatever_the_demand() -> None:
+    released = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await released.wait()
+        return await json_answer(NODE)(request)
+
+    async with serving(slow) as (server, _):
+        narrow = server.kube(in_flight=3)
+        asked = [asyncio.create_task(narrow.get("/api")) for _ in range(12)]
+        await until(lambda: server.busy == 3)
+        released.set()
+        await asyncio.gather(*asked)
+        assert server.most_busy == 3
+        await narrow.close()
+
+
+# 429: the server's flow control.
+
+
+async def test_a_busy_server_is_asked_again_when_it_says() -> None:
+    busy = failure(429, "TooManyRequests", Retry_After="1")
+    async with serving(busy, json_answer(NODE)) as (server, kube):
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match=r"no answer within 0\.3 s"):
+            await kube.request("GET", "/api", timeout=0.3)
+        assert len(server.requests) == 1
+        assert await kube.request("GET", "/api", timeout=5.0) == NODE
+        assert time.monotonic() - began >= 1.0
+
+
+async def test_while_the_server_is_busy_nobody_else_asks_it_either() -> None:
+    async with serving(failure(429, "TooManyRequests", Retry_After="60")) as (server, kube):
+        for _ in range(3):
+            with pytest.raises(Unreachable):
+                await kube.request("GET", "/api", timeout=0.05)
+        assert len(server.requests) == 1
+
+
+async def test_a_server_that_stays_busy_is_given_up_with_its_own_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ccm.kube.client._TRIES_WHEN_BUSY", 1)
+    async with serving(failure(429, "TooManyRequests", Retry_After="7")) as (server, kube):
+        with pytest.raises(KubernetesError) as raised:
+            await kube.get("/api")
+        assert (raised.value.status, raised.value.retry_after) == (429, 7.0)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("after", ["soon", "", "Wed, 21 Oct 2026 07:28:00 GMT", "-5"])
+async def test_an_odd_word_on_when_to_come_back_is_no_word(after: str) -> None:
+    async with serving(failure(503, "Busy", Retry_After=after)) as (_, kube):
+        with pytest.raises(KubernetesError) as raised:
+            await kube.get("/api")
+        assert raised.value.retry_after is None
+
+
+# The --kube-api flags.
+
+
+async def test_a_rate_limit_lets_the_burst_through_and_then_paces() -> None:
+    loop, limit = asyncio.get_running_loop(), RateLimit(per_second=100.0, burst=5)
+    began, passed = loop.time(), []
+    for _ in range(10):
+        await limit.wait()
+        passed.append(loop.time() - began)
+    assert passed[4] < 0.03
+    assert passed[9] >= 0.05 - 0.005
+
+
+async def test_a_rate_limit_holds_for_requests_that_come_together() -> None:
+    loop, limit = asyncio.get_running_loop(), RateLimit(per_second=100.0, burst=1)
+    began = loop.time()
+    await asyncio.gather(*(limit.wait() for _ in range(8)))
+    assert loop.time() - began >= 0.07 - 0.005
+
+
+async def test_a_rate_limit_without_a_burst_still_lets_one_through() -> None:
+    loop, limit = asyncio.get_running_loop(), RateLimit(per_second=0.01, burst=0)
+    began = loop.time()
+    await limit.wait()
+    assert loop.time() - began < 1.0
+
+
+async def test_a_limited_client_keeps_to_its_rate() -> None:
+    async with serving(json_answer(NODE)) as (server, _):
+        limited = server.kube(rate=RateLimit(per_second=50.0, burst=1))
+        began = time.monotonic()
+        await asyncio.gather(*(limited.get("/api") for _ in range(6)))
+        assert time.monotonic() - began >= 0.1 - 0.005
+        await limited.close()

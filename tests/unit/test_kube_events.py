@@ -1,0 +1,136 @@
+"""Kubernetes Events, sent behind the work."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from ccm.errors import KubernetesError
+from ccm.kube import events
+from ccm.kube.events import Note, ObjectRef, Recorder
+from ccm.model.node import Json
+
+from .cluster import Cluster
+from .waiting import PATIENCE, until
+
+NODE = ObjectRef("v1", "Node", "n1", "uid-1")
+SERVICE = ObjectRef("v1", "Service", "web", "uid-2", namespace="shop")
+
+
+def note(message: str = "Node synced successfully", about: ObjectRef = NODE) -> Note:
+    return Note(about, "Normal", "Synced", message)
+
+
+class Flaky(Cluster):
+    """A cluster that refuses its first events."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__()
+        self._refusals = refusals
+
+    async def post(self, path: str, body: Json, timeout: float = 30.0) -> Json:
+        if self._refusals:
+            self._refusals -= 1
+            raise KubernetesError(403, "Forbidden", "no", None)
+        return await super().post(path, body, timeout)
+
+
+@asynccontextmanager
+async def recording(cluster: Cluster) -> AsyncIterator[Recorder]:
+    recorder = Recorder(cluster.kube, "cloud-node-controller", "node-0")
+    task = asyncio.create_task(recorder.run())
+    try:
+        yield recorder
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_an_event_says_what_about_whom_and_from_whom() -> None:
+    cluster = Cluster()
+    async with recording(cluster) as recorder:
+        recorder.tell(note())
+        await recorder.drain(PATIENCE)
+    (event,) = cluster.events
+    assert event["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": "n1",
+        "uid": "uid-1",
+    }
+    assert (event["type"], event["reason"], event["message"]) == (
+        "Normal",
+        "Synced",
+        "Node synced successfully",
+    )
+    assert event["source"] == {"component": "cloud-node-controller"}
+    assert event["reportingComponent"] == "cloud-node-controller"
+    assert event["metadata"]["namespace"] == "default"
+    assert event["metadata"]["name"].startswith("n1.")
+
+
+async def test_an_event_about_a_namespaced_object_is_in_its_namespace() -> None:
+    cluster = Cluster()
+    async with recording(cluster) as recorder:
+        recorder.tell(note(about=SERVICE))
+        await recorder.drain(PATIENCE)
+    assert cluster.events[0]["metadata"]["namespace"] == "shop"
+    assert cluster.events[0]["involvedObject"]["namespace"] == "shop"
+
+
+async def test_events_come_in_order_under_names_of_their_own() -> None:
+    cluster = Cluster()
+    async with recording(cluster) as recorder:
+        for number in range(20):
+            recorder.tell(note(f"{number}"))
+        await recorder.drain(PATIENCE)
+    assert [event["message"] for event in cluster.events] == [str(n) for n in range(20)]
+    assert len({event["metadata"]["name"] for event in cluster.events}) == 20
+
+
+async def test_an_equal_event_is_not_sent_again_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    async with recording(cluster) as recorder:
+        for _ in range(3):
+            recorder.tell(note())
+            recorder.tell(note())
+            await recorder.drain(PATIENCE)
+        assert len(cluster.events) == 1
+        monkeypatch.setattr(events, "REPEAT", 0.0)
+        recorder.tell(note())
+        await recorder.drain(PATIENCE)
+        assert len(cluster.events) == 2
+
+
+async def test_a_storm_of_events_costs_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "QUEUE", 10)
+    cluster = Cluster()
+    recorder = Recorder(cluster.kube, "cloud-node-controller", "node-0")
+    for number in range(1000):
+        recorder.tell(note(str(number)))
+    assert (recorder.waiting, recorder.lost) == (10, 990)
+    task = asyncio.create_task(recorder.run())
+    await until(lambda: len(cluster.events) == 10)
+    assert cluster.events[-1]["message"] == "999"
+    task.cancel()
+
+
+async def test_an_event_that_is_refused_holds_up_no_other() -> None:
+    cluster = Flaky(refusals=1)
+    async with recording(cluster) as recorder:
+        recorder.tell(note("first"))
+        recorder.tell(note("second"))
+        await recorder.drain(PATIENCE)
+        assert [event["message"] for event in cluster.events] == ["second"]
+        assert recorder.lost == 1
+
+
+async def test_a_stop_does_not_wait_for_events_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(Cluster().kube, "cloud-node-controller", "node-0")
+    recorder.tell(note())
+    await recorder.drain(0.01)
+    assert "events not sent before the stop" in caplog.messages

@@ -1,0 +1,172 @@
+"""The Lease object, as written to and read from the API server."""
+
+import re
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from ccm.errors import KubernetesError
+from ccm.kube.lease import LeaseFile, new_identity
+from ccm.model.node import Json
+
+from .api_server import serving
+
+MICROTIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+
+class Leases:
+    """The Leases of one namespace; a write must carry the version that it replaces."""
+
+    def __init__(self) -> None:
+        self.lease: Json | None = None
+        self.version = 0
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = orjson.loads(await request.read() or b"null")
+        if request.method == "GET":
+            return self._answer(404, "NotFound") if self.lease is None else self._answer(200, "")
+        if request.method == "POST":
+            assert request.path == PATH
+            return self._answer(409, "AlreadyExists") if self.lease else self._store(body, 201)
+        assert request.path == f"{PATH}/ccm"
+        if not self.lease or body["metadata"].get("resourceVersion") != str(self.version):
+            return self._answer(409, "Conflict")
+        return self._store(body, 200)
+
+    def _store(self, body: Json, status: int) -> web.StreamResponse:
+        self.version += 1
+        self.lease = body | {"metadata": body["metadata"] | {"resourceVersion": str(self.version)}}
+        return self._answer(status, "")
+
+    def _answer(self, status: int, reason: str) -> web.StreamResponse:
+        body: Any = {"reason": reason, "code": status} if reason else self.lease
+        return web.Response(body=orjson.dumps(body), status=status)
+
+    @property
+    def spec(self) -> Json:
+        assert self.lease
+        spec: Json = self.lease["spec"]
+        return spec
+
+
+def file(kube: Any, identity: str = "one", duration: float = 15.0) -> LeaseFile:
+    return LeaseFile(kube, "kube-system", "ccm", identity, duration)
+
+
+async def test_there_is_none_at_first() -> None:
+    async with serving(Leases().handle) as (_, kube):
+        assert await file(kube).read(1.0) is None
+
+
+async def test_a_new_lease_is_ours() -> None:
+    leases = Leases()
+    async with serving(leases.handle) as (_, kube):
+        record = await file(kube).create(1.0)
+        assert (record.holder, record.duration, record.transitions) == ("one", 15.0, 0)
+        assert record == await file(kube, "two").read(1.0)
+        assert leases.spec["leaseDurationSeconds"] == 15
+        assert MICROTIME.fullmatch(leases.spec["renewTime"])
+        assert MICROTIME.fullmatch(leases.spec["acquireTime"])
+
+
+async def test_of_two_that_create_it_one_wins() -> None:
+    async with serving(Leases().handle) as (_, kube):
+        await file(kube, "one").create(1.0)
+        with pytest.raises(KubernetesError) as conflict:
+            await file(kube, "two").create(1.0)
+        assert conflict.value.status == 409
+
+
+async def test_a_renewal_changes_the_time_and_nothing_else() -> None:
+    leases = Leases()
+    async with serving(leases.handle) as (_, kube):
+        mine = file(kube)
+        first = await mine.create(1.0)
+        acquired = leases.spec["acquireTime"]
+        second = await mine.hold(1.0)
+        assert second.renewed > first.renewed
+        assert (second.holder, second.transitions) == ("one", 0)
+        assert leases.spec["acquireTime"] == acquired
+
+
+async def test_taking_over_is_a_transition() -> None:
+    leases = Leases()
+    async with serving(leases.handle) as (_, kube):
+        await file(kube, "one").create(1.0)
+        acquired = leases.spec["acquireTime"]
+        other = file(kube, "two")
+        await other.read(1.0)
+        record = await other.hold(1.0)
+        assert (record.holder, record.transitions) == ("two", 1)
+        assert leases.spec["acquireTime"] > acquired
+
+
+async def test_a_write_against_an_older_version_is_refused() -> None:
+    leases = Leases()
+    async with serving(leases.handle) as (_, kube):
+        mine, other = file(kube, "one"), file(kube, "two")
+        await mine.create(1.0)
+        await other.read(1.0)
+        await other.hold(1.0)
+        with pytest.raises(KubernetesError) as conflict:
+            await mine.hold(1.0)
+        assert conflict.value.status == 409
+        assert leases.spec["holderIdentity"] == "two"
+
+
+async def test_a_released_lease_has_no_holder_and_no_time_left() -> None:
+    leases = Leases()
+    async with serving(leases.handle) as (_, kube):
+        mine = file(kube)
+        await mine.create(1.0)
+        await mine.release(1.0)
+        assert leases.spec["holderIdentity"] == ""
+        assert leases.spec["leaseDurationSeconds"] == 1
+        record = await file(kube, "two").read(1.0)
+        assert record
+        assert record.holder == ""
+
+
+async def test_what_others_wrote_into_the_lease_survives() -> None:
+    leases = Leases()
+    async with serving(leases.handle) as (_, kube):
+        mine = file(kube)
+        await mine.create(1.0)
+        assert leases.lease
+        leases.lease["metadata"]["annotations"] = {"why": "kept"}
+        leases.spec["strategy"] = "OldestEmulationVersion"
+        await mine.read(1.0)
+        await mine.hold(1.0)
+        assert leases.lease["metadata"]["annotations"] == {"why": "kept"}
+        assert leases.spec["strategy"] == "OldestEmulationVersion"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{}, None, {"holderIdentity": None, "leaseDurationSeconds": None, "leaseTransitions": "x"}],
+)
+async def test_a_lease_without_the_usual_fields_can_be_read_and_taken(spec: Json | None) -> None:
+    leases = Leases()
+    leases.lease = {"metadata": {"name": "ccm", "resourceVersion": "0"}, "spec": spec}
+    async with serving(leases.handle) as (_, kube):
+        mine = file(kube)
+        record = await mine.read(1.0)
+        assert record
+        assert (record.holder, record.duration, record.transitions) == ("", 15.0, 0)
+        assert (await mine.hold(1.0)).holder == "one"
+
+
+async def test_another_error_is_not_taken_for_a_missing_lease() -> None:
+    async def forbidden(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=403, body=b'{"reason": "Forbidden"}')
+
+    async with serving(forbidden) as (_, kube):
+        with pytest.raises(KubernetesError, match="Forbidden"):
+            await file(kube).read(1.0)
+
+
+def test_two_starts_on_one_host_have_two_identities() -> None:
+    assert new_identity() != new_identity()
