@@ -94,7 +94,7 @@ class Said(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Testimony:
+class History:
     """What the cloud said of one Node through one worker: an unbroken run of "gone", or none.
 
     The run goes from the answer at `first` to the one at `last`. Only answers later than `after`
@@ -109,20 +109,20 @@ class Testimony:
     last: float = 0.0
 
 
-def interrupted(before: Testimony, said: Said, now: float) -> Testimony:
+def interrupted(before: History, said: Said, now: float) -> History:
     """The run ends: contradicted, used up, or its witness is gone."""
     return replace(before, said=said, after=now)
 
 
 def add_gone(
-    before: Testimony | None, answer: GoneAnswer, worker: str, policy: Policy, now: float
-) -> Testimony:
+    before: History | None, answer: GoneAnswer, worker: str, policy: Policy, now: float
+) -> History:
     """What is known after `answer` came in at `now`.
 
     A run goes on only with an answer of the same worker about the same UID, before a silence. An
     answer that is too old, or from the future, adds nothing.
     """
-    run = Testimony(answer.uid, worker, Said.GONE, first=answer.at, last=answer.at)
+    run = History(answer.uid, worker, Said.GONE, first=answer.at, last=answer.at)
     if before is None:
         before = replace(run, said=Said.NOTHING)
     is_fresh = now - policy.fresh <= answer.at <= now
@@ -168,7 +168,7 @@ class Situation:
 class Case:
     """One Node before the table; `seen` is None when the supervisor sees no such Node."""
 
-    testimony: Testimony
+    history: History
     seen: NodeFacts | None
     situation: Situation
     policy: Policy
@@ -176,13 +176,13 @@ class Case:
 
     @property
     def is_fresh(self) -> bool:
-        age = self.now - self.testimony.last
-        return self.testimony.said is Said.GONE and 0 <= age <= self.policy.fresh
+        age = self.now - self.history.last
+        return self.history.said is Said.GONE and 0 <= age <= self.policy.fresh
 
     @property
     def confirmed_from(self) -> float:
         """From when on another "gone" confirms the first."""
-        return self.testimony.first + self.policy.period
+        return self.history.first + self.policy.period
 
     @property
     def budget_from(self) -> float:
@@ -257,7 +257,7 @@ RULES = (
     Rule(
         Reason.NO_SUCH_NODE,
         Never,
-        lambda case: case.seen is None or case.seen.uid != case.testimony.uid,
+        lambda case: case.seen is None or case.seen.uid != case.history.uid,
         "The supervisor's own watch shows no Node with this name and UID.",
         "Nothing: it is deleted already, or it was created anew and is a different Node.",
     ),
@@ -285,7 +285,7 @@ RULES = (
     Rule(
         Reason.NOT_GONE,
         Never,
-        lambda case: case.testimony.said is Said.NOT_GONE,
+        lambda case: case.history.said is Said.NOT_GONE,
         "The cloud's last answer was not “gone”: the machine exists, or the answer was unknown.",
         "Nothing.",
     ),
@@ -316,7 +316,7 @@ RULES = (
     Rule(
         Reason.NOT_CONFIRMED,
         NotYet,
-        lambda case: case.testimony.last < case.confirmed_from,
+        lambda case: case.history.last < case.confirmed_from,
         "The cloud has not said “gone” twice at least `--node-monitor-period` apart.",
         "Wait for the next round.",
         lambda case: case.confirmed_from,
@@ -324,7 +324,7 @@ RULES = (
     Rule(
         Reason.WORKERS_NOT_HEARD,
         NotYet,
-        lambda case: case.situation.all_heard_since < case.testimony.first,
+        lambda case: case.situation.all_heard_since < case.history.first,
         "A node worker has not reported since the first “gone”: more may have vanished there.",
         "Wait. If it lasts, see which worker is silent (`ccm-supervisor status`).",
     ),

@@ -22,6 +22,7 @@ from ccm.decide.deletion import (
     Case,
     GoneAnswer,
     Held,
+    History,
     Hold,
     Never,
     NodeFacts,
@@ -31,7 +32,6 @@ from ccm.decide.deletion import (
     Round,
     Said,
     Situation,
-    Testimony,
     Verdict,
     add_gone,
     decide,
@@ -126,7 +126,7 @@ class Views:
 class _Known:
     """What was said of one Node. `is_accepted`: a person said that its vanishing is all right."""
 
-    testimony: Testimony
+    history: History
     heard_at: float
     is_vanished: bool = False
     is_accepted: bool = False
@@ -136,7 +136,7 @@ class _Known:
         return self.is_vanished and not self.is_accepted
 
     def interrupt(self, said: Said, now: float) -> "_Known":
-        return replace(self, testimony=interrupted(self.testimony, said, now))
+        return replace(self, history=interrupted(self.history, said, now))
 
 
 class Governor:
@@ -210,14 +210,16 @@ class Governor:
     def answer(self, request: Json) -> Json:
         """The control command `deletions`."""
         match request.get("action"):
-            case "freeze":
-                why, by = request.get("reason"), request.get("by")
-                return {"ok": self.freeze(str(why or "no reason given"), str(by or "unknown"))}
-            case "allow":
-                return {"ok": self.allow()}
             case "show":
                 return self.facts(self._clock())
-        return {"error": f"unknown action {request.get('action')!r}; use show, freeze or allow"}
+            case "freeze":
+                why, by = request.get("reason"), request.get("by")
+                said = self.freeze(str(why or "no reason given"), str(by or "unknown"))
+            case "allow":
+                said = self.allow()
+            case other:
+                return {"error": f"unknown action {other!r}; use show, freeze or allow"}
+        return {"error" if self._trouble else "ok": said}
 
     def facts(self, now: float) -> Json:
         """What `status` shows; `proposed` and `permitted` count from the start, `held` is now."""
@@ -261,26 +263,26 @@ class Governor:
 
     def _distrust(self, worker: str, now: float) -> None:
         for name, known in self._known.items():
-            if known.testimony.worker == worker and known.testimony.said is Said.GONE:
+            if known.history.worker == worker and known.history.said is Said.GONE:
                 self._known[name] = known.interrupt(Said.NOTHING, now)
 
     def _take_in(self, worker: str, heard: Round, now: float) -> None:
         for name in heard.not_gone:
-            known = self._known.get(name) or _Known(Testimony("", worker), now)
-            self._known[name] = _Known(known.testimony, now).interrupt(Said.NOT_GONE, now)
+            known = self._known.get(name) or _Known(History("", worker), now)
+            self._known[name] = _Known(known.history, now).interrupt(Said.NOT_GONE, now)
         for answer in heard.gone:
             self._take_in_gone(worker, answer, now)
         for name, known in self._known.items():
             seen = self._views.look(name)
-            if seen and seen.is_ready and known.testimony.said is Said.GONE:
+            if seen and seen.is_ready and known.history.said is Said.GONE:
                 self._known[name] = known.interrupt(Said.NOTHING, now)
 
     def _take_in_gone(self, worker: str, answer: GoneAnswer, now: float) -> None:
         known = self._known.get(answer.name)
-        before = known.testimony if known else None
-        testimony = add_gone(before, answer, worker, self._policy, now)
-        is_accepted = known is not None and known.is_accepted and known.testimony.uid == answer.uid
-        self._known[answer.name] = _Known(testimony, now, True, is_accepted)
+        before = known.history if known else None
+        history = add_gone(before, answer, worker, self._policy, now)
+        is_accepted = known is not None and known.is_accepted and known.history.uid == answer.uid
+        self._known[answer.name] = _Known(history, now, True, is_accepted)
         if known is None or not known.is_vanished:
             self._counts["proposed"] += 1
 
@@ -312,23 +314,23 @@ class Governor:
         self._hold = None
         log.info("deletions no longer held", extra={"why": why})
         for name, known in self._known.items():
-            if known.testimony.said is Said.GONE:
+            if known.history.said is Said.GONE:
                 self._known[name] = known.interrupt(Said.NOTHING, now)
 
     # One node after the other.
 
     def _judge(self, name: str, situation: Situation, now: float) -> Verdict:
         """The verdict on one Node, whose own earlier permit does not use up its budget."""
-        testimony = self._known[name].testimony
-        if testimony.uid in self._permits:
-            others = (at for uid, at in self._permits.items() if uid != testimony.uid)
+        history = self._known[name].history
+        if history.uid in self._permits:
+            others = (at for uid, at in self._permits.items() if uid != history.uid)
             situation = replace(situation, permits=tuple(others))
-        return decide(Case(testimony, self._views.look(name), situation, self._policy, now))
+        return decide(Case(history, self._views.look(name), situation, self._policy, now))
 
     def _permit(self, heard: Round, now: float) -> list[GoneAnswer]:
         """The Nodes of the round that may go, the longest gone first; on disk before it is said."""
         before, situation, chosen = dict(self._permits), self._situation(), []
-        for answer in sorted(heard.gone, key=lambda a: self._known[a.name].testimony.first):
+        for answer in sorted(heard.gone, key=lambda a: self._known[a.name].history.first):
             if self._judge(answer.name, situation, now) == Permit():
                 self._permits[answer.uid] = now
                 situation = replace(situation, permits=tuple(self._permits.values()))

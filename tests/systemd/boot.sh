@@ -24,6 +24,7 @@ mount -t tmpfs -o mode=0755 machine "$root"
 cd "$root"
 mkdir -p dev etc/systemd/system opt old proc root run sys tmp usr var
 chmod 1777 tmp
+ln -s ../run var/run
 mount --rbind -o ro /usr usr
 for name in bin sbin lib lib32 lib64 libx32; do
     if [ -L "/$name" ]; then

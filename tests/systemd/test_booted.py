@@ -1,0 +1,177 @@
+"""The shipped unit under a real systemd: start, status, reload, watchdog, stop, and its sandbox."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.proc.running import Cloud, Running, wait_for
+from tests.systemd.machine import UNIT, Machine, why_not
+
+COMMAND = "/opt/ccm-supervisor/bin/ccm-supervisor"
+ETC = "/etc/ccm-supervisor"
+CONFIGURATION = "78"
+
+
+@pytest.fixture(scope="module")
+def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with the service installed, an API server and a cloud."""
+    missing = why_not()
+    if missing and os.environ.get("CI"):
+        pytest.fail(missing)
+    if missing:
+        pytest.skip(f"NOT RUN under a real systemd: {missing}")
+    directory = tmp_path_factory.mktemp("machine")
+    kubeconfig = directory / "kubeconfig"
+    flags = ["--port=0", f"--kubeconfig={kubeconfig}"]
+    with (
+        Running("kubernetes", directory, ["ccm.sandbox.kubernetes", *flags]),
+        Cloud(directory) as cloud,
+        Machine(directory) as machine,
+    ):
+        wait_for("the API server listens", kubeconfig.exists)
+        machine.write(f"{ETC}/kubeconfig", kubeconfig.read_text())
+        machine.write(f"{ETC}/cloud.conf", cloud.config.read_text())
+        yield machine
+
+
+@pytest.fixture
+def machine(booted: Machine) -> Iterator[Machine]:
+    """The same, with the service as it is shipped and not running."""
+    use_flags(booted, "--cloud-provider=simulated")
+    booted.adapt()
+    yield booted
+    booted.attempt("systemctl", "stop", UNIT)
+    booted.attempt("systemctl", "reset-failed", UNIT)
+
+
+def use_flags(machine: Machine, *flags: str) -> None:
+    machine.write(f"{ETC}/ccm-supervisor.env", f'CCM_SUPERVISOR_FLAGS="{" ".join(flags)}"\n')
+
+
+def start(machine: Machine) -> None:
+    machine.run("systemctl", "start", UNIT)
+
+
+def worker(machine: Machine) -> dict[str, Any]:
+    """What the supervisor says of its worker."""
+    done = machine.attempt(COMMAND, "status", "-o", "json")
+    status = json.loads(done.stdout) if done.returncode == 0 else {"workers": [{}]}
+    first: dict[str, Any] = status["workers"][0]
+    return first
+
+
+def wait_running(machine: Machine) -> int:
+    """Until the worker works; its process ID."""
+    wait_for("the worker runs", lambda: worker(machine).get("state") == "running")
+    return int(worker(machine)["pid"])
+
+
+def environment(machine: Machine, pid: int) -> dict[str, str]:
+    lines = machine.run("cat", f"/proc/{pid}/environ").split("\0")
+    return dict(line.split("=", 1) for line in lines if line)
+
+
+def test_the_start_is_over_when_the_workers_are_up(machine: Machine) -> None:
+    start(machine)
+    assert worker(machine)["state"] in ("standby", "running")
+    assert machine.show("ActiveState") == "active"
+    wait_for("it leads", lambda: "holds the lease" in machine.show("StatusText"))
+    assert "workers: 1 running" in machine.show("StatusText")
+
+
+def test_the_service_works_unprivileged_in_its_sandbox(machine: Machine) -> None:
+    start(machine)
+    pid = wait_running(machine)
+    status = machine.run("cat", f"/proc/{pid}/status")
+    facts = dict(line.split(":", 1) for line in status.splitlines())
+    assert machine.run("id", "-u", "ccm-supervisor").strip() in facts["Uid"].split()
+    assert int(facts["CapEff"], 16) == int(facts["CapBnd"], 16) == 0
+    assert facts["NoNewPrivs"].strip() == "1"
+    assert facts["Seccomp"].strip() == "2"
+    mode = machine.run("stat", "--format=%a %U", "/run/ccm-supervisor").split()
+    assert mode == ["700", "ccm-supervisor"]
+
+
+def test_no_worker_can_speak_to_systemd(machine: Machine) -> None:
+    start(machine)
+    seen = environment(machine, wait_running(machine))
+    assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} & set(seen)
+    assert seen["RUNTIME_DIRECTORY"] == "/run/ccm-supervisor"  # it is the right environment
+
+
+def test_a_reload_is_over_when_new_workers_have_taken_over(machine: Machine) -> None:
+    start(machine)
+    old, main = wait_running(machine), machine.show("MainPID")
+    machine.run("systemctl", "reload", UNIT)
+    wait_for("the reload is over", lambda: machine.show("SubState") == "running")
+    assert wait_running(machine) != old
+    assert machine.show("MainPID") == main
+
+
+def test_a_killed_worker_is_not_a_failed_service(machine: Machine) -> None:
+    start(machine)
+    old, main = wait_running(machine), machine.show("MainPID")
+    machine.run("kill", "-KILL", str(old))
+    wait_for("another worker runs", lambda: worker(machine).get("pid") not in (None, old))
+    wait_running(machine)
+    assert (machine.show("MainPID"), machine.show("NRestarts")) == (main, "0")
+
+
+def test_a_hanging_supervisor_is_replaced(machine: Machine) -> None:
+    machine.adapt("WatchdogSec=2", "TimeoutAbortSec=1", "RestartSec=0")
+    start(machine)
+    worker_pid, main = wait_running(machine), machine.show("MainPID")
+    machine.run("kill", "-STOP", main)
+    wait_for("systemd starts another", lambda: machine.show("NRestarts") == "1")
+    wait_for("it is active", lambda: machine.show("ActiveState") == "active")
+    assert machine.show("MainPID") != main
+    assert f"{UNIT}: Watchdog timeout" in machine.journal()
+    assert machine.attempt("kill", "-0", str(worker_pid)).returncode != 0
+
+
+def test_a_working_supervisor_is_left_alone_by_the_watchdog(machine: Machine) -> None:
+    machine.adapt("WatchdogSec=1")
+    start(machine)
+    main, begin = machine.show("MainPID"), int(machine.show("WatchdogTimestampMonotonic"))
+    wait_for(
+        "it was fed for three times its limit",
+        lambda: int(machine.show("WatchdogTimestampMonotonic")) > begin + 3_000_000,
+    )
+    assert (machine.show("MainPID"), machine.show("NRestarts")) == (main, "0")
+
+
+def test_a_stop_drains_and_leaves_nothing(machine: Machine) -> None:
+    start(machine)
+    pid = wait_running(machine)
+    machine.run("systemctl", "stop", UNIT)
+    assert (machine.show("ActiveState"), machine.show("Result")) == ("inactive", "success")
+    assert machine.attempt("kill", "-0", str(pid)).returncode != 0
+    assert machine.attempt("ls", "/run/ccm-supervisor").returncode != 0
+
+
+def test_a_long_drain_gets_the_time_it_asks_for(machine: Machine) -> None:
+    machine.adapt("TimeoutStopSec=1")
+    use_flags(machine, "--cloud-provider=simulated", "--shutdown-timeout=4s")
+    start(machine)
+    machine.run("kill", "-STOP", str(wait_running(machine)))  # it cannot drain
+    machine.run("systemctl", "stop", UNIT)
+    assert machine.show("Result") == "success"
+    assert "workers did not finish in time and are killed" in machine.journal()
+
+
+def test_a_wrong_configuration_is_not_tried_again(machine: Machine) -> None:
+    machine.adapt("RestartSec=0")
+    use_flags(machine, "--cloud-provider=nonesuch")
+    assert machine.attempt("systemctl", "start", UNIT).returncode != 0
+    assert machine.show("ActiveState") == "failed"
+    assert (machine.show("ExecMainStatus"), machine.show("NRestarts")) == (CONFIGURATION, "0")
+
+
+def test_a_second_installation_keeps_the_operators_flags(machine: Machine) -> None:
+    use_flags(machine, "--cloud-provider=simulated", "--node-workers=2")
+    machine.run("make", "-f", "/opt/source/systemd/install.mk", "install-systemd")
+    assert "--node-workers=2" in machine.run("cat", f"{ETC}/ccm-supervisor.env")
