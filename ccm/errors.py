@@ -9,6 +9,7 @@ class ExitCode(IntEnum):
     OK = 0
     FAILED = 1
     USAGE = 2
+    NOT_NEEDED = 77  # a worker whose duty the chosen provider does not have
     CONFIGURATION = 78  # EX_CONFIG of sysexits.h: starting again without a change is pointless
 
 

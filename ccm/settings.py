@@ -4,8 +4,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
+from ipaddress import ip_network
 from typing import Any
 
+from ccm.controllers import KNOWN, canonical
 from ccm.durations import format_duration, parse_duration
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 
@@ -65,6 +67,30 @@ def _limit(text: str) -> str:
     return text
 
 
+def _controllers(text: str) -> tuple[str, ...]:
+    try:
+        return canonical([item for item in text.split(",") if item])
+    except ValueError as unknown:
+        known = ", ".join(KNOWN)
+        problem = f'"{unknown}" is not in the list of known controllers'
+        raise ValueError(f"is not understood: {problem}|choose from: *, {known}") from None
+
+
+def _cluster_cidr(text: str) -> tuple[str, ...]:
+    parts = [part for part in text.strip().split(",") if part]
+    try:
+        networks = [ip_network(part, strict=False) for part in parts]
+    except ValueError:
+        raise ValueError("is not a network|write it like 10.244.0.0/16") from None
+    if len(parts) > 2 or len({network.version for network in networks}) != len(parts):
+        raise ValueError("is not one network, or one of each IP family|drop one of them")
+    return tuple(str(network) for network in networks)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
 def _choice(*allowed: str) -> Parser:
     def parse(text: str) -> str:
         if text not in allowed:
@@ -92,6 +118,9 @@ def _flag(default: Any, group: str, parse: Parser, text: str, metavar: str = "")
         _whole: ("N", str),
         _size: ("SIZE", str),
         _number: ("RATE", lambda value: f"{value:g}"),
+        _controllers: ("NAME,-NAME,*", ",".join),
+        _cluster_cidr: ("CIDR[,CIDR]", ",".join),
+        _names: ("NAME,…", ",".join),
         _rates: ("CLASS=RATE,…", lambda value: ",".join(f"{k}={v:g}" for k, v in value.items())),
     }
     meta, show = kinds.get(parse, ("TEXT", str))
@@ -110,7 +139,7 @@ def default_runtime_dir() -> str:
 
 
 CLOUD, KUBE, LEASE = "Cloud", "Kubernetes API", "Leader election"
-NODE, PROCESS, LOGS = "Node controller", "Processes", "Logging"
+NODE, CONTROLLERS, PROCESS, LOGS = "Node controller", "Controllers", "Processes", "Logging"
 
 
 @dataclass(frozen=True)
@@ -158,6 +187,9 @@ class Settings:
     concurrent_node_syncs: int = _flag(
         0, NODE, _whole, "Nodes written at the same time; 0 = as --kube-api-in-flight allows."
     )
+    node_status_update_frequency: float = _flag(
+        300.0, NODE, _duration, "Time in which every node is compared with its machine once."
+    )
     node_monitor_period: float = _flag(
         5.0, NODE, _duration, "Time between two questions about nodes that are not Ready."
     )
@@ -173,6 +205,28 @@ class Settings:
     )
     node_vanish_share: float = _flag(
         0.3, NODE, _number, "When more than this share of nodes vanish at once, none is deleted."
+    )
+
+    controllers: tuple[str, ...] = _flag(
+        ("*",), CONTROLLERS, _controllers, "Controllers to run; -NAME turns one off."
+    )
+    configure_cloud_routes: bool = _flag(
+        True, CONTROLLERS, _boolean, "Program the cloud's routes to the nodes' pod networks."
+    )
+    cluster_cidr: tuple[str, ...] = _flag(
+        (), CONTROLLERS, _cluster_cidr, "Network of all pods; routes inside it are ours to delete."
+    )
+    route_reconciliation_period: float = _flag(
+        600.0, CONTROLLERS, _duration, "Time between two comparisons of all routes."
+    )
+    concurrent_service_syncs: int = _flag(
+        10, CONTROLLERS, _whole, "Services worked on at the same time."
+    )
+    load_balancer_classes: tuple[str, ...] = _flag(
+        (), CONTROLLERS, _names, "Values of spec.loadBalancerClass that are ours, too."
+    )
+    legacy_zone_labels: bool = _flag(
+        False, CONTROLLERS, _boolean, "Label volumes with failure-domain.beta.kubernetes.io, too."
     )
 
     node_workers: int = _flag(1, PROCESS, _whole, "Processes that share the nodes.")
@@ -230,7 +284,7 @@ def check(settings: Settings) -> Iterator[ConfigurationFault]:
         yield ConfigurationFault(
             "--cloud-provider", "cannot be empty", "name one that 'ccm-supervisor providers' lists"
         )
-    for name in ("node_workers", "kube_api_in_flight"):
+    for name in ("node_workers", "kube_api_in_flight", "concurrent_service_syncs"):
         if getattr(settings, name) < 1:
             flag = name.replace("_", "-")
             yield ConfigurationFault(f"--{flag}", "must be a positive number", "use 1 or more")
@@ -244,6 +298,8 @@ def check(settings: Settings) -> Iterator[ConfigurationFault]:
         "cloud_call_timeout",
         "node_monitor_period",
         "node_deletion_window",
+        "node_status_update_frequency",
+        "route_reconciliation_period",
     ):
         if getattr(settings, name) <= 0:
             flag = name.replace("_", "-")

@@ -77,8 +77,8 @@ class DutyModule(Protocol):
     COMPONENT: str
     WANTS: tuple[Want, ...]
 
-    def duty(self, tools: Tools) -> Duty:
-        """A new duty for this process."""
+    def duty(self, tools: Tools) -> Duty | None:
+        """A new duty for this process; None when the provider has nothing for it."""
         ...
 
     def concurrency(self, settings: Settings) -> int:

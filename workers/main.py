@@ -59,7 +59,7 @@ async def _live(spec: WorkerSpec) -> ExitCode:
     port = Port(Path(spec.bus_path), spec.ident, inbox.take)
     receiving = asyncio.create_task(port.run())
     try:
-        await _work(spec, port, inbox)
+        return await _work(spec, port, inbox)
     except ConfigurationFaults as faults:
         return _refuse(port, faults.faults)
     except ConfigurationFault as fault:
@@ -67,7 +67,6 @@ async def _live(spec: WorkerSpec) -> ExitCode:
     finally:
         receiving.cancel()
         port.close()
-    return ExitCode.OK
 
 
 def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
@@ -75,7 +74,7 @@ def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
     return ExitCode.CONFIGURATION
 
 
-async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> None:
+async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
     settings = spec.settings
     module = cast(DutyModule, importlib.import_module(f"workers.{spec.duty}.worker"))
     grants = Grants(port.send)
@@ -95,10 +94,15 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> None:
             recorder=Recorder(kube, module.COMPONENT, spec.name),
             tell=port.send,
         )
-        runner = inbox.runner = Runner(Ties(port, grants, gate), tools, module.duty(tools))
+        duty = module.duty(tools)
+        if duty is None:
+            log.warning("skipped: the provider has nothing for it", extra={"duty": spec.duty})
+            return ExitCode.NOT_NEEDED
+        runner = inbox.runner = Runner(Ties(port, grants, gate), tools, duty)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, runner.drain, settings.shutdown_timeout)
         await runner.run(_hello(module, provider), module.concurrency(settings))
+        return ExitCode.OK
     finally:
         await kube.close()
         await provider.close()

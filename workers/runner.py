@@ -7,7 +7,18 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from ccm.bus.frames import Beat, Drain, Granted, Hello, LogLevel, Message, Objects, Resync, Synced
+from ccm.bus.frames import (
+    Beat,
+    CallsShut,
+    Drain,
+    Granted,
+    Hello,
+    LogLevel,
+    Message,
+    Objects,
+    Resync,
+    Synced,
+)
 from ccm.bus.port import Port
 from ccm.cloud.gate import WorkerGate
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter, Unreachable
@@ -75,6 +86,8 @@ class Runner:
                 self._absorb(message)
             case Granted():
                 self._grants.granted(message)
+            case CallsShut():
+                self._grants.shut(message)
             case Drain(seconds):
                 self.drain(seconds)
             case LogLevel(verbosity):

@@ -58,9 +58,22 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class AskCalls:
-    """`count` cloud calls of class `budget` are waiting in this worker."""
+    """`count` cloud calls of class `budget` are waiting in this worker.
+
+    `ahead` more are welcome with the grant if nobody else waits.
+    """
 
     number: int
+    budget: str
+    priority: int
+    count: int
+    ahead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCalls:
+    """Granted calls that were made: they are no longer in this worker's hands."""
+
     budget: str
     priority: int
     count: int
@@ -71,15 +84,20 @@ class ReturnCalls:
     """Granted calls that were not made after all."""
 
     budget: str
+    priority: int
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class CloudThrottled:
-    """The cloud answered that we are too fast; `seconds` is its own word on when to come back."""
+    """The cloud answered that we are too fast; `seconds` is its own word on when to come back.
+
+    `began` is when the call that it refused began.
+    """
 
     budget: str
     seconds: float | None
+    began: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +156,18 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """`count` of the calls asked for under `number` may be made."""
+    """`count` of the calls asked for under `number` may be made, but none after `until`."""
 
     number: int
     count: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class CallsShut:
+    """The cloud refused a call of this class: give back what was granted and is not made."""
+
+    budget: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +198,7 @@ Message = (
     | Synced
     | Beat
     | AskCalls
+    | MadeCalls
     | ReturnCalls
     | CloudThrottled
     | ProposeDeletions
@@ -180,6 +207,7 @@ Message = (
     | Objects
     | Permit
     | Granted
+    | CallsShut
     | PermitDeletions
     | LogLevel
     | Drain

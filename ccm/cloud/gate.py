@@ -1,6 +1,7 @@
 """The gate in a worker: every cloud call waits for its grant, has a deadline, and is counted."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -33,8 +34,8 @@ class Purse(Protocol):
         """Return once one call of this class may be made; wait for ever if none may."""
         ...
 
-    def throttled(self, budget: str, seconds: float | None) -> None:
-        """Tell everybody that the cloud finds us too fast."""
+    def throttled(self, budget: str, seconds: float | None, began: float) -> None:
+        """Tell everybody that the cloud refused, for rate, a call that began at `began`."""
         ...
 
 
@@ -65,11 +66,13 @@ class WorkerGate:
 
     @contextmanager
     def _watched(self, operation: str, budget: str) -> Iterator[None]:
+        began = time.monotonic()
         try:
             yield
         except Throttled as error:
             self.calls[(operation, "throttled")] += 1
-            self._loop.call_soon_threadsafe(self._purse.throttled, budget, error.seconds)
+            told = self._purse.throttled
+            self._loop.call_soon_threadsafe(told, budget, error.seconds, began)
             raise
         except BaseException as error:
             self.calls[(operation, _result(error))] += 1

@@ -8,8 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from ccm.model.cloud import Answer
+from ccm.model.cloud import Answer, Balancer, PlaceAnswer, Route
 from ccm.model.node import Node
+from ccm.model.service import Feature, Service
+from ccm.model.volume import PersistentVolume
 
 T = TypeVar("T")
 
@@ -68,6 +70,77 @@ class Instances(Protocol):
         ...
 
 
+class LoadBalancers(Protocol):
+    """Balancers for Services. All of them carry our ownership mark: cluster and Service UID.
+
+    A balancer without the mark, even of the right name, is never changed or deleted: `Refused`.
+    Raises `RetryAfter` while the cloud is at work, `Refused` for what this cloud cannot do until
+    the Service changes, `ImplementedElsewhere` when another controller looks after this Service.
+    """
+
+    honours: frozenset[Feature]
+    """What this cloud can do; a Service that asks for another feature is refused beforehand."""
+
+    def name_for(self, service: Service) -> str:
+        """The balancer's name: always the same for one Service, never empty."""
+        ...
+
+    def get(self, service: Service) -> Balancer | None | Awaitable[Balancer | None]:
+        """The balancer of this Service; None when there is none of ours."""
+        ...
+
+    def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer | Awaitable[Balancer]:
+        """Make the balancer what the Service asks for, with these hosts behind it.
+
+        Reads and compares first and writes only differences: when nothing differs, no write call.
+        Interrupted anywhere, a repetition converges.
+        """
+        ...
+
+    def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None | Awaitable[None]:
+        """Replace the hosts only; writes nothing when they are right. No balancer: `Refused`."""
+        ...
+
+    def delete(self, service: Service) -> None | Awaitable[None]:
+        """Take the balancer and every leftover of it away; nothing there is success."""
+        ...
+
+
+class Routes(Protocol):
+    """Routes to pod networks, those that carry this cluster's mark only."""
+
+    def list(self, nodes: Sequence[Node]) -> Sequence[Route] | Awaitable[Sequence[Route]]:
+        """Every route of this cluster, blackholes included; `nodes` tell which machine is whose."""
+        ...
+
+    def create(self, node: Node, cidr: str) -> None | Awaitable[None]:
+        """Route `cidr` to this Node's machine; the very same route being there is success.
+
+        Raises `Refused` when the cloud has no room for it or the network is taken.
+        """
+        ...
+
+    def delete(self, route: Route) -> None | Awaitable[None]:
+        """Take away a route as it was listed; nothing there is success."""
+        ...
+
+
+class Volumes(Protocol):
+    """Where volumes are."""
+
+    csi_drivers: frozenset[str]
+    """`spec.csi.driver` of the volumes that are this cloud's."""
+    legacy_sources: frozenset[str]
+    """Keys of `spec` that hold such a volume from before CSI, such as `awsElasticBlockStore`."""
+    batch_size: int
+
+    def describe(
+        self, volumes: Sequence[PersistentVolume]
+    ) -> Mapping[str, PlaceAnswer] | Awaitable[Mapping[str, PlaceAnswer]]:
+        """Answer for each volume by the name of its PersistentVolume, as `Instances.describe`."""
+        ...
+
+
 class CloudProvider(Protocol):
     """One cloud. `scheme` is the part of its provider IDs before `://`, usually its name.
 
@@ -80,6 +153,9 @@ class CloudProvider(Protocol):
     quotas: Mapping[str, Quota]
     has_cluster_id: bool
     instances: Instances | None
+    load_balancers: LoadBalancers | None
+    routes: Routes | None
+    volumes: Volumes | None
 
     async def initialize(self, context: ProviderContext) -> None:
         """Read the configuration and get ready; faults in it raise `ConfigurationFaults`.

@@ -19,6 +19,7 @@ class State(StrEnum):
     DRAINING = "draining"  # it finishes what it has in hand
     BACKOFF = "backoff"  # it died; a successor starts after a delay
     FAILED = "failed"  # it said that starting again is pointless
+    SKIPPED = "skipped"  # the provider has nothing for this duty
     STOPPED = "stopped"
 
 
@@ -33,6 +34,7 @@ class Event(StrEnum):
     TOLD_TO_DRAIN = "told to drain"
     DIED = "died"
     REFUSED = "refused to start"
+    NOT_NEEDED = "not needed"
     ENDED = "ended as told"
 
 
@@ -51,6 +53,7 @@ TABLE: dict[tuple[State, Event], State] = {
     **{(state, Event.DIED): State.BACKOFF for state in _ALIVE},
     (State.DRAINING, Event.DIED): State.STOPPED,
     (State.DRAINING, Event.ENDED): State.STOPPED,
+    (State.STARTING, Event.NOT_NEEDED): State.SKIPPED,
     **{(state, Event.REFUSED): State.FAILED for state in (*_ALIVE, State.DRAINING)},
 }
 """Every change of state there is; an event that is not listed for a state changes nothing."""

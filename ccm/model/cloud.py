@@ -64,3 +64,54 @@ class Unknown:
 
 
 Answer = Instance | Gone | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A way in the cloud's network from a block of pod addresses to a machine.
+
+    `node` is the name of the target's Node, empty when the target is not known; `id` is the
+    provider's own name, empty before the route exists. `addresses` are those of the target, or None
+    when this cloud's routes do not carry any.
+    """
+
+    cidr: str
+    node: str
+    id: str = ""
+    is_blackhole: bool = False
+    addresses: tuple[NodeAddress, ...] | None = None
+
+
+class IpMode(StrEnum):
+    """`status.loadBalancer.ingress[].ipMode`: whether traffic arrives with the balancer's IP."""
+
+    VIP = "VIP"
+    PROXY = "Proxy"
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """One way in: an IP or a host name, never neither."""
+
+    ip: str = ""
+    hostname: str = ""
+    ip_mode: IpMode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Balancer:
+    """A load balancer of ours as it is now."""
+
+    name: str
+    ingress: tuple[Ingress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VolumePlace:
+    """Where a volume is: the zones from which it can be used, and their region."""
+
+    zones: tuple[str, ...]
+    region: str
+
+
+PlaceAnswer = VolumePlace | Gone | Unknown

@@ -21,6 +21,7 @@ from ccm.supervisor.suspects import Suspects
 
 log = logging.getLogger(__name__)
 
+ORDERLY = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION)
 LAST_WORDS = 2.0  # seconds a silent worker gets to write its stacks before it is killed
 
 
@@ -197,7 +198,7 @@ class Children:
         code = start.process.exitcode
         self._hooks.gone(start.ident)
         was_told = start is child.current and child.life.state is State.DRAINING
-        if code not in (ExitCode.OK, ExitCode.CONFIGURATION) and not self._is_ending:
+        if code not in ORDERLY and not self._is_ending:
             self.suspects.after_death(child.duty, read_in_hand(start.hand_path), time.monotonic())
             log.error(
                 "worker died",
@@ -224,6 +225,8 @@ class Children:
             self._promote(child, child.successor)
         elif child.is_leaving:
             self._children.pop(child.name, None)
+        elif code == ExitCode.NOT_NEEDED:
+            self.note(child, Event.NOT_NEEDED)
         elif code == ExitCode.CONFIGURATION:
             child.last_faults = start.faults
             self.note(child, Event.REFUSED)

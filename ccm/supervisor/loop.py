@@ -18,6 +18,7 @@ from ccm.bus.frames import (
     Fault,
     Hello,
     LogLevel,
+    MadeCalls,
     Message,
     Permit,
     Resync,
@@ -136,7 +137,9 @@ class Supervisor:
             case AskCalls():
                 self._budget.ask(ident, message)
             case ReturnCalls():
-                self._budget.take_back(message)
+                self._budget.take_back(ident, message)
+            case MadeCalls():
+                self._budget.note_made(ident, message)
             case CloudThrottled():
                 self._budget.slow_down(ident, message)
             case Survived(key):

@@ -186,12 +186,10 @@ async def test_kubectl_asks_what_it_may_do(api: Api, kubectl: Kubectl) -> None:
 async def test_kubectl_waits_until_a_finalized_object_is_gone(api: Api, kubectl: Kubectl) -> None:
     node = await api.new(NODES, metadata={"finalizers": ["example.com/hold"]})
     deleting = asyncio.ensure_future(kubectl("delete", "node", node.name, "--timeout=20s"))
-    path = f"{NODES}/{node.name}"
-    async with asyncio.timeout(10):
-        while "deletionTimestamp" not in (await api.get(path)).body["metadata"]:
-            await asyncio.sleep(0.02)
+    async with api.watch(NODES, resourceVersion=node.version) as watch:
+        assert "deletionTimestamp" in (await watch.next()).object["metadata"]
     assert not deleting.done()
-    await api.merge(path, {"metadata": {"finalizers": None}})
+    await api.merge(f"{NODES}/{node.name}", {"metadata": {"finalizers": None}})
     assert "deleted" in await deleting
 
 

@@ -293,7 +293,7 @@ def test_a_run_of_answers_grows_only_by_new_unbroken_ones(
 
 @given(st.lists(st.tuples(st.sampled_from(["gone", "else"]), st.floats(0, 40)), max_size=8))
 def test_a_contradiction_is_never_inside_a_run(rounds: list[tuple[str, float]]) -> None:
-    now, known, contradicted = 0.0, History("u1", "w"), -1.0
+    now, known, contradicted = 0.0, History("u1", "w"), float("-inf")
     for word, age in rounds:
         now += 5.0
         if word == "gone":

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
-from ccm.errors import CloudError, ConfigurationFault, KubernetesError, NoPermit, Unreachable
+from ccm.errors import CloudError, KubernetesError, NoPermit, Unreachable
 from ccm.kube.events import Note, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.node import PROVIDED_NODE_IP, Json, Node
@@ -44,16 +44,10 @@ WANTS = (
 )
 
 
-def duty(tools: Tools) -> Duty:
+def duty(tools: Tools) -> Duty | None:
     """The node duty of this process."""
     instances = tools.provider.instances
-    if instances is None:
-        raise ConfigurationFault(
-            "--cloud-provider",
-            f"{tools.provider.name!r} knows nothing of machines",
-            "choose a provider with instances",
-        )
-    return NodeDuty(tools, instances)
+    return NodeDuty(tools, instances) if instances else None
 
 
 def concurrency(settings: Settings) -> int:

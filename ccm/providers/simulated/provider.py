@@ -2,7 +2,14 @@
 
 from collections.abc import Mapping
 
-from ccm.cloud.interface import Instances, ProviderContext, Quota
+from ccm.cloud.interface import (
+    Instances,
+    LoadBalancers,
+    ProviderContext,
+    Quota,
+    Routes,
+    Volumes,
+)
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import READS, WRITES, read_config
 from ccm.providers.simulated.instances import SCHEME, SimulatedInstances
@@ -17,6 +24,9 @@ class SimulatedCloud:
         self.has_cluster_id = True
         self.quotas: Mapping[str, Quota] = {"read": READS, "write": WRITES}
         self.instances: Instances | None = None
+        self.load_balancers: LoadBalancers | None = None
+        self.routes: Routes | None = None
+        self.volumes: Volumes | None = None
         self._api: SimulatedApi | None = None
 
     async def initialize(self, context: ProviderContext) -> None:

@@ -23,7 +23,7 @@ class Steered(Protocol):
     requests: Requests
 
     def compact(self) -> None: ...
-    def drop_connections(self) -> None: ...
+    def drop_soon(self) -> None: ...
     def restart_soon(self, down: float) -> None: ...
 
 
@@ -51,7 +51,7 @@ def administer(sandbox: Steered, method: str, path: str, body: bytes) -> Any:
         case "POST", "compact":
             sandbox.compact()
         case "POST", "drop":
-            sandbox.drop_connections()
+            sandbox.drop_soon()
         case "POST", "restart":
             sandbox.restart_soon(float(_document(body).get("seconds", 0)))
         case _:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote
 
 import orjson
 from aiohttp import web
 
 from ccm.sandbox.kubernetes import failures
 from ccm.sandbox.kubernetes.admin import ROOT, Steered, administer
-from ccm.sandbox.kubernetes.call import Call, read_document
+from ccm.sandbox.kubernetes.call import read_document
 from ccm.sandbox.kubernetes.discovery import documents
 from ccm.sandbox.kubernetes.failures import Failure
-from ccm.sandbox.kubernetes.faults import Fault, Occasion
+from ccm.sandbox.kubernetes.faults import Fault
 from ccm.sandbox.kubernetes.kinds import stored_kinds
-from ccm.sandbox.kubernetes.place import Place, Places, verb_of
-from ccm.sandbox.kubernetes.requests import Request
+from ccm.sandbox.kubernetes.place import Places
+from ccm.sandbox.kubernetes.requests import NO_ANSWER
 from ccm.sandbox.kubernetes.resources import Reply, Resources
 from ccm.sandbox.kubernetes.reviews import Review, review_at
 from ccm.sandbox.kubernetes.streaming import Streams, abort, never
+from ccm.sandbox.kubernetes.visit import Visit
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 NOTHING_HERE = "404 page not found\n"
@@ -43,26 +42,34 @@ class Api:
         self._documents: Mapping[str, Any] = documents(stored_kinds())
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request; a refusal becomes a Status."""
-        visit = Visit(request, self._places)
+        """Answer one request and log it, also when its connection goes before the answer."""
+        visit = Visit(request, self._places, self._sandbox.requests)
+        if visit.path.startswith(ROOT):
+            return await self._answer_or_refuse(self._steer(visit))
         try:
-            body = await request.read()
-            if visit.path.startswith(ROOT):
-                return _json(200, orjson.dumps(self._administer(visit, body)))
-            self._authenticate(request)
-            response = await self._answer(visit, body)
-        except Failure as failure:
-            response = _refusal(failure)
-        except web.HTTPRequestEntityTooLarge:
-            response = _refusal(Failure(413, "limit is 3145728"))
-        except web.HTTPNotFound as nothing:
-            response = web.Response(status=404, text=nothing.text)
-        if visit.verb != "watch" or response.status != 200:
-            self._sandbox.requests.add(visit.record(response.status))
+            response = await self._answer_or_refuse(self._serve(visit))
+        except asyncio.CancelledError:
+            visit.log(NO_ANSWER)
+            raise
+        visit.log(response.status)
         return response
 
-    def _administer(self, visit: Visit, body: bytes) -> Any:
-        return administer(self._sandbox, visit.request.method, visit.path, body)
+    @staticmethod
+    async def _answer_or_refuse(answer: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+        """Turn a refusal into a response with a Status."""
+        try:
+            return await answer
+        except Failure as failure:
+            return _refusal(failure)
+        except web.HTTPRequestEntityTooLarge:
+            return _refusal(Failure(413, "limit is 3145728"))
+        except web.HTTPNotFound as nothing:
+            return web.Response(status=404, text=nothing.text)
+
+    async def _steer(self, visit: Visit) -> web.StreamResponse:
+        body = await visit.request.read()
+        done = administer(self._sandbox, visit.request.method, visit.path, body)
+        return _json(200, orjson.dumps(done))
 
     def _authenticate(self, request: web.BaseRequest) -> None:
         if not self._tokens:
@@ -71,14 +78,15 @@ class Api:
         if scheme != "Bearer" or token not in self._tokens:
             raise Failure(401, "Unauthorized")
 
-    async def _answer(self, visit: Visit, body: bytes) -> web.StreamResponse:
+    async def _serve(self, visit: Visit) -> web.StreamResponse:
+        body = await visit.request.read()
+        self._authenticate(visit.request)
         fault = self._sandbox.faults.take(visit.occasion)
         if fault is not None:
             await self._strike_before(fault, visit)
         if visit.verb == "watch" and visit.place is not None:
             call = visit.call(visit.place, body)
-            log = lambda: self._sandbox.requests.add(visit.record(200))  # noqa: E731
-            return await self._streams.serve(visit.request, call, fault, log)
+            return await self._streams.serve(visit, call, fault)
         status, answer = self._reply(visit, body, fault)
         if fault is not None and fault.action == "reset":
             await _strike_after(fault, visit.request, status, answer)
@@ -117,52 +125,6 @@ class Api:
                 await never()
             case "gone" if visit.verb != "watch":
                 raise failures.expired(fault.message)
-
-
-class Visit:
-    """What the log and the faults know of one request."""
-
-    def __init__(self, request: web.BaseRequest, places: Places) -> None:
-        self.request = request
-        self._started = time.monotonic()
-        path, _, self.query_string = request.raw_path.partition("?")
-        self.path = unquote(path)
-        self.query = dict(parse_qsl(self.query_string, keep_blank_values=True))
-        self.place = places.find(self.path)
-        self.verb = request.method.lower()
-        if self.place is not None:
-            self.verb = verb_of(request.method, self.place, self.query)
-        self.user_agent = request.headers.get("User-Agent", "")
-
-    @property
-    def occasion(self) -> Occasion:
-        if self.place is None:
-            return Occasion(self.verb, self.path, "", self.user_agent)
-        return Occasion(self.verb, self.place.kind.plural, self.place.name, self.user_agent)
-
-    def call(self, place: Place, body: bytes) -> Call:
-        if not self.verb:
-            raise Failure(405, "the server does not allow this method on the requested resource")
-        headers = self.request.headers
-        content_type = headers.get("Content-Type", "").partition(";")[0].strip()
-        accept = headers.get("Accept", "")
-        return Call(self.verb, place, self.query, accept, content_type, body)
-
-    def record(self, status: int) -> Request:
-        place = self.place
-        return Request(
-            verb=self.verb,
-            path=self.path,
-            query=self.query_string,
-            resource=place.kind.plural if place else "",
-            subresource=place.subresource if place else "",
-            namespace=place.namespace if place else "",
-            name=place.name if place else "",
-            user_agent=self.user_agent,
-            content_type=self.request.headers.get("Content-Type", ""),
-            status=status,
-            seconds=time.monotonic() - self._started,
-        )
 
 
 async def _strike_after(fault: Fault, request: web.BaseRequest, status: int, body: bytes) -> None:

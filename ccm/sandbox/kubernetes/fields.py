@@ -39,6 +39,7 @@ _REFERENCE = _names("kind namespace name uid apiVersion resourceVersion fieldPat
 _FIELDS: Mapping[str, Fields] = {
     NODE.plural: {
         "": _OBJECT,
+        "metadata": _METADATA,
         "spec": _names("podCIDR podCIDRs providerID unschedulable taints configSource externalID"),
         "spec.taints": _names("key value effect timeAdded"),
         "status": _names(
@@ -50,6 +51,7 @@ _FIELDS: Mapping[str, Fields] = {
     },
     SERVICE.plural: {
         "": _OBJECT,
+        "metadata": _METADATA,
         "spec": _names(
             "ports selector clusterIP clusterIPs type externalIPs sessionAffinity loadBalancerIP"
             " loadBalancerSourceRanges externalName externalTrafficPolicy healthCheckNodePort"
@@ -66,6 +68,7 @@ _FIELDS: Mapping[str, Fields] = {
     },
     PERSISTENT_VOLUME.plural: {
         "": _OBJECT,
+        "metadata": _METADATA,
         "spec": _names(
             "capacity accessModes claimRef persistentVolumeReclaimPolicy storageClassName"
             " mountOptions volumeMode nodeAffinity volumeAttributesClassName"
@@ -79,11 +82,13 @@ _FIELDS: Mapping[str, Fields] = {
     },
     NAMESPACE.plural: {
         "": _OBJECT,
+        "metadata": _METADATA,
         "spec": _names("finalizers"),
         "status": _names("phase conditions"),
     },
     LEASE.plural: {
         "": _names("apiVersion kind metadata spec"),
+        "metadata": _METADATA,
         "spec": _names(
             "holderIdentity leaseDurationSeconds acquireTime renewTime leaseTransitions strategy"
             " preferredHolder"
@@ -95,6 +100,7 @@ _FIELDS: Mapping[str, Fields] = {
             " lastTimestamp count type eventTime series action related reportingComponent"
             " reportingInstance"
         ),
+        "metadata": _METADATA,
         "involvedObject": _REFERENCE,
         "related": _REFERENCE,
         "source": _names("component host"),
@@ -105,25 +111,21 @@ _FIELDS: Mapping[str, Fields] = {
 
 def drop_unknown(kind: Kind, obj: Object) -> list[str]:
     """Remove in place the fields that the kind does not have and return their paths."""
-    fields = _FIELDS.get(kind.plural)
-    if fields is None:
-        return []
-    return list(_drop({"metadata": _METADATA, **fields}, obj, "", ""))
+    dropped = []
+    for path, known in _FIELDS.get(kind.plural, {}).items():
+        for shown, part in _parts(obj, path.split(".") if path else [], ""):
+            for name in part.keys() - known:
+                del part[name]
+                dropped.append(f"{shown}{name}")
+    return sorted(dropped)
 
 
-def _drop(fields: Fields, value: Any, path: str, shown: str) -> Iterator[str]:
-    """Walk an object; `path` is how the table names it and `shown` how messages do."""
+def _parts(value: Any, names: list[str], shown: str) -> Iterator[tuple[str, Object]]:
+    """Yield the objects at a path, through lists, with the path as messages show it."""
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _drop(fields, item, path, f"{shown}[{index}]")
-        return
-    known = fields.get(path)
-    if known is None or not isinstance(value, dict):
-        return
-    for name in [name for name in value if name not in known]:
-        del value[name]
-        yield f"{shown}.{name}".lstrip(".")
-    for name, member in value.items():
-        yield from _drop(
-            fields, member, f"{path}.{name}".lstrip("."), f"{shown}.{name}".lstrip(".")
-        )
+            yield from _parts(item, names, f"{shown.removesuffix('.')}[{index}].")
+    elif isinstance(value, dict) and names:
+        yield from _parts(value.get(names[0]), names[1:], f"{shown}{names[0]}.")
+    elif isinstance(value, dict):
+        yield shown, value

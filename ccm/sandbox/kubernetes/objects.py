@@ -44,16 +44,26 @@ def lookup(obj: Object, path: str) -> Any:
     return found
 
 
-def without_empty(value: Any) -> Any:
-    """Return a copy without members that are null or an empty list: to the API they are absent."""
+def received(obj: Object) -> Object:
+    """Return a deep copy without members that are null or an empty list.
+
+    To the API they are the same as absent.
+    """
+    raw = orjson.dumps(obj)
+    copy = cast(Object, orjson.loads(raw))
+    may_have_empty = b":null" in raw or b":[]" in raw
+    return cast(Object, _without_empty(copy)) if may_have_empty else copy
+
+
+def _without_empty(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: without_empty(item)
+            key: _without_empty(item)
             for key, item in value.items()
             if item is not None and item != []
         }
     if isinstance(value, list):
-        return [without_empty(item) for item in value]
+        return [_without_empty(item) for item in value]
     return value
 
 

@@ -6,6 +6,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+# The status of a request whose connection went before it was answered.
+NO_ANSWER = 0
+
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 

@@ -22,6 +22,8 @@ from ccm.sandbox.kubernetes.streaming import Streams
 from ccm.sandbox.kubernetes.writes import Writes
 
 LOOPBACK = "127.0.0.1"
+# How long an order to drop connections waits, so that its own answer gets out.
+ANSWER_SECONDS = 0.05
 LARGEST_BODY_BYTES = 3 * 1024 * 1024
 CHANGES_KEPT_PER_KIND = 20_000
 
@@ -103,10 +105,14 @@ class SandboxServer:
         """Restart in the background, after the present request is answered."""
 
         async def restart() -> None:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(ANSWER_SECONDS)
             await self.restart(down)
 
         self._restart = asyncio.create_task(restart())
+
+    def drop_soon(self) -> None:
+        """Drop every connection after the present request is answered."""
+        asyncio.get_running_loop().call_later(ANSWER_SECONDS, self.drop_connections)
 
     def drop_connections(self) -> None:
         """Reset every open connection."""

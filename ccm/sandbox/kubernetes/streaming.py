@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -11,6 +12,7 @@ from ccm.sandbox.kubernetes.call import Call, check_accept
 from ccm.sandbox.kubernetes.faults import GARBAGE, Fault, Faults, Occasion
 from ccm.sandbox.kubernetes.resources import render
 from ccm.sandbox.kubernetes.store import Store
+from ccm.sandbox.kubernetes.visit import Visit
 from ccm.sandbox.kubernetes.watch import event, gone, interest_of, start_of, stream
 
 
@@ -35,12 +37,12 @@ class Streams:
 
     async def serve(
         self,
-        request: web.BaseRequest,
+        visit: Visit,
         call: Call,
         fault: Fault | None,
-        begun: Callable[[], None],
     ) -> web.StreamResponse:
-        """Stream until the watch ends; `begun` is called when it has started."""
+        """Stream until the watch ends; it is logged when it begins."""
+        request = visit.request
         check_accept(call.accept)
         start = start_of(call)
         interest = interest_of(call, lambda stored: render(call, stored))
@@ -48,14 +50,13 @@ class Streams:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        begun()
+        visit.log(response.status)
         if fault is not None and fault.action == "silence":
             await never()
         if fault is not None and fault.action == "gone":
             await response.write(gone(fault.message))
             return response
-        user_agent = request.headers.get("User-Agent", "")
-        occasion = Occasion("event", interest.kind.plural, interest.name, user_agent)
+        occasion = replace(visit.occasion, verb="event")
         await self._send(request, response, lines, occasion)
         return response
 

@@ -97,9 +97,9 @@ async def stream(store: Store, call: Call, interest: Interest, start: int) -> As
             # A watch from a version that is yet to come waits for it.
             if change.revision > start and (seen := interest.line(change)):
                 yield seen
-        # As the real server does: no bookmark until this kind has changed since the watch opened.
-        if clock.bookmark_is_due() and history.latest > known:
-            yield bookmark(kind, history.latest)
+        # As the real server does: no bookmark that tells the client nothing new.
+        if clock.bookmark_is_due() and store.revision > known:
+            yield bookmark(kind, store.revision)
         if clock.is_over():
             return
         await _wait(grown, clock.pause())

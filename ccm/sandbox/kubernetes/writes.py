@@ -18,12 +18,11 @@ from ccm.sandbox.kubernetes.history import Stored
 from ccm.sandbox.kubernetes.kinds import NAMESPACE, Kind
 from ccm.sandbox.kubernetes.objects import (
     Object,
-    clone,
     generate_name,
     metadata,
     new_uid,
+    received,
     timestamp,
-    without_empty,
 )
 from ccm.sandbox.kubernetes.patch import Patch
 from ccm.sandbox.kubernetes.place import Place
@@ -59,7 +58,7 @@ class Writes:
     def create(self, place: Place, body: Object, mode: Mode = NORMALLY) -> Stored:
         """Store a new object."""
         kind = place.kind
-        obj = clone(without_empty(body))
+        obj = received(body)
         check_type(kind, obj, failures.bad_request)
         self._check_namespace(place, obj)
         meta = metadata(obj)
@@ -83,7 +82,7 @@ class Writes:
     def replace(self, place: Place, body: Object, mode: Mode = NORMALLY) -> tuple[Stored, bool]:
         """Update an object as a whole; tell whether that created it."""
         kind = place.kind
-        obj = clone(without_empty(body))
+        obj = received(body)
         check_type(kind, obj, failures.bad_request)
         self._check_namespace(place, obj)
         check_name(place, obj)
@@ -102,7 +101,7 @@ class Writes:
     def patch(self, place: Place, patch: Patch, mode: Mode = NORMALLY) -> Stored:
         """Update an object by what `patch` makes of it."""
         current = self._existing(place)
-        obj = clone(without_empty(patch(current.obj)))
+        obj = received(patch(current.obj))
         check_type(place.kind, obj, failures.undecodable_patch)
         check_name(place, obj)
         decode(place.kind, obj, failures.undecodable_patch, strict=mode.strict)
@@ -140,10 +139,9 @@ class Writes:
             raise failures.modified(kind, place.name)
         meta["resourceVersion"] = str(current.revision)
         if place.subresource == "status":
-            obj = {**old, "metadata": meta, **_only(obj, "status")}
+            obj = {**_shared(old), "metadata": meta, "status": obj.get("status", {})}
         elif kind.has_status:
-            obj = {**_without(obj, "status"), **_only(old, "status")}
-        obj = clone(obj)
+            obj["status"] = dict(old.get("status", {}))
         keep_system_metadata(obj, old)
         self._finish(kind, obj, old)
         meta = metadata(obj)
@@ -214,9 +212,6 @@ def _check_uid(kind: Kind, current: Stored, wanted: object) -> None:
         raise failures.conflict(kind, meta["name"], why + meta["uid"])
 
 
-def _only(obj: Object, name: str) -> Object:
-    return {name: obj[name]} if name in obj else {}
-
-
-def _without(obj: Object, name: str) -> Object:
-    return {key: value for key, value in obj.items() if key != name}
+def _shared(old: Object) -> Object:
+    """Return a copy of an object whose members may be replaced, but not changed further down."""
+    return {key: dict(part) if isinstance(part, dict) else part for key, part in old.items()}

@@ -39,6 +39,9 @@ class Wrong(Exception):
 class Rules:
     """The steps of one write, in this order; `old` is None in a create.
 
+    In an update, what the request may not change is shared with `old` below its first level:
+    `admit` replaces there and does not change in place.
+
     decode    raises Undecodable for what Go's types cannot hold.
     default   fills in what the client left out, before it is known what may change.
     admit     changes what the server decides: allocations, taints, finalizers; raises Wrong.

@@ -1,0 +1,200 @@
+"""Worker processes that hammer a limited cloud through real gates, and what came of it."""
+
+import asyncio
+import contextlib
+import os
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import multiprocess
+import orjson
+
+from ccm.bus.frames import (
+    AskCalls,
+    CallsShut,
+    CloudThrottled,
+    Granted,
+    Hello,
+    MadeCalls,
+    Message,
+    ReturnCalls,
+)
+from ccm.bus.hub import Hub
+from ccm.bus.port import Port
+from ccm.cloud.gate import WorkerGate, spending
+from ccm.cloud.interface import ProviderContext
+from ccm.decide.budget import Priority
+from ccm.errors import Throttled
+from ccm.model.node import Json
+from ccm.processes import die_with_parent
+from ccm.providers.simulated.api import SimulatedApi
+from ccm.providers.simulated.config import read_config
+from ccm.providers.simulated.provider import SimulatedCloud
+from ccm.supervisor.budget import Budget
+from workers.grants import Grants
+
+PAUSE = 2.0  # seconds between two calls of a duty; refreshing never pauses
+REFRESHERS = 4  # per worker
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a hammering process is told."""
+
+    name: str
+    bus: str
+    parent: int
+    config: str
+    waits: str  # a line of JSON per call: when, priority, seconds of waiting
+
+
+class Timed:
+    """A purse that writes down how long each call waited."""
+
+    def __init__(self, grants: Grants, path: str) -> None:
+        self._grants = grants
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - as long as the process lives
+
+    async def take(self, budget: str, priority: Priority) -> None:
+        began = time.monotonic()
+        await self._grants.take(budget, priority)
+        now = time.monotonic()
+        self._file.write(orjson.dumps([now, int(priority), now - began]) + b"\n")
+
+    def throttled(self, budget: str, seconds: float | None, began: float) -> None:
+        self._grants.throttled(budget, seconds, began)
+
+
+def enter(spec: Spec) -> None:
+    """The first code of a hammering process."""
+    die_with_parent(spec.parent)
+    asyncio.run(_hammer(spec))
+
+
+async def _hammer(spec: Spec) -> None:
+    def hear(message: Message) -> None:
+        match message:
+            case Granted():
+                grants.granted(message)
+            case CallsShut():
+                grants.shut(message)
+
+    port = Port(Path(spec.bus), f"{spec.name}.1", hear)
+    grants = Grants(port.send)
+    gate = WorkerGate(Timed(grants, spec.waits), 10.0)
+    content, provider = Path(spec.config).read_bytes(), SimulatedCloud()
+    await provider.initialize(ProviderContext(gate, content, spec.config, "test", spec.name))
+    quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}
+    port.send(Hello([], quotas))
+    api = SimulatedApi(read_config(content, spec.config), gate, spec.name)
+    duties = [_work(api, priority, PAUSE) for priority in Priority]
+    refreshing = [_work(api, Priority.REFRESH, 0.0) for _ in range(REFRESHERS)]
+    await asyncio.gather(port.run(), *duties, *refreshing)
+
+
+async def _work(api: SimulatedApi, priority: Priority, pause: float) -> None:
+    while True:
+        await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+        with spending(priority), contextlib.suppress(Throttled):
+            await api.machines("names", ["nobody"])
+
+
+class Hammers:
+    """A supervisor's hub and budget, and worker processes by name. All in the running loop."""
+
+    def __init__(self, directory: Path, config: Path) -> None:
+        self._directory, self._config = directory, config
+        self._hub = Hub(directory / "bus.sock", self._on_message)
+        self.budget = Budget({}, self._hub.send)
+        self.processes: dict[str, Any] = {}
+        self._receiving = asyncio.create_task(self._hub.run())
+
+    def start(self, names: list[str]) -> None:
+        context = multiprocess.get_context("spawn")
+        for name in names:
+            waits = str(self._directory / f"{name}.waits")
+            bus = str(self._directory / "bus.sock")
+            spec = Spec(name, bus, os.getpid(), str(self._config), waits)
+            process = self.processes[name] = context.Process(target=enter, args=(spec,))
+            process.start()
+            self._hub.admit(f"{name}.1", process.pid)
+
+    def read(self) -> Json:
+        """What `status` would say of reads."""
+        facts: Json = self.budget.facts(time.monotonic()).get("read", {})
+        return facts
+
+    def kill(self, name: str) -> None:
+        """End a worker the hard way and do what the supervisor does when it sees the end."""
+        process = self.processes.pop(name)
+        process.kill()
+        process.join()
+        self._hub.dismiss(f"{name}.1")
+        self.budget.forget(f"{name}.1")
+
+    async def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.join()
+        self._receiving.cancel()
+        await asyncio.gather(self._receiving, return_exceptions=True)
+        self._hub.close()
+
+    def waits(self, since: float) -> dict[tuple[str, Priority], list[float]]:
+        """Seconds that calls waited, by worker and priority, of those granted after `since`."""
+        found: dict[tuple[str, Priority], list[float]] = defaultdict(list)
+        for path in self._directory.glob("*.waits"):
+            for at, priority, seconds in map(orjson.loads, path.read_bytes().splitlines()):
+                if at >= since:
+                    found[path.stem, Priority(priority)].append(seconds)
+        return found
+
+    def _on_message(self, ident: str, message: Message) -> None:
+        match message:
+            case Hello():
+                self.budget.declare(message.quotas)
+            case AskCalls():
+                self.budget.ask(ident, message)
+            case MadeCalls():
+                self.budget.note_made(ident, message)
+            case ReturnCalls():
+                self.budget.take_back(ident, message)
+            case CloudThrottled():
+                self.budget.slow_down(ident, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the cloud saw of reads between two times (monotonic)."""
+
+    accepted: int
+    throttled: int
+    seconds: float
+    callers: Counter[str]
+
+    @classmethod
+    def between(cls, requests: list[Json], begin: float, end: float) -> "Seen":
+        calls = [request for request in requests if begin <= request["monotonic"] < end]
+        refused = sum(call["status"] == 429 for call in calls)
+        callers = Counter(call["caller"] for call in calls)
+        return cls(len(calls) - refused, refused, end - begin, callers)
+
+    @property
+    def throttled_share(self) -> float:
+        return self.throttled / max(self.accepted + self.throttled, 1)
+
+    def use_of(self, per_second: float) -> float:
+        return self.accepted / (per_second * self.seconds)
+
+
+def percentiles(seconds: list[float]) -> Iterator[float]:
+    """The 50th, the 99th and the greatest."""
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    for share in (50, 99, 100):
+        yield ordered[last * share // 100]
