@@ -1,7 +1,9 @@
 """An embedded Kubernetes API server for a first look and for tests; not a cluster.
 
 It keeps objects in memory and behaves towards clients as kube-apiserver does; `tests/contract`
-runs one suite against both. Known differences: unknown fields are stored instead of dropped,
-there are no managedFields, quantities are not brought into canonical form, only the fields our
-controllers touch are validated, and only JSON is spoken (no protobuf, no YAML).
+runs one suite against both. Known differences: there are no managedFields and no server-side
+apply, unknown fields are dropped only where `fields` lists the known ones, quantities are not
+brought into canonical form, only the fields our controllers touch are validated, everyone may do
+everything (faults can refuse), and only JSON is spoken: no protobuf, YAML or partial metadata.
+`controllers` does what deletions wait for, since nothing else runs beside it.
 """

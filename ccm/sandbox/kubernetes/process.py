@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import os
 import signal
 from pathlib import Path
 
+from ccm.processes import die_with_parent
 from ccm.sandbox.kubernetes.server import CHANGES_KEPT_PER_KIND, SandboxServer
-
-PR_SET_PDEATHSIG = 1
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -50,16 +48,8 @@ async def serve(options: argparse.Namespace) -> None:
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
     if options.die_with_parent:
-        die_with_parent()
+        die_with_parent(os.getppid(), signal.SIGTERM)
     asyncio.run(serve(options))
-
-
-def die_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the parent ends; leave at once if it already has."""
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent or parent == 1:
-        raise SystemExit("the parent is gone")
 
 
 def write_whole(path: Path, text: str) -> None:
