@@ -51,5 +51,7 @@ types: venv ## Check types
 layers: venv ## Check that imports point downwards only
 	$(BIN)/lint-imports
 
+include systemd/install.mk
+
 clean: ## Remove what the targets made inside the tree
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

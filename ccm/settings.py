@@ -233,6 +233,9 @@ class Settings:
     runtime_dir: str = _flag(
         default_runtime_dir(), PROCESS, str, "Directory for sockets and the lock.", "DIR"
     )
+    state_dir: str = _flag(
+        "", PROCESS, str, "Directory for what survives a restart; else the runtime one.", "DIR"
+    )
     shutdown_timeout: float = _flag(
         20.0, PROCESS, _duration, "Longest an orderly stop waits for work in hand."
     )

@@ -1,5 +1,5 @@
-# `make install-systemd`. With DESTDIR=… it stages the files for a package and runs nothing; a package
-# also sets UNITDIR=/usr/lib/systemd/system, SYSUSERSDIR=/usr/lib/sysusers.d, and COMMAND.
+# `make install-systemd`. With DESTDIR=… it stages the files for a package and runs nothing; a
+# package also sets UNITDIR=/usr/lib/systemd/system, SYSUSERSDIR=/usr/lib/sysusers.d, and COMMAND.
 DESTDIR     ?=
 UNITDIR     ?= /etc/systemd/system
 SYSUSERSDIR ?= /etc/sysusers.d

@@ -16,7 +16,7 @@ from ccm.bus.frames import (
     Message,
     ReturnCalls,
 )
-from ccm.decide.budget import Priority
+from ccm.decide.budget import GOOD_FOR, Priority
 
 Kind = tuple[str, Priority]
 
@@ -29,7 +29,7 @@ class Spare:
     """Calls granted ahead of need, and whether any was used since somebody looked."""
 
     calls: int
-    until: float
+    at: float
     was_used: bool = False
 
 
@@ -40,6 +40,11 @@ class Asked:
     kind: Kind
     owed: int
     ahead: int
+
+
+def is_good(at: float) -> bool:
+    """Whether calls granted at that time may still be made."""
+    return time.monotonic() <= at + GOOD_FOR
 
 
 class Grants:
@@ -60,23 +65,27 @@ class Grants:
         self._made: Counter[Kind] = Counter()
         self._soon: set[Kind] = set()  # kinds whose asks and reports are about to be sent
 
-    async def take(self, budget: str, priority: Priority) -> None:
-        """Return once one call may be made; without a supervisor that is never."""
+    async def take(self, budget: str, priority: Priority) -> float:
+        """Return once one call may be made, with the time of its grant.
+
+        Without a supervisor that is never.
+        """
         kind = (budget, priority)
-        while not self._use_spare(kind):
-            until = await self._granted(kind)
+        while (at := self._use_spare(kind)) is None:
+            at = await self._granted(kind)
             self._send_soon(kind)
-            if time.monotonic() <= until:
+            if is_good(at):
                 self._made[kind] += 1
                 break
             self._send(ReturnCalls(*kind, 1))
         row, last = self._pace.get(kind, (0, 0.0))
         now = time.monotonic()
         self._pace[kind] = (row + 1 if now - last < KEEP else 0, now)
+        return at
 
-    def throttled(self, budget: str, seconds: float | None, began: float) -> None:
+    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
         """Tell the supervisor that the cloud refused a call, and stop here at once."""
-        self._send(CloudThrottled(budget, seconds, began))
+        self._send(CloudThrottled(budget, seconds, granted))
         self.shut(CallsShut(budget))
 
     def shut(self, message: CallsShut) -> None:
@@ -93,52 +102,54 @@ class Grants:
         asked.owed -= min(asked.owed, message.count)
         if not asked.owed:
             del self._asked[message.number]
-        if time.monotonic() <= message.until:
-            left -= self._wake(kind, left, message.until)
-            left -= self._keep(kind, min(left, asked.ahead), message.until)
+        left -= self._wake(kind, left, message.at)
+        left -= self._keep(kind, min(left, asked.ahead), message.at)
         if left:
             self._send(ReturnCalls(*kind, left))
         self._send_soon(kind)
 
     async def _granted(self, kind: Kind) -> float:
-        """Wait in line for one call; until when it may be made."""
+        """Wait in line for one call; when it was granted."""
         granted: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(kind, deque()).append(granted)
+        line = self._waiting.setdefault(kind, deque())
+        line.append(granted)
         self._send_soon(kind)
         try:
             return await granted
         except asyncio.CancelledError:
-            if granted.done() and not granted.cancelled():
+            if not granted.cancelled():
                 self._send(ReturnCalls(*kind, 1))
+            elif granted in line:
+                line.remove(granted)
             raise
 
-    def _wake(self, kind: Kind, most: int, until: float) -> int:
+    def _wake(self, kind: Kind, most: int, at: float) -> int:
         """Let the first in line go; how many there were."""
         line, woken = self._waiting.get(kind, deque()), 0
         while line and woken < most:
             waiter = line.popleft()
             if not waiter.done():
-                waiter.set_result(until)
+                waiter.set_result(at)
                 woken += 1
         return woken
 
-    def _use_spare(self, kind: Kind) -> bool:
+    def _use_spare(self, kind: Kind) -> float | None:
         spare = self._spare.get(kind)
-        if spare is None or time.monotonic() > spare.until:
-            return False
+        if spare is None or not is_good(spare.at):
+            return None
         spare.calls -= 1
         spare.was_used = True
         self._made[kind] += 1
         if not spare.calls:
             self._give_back(kind)
-        return True
+        return spare.at
 
-    def _keep(self, kind: Kind, calls: int, until: float) -> int:
+    def _keep(self, kind: Kind, calls: int, at: float) -> int:
         """Put calls aside for those that come next; how many."""
         if spare := self._spare.get(kind):
-            spare.calls += calls  # the earlier end holds for all
+            spare.calls += calls  # the earlier time holds for all
         elif calls:
-            self._spare[kind] = spare = Spare(calls, until)
+            self._spare[kind] = spare = Spare(calls, at)
             asyncio.get_running_loop().call_later(KEEP, self._review, kind, spare)
         return calls
 
@@ -146,7 +157,7 @@ class Grants:
         """Keep a spare while it is in use, and report what was used of it."""
         if self._spare.get(kind) is not spare:
             return
-        if not spare.was_used or time.monotonic() + KEEP > spare.until:
+        if not spare.was_used or not is_good(spare.at - KEEP):
             self._give_back(kind)
             return
         spare.was_used = False

@@ -92,12 +92,12 @@ class ReturnCalls:
 class CloudThrottled:
     """The cloud answered that we are too fast; `seconds` is its own word on when to come back.
 
-    `began` is when the call that it refused began.
+    `granted` is when the call that it refused was granted.
     """
 
     budget: str
     seconds: float | None
-    began: float
+    granted: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +156,11 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """`count` of the calls asked for under `number` may be made, but none after `until`."""
+    """`count` of the calls asked for under `number` may be made, from `at` for a short time."""
 
     number: int
     count: int
-    until: float
+    at: float
 
 
 @dataclass(frozen=True, slots=True)

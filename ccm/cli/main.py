@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "deletions": "ccm.cli.deletions:deletions",
     "log-level": "ccm.cli.log_level:log_level",
     "providers": "ccm.cli.providers:providers",
     "reload": "ccm.cli.reload:reload",

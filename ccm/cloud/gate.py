@@ -1,7 +1,6 @@
 """The gate in a worker: every cloud call waits for its grant, has a deadline, and is counted."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -30,12 +29,12 @@ def spending(priority: Priority) -> Iterator[None]:
 class Purse(Protocol):
     """Where grants come from; in a worker, the supervisor."""
 
-    async def take(self, budget: str, priority: Priority) -> None:
-        """Return once one call of this class may be made; wait for ever if none may."""
+    async def take(self, budget: str, priority: Priority) -> float:
+        """When the call was granted that may be made now; wait for ever if none may be made."""
         ...
 
-    def throttled(self, budget: str, seconds: float | None, began: float) -> None:
-        """Tell everybody that the cloud refused, for rate, a call that began at `began`."""
+    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
+        """Tell everybody that the cloud refused, for rate, a call that was granted at `granted`."""
         ...
 
 
@@ -48,8 +47,8 @@ class WorkerGate:
         self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
 
     async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
-        await self._purse.take(budget, _priority.get())
-        with self._watched(operation, budget):
+        granted = await self._purse.take(budget, _priority.get())
+        with self._watched(operation, budget, granted):
             try:
                 async with asyncio.timeout(self._timeout):
                     return await function()
@@ -60,19 +59,18 @@ class WorkerGate:
     def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
         """For plain provider methods, which run in a thread; the SDK enforces the timeout."""
         wait = self._purse.take(budget, _priority.get())
-        asyncio.run_coroutine_threadsafe(wait, self._loop).result()
-        with self._watched(operation, budget):
+        granted = asyncio.run_coroutine_threadsafe(wait, self._loop).result()
+        with self._watched(operation, budget, granted):
             return function()
 
     @contextmanager
-    def _watched(self, operation: str, budget: str) -> Iterator[None]:
-        began = time.monotonic()
+    def _watched(self, operation: str, budget: str, granted: float) -> Iterator[None]:
         try:
             yield
         except Throttled as error:
             self.calls[(operation, "throttled")] += 1
             told = self._purse.throttled
-            self._loop.call_soon_threadsafe(told, budget, error.seconds, began)
+            self._loop.call_soon_threadsafe(told, budget, error.seconds, granted)
             raise
         except BaseException as error:
             self.calls[(operation, _result(error))] += 1

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+GOOD_FOR = 2.0  # seconds in which a granted call must begin
 AGEING = 5.0  # seconds of waiting that lift a call by one priority, so that nothing starves
 
 PAUSE = 1.0  # seconds shut after a refusal that does not say when to come back
@@ -32,11 +33,10 @@ LONGEST_PAUSE = 30.0  # the same after several such refusals in a row
 LONGEST_SHUT = 3600.0  # no Retry-After is believed beyond this
 RELAPSE = 2.0  # seconds of demand; a refusal within them continues the row
 MEMORY = 5.0  # seconds after which an earlier part of a run weighs 1/e
-IDLE = 1.0  # seconds with a full bucket after which a new run begins
 FLOOR = 0.01  # the share of the full rate that refusals cannot take away
 DEEPEST_CUT = 4.0  # one episode divides the rate by this at most
 MARGIN = 0.97  # how close under the middle of its bracket a rate may begin
-CURIOSITY = 0.5  # seconds to reach the middle of a bracket as wide as its middle
+CURIOSITY = 0.7  # seconds to reach the middle of a bracket as wide as its middle
 PROBE_CALLS = 0.2  # the same in calls, and by the square of the width
 SAFE_BURST = 0.8  # of the calls at once that got through
 BURST_MEMORY = 3600.0  # seconds in which a lowered burst returns to the declared one
@@ -55,7 +55,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Calls granted since the last episode or idle time, in how many seconds, and of these open.
+    """Calls granted since the last episode, in how many seconds, and how many of these open.
 
     Older parts fade (`MEMORY`). Seconds without demand do not count.
     """
@@ -153,7 +153,6 @@ def refill(bucket: Bucket, now: float) -> Bucket:
     room = max(bucket.burst - bucket.held - bucket.tokens, 0.0)
     flow = min(bucket.rate * (passed - shut), room)
     busy = flow / bucket.rate
-    idle = passed - shut - busy
     fade = math.exp(-passed / MEMORY)
     run = Run(
         bucket.run.calls * fade,
@@ -168,7 +167,7 @@ def refill(bucket: Bucket, now: float) -> Bucket:
         burst=min(bucket.most, bucket.burst + bucket.most * passed / BURST_MEMORY),
         rate=min(bucket.bracket.rate(age), bucket.full) if bucket.bracket else bucket.full,
         age=age,
-        run=run if idle < IDLE else Run(),
+        run=run,
     )
 
 
@@ -187,18 +186,18 @@ def give_back(bucket: Bucket, count: int) -> Bucket:
     return replace(bucket, tokens=tokens, run=run)
 
 
-def throttled(bucket: Bucket, seconds: float | None, now: float, began: float) -> Bucket:
-    """The bucket after the cloud refused, for rate, a call that began at `began`.
+def throttled(bucket: Bucket, seconds: float | None, now: float, granted: float) -> Bucket:
+    """The bucket after the cloud refused, for rate, a call that was granted at `granted`.
 
     `seconds` is the cloud's own word on when to come back. The answer belongs to the last episode
-    if its call was under way when that began, and to a new one otherwise.
+    if its call was granted before that began, and to a new one otherwise.
     """
     bucket = refill(bucket, now)
     known = bucket.episode
-    if known and began <= known.at:
+    if known and granted <= known.at:
         episode = replace(known, refused=known.refused + 1)
     else:
-        episode = Episode(now, bucket.rate, bucket.burst, bucket.run, _was_burst(bucket, began))
+        episode = Episode(now, bucket.rate, bucket.burst, bucket.run, _was_burst(bucket, granted))
         row = bucket.row + 1 if known and bucket.age < RELAPSE else 0
         bucket = replace(bucket, run=Run(), episodes=bucket.episodes + 1, row=row)
     if seconds is None:
@@ -208,9 +207,9 @@ def throttled(bucket: Bucket, seconds: float | None, now: float, began: float) -
     return _learn_burst(shut, episode) if episode.was_burst else _learn_rate(shut, episode)
 
 
-def _was_burst(bucket: Bucket, began: float) -> bool:
-    """Whether most calls until `began` came out of the stock and not out of the flow."""
-    late = bucket.at - began
+def _was_burst(bucket: Bucket, granted: float) -> bool:
+    """Whether most calls until `granted` came out of the stock and not out of the flow."""
+    late = bucket.at - granted
     flow = bucket.rate * max(bucket.run.open - late, 0.0)
     return bucket.run.calls - bucket.rate * late > 2.0 * flow
 
@@ -226,9 +225,12 @@ def _learn_rate(bucket: Bucket, episode: Episode) -> Bucket:
     got_through = max(run.calls - episode.refused, 0.0)
     overall = got_through / max(run.seconds, 1e-3)
     while_open = got_through / max(run.open, 1e-3)
-    low = min(max(overall, rate / DEEPEST_CUT), MARGIN * rate)
-    high = min(math.sqrt(while_open * rate), rate, max(2.0 * overall, rate / 2.0))
-    low = max(low, FLOOR * bucket.full)
+    if overall > rate / DEEPEST_CUT:
+        low = min(overall, MARGIN * rate)
+        high = min(math.sqrt(while_open * rate), max(2.0 * overall, rate / 2.0))
+    else:  # too little got through to tell
+        low = max(rate / DEEPEST_CUT, FLOOR * bucket.full)
+        high = max(rate / 2.0, 2.0 * low)
     middle = min(max(math.sqrt(low * high), low / MARGIN), bucket.full)
     low = min(low, MARGIN * middle)
     width = 1.0 - low / middle
@@ -268,5 +270,8 @@ def share_out(bucket: Bucket, asks: Iterable[Ask], now: float) -> Iterator[Grant
 
 
 def spare(bucket: Bucket, wanted: int) -> int:
-    """How many of `wanted` calls a worker may have ahead of need: half of the stock stays here."""
+    """How many of `wanted` calls a worker may have ahead of need; half of the burst stays here.
+
+    That is none while somebody waits: then there is not a whole call in stock.
+    """
     return max(min(wanted, int(bucket.tokens - bucket.burst / 2.0)), 0)

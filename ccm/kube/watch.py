@@ -5,9 +5,8 @@ request, and the endless cycle of list, watch and back-off around them.
 """
 
 import asyncio
-import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +18,14 @@ from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.node import Json, mapping, text
 
-log = logging.getLogger(__name__)
-
 PAGE = 500
 SERVER_TIMEOUT = 300  # seconds after which the server ends a watch by itself
 IDLE_LIMIT = 70.0  # bookmarks come once a minute: longer silence means a dead connection
 SHORT = 1.0  # a watch that ends sooner is not asked for again at once
-RETRY = Backoff(first=0.25, most=30.0, jitter=0.5)
+STEADY = 30.0  # a round that lasted longer was no failure, whatever ended it
+LONGEST_WAIT = 60.0  # more patience than this is not had, whatever the server asks for
+LONGEST_LINE = 32 << 20  # bytes; the largest objects that etcd takes are a tenth of that
+RETRY = Backoff(first=0.25, most=5.0, jitter=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """An entry that is not a usable object; it was skipped."""
+    """An entry that is not a usable object, also when asked for again; it was skipped."""
 
     why: str
 
@@ -73,6 +73,7 @@ class Trouble:
     why: str
 
 
+OPENED = Alive()  # a watch began; that alone is no progress
 WatchEvent = ListBegins | Put | Drop | ListEnds | Alive | Undecodable | Trouble
 
 
@@ -85,54 +86,102 @@ class _Position:
 
     def __init__(self) -> None:
         self.version = ""
+        self._doubted: str | None = None
+
+    def doubt(self) -> bool:
+        """Whether to ask once more for what cannot be read: it may have been spoilt on its way.
+
+        Only the first time at the same version; what cannot be read again will not be.
+        """
+        is_first = self._doubted != self.version
+        self._doubted = self.version
+        return is_first
+
+    def move(self, version: str) -> None:
+        self.version = version or self.version
+
+    def lose(self) -> None:
+        """List again."""
+        self.version, self._doubted = "", None
 
 
-async def follow(kube: Kube, path: str) -> AsyncIterator[WatchEvent]:
-    """Every change of the objects under `path` (such as `/api/v1/nodes`), without end."""
+async def follow(
+    kube: Kube, path: str, idle_limit: float = IDLE_LIMIT
+) -> AsyncGenerator[WatchEvent, None]:
+    """Every change of the objects under `path` (such as `/api/v1/nodes`), without end.
+
+    A watch that breaks goes on from the last version seen. An object that went away unseen is
+    missing in the next list, and what was spoilt on its way is asked for once more.
+    """
     position, failures = _Position(), 0
     loop = asyncio.get_running_loop()
     while True:
-        begun = loop.time()
+        begun, was_listed = loop.time(), not position.version
+        trouble: Exception | None = None
         try:
             if not position.version:
                 async for event in _list(kube, path, position):
                     yield event
-            async for event in _watch(kube, path, position):
-                failures = 0
+            async for event in _watch(kube, path, position, idle_limit):
+                if event != OPENED:
+                    failures = 0
                 yield event
             if loop.time() - begun < SHORT:
                 await asyncio.sleep(SHORT)
-        except _TooOld:
-            position.version = ""
+        except _TooOld as error:
+            position.lose()
+            trouble = error if was_listed else None  # a version just listed cannot be too old
         except (KubernetesError, Unreachable) as error:
-            failures += 1
-            yield Trouble(str(error))
-            wait = getattr(error, "retry_after", None) or RETRY.delay(failures, random.random())
-            await asyncio.sleep(wait)
+            trouble = error
+        if trouble:
+            failures = 1 if loop.time() - begun > STEADY else failures + 1
+            yield Trouble(str(trouble))
+            await asyncio.sleep(_wait(trouble, failures))
+
+
+def _wait(trouble: Exception, failures: int) -> float:
+    """The server's word on when to come back, else longer with each failure in a row."""
+    if isinstance(trouble, KubernetesError) and trouble.retry_after:
+        return min(trouble.retry_after, LONGEST_WAIT)
+    return RETRY.delay(failures, random.random())
 
 
 async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[WatchEvent]:
     yield ListBegins()
     params = {"limit": str(PAGE)}
     while True:
-        try:
-            page = await kube.get(path, params)
-        except KubernetesError as error:
-            if error.status == 410 and "continue" in params:
-                raise _TooOld from error  # the rest of this list expired: begin again
-            raise
-        items = page.get("items")
-        for item in items if isinstance(items, list) else ():
-            yield _put(item)
-        meta = mapping(page.get("metadata"))
+        page = await _page(kube, path, params)
+        for item in page["items"] or ():
+            event = _put(item)
+            if isinstance(event, Undecodable) and position.doubt():
+                raise Unreachable(f"GET {path}: {event.why}")
+            yield event
+        meta = page["metadata"]
         if not meta.get("continue"):
             break
         params = {"limit": str(PAGE), "continue": text(meta["continue"])}
+    position.lose()
+    position.move(meta["resourceVersion"])
     yield ListEnds()
-    position.version = text(meta.get("resourceVersion"))
 
 
-async def _watch(kube: Kube, path: str, position: _Position) -> AsyncIterator[WatchEvent]:
+async def _page(kube: Kube, path: str, params: dict[str, str]) -> Json:
+    """One page of a list, and nothing that is not one: it would say that nothing is there."""
+    try:
+        page = await kube.get(path, params)
+    except KubernetesError as error:
+        if error.status == 410 and "continue" in params:
+            raise _TooOld(str(error)) from error  # the rest of this list expired: begin again
+        raise
+    version = mapping(page.get("metadata")).get("resourceVersion")
+    if not text(version) or not isinstance(page.get("items", ""), list | None):
+        raise Unreachable(f"GET {path}: the answer is not a list")
+    return page
+
+
+async def _watch(
+    kube: Kube, path: str, position: _Position, idle_limit: float
+) -> AsyncIterator[WatchEvent]:
     """One watch request from `position` to its end, moving `position` along."""
     params = {
         "watch": "true",
@@ -141,15 +190,17 @@ async def _watch(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wa
         "timeoutSeconds": str(round(SERVER_TIMEOUT * random.uniform(1.0, 1.5))),
     }
     try:
-        async with kube.stream(path, params, IDLE_LIMIT) as content:
-            yield Alive()
+        async with kube.stream(path, params, idle_limit) as content:
+            yield OPENED
             async for line in _lines(content):
                 event = _event(line)
-                position.version = _version(event) or position.version
+                if isinstance(event, Undecodable) and position.doubt():
+                    raise Unreachable(f"GET {path}: {event.why}")
+                position.move(_version(event))
                 yield event
     except KubernetesError as error:
         if error.status == 410:
-            raise _TooOld from error
+            raise _TooOld(str(error)) from error
         raise
 
 
@@ -160,12 +211,17 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         for line in lines:
             if line:
                 yield line
+        if len(rest) > LONGEST_LINE:
+            raise Unreachable(f"a line of more than {LONGEST_LINE} bytes")
 
 
 def _put(item: Any) -> Put | Undecodable:
-    if isinstance(item, dict) and mapping(item.get("metadata")).get("name"):
-        return Put(item)
-    return Undecodable("an entry without metadata.name")
+    if not isinstance(item, dict):
+        return Undecodable(f"an entry that is not an object but {type(item).__name__}")
+    name = text(mapping(item.get("metadata")).get("name"))
+    if not name or "/" in name or name in (".", ".."):  # it becomes part of a path
+        return Undecodable(f"an entry whose metadata.name is {name!r}")
+    return Put(item)
 
 
 def _event(line: bytes) -> WatchEvent:

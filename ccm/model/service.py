@@ -1,13 +1,20 @@
 """A read-only, lenient view on the raw JSON of a Service."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
+from ccm.errors import Refused
 from ccm.model.node import Json, mapping, objects, text
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+EXAMPLE_RANGES = "10.0.0.0/24,192.168.2.0/24"
+
+Network = IPv4Network | IPv6Network
+
+EVERYBODY = IPv4Network("0.0.0.0/0")
 
 
 class Feature(StrEnum):
@@ -19,6 +26,14 @@ class Feature(StrEnum):
     SESSION_AFFINITY = "session affinity"
     FIXED_IP = "a requested IP"
     DUAL_STACK = "two IP families"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """Where every node says whether it has an endpoint of the Service: HTTP on each node."""
+
+    port: int
+    path: str = "/healthz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,11 @@ class Service:
         return [f for f in listed if isinstance(f, str)] if isinstance(listed, list) else []
 
     @property
+    def has_finalizer(self) -> bool:
+        """Whether the Service waits for us before it may disappear."""
+        return FINALIZER in self.finalizers
+
+    @property
     def is_being_deleted(self) -> bool:
         return bool(self._meta.get("deletionTimestamp"))
 
@@ -78,5 +98,94 @@ class Service:
         return objects(self.spec.get("ports"))
 
     @property
+    def requested_ip(self) -> str:
+        """`spec.loadBalancerIP`; empty when the cloud may choose."""
+        return text(self.spec.get("loadBalancerIP"))
+
+    @property
+    def load_balancer(self) -> Json | None:
+        """`status.loadBalancer` as it is; None when it is missing."""
+        value = mapping(self.raw.get("status")).get("loadBalancer")
+        return value if isinstance(value, dict) else None
+
+    @property
     def ingress(self) -> list[Json]:
-        return objects(mapping(mapping(self.raw.get("status")).get("loadBalancer")).get("ingress"))
+        return objects(mapping(self.load_balancer).get("ingress"))
+
+    @property
+    def is_local_only(self) -> bool:
+        """Whether only nodes with an endpoint of the Service take traffic from outside."""
+        is_reached = self.type in ("LoadBalancer", "NodePort")
+        return is_reached and self.spec.get("externalTrafficPolicy") == "Local"
+
+    @property
+    def needs_health_check(self) -> bool:
+        return self.type == "LoadBalancer" and self.is_local_only
+
+    @property
+    def health_check(self) -> HealthCheck | None:
+        """How a balancer finds the nodes with an endpoint; None when any node will do."""
+        port = self.spec.get("healthCheckNodePort")
+        is_given = isinstance(port, int) and port != 0
+        return HealthCheck(int(str(port))) if self.needs_health_check and is_given else None
+
+    def source_ranges(self) -> frozenset[Network]:
+        """The networks that may reach the balancer: the spec's, the annotation's, or everybody.
+
+        Raises `Refused` when one of them is not a network.
+        """
+        listed = self.spec.get("loadBalancerSourceRanges")
+        if isinstance(listed, list) and listed:
+            return _networks([text(entry) for entry in listed], "spec.loadBalancerSourceRanges")
+        annotated = text(self.annotations.get(SOURCE_RANGES)).strip()
+        if annotated:
+            return _networks(annotated.split(","), f"annotation {SOURCE_RANGES}")
+        return frozenset({EVERYBODY})
+
+    def features(self) -> frozenset[Feature]:
+        """What the Service asks for that not every cloud can do; raises as `source_ranges`."""
+        return frozenset(self._features())
+
+    def _features(self) -> Iterator[Feature]:
+        protocols = {text(port.get("protocol")) or "TCP" for port in self.ports}
+        if "UDP" in protocols:
+            yield Feature.UDP
+        if len(protocols) > 1:
+            yield Feature.MIXED_PROTOCOLS
+        if not admits_everybody(self.source_ranges()):
+            yield Feature.SOURCE_RANGES
+        if self.spec.get("sessionAffinity") == "ClientIP":
+            yield Feature.SESSION_AFFINITY
+        if self.requested_ip:
+            yield Feature.FIXED_IP
+        families = self.spec.get("ipFamilies")
+        is_dual = isinstance(families, list) and len(families) > 1
+        if is_dual and self.spec.get("ipFamilyPolicy") != "PreferDualStack":
+            yield Feature.DUAL_STACK
+
+
+def admits_everybody(ranges: frozenset[Network]) -> bool:
+    """Whether the ranges restrict nothing (upstream's rule: `::/0` alone does not count)."""
+    return EVERYBODY in ranges
+
+
+def _networks(entries: list[str], where: str) -> frozenset[Network]:
+    try:
+        return frozenset(_network(entry.strip()) for entry in entries)
+    except ValueError as wrong:
+        shown = ",".join(entries)
+        raise Refused(
+            f"{where}: {shown!r} is not valid ({wrong}); "
+            f"give a list of source IP ranges, for example {EXAMPLE_RANGES}"
+        ) from wrong
+
+
+def _network(entry: str) -> Network:
+    """The network that an address and a prefix length name; leading zeros are read as decimal."""
+    address, _, length = entry.partition("/")
+    if not (length.isdecimal() and length.isascii()) or "%" in address:
+        raise ValueError(f"{entry!r} is not an address with a prefix length")
+    octets = address.split(".")
+    if len(octets) == 4 and all(octet.isdecimal() and octet.isascii() for octet in octets):
+        address = ".".join(str(int(octet)) for octet in octets)
+    return ip_network(f"{address}/{int(length)}", strict=False)

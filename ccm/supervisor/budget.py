@@ -17,6 +17,7 @@ from ccm.bus.frames import (
     ReturnCalls,
 )
 from ccm.decide.budget import (
+    GOOD_FOR,
     Ask,
     Bucket,
     Priority,
@@ -33,7 +34,6 @@ from ccm.supervisor.spending import Lease, Leases, Spending, shown
 
 log = logging.getLogger(__name__)
 
-HOLD = 2.0  # seconds for which a grant is good
 GRACE = 0.5  # seconds that a worker has longer to tell that it used a grant in time
 SILENCE = 10.0  # seconds without another grant for a worker that let one lapse and says nothing
 
@@ -110,7 +110,7 @@ class Budget:
         budget, bucket = message.budget, self._buckets.get(message.budget)
         if not bucket:
             return
-        slower = throttled(bucket, message.seconds, time.monotonic(), message.began)
+        slower = throttled(bucket, message.seconds, time.monotonic(), message.granted)
         self._buckets[budget] = slower
         self._of(budget).throttled += 1
         if slower.episodes == bucket.episodes:
@@ -161,12 +161,9 @@ class Budget:
             bucket = self._refilled(budget, now)
             asks = [ask for ask in self._eligible() if ask.budget == budget]
             grants = list(share_out(bucket, asks, now))
-            granted = sum(grant.count for grant in grants)
-            self._buckets[budget] = spend(bucket, granted)
-            all_are_served = granted == sum(ask.count for ask in asks)
+            self._buckets[budget] = spend(bucket, sum(grant.count for grant in grants))
             for grant in grants:
-                ahead = self._ahead(grant.ask) if all_are_served else 0
-                self._settle(grant.ask, grant.count, ahead, now)
+                self._settle(grant.ask, grant.count, self._ahead(grant.ask), now)
         self._come_back(now)
 
     def _eligible(self) -> Iterator[Ask]:
@@ -185,15 +182,16 @@ class Budget:
         return count
 
     def _settle(self, ask: Ask, count: int, ahead: int, now: float) -> None:
-        until = now + HOLD
-        if not self._send(ask.asker, Granted(ask.number, count + ahead, until)):
+        if not self._send(ask.asker, Granted(ask.number, count + ahead, now)):
             self._buckets[ask.budget] = give_back(self._buckets[ask.budget], count + ahead)
             self._note_silence(ask.asker, now)
             return
         self._asks.remove(ask)
         if count < ask.count:
             self._asks.append(replace(ask, count=ask.count - count, served_at=now))
-        self._leases.add(Lease(ask.asker, ask.budget, ask.priority, count + ahead, ahead, until))
+        until = now + GOOD_FOR
+        lease = Lease(ask.asker, ask.budget, ask.priority, count + ahead, ahead, until)
+        self._leases.add(lease)
         self._of(ask.budget).note(ask, count, ahead, now)
 
     def _note_silence(self, worker: str, now: float) -> None:

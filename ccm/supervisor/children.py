@@ -43,6 +43,7 @@ class Children:
         self._bus_path, self._settings, self._hooks = bus_path, settings, hooks
         self._children: dict[str, Child] = {}
         self.suspects = Suspects()
+        self.watched_at = time.monotonic()
         self._is_ending = False
         self._ended = asyncio.Event()
 
@@ -133,6 +134,7 @@ class Children:
         """Replace workers whose loop hangs, and those that grew too large."""
         while True:
             await asyncio.sleep(1.0)
+            self.watched_at = time.monotonic()
             for child in self:
                 for start in child.running():
                     self._check_silence(child, start)

@@ -253,9 +253,7 @@ class Governor:
     def _tidy(self, now: float) -> None:
         silent_since = now - self._policy.silence
         self._rounds = {name: at for name, at in self._rounds.items() if at > silent_since}
-        self._known = {
-            name: known for name, known in self._known.items() if known.heard_at > silent_since
-        }
+        self._known = {n: k for n, k in self._known.items() if k.heard_at > silent_since}
         left = {uid: at for uid, at in self._permits.items() if now - at < self._policy.window}
         is_fewer, self._permits = len(left) < len(self._permits), left
         if is_fewer or self._trouble:

@@ -3,14 +3,16 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import partial
 
 import orjson
 
 from ccm.bus.frames import Hello
 from ccm.kube.client import Kube
 from ccm.kube.watch import (
+    IDLE_LIMIT,
     Drop,
     ListBegins,
     ListEnds,
@@ -31,23 +33,23 @@ PATHS = {
     "Service": "/api/v1/services",
     "PersistentVolume": "/api/v1/persistentvolumes",
 }
+GATHER = 0.1  # seconds that a list waits for more workers that want something of its kind
+TRY_AGAIN = 1.0  # seconds until a frame that the socket did not take is sent again
 
 
 class Feed:
     """Keeps, for each set of wanted fields, the projected objects, and fills the mailboxes.
 
-    A view outlives its workers: a worker that comes back gets its snapshot from memory.
+    A view outlives its workers: a worker that comes back gets its snapshot from memory. `send`
+    says whether the worker's socket took a frame.
     """
 
-    def __init__(self, kube: Kube, send: Callable[[str, bytes], bool]) -> None:
-        self._kube, self._send = kube, send
-        self._views: dict[tuple[str, tuple[Path, ...]], View] = {}
+    def __init__(
+        self, kube: Kube, send: Callable[[str, bytes], bool], idle_limit: float = IDLE_LIMIT
+    ) -> None:
+        self._kube, self._send, self._idle_limit = kube, send, idle_limit
+        self._kinds: dict[str, Kind] = {}
         self._boxes: dict[str, Mailbox] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}
-        self._seen: dict[str, set[str]] = {}
-        self._alive_at: dict[str, float] = {}
-        self._troubles: dict[str, str] = {}
-        self.undecodable = 0
 
     def join(self, worker: str, hello: Hello, owns: Owns) -> None:
         """A worker said what it wants; its snapshot follows as soon as it can be told."""
@@ -55,17 +57,16 @@ class Feed:
             self.view(Want(str(want["kind"]), paths_from_json(want["paths"])))
             for want in hello.wants
         ]
-        box = Mailbox(views, owns, lambda frame: self._send(worker, frame))
+        box = Mailbox(views, owns, partial(self._deliver, worker))
         self._boxes[worker] = box
         box.begin()
 
     def view(self, want: Want) -> View:
         """The objects of a kind with the wanted fields, kept from now on."""
-        name = (want.kind, want.paths)
-        if name not in self._views:
-            self._views[name] = View(want.kind)
-            self._watch_again(want.kind)
-        return self._views[name]
+        if want.kind not in self._kinds:
+            changes = partial(follow, self._kube, PATHS[want.kind], self._idle_limit)
+            self._kinds[want.kind] = Kind(want.kind, changes, self._tell, self._begin)
+        return self._kinds[want.kind].view(want.paths)
 
     def leave(self, worker: str) -> None:
         """The worker is gone, or another start of it took its place."""
@@ -91,19 +92,10 @@ class Feed:
             box.begin()
 
     def facts(self, now: float) -> Json:
-        """What `status` shows: objects, age of the last sign of life, frames sent."""
+        """What `status` shows of the watches and of the way to each worker."""
         return {
-            "kinds": {
-                kind: {
-                    "objects": max(
-                        (len(v.values) for (k, _), v in self._views.items() if k == kind), default=0
-                    ),
-                    "silent_seconds": round(now - self._alive_at.get(kind, now), 3),
-                    "trouble": self._troubles.get(kind, ""),
-                }
-                for kind in self._watches
-            },
-            "undecodable": self.undecodable,
+            "kinds": {name: kind.facts(now) for name, kind in self._kinds.items()},
+            "undecodable": sum(kind.undecodable for kind in self._kinds.values()),
             "mailboxes": {
                 worker: {
                     "depth": box.depth,
@@ -115,83 +107,174 @@ class Feed:
         }
 
     async def close(self) -> None:
-        for task in self._watches.values():
-            task.cancel()
-        await asyncio.gather(*self._watches.values(), return_exceptions=True)
-
-    def _watch_again(self, kind: str) -> None:
-        """List and watch from the start, because a view is new; the others see no change."""
-        if task := self._watches.get(kind):
-            task.cancel()
-        self._watches[kind] = asyncio.create_task(self._watch(kind), name=f"watch {kind}")
-
-    async def _watch(self, kind: str) -> None:
-        async for event in follow(self._kube, PATHS[kind]):
-            try:
-                self._take(kind, event)
-            except Exception:  # around one callback: one odd object must not end the watch
-                self.undecodable += 1
-                log.exception("watch event not taken in", extra={"kind": kind})
-
-    def _take(self, kind: str, event: WatchEvent) -> None:
-        match event:
-            case ListBegins():
-                self._seen[kind] = set()
-            case Put(raw):
-                self._seen[kind].add(_key(raw))
-                self._absorb(kind, raw)
-            case Drop(raw):
-                self._forget(kind, _key(raw))
-            case ListEnds():
-                self._finish_list(kind)
-            case Undecodable(why):
-                self.undecodable += 1
-                log.error("object skipped", extra={"kind": kind, "why": why})
-            case Trouble(why):
-                if self._troubles.get(kind) != why:
-                    log.warning("watch interrupted", extra={"kind": kind, "why": why})
-                self._troubles[kind] = why
-                return
-        self._troubles.pop(kind, None)
-        self._alive_at[kind] = time.monotonic()
-
-    def _absorb(self, kind: str, raw: Json) -> None:
-        key, version = _key(raw), _version(raw)
-        for (view_kind, paths), view in self._views.items():
-            if view_kind != kind:
-                continue
-            value = orjson.dumps(project(raw, paths))
-            if (old := view.values.get(key)) and old[1] == value:
-                continue
-            view.values[key] = (version, value)
-            self._tell(view, key)
-
-    def _forget(self, kind: str, key: str) -> None:
-        for view in self._views_of(kind):
-            if view.values.pop(key, None):
-                self._tell(view, key)
-
-    def _finish_list(self, kind: str) -> None:
-        seen = self._seen[kind]
-        for view in self._views_of(kind):
-            for key in [key for key in view.values if key not in seen]:
-                self._forget(kind, key)
-            view.is_listed = True
-        for box in self._boxes.values():
-            if not box.has_begun:
-                box.begin()
-
-    def _views_of(self, kind: str) -> list[View]:
-        return [view for (view_kind, _), view in self._views.items() if view_kind == kind]
+        for kind in self._kinds.values():
+            await kind.close()
 
     def _tell(self, view: View, key: str) -> None:
         for box in self._boxes.values():
             if box.reads(view):
                 box.mark(view.kind, key)
 
+    def _begin(self) -> None:
+        for box in self._boxes.values():
+            if not box.has_begun:
+                box.begin()
+
+    def _deliver(self, worker: str, frame: bytes) -> bool:
+        is_taken = self._send(worker, frame)
+        if not is_taken:
+            asyncio.get_running_loop().call_later(TRY_AGAIN, self._try_again, worker)
+        return is_taken
+
+    def _try_again(self, worker: str) -> None:
+        if box := self._boxes.get(worker):
+            box.try_again()
+
+
+class Kind:
+    """All objects of one kind, from one list and watch, as the views that workers want of them.
+
+    A view gets its objects from a list. One that comes while a list is under way waits for that to
+    end, so that nobody is held up by those who come later, and shares the next list with others.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        changes: Callable[[], AsyncGenerator[WatchEvent, None]],
+        on_change: Callable[[View, str], None],
+        on_listed: Callable[[], None],
+    ) -> None:
+        self._name, self._changes = name, changes
+        self._on_change, self._on_listed = on_change, on_listed
+        self._views: dict[tuple[Path, ...], View] = {}
+        self._listing: list[View] = []  # the views that saw this list from its beginning
+        self._listed: set[str] | None = None  # keys, while a list is under way
+        self._watch: asyncio.Task[None] | None = None
+        self._is_watching = False  # a list ended, and what changes is followed
+        self._alive_at = time.monotonic()
+        self._trouble, self._trouble_at = "", 0.0
+        self._lists = self.undecodable = 0
+
+    def view(self, paths: tuple[Path, ...]) -> View:
+        """The objects cut down to `paths`; they are there once a list ended."""
+        if paths not in self._views:
+            self._views[paths] = View(self._name)
+            if self._watch is None or self._is_watching:
+                self._list_anew()
+        return self._views[paths]
+
+    def facts(self, now: float) -> Json:
+        return {
+            "objects": max(len(view.values) for view in self._views.values()),
+            "silent_seconds": round(now - self._alive_at, 3),
+            "trouble": self._trouble,
+            "lists": self._lists,
+        }
+
+    async def close(self) -> None:
+        if self._watch:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+
+    def _list_anew(self) -> None:
+        if self._watch:
+            self._watch.cancel()
+        self._is_watching = False
+        self._watch = asyncio.create_task(self._run(), name=f"watch {self._name}")
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(GATHER)
+            try:
+                await self._follow()
+            except Exception:  # around one stream: a bug with one kind must not stop it for ever
+                log.exception("watch failed and begins again", extra={"kind": self._name})
+                await asyncio.sleep(TRY_AGAIN)
+
+    async def _follow(self) -> None:
+        """List and watch, until a list ended that a view missed the beginning of."""
+        async with aclosing(self._changes()) as events:
+            async for event in events:
+                try:
+                    self._take(event)
+                except Exception:  # around one callback: one object must not end the watch
+                    self.undecodable += 1
+                    log.exception("watch event not taken in", extra={"kind": self._name})
+                if isinstance(event, ListEnds):
+                    self._is_watching = all(view.is_listed for view in self._views.values())
+                    if not self._is_watching:
+                        return
+
+    def _take(self, event: WatchEvent) -> None:
+        match event:
+            case ListBegins():
+                self._listed, self._listing = set(), list(self._views.values())
+                self._lists += 1
+                return  # we want to list; that is no sign of life
+            case Trouble(why):
+                self._note_trouble(why)
+                return
+            case Put(raw):
+                self._absorb(raw)
+            case Drop(raw):
+                self._forget(_key(raw))
+            case ListEnds():
+                self._finish_list()
+            case Undecodable(why):
+                self._skip("", why)
+        self._note_life()
+
+    def _absorb(self, raw: Json) -> None:
+        key, version = _key(raw), _version(raw)
+        if self._listed is not None:
+            self._listed.add(key)
+        for paths, view in self._views.items():
+            try:
+                value = orjson.dumps(project(raw, paths))
+            except orjson.JSONEncodeError as error:
+                self._skip(key, str(error))
+                continue
+            if (old := view.values.get(key)) and old[1] == value:
+                continue
+            view.values[key] = (version, value)
+            self._on_change(view, key)
+
+    def _forget(self, key: str) -> None:
+        for view in self._views.values():
+            if view.values.pop(key, None):
+                self._on_change(view, key)
+
+    def _finish_list(self) -> None:
+        listed = self._listed or set()
+        for key in {key for view in self._views.values() for key in view.values} - listed:
+            self._forget(key)
+        self._listed = None
+        for view in self._listing:
+            view.is_listed = True
+        self._on_listed()
+
+    def _skip(self, key: str, why: str) -> None:
+        self.undecodable += 1
+        log.error("object skipped", extra={"kind": self._name, "key": key, "why": why})
+
+    def _note_trouble(self, why: str) -> None:
+        if not self._trouble:
+            self._trouble_at = time.monotonic()
+        if self._trouble != why:
+            log.warning("watch interrupted", extra={"kind": self._name, "why": why})
+        self._trouble = why
+
+    def _note_life(self) -> None:
+        self._alive_at = time.monotonic()
+        if self._trouble:
+            seconds = round(self._alive_at - self._trouble_at, 3)
+            log.info("watch works again", extra={"kind": self._name, "seconds": seconds})
+            self._trouble = ""
+
 
 def _key(raw: Json) -> str:
-    meta: Any = mapping(raw.get("metadata"))
+    meta = mapping(raw.get("metadata"))
     namespace = text(meta.get("namespace"))
     return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
 
@@ -199,4 +282,4 @@ def _key(raw: Json) -> str:
 def _version(raw: Json) -> int:
     # Versions of one kind are numbers that grow with each write (Kubernetes 1.35 made it official).
     version = text(mapping(raw.get("metadata")).get("resourceVersion"))
-    return int(version) if version.isdigit() else 0
+    return int(version) if version.isdecimal() and len(version) < 19 else 0

@@ -45,6 +45,7 @@ class Leader:
         self._lease, self._timing, self._on_permit = lease, timing, on_permit
         self._seen: Seen | None = None
         self._until = 0.0
+        self.looked_at = time.monotonic()  # when a round of the election was last over
         self.sentence = "the lease was not looked at yet"
 
     @property
@@ -82,6 +83,7 @@ class Leader:
         except (KubernetesError, Unreachable) as error:
             self._seen = None if self._is_conflict(error) else self._seen
             self.sentence = f"could not reach the lease: {error}"
+        self.looked_at = time.monotonic()
         if self.sentence != before:
             log.info("leader election", extra={"decision": self.sentence})
         await asyncio.sleep(self._pause())

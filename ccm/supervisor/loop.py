@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import os
 import signal
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 from ccm import __version__
@@ -17,10 +19,10 @@ from ccm.bus.frames import (
     Drain,
     Fault,
     Hello,
-    LogLevel,
     MadeCalls,
     Message,
     Permit,
+    ProposeDeletions,
     Resync,
     ReturnCalls,
     Survived,
@@ -31,20 +33,26 @@ from ccm.bus.paths import RuntimePaths
 from ccm.decide.children import Event, State
 from ccm.errors import ExitCode
 from ccm.kube.client import Kube
+from ccm.kube.events import Note, ObjectRef, Recorder
 from ccm.kube.lease import LeaseFile, new_identity
-from ccm.log import set_verbosity
 from ccm.model.node import Json
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.child import Child, Start
 from ccm.supervisor.children import Children, Hooks
+from ccm.supervisor.commands import Commands
+from ccm.supervisor.deletions import Governor, Views, policy_of
 from ccm.supervisor.feed import Feed
 from ccm.supervisor.leader import Leader, Timing
+from ccm.supervisor.nodes import WANT as NODES_WANT
+from ccm.supervisor.nodes import NodesSeen
+from ccm.supervisor.progress import Progress
 from ccm.supervisor.shards import Shards
+from ccm.supervisor.systemd import Notifier, keep_fed, keep_informed
 
 log = logging.getLogger(__name__)
 
-MOST_WORKERS = 64
+COMPONENT = "cloud-controller-manager"
 
 
 class Supervisor:
@@ -52,16 +60,32 @@ class Supervisor:
 
     def __init__(self, settings: Settings, paths: RuntimePaths, kube: Kube) -> None:
         self._settings = settings
+        self._notifier = Notifier(os.environ)
         self._hub = Hub(paths.bus, self._on_message)
         self._feed = Feed(kube, self._hub.send_raw)
         self._budget = Budget(settings.cloud_rate, self._hub.send)
         self._leader = _leader(settings, kube, self._on_permit)
-        self._control = ControlServer(paths.control, self._on_command)
         hooks = Hooks(
             self._hub.admit, self._on_gone, self._drain, self._send_permit, self._on_refusal
         )
         self._children = Children(paths.bus, settings, hooks)
         self._shards = Shards(settings.node_workers, self._children, self._feed, self._send_permit)
+        self._nodes = NodesSeen(self._feed.view(NODES_WANT))
+        self._recorder = Recorder(kube, COMPONENT, self._leader.identity)
+        state = Path(settings.state_dir or paths.directory) / "deletions.json"
+        views = Views(self._nodes.look, self._nodes.total)
+        self._governor = Governor(policy_of(settings), state, views, self._warn)
+        commands = Commands(
+            self._children,
+            self._shards,
+            self._governor,
+            self._hub.send,
+            self._status,
+            self._on_stop_signal,
+            self._reload,
+        )
+        self._control = ControlServer(paths.control, commands.answer)
+        self._progress = Progress(settings, self._leader, self._children)
         self._until = 0.0
         self._began = time.monotonic()
         self._stop = asyncio.Event()
@@ -94,6 +118,12 @@ class Supervisor:
             ("bus", self._hub.run()),
             ("leadership", lead),
             ("children", self._children.watch()),
+            ("events", self._recorder.run()),
+            (
+                "systemd",
+                keep_informed(self._notifier, self._progress.is_settled, self._progress.sentence),
+            ),
+            ("watchdog", keep_fed(self._notifier, self._what_is_stuck)),
         ]
 
     def _watch_over(self, name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -117,9 +147,12 @@ class Supervisor:
     async def _end(self) -> None:
         """Drain the workers while we may still act, then give the lease back."""
         log.info("stopping")
+        self._notifier.stopping(self._settings.shutdown_timeout)
         await self._children.end_all(self._settings.shutdown_timeout)
         if self._settings.leader_elect:
             await self._leader.release()
+
+    # What we tell systemd.
 
     # What the parts tell us.
 
@@ -142,6 +175,8 @@ class Supervisor:
                 self._budget.note_made(ident, message)
             case CloudThrottled():
                 self._budget.slow_down(ident, message)
+            case ProposeDeletions():
+                self._hub.send(ident, self._governor.hear(ident, message))
             case Survived(key):
                 self._children.suspects.after_survival(child.duty, key)
             case _:
@@ -153,6 +188,7 @@ class Supervisor:
             case Hello():
                 start.said_hello = True
                 self._budget.declare(message.quotas)
+                self._nodes.scheme = self._nodes.scheme or message.scheme
                 if start is child.current:
                     self._children.note(child, Event.SAID_HELLO)
                 self._feed.join(start.ident, message, self._shards.owns(child))
@@ -164,6 +200,10 @@ class Supervisor:
                 self._feed.begin_again(start.ident)
             case Fault(lines):
                 start.faults = lines
+
+    def _what_is_stuck(self) -> str | None:
+        """For the watchdog; systemd limits an orderly stop by its duration."""
+        return None if self._stop.is_set() else self._progress.what_is_stuck()
 
     def _on_permit(self, until: float) -> None:
         self._until = until
@@ -183,6 +223,7 @@ class Supervisor:
         self._hub.dismiss(ident)
         self._feed.leave(ident)
         self._budget.forget(ident)
+        self._governor.forget(ident)
 
     def _on_refusal(self, child: Child) -> None:
         """A worker cannot work as configured: at the start that is true for all of us."""
@@ -194,6 +235,17 @@ class Supervisor:
 
     def _drain(self, ident: str, seconds: float) -> None:
         self._hub.send(ident, Drain(seconds))
+
+    def _warn(self, reason: str, message: str) -> None:
+        """Tell people by an Event on the Lease, which outlives every Node."""
+        lease = ObjectRef(
+            "coordination.k8s.io/v1",
+            "Lease",
+            self._settings.leader_elect_resource_name,
+            "",
+            self._settings.leader_elect_resource_namespace,
+        )
+        self._recorder.tell(Note(lease, "Warning", reason, message))
 
     # What people tell us.
 
@@ -219,48 +271,11 @@ class Supervisor:
 
         A successor that refuses them ends, and the worker that it was to replace goes on.
         """
+        self._notifier.reloading()
         log.info("reloading; flags are not read again, they need a restart")
         for child in self._children:
             self._children.restart(child)
         return "workers read the cloud configuration anew; flags need a restart"
-
-    async def _on_command(self, request: Json) -> Json:
-        match request.get("command"):
-            case "status":
-                return self._status()
-            case "stop":
-                self._on_stop_signal()
-                return {"ok": "stopping"}
-            case "reload":
-                return {"ok": self._reload()}
-            case "restart":
-                return self._restart(str(request.get("worker")))
-            case "scale":
-                return await self._scale(request.get("count"))
-            case "log-level":
-                return self._log_level(request.get("verbosity"))
-        return {"error": f"unknown command {request.get('command')!r}"}
-
-    def _restart(self, name: str) -> Json:
-        child = self._children.named(name)
-        if child is None:
-            names = ", ".join(child.name for child in self._children)
-            return {"error": f"no worker {name!r}; there are: {names}"}
-        return {"ok": self._children.restart(child)}
-
-    async def _scale(self, count: object) -> Json:
-        if not isinstance(count, int) or not 1 <= count <= MOST_WORKERS:
-            return {"error": f"the number of workers must be from 1 to {MOST_WORKERS}"}
-        return {"ok": await self._shards.scale(count)}
-
-    def _log_level(self, verbosity: object) -> Json:
-        if not isinstance(verbosity, int):
-            return {"error": "the verbosity must be a number"}
-        set_verbosity(verbosity)
-        for child in self._children:
-            for start in child.running():
-                self._hub.send(start.ident, LogLevel(verbosity))
-        return {"ok": f"verbosity is {verbosity}"}
 
     def _status(self) -> Json:
         now = time.monotonic()
@@ -276,6 +291,7 @@ class Supervisor:
             },
             "workers": [child.describe(now) for child in self._children],
             "quarantined": self._children.suspects.facts(now),
+            "deletions": self._governor.facts(now),
             "feed": self._feed.facts(now),
             "budget": self._budget.facts(now),
         }

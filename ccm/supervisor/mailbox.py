@@ -11,6 +11,8 @@ from ccm.bus.frames import Objects, encode
 WINDOW = 8  # frames a worker may leave unacknowledged
 FRAME_BYTES = 256 << 10  # a frame is closed once its values are this long
 
+GONE = (0, b"null")  # version and value of what is not there
+
 Name = tuple[str, str]  # kind, key
 Owns = Callable[[str, str], bool]  # of kind and key: whether they are this worker's
 
@@ -39,11 +41,11 @@ class Mailbox:
     ) -> None:
         self._views = {view.kind: view for view in views}
         self._owns, self._send = owns, send
-        self._pending: dict[Name, None] = {}
-        self._moved: set[Name] = set()  # pending, and to be told as no longer this worker's
+        self._pending: dict[Name, None] = {}  # those that are not its own moved elsewhere
         self._epoch = self._seq = self._acked = 0
-        self._left = 0  # names of the snapshot that have not left yet
+        self._left = 0  # names of the snapshot that have not left yet: the first in `_pending`
         self._is_complete = False
+        self._is_refused = False  # the last frame was not taken
         self.frames_sent = 0
 
     @property
@@ -60,14 +62,15 @@ class Mailbox:
             return
         self._epoch += 1
         self._seq = self._acked = 0
-        self._pending = {
-            (kind, key): None
+        moved = [name for name in self._pending if not self._owns(*name)]
+        owned = (
+            (kind, key)
             for kind, view in self._views.items()
             for key in view.values
             if self._owns(kind, key)
-        }
+        )
+        self._pending = dict.fromkeys((*moved, *owned))
         self._left, self._is_complete = len(self._pending), False
-        self._moved.clear()
         self.flush()
 
     @property
@@ -85,12 +88,11 @@ class Mailbox:
         A key that went is out of the worker's hands once the mailbox is caught up again.
         """
         before, self._owns = self._owns, owns
+        if not self.has_begun:
+            return
         for kind, view in self._views.items():
             for key in view.values:
-                had, has = before(kind, key), owns(kind, key)
-                if had and not has:
-                    self._moved.add((kind, key))
-                if had is not has:
+                if before(kind, key) is not owns(kind, key):
                     self._pending[(kind, key)] = None
         self.flush()
 
@@ -100,7 +102,6 @@ class Mailbox:
     def mark(self, kind: str, key: str) -> None:
         """The object changed or went away."""
         if self.has_begun and self._owns(kind, key):
-            self._moved.discard((kind, key))
             self._pending[(kind, key)] = None
             self.flush()
 
@@ -109,32 +110,44 @@ class Mailbox:
         self._acked = max(self._acked, min(seq, self._seq))
         self.flush()
 
-    def flush(self) -> None:
-        """Send as many frames as the window allows."""
-        while self.in_flight < WINDOW and (self._pending or not self._is_complete):
-            if not self._send(self._frame()):
-                return  # the worker is gone; its successor begins with a snapshot
+    def try_again(self) -> None:
+        """Send what was not taken."""
+        self._is_refused = False
+        self.flush()
 
-    def _frame(self) -> bytes:
+    def flush(self) -> None:
+        """Send as many frames as the window allows; what is not taken stays here."""
+        if not self.has_begun or self._is_refused:
+            return
+        while self.in_flight < WINDOW and (self._pending or not self._is_complete):
+            frame = self._frame()
+            if not self._send(encode(frame)):
+                self._is_refused = True
+                return
+            self._note_sent(frame)
+
+    def _frame(self) -> Objects:
+        """The next frame. A snapshot ends with a frame of its own: later news is not part of it."""
         entries: list[Any] = []
         moved: list[list[str]] = []
         size = 0
-        while self._pending and size < FRAME_BYTES:
-            kind, key = next(iter(self._pending))
-            del self._pending[(kind, key)]
-            self._left -= 1
-            version, value = self._value((kind, key))
-            if (kind, key) in self._moved:
-                self._moved.discard((kind, key))
+        for kind, key in self._pending:
+            if self._owns(kind, key):
+                version, value = self._views[kind].values.get(key, GONE)
+            else:
+                version, value = GONE
                 moved.append([kind, key])
             entries.append([kind, key, version, orjson.Fragment(value)])
             size += len(value)
-        completes = not self._is_complete and self._left <= 0
-        self._is_complete = self._is_complete or completes
-        self._seq += 1
-        self.frames_sent += 1
-        return encode(Objects(self._epoch, self._seq, completes, entries, moved))
+            if size >= FRAME_BYTES or len(entries) == self._left:
+                break
+        completes = not self._is_complete and len(entries) >= self._left
+        return Objects(self._epoch, self._seq + 1, completes, entries, moved)
 
-    def _value(self, name: Name) -> tuple[int, bytes]:
-        gone = (0, b"null")
-        return gone if name in self._moved else self._views[name[0]].values.get(name[1], gone)
+    def _note_sent(self, frame: Objects) -> None:
+        for kind, key, *_ in frame.entries:
+            del self._pending[(kind, key)]
+        self._left = max(self._left - len(frame.entries), 0)
+        self._is_complete = self._is_complete or frame.complete
+        self._seq = frame.seq
+        self.frames_sent += 1

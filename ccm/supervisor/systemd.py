@@ -86,7 +86,8 @@ async def keep_informed(
     while True:
         if is_settled() and not notifier.is_ready:
             notifier.ready(sentence())
-        notifier.status(sentence())
+        else:
+            notifier.status(sentence())
         await asyncio.sleep(PAUSE)
 
 
@@ -108,7 +109,6 @@ async def keep_fed(notifier: Notifier, is_progressing: Callable[[], str | None])
                 log.info("progress again, the watchdog is fed")
         elif not was_stuck:
             log.error("no progress, the watchdog is not fed", extra={"stuck": stuck})
-            notifier.status(f"no progress: {stuck}")
         was_stuck = stuck is not None
         await asyncio.sleep(period)
 

@@ -38,6 +38,8 @@ from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.supervisor.budget import Budget
 from workers.grants import Grants
 
+Waits = dict[tuple[str, Priority], list[float]]  # by worker and priority
+
 PAUSE = 2.0  # seconds between two calls of a duty; refreshing never pauses
 REFRESHERS = 4  # per worker
 
@@ -60,14 +62,15 @@ class Timed:
         self._grants = grants
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - as long as the process lives
 
-    async def take(self, budget: str, priority: Priority) -> None:
+    async def take(self, budget: str, priority: Priority) -> float:
         began = time.monotonic()
-        await self._grants.take(budget, priority)
+        granted = await self._grants.take(budget, priority)
         now = time.monotonic()
         self._file.write(orjson.dumps([now, int(priority), now - began]) + b"\n")
+        return granted
 
-    def throttled(self, budget: str, seconds: float | None, began: float) -> None:
-        self._grants.throttled(budget, seconds, began)
+    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
+        self._grants.throttled(budget, seconds, granted)
 
 
 def enter(spec: Spec) -> None:
@@ -145,9 +148,9 @@ class Hammers:
         await asyncio.gather(self._receiving, return_exceptions=True)
         self._hub.close()
 
-    def waits(self, since: float) -> dict[tuple[str, Priority], list[float]]:
+    def waits(self, since: float) -> Waits:
         """Seconds that calls waited, by worker and priority, of those granted after `since`."""
-        found: dict[tuple[str, Priority], list[float]] = defaultdict(list)
+        found: Waits = defaultdict(list)
         for path in self._directory.glob("*.waits"):
             for at, priority, seconds in map(orjson.loads, path.read_bytes().splitlines()):
                 if at >= since:

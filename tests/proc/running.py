@@ -1,5 +1,6 @@
 """Starting the real things for process tests: cloud and supervisor, each as a process."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -143,3 +144,16 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+async def tell(supervisor: Supervisor, **request: object) -> str:
+    """What the supervisor answers to a command."""
+    control = supervisor.runtime / "control.sock"
+    answer: Json = await asyncio.to_thread(ask, control, request, 75.0)
+    assert "ok" in answer, answer
+    return str(answer["ok"])
+
+
+async def until(what: str, look: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait in a thread, so that a bystander in this loop goes on watching."""
+    await asyncio.to_thread(wait_for, what, look, seconds)

@@ -12,29 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ccm.bus.control import ask
 from ccm.kube.client import Kube
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import new_machines, register
 from tests.proc.cluster_nodes import Witness, add_machines_and_nodes, kill
-from tests.proc.running import Cloud, Json, Supervisor, Where, is_alive, wait_for
+from tests.proc.running import Cloud, Supervisor, Where, is_alive, tell, until
 
 pytestmark = pytest.mark.real
 
 Written = Callable[[], Counter[tuple[str, str]]]
-
-
-async def tell(supervisor: Supervisor, **request: object) -> str:
-    """What the supervisor answers to a command."""
-    control = supervisor.runtime / "control.sock"
-    answer: Json = await asyncio.to_thread(ask, control, request, 75.0)
-    assert "ok" in answer, answer
-    return str(answer["ok"])
-
-
-async def until(what: str, look: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait in a thread, so that the bystander goes on watching."""
-    await asyncio.to_thread(wait_for, what, look, seconds)
 
 
 def runs_anew(supervisor: Supervisor, name: str, old_pid: int) -> bool:

@@ -3,18 +3,12 @@
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ccm.supervisor import loop
 from tests.proc.running import Cloud, Running, wait_for
 from tests.systemd.machine import SOURCE, UNIT, Machine, why_not
-
-pytestmark = pytest.mark.skipif(
-    "Notifier" not in Path(loop.__file__).read_text(), reason="the supervisor does not notify yet"
-)
 
 COMMAND = "/opt/ccm-supervisor/bin/ccm-supervisor"
 ETC = "/etc/ccm-supervisor"

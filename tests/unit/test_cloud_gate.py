@@ -13,22 +13,25 @@ from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
 
 from .waiting import let_run
 
+GRANTED = 123.0  # when the purse says that every call was granted
+
 
 class Purse:
     """Gives every call its grant, unless it is shut; keeps what was spent and what was told."""
 
     def __init__(self) -> None:
         self.spent: list[tuple[str, Priority]] = []
-        self.told: list[tuple[str, float | None]] = []
+        self.told: list[tuple[str, float | None, float]] = []
         self.open = asyncio.Event()
         self.open.set()
 
-    async def take(self, budget: str, priority: Priority) -> None:
+    async def take(self, budget: str, priority: Priority) -> float:
         await self.open.wait()
         self.spent.append((budget, priority))
+        return GRANTED
 
-    def throttled(self, budget: str, seconds: float | None) -> None:
-        self.told.append((budget, seconds))
+    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
+        self.told.append((budget, seconds, granted))
 
 
 @pytest.fixture
@@ -127,7 +130,7 @@ async def test_a_throttling_answer_is_told_to_everybody(
     with pytest.raises(Throttled):
         await called(gate, raising(Throttled("slow down", seconds)), is_blocking)
     await let_run()
-    assert purse.told == [("read", seconds)]
+    assert purse.told == [("read", seconds, GRANTED)]
 
 
 async def test_a_call_goes_with_the_priority_of_its_work(gate: WorkerGate, purse: Purse) -> None:

@@ -8,17 +8,20 @@ from hypothesis import strategies as st
 
 from ccm.decide.budget import (
     AGEING,
+    BURST_MEMORY,
     FLOOR,
-    RECOVERY,
     Ask,
     Bucket,
     Grant,
     Priority,
+    give_back,
     next_token_in,
     refill,
     share_out,
+    spare,
     throttled,
 )
+from ccm.decide.budget import spend as take
 
 
 def ask(
@@ -42,7 +45,7 @@ def spend(purse: Bucket, count: int, now: float) -> tuple[Bucket, int]:
     """What is left after an ask for `count`, and how many calls it got."""
     purse = refill(purse, now)
     granted = sum(grant.count for grant in share_out(purse, [ask("a", count=count)], now))
-    return replace(purse, tokens=purse.tokens - granted), granted
+    return take(purse, granted), granted
 
 
 moments = st.tuples(
@@ -62,7 +65,7 @@ def test_no_interval_sees_more_than_the_burst_and_the_rate(
     for passed, what in history:
         now += passed
         if isinstance(what, tuple):
-            purse = throttled(purse, what[1], now)
+            purse = throttled(purse, what[1], now, now)
             continue
         purse, count = spend(purse, what, now)
         granted.append((now, count))
@@ -136,33 +139,122 @@ def test_everything_there_is_is_given_while_somebody_waits(burst: int, asks: lis
     assert all(grant == Grant(grant.ask, min(grant.count, grant.ask.count)) for grant in grants)
 
 
-# Throttled.
+def test_an_ask_that_got_a_part_waits_anew_for_the_next() -> None:
+    served = replace(ask("served", since=90.0), served_at=99.0)
+    waiting = ask("waiting", since=98.0)
+    assert given_out(bucket(burst=1), [served, waiting], 100.0) == [("waiting", 1)]
 
 
-def test_a_throttling_answer_halves_the_rate_and_empties_the_bucket() -> None:
-    slower = throttled(bucket(10.0), 2.0, 100.0)
-    assert (slower.rate, slower.tokens, slower.shut_until) == (5.0, 0.0, 102.0)
+def test_everybody_gets_something_however_much_the_first_ones_want() -> None:
+    """An endless demand of the highest priority, and one ask of each of the others."""
+    now, purse = 100.0, bucket(per_second=2.0, burst=1)
+    asks = [ask(priority.name, priority, count=10_000, since=now) for priority in Priority]
+    served: dict[str, float] = {}
+    while now < 100.0 + 6 * AGEING:
+        now += 0.5
+        purse = refill(purse, now)
+        for grant in share_out(purse, asks, now):
+            purse = take(purse, grant.count)
+            asks.remove(grant.ask)
+            asks.append(replace(grant.ask, count=grant.ask.count - grant.count, served_at=now))
+            served.setdefault(grant.ask.asker, now - 100.0)
+    assert list(served) == [priority.name for priority in Priority]
+    assert served["REFRESH"] <= 5 * AGEING + 1.0
+
+
+@given(st.integers(0, 50), st.integers(1, 50), st.integers(0, 20))
+def test_half_of_the_stock_is_never_given_ahead_of_need(spent: int, burst: int, want: int) -> None:
+    purse, _ = spend(bucket(0.001, burst), spent, 100.0)
+    ahead = spare(purse, want)
+    assert 0 <= ahead <= want
+    assert ahead == 0 or purse.tokens - ahead >= burst / 2
+
+
+def test_what_is_held_ahead_counts_against_the_burst() -> None:
+    emptied, _ = spend(bucket(10.0, burst=10), 10, 100.0)
+    assert refill(replace(emptied, held=4), 200.0).tokens == 6.0
+
+
+def test_a_call_that_was_not_made_is_there_again() -> None:
+    emptied, _ = spend(bucket(0.001, burst=5), 5, 100.0)
+    assert give_back(emptied, 2).tokens == pytest.approx(2.0)
+    assert give_back(emptied, 99).tokens == 5.0
+
+
+# Throttled; what a bucket learns over time is in test_decide_budget_law.
+
+
+def busy(rate: float = 10.0, burst: int = 5, seconds: float = 20.0) -> tuple[Bucket, float]:
+    """A bucket that was asked for everything it had for a while, and the time now."""
+    now, purse = 100.0, bucket(rate, burst)
+    while now < 100.0 + seconds:
+        purse, _ = spend(purse, 1000, now)
+        now += next_token_in(purse, now)
+    return refill(purse, now), now
+
+
+def test_a_refusal_shuts_the_bucket_for_as_long_as_the_cloud_says() -> None:
+    slower = throttled(bucket(10.0), 2.0, 100.0, 100.0)
+    assert (slower.tokens, slower.shut_until) == (0.0, 102.0)
     assert given_out(slower, [ask("a")], 101.9) == []
 
 
 def test_without_a_word_of_the_cloud_the_bucket_is_shut_for_a_second() -> None:
-    assert throttled(bucket(), None, 100.0).shut_until == 101.0
+    assert throttled(bucket(), None, 100.0, 100.0).shut_until == 101.0
 
 
-@given(st.lists(st.tuples(st.floats(0, 0.9), st.none() | st.floats(1, 60)), min_size=1))
-def test_answers_to_calls_under_way_together_halve_the_rate_once(
+def test_without_a_word_of_the_cloud_refusals_in_a_row_shut_it_for_longer_each_time() -> None:
+    slower, now, pauses = bucket(), 100.0, []
+    for _ in range(8):
+        slower = throttled(slower, None, now, now)
+        pauses.append(slower.shut_until - now)
+        now = slower.shut_until + 0.2
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+
+
+def test_no_word_of_the_cloud_shuts_it_for_ever() -> None:
+    assert throttled(bucket(), 1e12, 100.0, 100.0).shut_until == 100.0 + 3600.0
+
+
+def test_a_refusal_in_steady_flow_lowers_the_rate_and_not_the_burst() -> None:
+    flowing, now = busy()
+    slower = throttled(flowing, 1.0, now, now)
+    assert slower.rate < flowing.rate
+    assert slower.burst == flowing.burst
+
+
+def test_a_refusal_among_many_calls_at_once_lowers_the_burst_and_not_the_rate() -> None:
+    at_once, _ = spend(bucket(10.0, burst=40), 40, 100.0)
+    slower = at_once
+    for number in range(20):
+        slower = throttled(slower, 1.0, 100.1 + number / 1000, 100.0)
+    assert slower.rate == 10.0
+    assert 10.0 <= slower.burst < 20.0  # twenty got through
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.none() | st.floats(0, 60)), min_size=1))
+def test_answers_to_calls_under_way_together_are_one_episode(
     answers: list[tuple[float, float | None]],
 ) -> None:
-    slower = bucket(10.0)
-    for after, seconds in answers:
-        slower = throttled(slower, seconds, 100.0 + after)
-    assert slower.rate == 5.0
+    slower, now = busy()
+    granted = now
+    for after, seconds in sorted(answers, key=lambda answer: answer[0]):
+        slower = throttled(slower, seconds, now + after, granted)
+    assert slower.episodes == 1
+    assert slower.rate >= 10.0 / 4
+
+
+def test_a_call_granted_after_the_bucket_opened_again_begins_another_episode() -> None:
+    flowing, now = busy()
+    slower = throttled(flowing, 1.0, now, now)
+    slower = throttled(slower, 1.0, now + 1.5, now + 1.2)
+    assert slower.episodes == 2
 
 
 def test_a_longer_word_of_the_cloud_keeps_the_bucket_shut_for_longer() -> None:
-    slower = throttled(throttled(bucket(), 2.0, 100.0), 30.0, 101.0)
+    slower = throttled(throttled(bucket(), 2.0, 100.0, 100.0), 30.0, 101.0, 100.0)
     assert slower.shut_until == 131.0
-    assert throttled(slower, 1.0, 102.0).shut_until == 131.0
+    assert throttled(slower, 1.0, 102.0, 100.0).shut_until == 131.0
 
 
 @given(st.lists(st.floats(0.1, 5), max_size=30))
@@ -170,31 +262,47 @@ def test_throttling_never_takes_the_last_share_of_the_rate(pauses: list[float]) 
     now, slower = 100.0, bucket(10.0)
     for pause in pauses:
         now += pause
-        slower = throttled(slower, 0.05, now)
+        slower = throttled(slower, 0.05, now, now)
         assert slower.rate >= 10.0 * FLOOR
 
 
 @given(st.lists(st.floats(0.01, 10), min_size=1, max_size=60))
-def test_a_slowed_rate_recovers_steadily_and_never_beyond_the_full(steps: list[float]) -> None:
-    now, slower = 101.0, replace(throttled(bucket(10.0), 1.0, 100.0), rate=10.0 * FLOOR)
+def test_a_slowed_rate_recovers_steadily_with_demand_and_never_beyond_the_full(
+    steps: list[float],
+) -> None:
+    slower, now = busy()
+    slower = throttled(slower, 0.0, now, now)
     for step in steps:
         now += step
-        before, slower = slower.rate, refill(slower, now)
+        before = slower.rate
+        slower = refill(replace(slower, tokens=-1000.0), now)
         assert before <= slower.rate <= 10.0
-        if now - 101.0 >= RECOVERY:
-            assert slower.rate == 10.0
+
+
+def test_without_demand_a_slowed_rate_stays_where_it_is() -> None:
+    flowing, now = busy()
+    slower = refill(throttled(flowing, 0.0, now, now), now + 10.0)
+    assert refill(slower, now + 10_000.0).rate == slower.rate
+
+
+def test_a_lowered_burst_is_back_within_the_hour() -> None:
+    at_once, _ = spend(bucket(10.0, burst=40), 40, 100.0)
+    slower = throttled(at_once, 1.0, 100.1, 100.0)
+    assert refill(slower, 200.0).burst < 40.0
+    assert refill(slower, 100.1 + BURST_MEMORY).burst == 40.0
 
 
 def test_nothing_flows_in_while_the_bucket_is_shut() -> None:
-    slower = throttled(bucket(10.0, burst=100), 5.0, 100.0)
-    assert refill(slower, 104.0).tokens == 0.0
-    reopened = refill(slower, 107.0)
-    assert reopened.tokens == pytest.approx(2 * 5.0)
+    flowing, now = busy(burst=100)
+    slower = throttled(flowing, 5.0, now, now)
+    assert refill(slower, now + 4.0).tokens == 0.0
+    assert give_back(refill(slower, now + 4.0), 7).tokens == 0.0
+    assert refill(slower, now + 7.0).tokens == pytest.approx(2 * slower.rate)
 
 
 @given(st.floats(0.1, 60), st.floats(0.1, 100))
 def test_the_next_call_after_throttling_waits_until_the_bucket_opens(
     seconds: float, rate: float
 ) -> None:
-    slower = throttled(bucket(rate), seconds, 100.0)
+    slower = throttled(bucket(rate), seconds, 100.0, 100.0)
     assert next_token_in(slower, 100.0) >= seconds

@@ -291,6 +291,11 @@ def test_a_run_of_answers_grows_only_by_new_unbroken_ones(
     assert found[: len(expected)] == expected
 
 
+def test_a_new_run_still_remembers_what_came_before_it() -> None:
+    known = add_gone(not_gone_at(996.0), gone(998.0), "w", POLICY, 998.0)
+    assert add_gone(known, gone(995.0), "w2", POLICY, NOW) == known
+
+
 @given(st.lists(st.tuples(st.sampled_from(["gone", "else"]), st.floats(0, 40)), max_size=8))
 def test_a_contradiction_is_never_inside_a_run(rounds: list[tuple[str, float]]) -> None:
     now, known, contradicted = 0.0, History("u1", "w"), float("-inf")

@@ -1,7 +1,6 @@
 """One list and watch for ever, against servers that behave and servers that do not."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -30,7 +29,6 @@ from .waiting import PATIENCE
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "IDLE_LIMIT", 0.15)
     monkeypatch.setattr(watch, "SHORT", 0.01)
     monkeypatch.setattr(watch, "RETRY", Backoff(first=0.01, most=0.05))
 
@@ -54,16 +52,12 @@ GONE = line("ERROR", {"code": 410, "reason": "Expired", "message": "too old"})
 async def events(kube: Kube, count: int | None) -> list[WatchEvent]:
     """The first `count` events, or those up to the end of a list."""
     found: list[WatchEvent] = []
-    async with asyncio.timeout(PATIENCE), _closing(follow(kube, "/api/v1/nodes")) as coming:
+    async with asyncio.timeout(PATIENCE), aclosing(follow(kube, "/api/v1/nodes", 0.15)) as coming:
         async for event in coming:
             found.append(event)
             if len(found) == count or (count is None and event == ListEnds()):
                 return found
     raise AssertionError("a watch has no end")
-
-
-def _closing(coming: AsyncIterator[WatchEvent]) -> "aclosing[Any]":
-    return aclosing(cast(Any, coming))
 
 
 def asked(server: ApiServer) -> list[str]:
@@ -117,9 +111,10 @@ async def test_a_list_whose_rest_expired_begins_again() -> None:
     expired = failure(410, "Expired")
     answers = (listing(5, obj("a", 1), more="next"), expired, listing(6), stream(then="silence"))
     async with serving(*answers) as (server, kube):
-        assert await events(kube, 5) == [
+        assert await events(kube, 6) == [
             ListBegins(),
             Put(obj("a", 1)),
+            Trouble("410 Expired: no"),
             ListBegins(),
             ListEnds(),
             Alive(),
@@ -129,11 +124,24 @@ async def test_a_list_whose_rest_expired_begins_again() -> None:
 
 @pytest.mark.parametrize("gone", [stream(GONE), failure(410, "Expired")], ids=["event", "answer"])
 async def test_a_version_that_is_too_old_is_listed_again(gone: Handler) -> None:
-    answers = (listing(5), gone, listing(9, obj("a", 8)), stream(then="silence"))
+    answers = (listing(5), stream(), gone, listing(9, obj("a", 8)), stream(then="silence"))
     async with serving(*answers) as (server, kube):
         found = [event for event in await events(kube, 7) if event != Alive()]
         assert found[:5] == [ListBegins(), ListEnds(), ListBegins(), Put(obj("a", 8)), ListEnds()]
-        assert asked(server)[:3] == ["list", "watch 5", "list"]
+        assert asked(server)[:4] == ["list", "watch 5", "watch 5", "list"]
+
+
+async def test_a_server_that_always_says_too_old_is_not_listed_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.02, most=0.16, jitter=0.0))
+    pages = [listing(5), stream(GONE)] * 4
+    async with serving(*pages, listing(9), stream(then="silence")) as (server, kube):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await events(kube, 19)
+        assert loop.time() - began >= 0.02 + 0.04 + 0.08 + 0.16
+        assert len(server.requests) == 10
 
 
 async def test_a_watch_that_ends_goes_on_from_where_it_was() -> None:
@@ -196,13 +204,28 @@ async def test_an_object_that_comes_in_pieces_is_put_together() -> None:
         pytest.param(line("DELETED", {"metadata": {}}), id="no-name"),
     ],
 )
-async def test_an_odd_line_is_skipped_and_the_stream_goes_on(odd: bytes) -> None:
+async def test_an_odd_line_is_asked_for_once_more_and_then_skipped(odd: bytes) -> None:
     after = line("ADDED", obj("a", 6))
     async with serving(listing(5), stream(odd, after, then="silence")) as (server, kube):
+        found = await events(kube, 7)
+        assert [type(event) for event in found[3:]] == [Trouble, Alive, Undecodable, Put]
+        assert asked(server) == ["list", "watch 5", "watch 5"]
+
+
+async def test_a_line_that_was_spoilt_on_its_way_is_not_lost() -> None:
+    good, spoilt = line("MODIFIED", obj("a", 6)), b'{"type":"MODIFIED","obj\xffct":{}}\n'
+    answers = (listing(5), stream(spoilt, then="silence"), stream(good, then="silence"))
+    async with serving(*answers) as (_, kube):
+        found = await events(kube, 6)
+        assert [type(event) for event in found[3:]] == [Trouble, Alive, Put]
+
+
+async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "LONGEST_LINE", 100)
+    endless = stream(*[b"x" * 30] * 5, then="silence")
+    async with serving(listing(5), endless, stream(then="silence")) as (_, kube):
         found = await events(kube, 5)
-        assert isinstance(found[3], Undecodable)
-        assert found[4] == Put(obj("a", 6))
-        assert len(server.requests) == 2
+        assert found[3:] == [Trouble("a line of more than 100 bytes"), Alive()]
 
 
 async def test_empty_lines_are_nothing() -> None:
@@ -211,11 +234,45 @@ async def test_empty_lines_are_nothing() -> None:
         assert (await events(kube, 4))[3] == Put(obj("a", 6))
 
 
-async def test_an_odd_item_of_a_list_is_skipped() -> None:
-    items = (listing(5, obj("a", 1), None, {"metadata": {}}, obj("b", 2)), stream(then="silence"))
-    async with serving(*items) as (_, kube):
-        kinds = [type(event) for event in await events(kube, 6)]
-        assert kinds == [ListBegins, Put, Undecodable, Undecodable, Put, ListEnds]
+@pytest.mark.parametrize(
+    "odd",
+    [None, [], "x", {"metadata": {}}, {"metadata": {"name": 5}}, {"metadata": {"name": "a/b"}}],
+)
+async def test_an_odd_item_of_a_list_is_asked_for_once_more_and_then_skipped(odd: object) -> None:
+    page = listing(5, obj("a", 1), odd, obj("b", 2))
+    async with serving(page, page, stream(then="silence")) as (_, kube):
+        kinds = [type(event) for event in await events(kube, 8)]
+        assert kinds[:3] == [ListBegins, Put, Trouble]
+        assert kinds[3:] == [ListBegins, Put, Undecodable, Put, ListEnds]
+
+
+@pytest.mark.parametrize("name", ["node with blanks", "名", "a\nb", "a%2Fb", "A_b", "..."])
+async def test_an_unusual_name_is_a_name(name: str) -> None:
+    async with serving(listing(5, obj(name, 1)), stream(then="silence")) as (_, kube):
+        assert (await events(kube, 2))[1] == Put(obj(name, 1))
+
+
+async def test_a_list_of_null_is_empty() -> None:
+    page = json_answer({"items": None, "metadata": {"resourceVersion": "5"}})
+    async with serving(page, stream(then="silence")) as (_, kube):
+        assert await events(kube, 3) == [ListBegins(), ListEnds(), Alive()]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"kind": "Status", "metadata": {}, "status": "Success"}, id="status"),
+        pytest.param({"items": [], "metadata": {}}, id="no-version"),
+        pytest.param({"items": "none", "metadata": {"resourceVersion": "5"}}, id="text"),
+        pytest.param({"metadata": {"resourceVersion": "5"}}, id="no-items"),
+    ],
+)
+async def test_an_answer_that_is_no_list_does_not_mean_that_nothing_is_there(answer: Json) -> None:
+    answers = (json_answer(answer), listing(5, obj("a", 1)), stream(then="silence"))
+    async with serving(*answers) as (_, kube):
+        found = await events(kube, None)
+        assert [type(event) for event in found] == [ListBegins, Trouble, ListBegins, Put, ListEnds]
 
 
 async def test_a_silent_connection_is_given_up_and_asked_for_anew() -> None:
@@ -272,6 +329,36 @@ async def test_the_servers_word_on_when_to_come_back_is_kept() -> None:
         began = loop.time()
         await events(kube, 3)
         assert loop.time() - began >= 1.0
+
+
+async def test_a_server_that_asks_for_very_long_patience_gets_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "LONGEST_WAIT", 0.05)
+    busy = failure(503, "ServiceUnavailable", Retry_After="86400")
+    async with serving(busy, listing(5), stream(then="silence")) as (_, kube):
+        await events(kube, 3)
+
+
+async def test_a_stream_that_opens_and_fails_waits_longer_and_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.02, most=0.08, jitter=0.0))
+    error = line("ERROR", {"code": 500, "reason": "InternalError", "message": "etcd"})
+    async with serving(listing(5), stream(error)) as (_, kube):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await events(kube, 9)
+        assert loop.time() - began >= 0.02 + 0.04 + 0.08
+
+
+async def test_a_change_that_came_through_ends_the_growth_of_the_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.01, most=60.0, jitter=0.0))
+    broken = [stream(line("ADDED", obj("a", v)), then="reset") for v in range(6, 22)]
+    async with serving(listing(5), *broken, stream(then="silence")) as (_, kube):
+        await events(kube, 2 + 3 * len(broken) + 1)
 
 
 async def test_another_error_event_is_trouble_and_no_new_list() -> None:

@@ -140,6 +140,12 @@ def test_whatever_breaks_the_evidence_starts_it_over(
     assert site.later().round(["n0"]) == ["n0"]
 
 
+def test_the_end_of_another_worker_breaks_no_evidence(site: Site) -> None:
+    site.fill(9).kill("n0").round(["n0"])
+    site.governor.forget("node-1.1")
+    assert site.later().round(["n0"]) == ["n0"]
+
+
 def test_a_node_that_was_ready_for_a_moment_starts_over(site: Site) -> None:
     site.fill(9).kill("n0").round(["n0"])
     site.change("n0", is_ready=True)
@@ -195,6 +201,14 @@ def test_a_permit_is_good_once_and_another_needs_two_new_answers(site: Site) -> 
     assert site.later().round(["n0"]) == []
     assert site.later().round(["n0"]) == ["n0"]
     assert site.facts()["budget"]["left"] == 9
+
+
+def test_a_deletion_that_failed_is_not_stopped_by_its_own_permit(tmp_path: Path) -> None:
+    site = Site(tmp_path / "deletions.json", replace(POLICY, limit=1)).fill(9).kill("n0", "n1")
+    site.round(["n0"])
+    assert site.later().round(["n0"]) == ["n0"]
+    site.later().round(["n0", "n1"])
+    assert site.later().round(["n0", "n1"]) == ["n0"]
 
 
 def test_no_more_nodes_go_in_a_window_than_the_limit(site: Site) -> None:
@@ -267,7 +281,7 @@ def test_the_hold_ends_after_calm_rounds_and_needs_new_answers(site: Site) -> No
     shards_report(site, names(16), names(15, first=16))
     for _ in range(3):
         assert site.facts()["held"]
-        site.later().round(["n0"], not_gone=names(15, first=1))
+        assert site.later().round(["n0"], not_gone=names(15, first=1)) == []
         site.round(not_gone=names(15, first=16), worker="node-1.1")
     assert site.facts()["held"] == ""
     assert shards_report(site.later(), ["n0"], []) == []
@@ -306,6 +320,23 @@ def test_a_node_that_came_back_is_doubted_again(site: Site) -> None:
     site.fill(6).kill(*names(2)).round(names(2))
     site.governor.allow()
     site.later().round(not_gone=names(2))
+    site.later().round(names(2))
+    assert site.facts()["held"]
+
+
+def test_allow_accepts_no_node_that_is_not_gone(site: Site) -> None:
+    site.fill(6).kill(*names(2)).round(names(2))
+    site.later().round(not_gone=names(2))
+    site.governor.allow()
+    site.later().round(names(2))
+    assert site.facts()["held"]
+
+
+def test_allow_does_not_accept_a_node_that_is_created_anew_later(site: Site) -> None:
+    site.fill(6).kill(*names(2)).round(names(2))
+    site.governor.allow()
+    for name in names(2):
+        site.change(name, uid=f"new-{name}")
     site.later().round(names(2))
     assert site.facts()["held"]
 
@@ -361,11 +392,21 @@ def test_nothing_is_permitted_that_cannot_be_written_down(tmp_path: Path) -> Non
     assert site.later().round(["n0"]) == []
     assert "cannot be written" in site.facts()["trouble"]
     assert site.facts()["budget"]["left"] == 10
+    assert site.why("n0") == "frozen"
     assert site.governor.answer({"action": "freeze"}).keys() == {"error"}
     assert site.governor.answer({"action": "allow"}).keys() == {"error"}
     assert site.facts()["frozen"], "an allow that is not kept lifts nothing"
     site.path.rmdir()
     assert site.governor.answer({"action": "allow"}).keys() == {"ok"}
+    assert site.later().round(["n0"]) == ["n0"]
+
+
+def test_a_disk_that_works_again_needs_nobody(site: Site) -> None:
+    site.fill(3).kill("n0").round(["n0"])
+    site.path.unlink()
+    site.path.mkdir()
+    assert site.later().round(["n0"]) == []
+    site.path.rmdir()
     assert site.later().round(["n0"]) == ["n0"]
 
 
@@ -599,7 +640,7 @@ class AnyHistory(RuleBasedStateMachine):
 
 TestAnyHistory = AnyHistory.TestCase
 TestAnyHistory.settings = settings(
-    max_examples=100,
+    max_examples=60,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -41,8 +41,7 @@ def read_config(content: bytes, path: str) -> SimulatedConfig:
         parser = ConfigParser(interpolation=None)
         parser.read_string(content.decode(), where)
     except (UnicodeDecodeError, Error) as wrong:
-        problem = "; ".join(str(wrong).splitlines())
-        fault = ConfigurationFault(where, f"is not an INI file: {problem}", EXAMPLE)
+        fault = ConfigurationFault(where, f"is not an INI file{_line(wrong)}", EXAMPLE)
         raise ConfigurationFaults([fault]) from wrong
     values = dict(parser[SECTION]) if parser.has_section(SECTION) else {}
     reader = _Reader(where, values)
@@ -59,6 +58,12 @@ def read_config(content: bytes, path: str) -> SimulatedConfig:
     if reader.faults:
         raise ConfigurationFaults(reader.faults)
     return config
+
+
+def _line(wrong: Exception) -> str:
+    """Where it went wrong; never what stands there, which may be a secret."""
+    number = getattr(wrong, "lineno", None) or next(iter(getattr(wrong, "errors", [])), (None,))[0]
+    return f": line {number} is not understood" if number else ""
 
 
 class _Reader:

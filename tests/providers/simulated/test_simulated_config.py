@@ -138,5 +138,5 @@ def test_an_empty_file_says_how_to_start() -> None:
 )
 def test_what_is_not_an_ini_file_is_one_fault_on_one_line(content: str | bytes) -> None:
     [fault] = faults(content)
-    assert fault.startswith("cloud.conf: is not an INI file: ")
+    assert fault.startswith("cloud.conf: is not an INI file")
     assert "\n" not in fault

@@ -1,0 +1,38 @@
+"""What the supervisor sees of the Nodes by itself, to judge what workers say of them."""
+
+import orjson
+
+from ccm.decide.deletion import NodeFacts
+from ccm.model.node import Node
+from ccm.model.projection import Want
+from ccm.supervisor.mailbox import View
+
+WANT = Want(
+    "Node",
+    (
+        ("metadata", "uid"),
+        ("spec", "providerID"),
+        ("status", "conditions", ("type", "Ready"), "status"),
+    ),
+)
+
+
+class NodesSeen:
+    """The supervisor's own view of all Nodes. `scheme` is told by the first worker."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.scheme = ""
+
+    def look(self, name: str) -> NodeFacts | None:
+        """The Node of this name; None when there is none, or nothing was listed yet."""
+        entry = self._view.values.get(name)
+        if entry is None:
+            return None
+        node = Node(orjson.loads(entry[1]))
+        # Without a word from a provider every Node counts as somebody else's.
+        is_foreign = not self.scheme or node.is_foreign(self.scheme)
+        return NodeFacts(node.uid, node.is_ready, is_foreign, bool(node.provider_id))
+
+    def total(self) -> int:
+        return len(self._view.values)

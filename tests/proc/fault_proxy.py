@@ -1,0 +1,260 @@
+"""A reverse proxy before the API server that spoils watches on command; no pytest in here.
+
+    with FaultProxy(cluster.url, cluster.ca_file) as proxy:
+        run(kubeconfig=proxy.kubeconfig(cluster.kubeconfig("ccm")))
+        proxy.inject(TOO_OLD)
+
+All other requests pass as they are. It speaks plain HTTP on loopback and runs in a thread of its
+own, so a test may block.
+"""
+
+import asyncio
+import json
+import ssl
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import aiohttp
+from aiohttp import web
+
+T = TypeVar("T")
+PASSED_ON = ("Authorization", "Content-Type", "Accept", "User-Agent")
+PASSED_BACK = ("Content-Type", "Retry-After")
+
+
+@dataclass(eq=False)
+class Stream:
+    """One watch on its way through."""
+
+    request: web.Request
+    response: web.StreamResponse = field(default_factory=web.StreamResponse)
+    is_dead: bool = False  # half-open: the connection is there and nothing comes through
+
+    async def write(self, text: bytes) -> None:
+        if not self.is_dead:
+            await self.response.write(text)
+
+    def reset(self) -> None:
+        if self.request.transport:
+            self.request.transport.abort()
+
+
+async def forward(stream: Stream, line: bytes) -> None:
+    await stream.write(line)
+
+
+async def reset_in_the_middle(stream: Stream, line: bytes) -> None:
+    """Half of an object, then no connection any more."""
+    await stream.write(line[: len(line) // 2])
+    await asyncio.sleep(0.01)  # or the reset overtakes it
+    stream.reset()
+
+
+async def late(stream: Stream, line: bytes) -> None:
+    await asyncio.sleep(0.2)
+    await stream.write(line)
+
+
+def before_each(odd: bytes) -> Callable[[Stream, bytes], Awaitable[None]]:
+    """A line that does not belong there, before each that does."""
+
+    async def write(stream: Stream, line: bytes) -> None:
+        await stream.write(odd + b"\n" + line)
+
+    return write
+
+
+async def spoilt(stream: Stream, line: bytes) -> None:
+    """The line of the right length, and nothing of it readable."""
+    await stream.write(b"\xff" * (len(line) - 1) + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a watch request gets instead of a watch."""
+
+    status: int
+    body: bytes = b""
+    retry_after: str = ""
+
+    def response(self) -> web.Response:
+        headers = {"Retry-After": self.retry_after} if self.retry_after else {}
+        headers["Content-Type"] = "application/json"
+        return web.Response(status=self.status, body=self.body, headers=headers)
+
+
+def status_object(code: int, reason: str) -> dict[str, object]:
+    return {"kind": "Status", "code": code, "reason": reason, "message": "a fault of the test's"}
+
+
+def failure(code: int, reason: str, retry_after: str = "") -> Answer:
+    return Answer(code, json.dumps(status_object(code, reason)).encode(), retry_after)
+
+
+def error_event(code: int, reason: str) -> Answer:
+    event = {"type": "ERROR", "object": status_object(code, reason)}
+    return Answer(200, json.dumps(event).encode() + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What becomes of watches: an answer instead of one (or no answer), and of each line of one.
+
+    With an answer, or without a connection, watches that are open are cut.
+    """
+
+    answer: Answer | None = None
+    is_refused: bool = False
+    each_line: Callable[[Stream, bytes], Awaitable[None]] = forward
+
+    @property
+    def cuts(self) -> bool:
+        return self.is_refused or self.answer is not None
+
+
+HEALTHY = Fault()
+REFUSED = Fault(is_refused=True)
+
+
+class FaultProxy:
+    """Counts in `met` how often a watch ran into the fault of the moment."""
+
+    def __init__(self, url: str, ca_file: Path) -> None:
+        self._upstream, self._tls = url, ssl.create_default_context(cafile=str(ca_file))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy")
+        self._streams: set[Stream] = set()
+        self._fault = HEALTHY
+        self.met = 0
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._do(self._open())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._do(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def kubeconfig(self, original: Path) -> Path:
+        """The same identity, by way of this proxy."""
+        config = json.loads(original.read_text())
+        config["clusters"][0]["cluster"] = {"server": self.url}
+        path = original.with_name(f"{original.stem}-by-proxy.kubeconfig")
+        path.write_text(json.dumps(config))
+        return path
+
+    def inject(self, fault: Fault) -> None:
+        self._do(self._set(fault))
+
+    def clear(self) -> None:
+        """New watches are healthy; those that are open and not dead go on."""
+        self.inject(HEALTHY)
+
+    def go_silent(self) -> None:
+        """Nothing comes through the watches that are open now, ever, and nothing ends them."""
+        self._do(self._kill_silently())
+
+    def say(self, path: str, lines: Sequence[bytes]) -> int:
+        """Add lines to the open watches of `path`; how many watches there are."""
+        return self._do(self._say(path, lines))
+
+    # --- in the thread
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60.0)
+
+    async def _open(self) -> None:
+        connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+        app = web.Application(client_max_size=16 << 20)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = "http://{}:{}".format(*self._runner.addresses[0])
+
+    async def _close(self) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
+
+    async def _set(self, fault: Fault) -> None:
+        self._fault, self.met = fault, 0
+        for stream in list(self._streams) if fault.cuts else ():
+            stream.reset()
+
+    async def _kill_silently(self) -> None:
+        self.met = len(self._streams)
+        for stream in self._streams:
+            stream.is_dead = True
+
+    async def _say(self, path: str, lines: Sequence[bytes]) -> int:
+        listeners = [stream for stream in self._streams if stream.request.path == path]
+        for line in lines:
+            for stream in listeners:
+                await stream.write(line)
+        return len(listeners)
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            if "watch" in request.query:
+                return await self._watch(request)
+            return await self._pass(request)
+        except (aiohttp.ClientError, OSError):  # no API server: no connection
+            Stream(request).reset()
+            return web.Response()
+
+    @asynccontextmanager
+    async def _ask(self, request: web.Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        async with self._session.request(
+            request.method,
+            self._upstream + request.raw_path,
+            headers=headers,
+            data=await request.read(),
+            timeout=timeout,
+        ) as response:
+            yield response
+
+    async def _pass(self, request: web.Request) -> web.Response:
+        async with self._ask(request) as answer:
+            headers = {name: answer.headers[name] for name in PASSED_BACK if name in answer.headers}
+            return web.Response(status=answer.status, body=await answer.read(), headers=headers)
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        fault = self._fault
+        if fault.cuts:
+            self.met += 1
+        if fault.is_refused:
+            raise ConnectionRefusedError
+        if fault.answer:
+            return fault.answer.response()
+        async with self._ask(request) as answer:
+            if answer.status != 200:
+                return web.Response(status=answer.status, body=await answer.read())
+            stream = Stream(request)
+            self._streams.add(stream)
+            try:
+                await stream.response.prepare(request)
+                await self._pump(answer, stream)
+            finally:
+                self._streams.discard(stream)
+            return stream.response
+
+    async def _pump(self, answer: aiohttp.ClientResponse, stream: Stream) -> None:
+        async for line in answer.content:
+            fault = self._fault
+            if fault is not HEALTHY:
+                self.met += 1
+            with suppress(ConnectionError):  # the client left; it is noticed elsewhere
+                await fault.each_line(stream, line)
+        if stream.is_dead:
+            await asyncio.Event().wait()

@@ -1,0 +1,163 @@
+"""What a bucket learns from refusals: many model clouds, few refusals, most of the rate used.
+
+The first ten seconds are for learning and do not count.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccm.decide.budget import Bucket
+
+from .model_cloud import (
+    FixedWindow,
+    Limit,
+    RetryAfter,
+    SlidingWindow,
+    TokenBucket,
+    World,
+    exactly,
+    not_said,
+    whole_seconds,
+)
+
+LIMIT = 20.0  # what every cloud here allows a second
+
+
+def world(limit: Limit, declared: float, **settings: object) -> World:
+    """A world whose provider declares a rate, and a burst of two seconds of it."""
+    return World(limit, Bucket.new(declared, 2 * declared, 0.0), **settings)  # type: ignore[arg-type]
+
+
+TOKEN_BUCKETS: dict[str, Callable[[], Limit]] = {
+    "a-second-at-once": lambda: TokenBucket(LIMIT, 20),
+    "two-seconds-at-once": lambda: TokenBucket(LIMIT, 40),
+    "five-seconds-at-once": lambda: TokenBucket(LIMIT, 100),
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("latency", [0.004, 0.1])
+@pytest.mark.parametrize("declared", [20.0, 40.0, 100.0])
+@pytest.mark.parametrize("limit", TOKEN_BUCKETS.values(), ids=TOKEN_BUCKETS.keys())
+def test_a_token_bucket_is_used_up_and_hardly_ever_overdrawn(
+    limit: Callable[[], Limit], declared: float, latency: float, seed: int
+) -> None:
+    w = world(limit(), declared, latency=latency, seed=seed)
+    w.run(120.0)
+    assert w.throttled_share(10.0, 60.0) <= 0.01
+    assert w.throttled_share(60.0, 120.0) <= 0.01
+    assert w.per_second(10.0, 60.0) >= 0.95 * LIMIT
+    assert w.per_second(60.0, 120.0) >= 0.97 * LIMIT
+
+
+@pytest.mark.parametrize("retry_after", [exactly, not_said])
+@pytest.mark.parametrize("declared", [20.0, 100.0])
+def test_whatever_the_cloud_says_on_when_to_come_back(
+    retry_after: RetryAfter, declared: float
+) -> None:
+    w = world(TokenBucket(LIMIT, 20), declared, retry_after=retry_after)
+    w.run(120.0)
+    assert w.throttled_share(10.0, 60.0) <= 0.01
+    assert w.per_second(10.0, 60.0) >= 0.95 * LIMIT
+    assert w.throttled_share(60.0, 120.0) <= 0.01
+
+
+@pytest.mark.parametrize("declared", [20.0, 100.0])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        lambda: SlidingWindow(20, 1.0),
+        lambda: SlidingWindow(200, 10.0),
+        lambda: FixedWindow(20, 1.0),
+        lambda: FixedWindow(200, 10.0),
+        lambda: TokenBucket(LIMIT, 5),
+    ],
+    ids=["sliding-1s", "sliding-10s", "fixed-1s", "fixed-10s", "tiny-burst"],
+)
+def test_a_cloud_that_gives_no_credit_is_used_well_too(
+    limit: Callable[[], Limit], declared: float
+) -> None:
+    """A second in which we are sent away is lost there, and a call a bit too early is refused."""
+    w = world(limit(), declared)
+    w.run(240.0)
+    assert w.throttled_share(10.0, 60.0) <= 0.01
+    assert w.throttled_share(60.0, 240.0) <= 0.01
+    assert w.per_second(10.0, 60.0) >= 0.80 * LIMIT
+    assert w.per_second(60.0, 240.0) >= 0.88 * LIMIT
+
+
+@pytest.mark.parametrize("limit", [SlidingWindow(200, 10.0), FixedWindow(200, 10.0)])
+def test_a_cloud_that_sends_us_away_for_long_is_probed_at_that_pace(limit: Limit) -> None:
+    w = world(limit, 100.0, latency=0.1)
+    w.run(240.0)
+    assert w.throttled_share(100.0, 240.0) <= 0.015
+    assert w.per_second(100.0, 240.0) >= 0.88 * LIMIT
+
+
+@pytest.mark.parametrize("declared", [10.0, 19.0])
+def test_a_declared_rate_that_is_too_low_is_kept(declared: float) -> None:
+    w = world(TokenBucket(LIMIT, 100), declared)
+    w.run(120.0)
+    assert w.throttled_share(0.0, 120.0) == 0.0
+    assert w.per_second(10.0, 120.0) == pytest.approx(declared, rel=0.01)
+
+
+@pytest.mark.parametrize("declared", [20.0, 100.0])
+def test_a_tenant_gets_its_half_and_we_get_it_back(declared: float) -> None:
+    w = world(TokenBucket(LIMIT, 20), declared)
+    w.tenant(LIMIT / 2, 60.0, 180.0)
+    w.run(360.0)
+    assert w.throttled_share(60.0, 80.0) <= 0.05
+    assert w.throttled_share(80.0, 180.0) <= 0.01
+    assert w.per_second(80.0, 180.0) >= 0.9 * LIMIT / 2
+    assert w.throttled_share(180.0, 360.0) <= 0.01
+    assert w.per_second(300.0, 360.0) >= 0.95 * LIMIT
+
+
+@pytest.mark.parametrize(("limit", "declared"), [(1.0, 5.0), (200.0, 1000.0), (2.0, 100.0)])
+def test_slow_and_fast_quotas_are_learnt_alike(limit: float, declared: float) -> None:
+    w = world(TokenBucket(limit, max(int(limit), 5)), declared, callers=100)
+    end = 120.0 + 600.0 / limit
+    w.run(end)
+    assert w.throttled_share(60.0, end) <= 0.01
+    assert w.per_second(60.0, end) >= 0.9 * limit
+
+
+class Outage:
+    """A token bucket that refuses everything for a while."""
+
+    def __init__(self, begin: float, end: float) -> None:
+        self._begin, self._end = begin, end
+        self._inner = TokenBucket(LIMIT, 20)
+
+    def wait(self, now: float) -> float:
+        return 1.0 if self._begin <= now < self._end else self._inner.wait(now)
+
+
+@pytest.mark.parametrize("retry_after", [whole_seconds, not_said])
+def test_an_outage_is_met_with_few_calls_and_soon_forgotten(retry_after: RetryAfter) -> None:
+    w = world(Outage(30.0, 90.0), LIMIT, retry_after=retry_after)
+    w.run(240.0)
+    during = [at for at, _ in w.seen if 32.0 <= at < 90.0]
+    assert len(during) <= 62
+    assert w.per_second(150.0, 240.0) >= 0.9 * LIMIT
+
+
+@settings(max_examples=15)
+@given(
+    declared=st.floats(15.0, 200.0),
+    burst=st.integers(10, 200),
+    latency=st.floats(0.001, 0.3),
+    callers=st.integers(25, 100),
+    seed=st.integers(0, 1000),
+)
+def test_any_token_bucket_is_learnt(
+    declared: float, burst: int, latency: float, callers: int, seed: int
+) -> None:
+    w = world(TokenBucket(LIMIT, burst), declared, latency=latency, callers=callers, seed=seed)
+    w.run(150.0)
+    assert w.throttled_share(30.0, 150.0) <= 0.015
+    assert w.per_second(30.0, 150.0) >= 0.85 * min(LIMIT, declared)

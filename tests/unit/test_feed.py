@@ -1,0 +1,320 @@
+"""From an API server to workers: what they are told, and what `status` says meanwhile."""
+
+import asyncio
+import json
+import logging
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ccm.bus.frames import Hello, Objects, decode, encode
+from ccm.decide.backoff import Backoff
+from ccm.kube import watch
+from ccm.kube.client import Kube
+from ccm.model.node import Json
+from ccm.model.projection import Want
+from ccm.supervisor import feed as feed_module
+from ccm.supervisor.feed import Feed
+from workers.store import Store
+
+from .api_server import ApiServer, failure, serving, stream
+from .waiting import until
+
+LABELS = Want("Node", (("metadata", "labels"),))
+TAINTS = Want("Node", (("spec", "taints"),))
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SHORT", 0.01)
+    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.01, most=0.02))
+    monkeypatch.setattr(feed_module, "GATHER", 0.02)
+    monkeypatch.setattr(feed_module, "TRY_AGAIN", 0.01)
+
+
+def node(name: str, version: object = 1, **labels: Any) -> Json:
+    meta = {"name": name, "resourceVersion": str(version), "labels": labels}
+    return {"metadata": meta, "spec": {"taints": [{"key": name}]}}
+
+
+class Nodes:
+    """An API server with Nodes: lists those there are, and streams what a test says."""
+
+    def __init__(self, *nodes: Json) -> None:
+        self.nodes = list(nodes)
+        self.coming: asyncio.Queue[Json] = asyncio.Queue()
+        self.is_up = True
+        self.slow: asyncio.Event | None = None  # a list waits for it
+        self.lists = 0
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        if not self.is_up:
+            return await failure(500, "InternalError")(request)
+        if "watch" in request.query:
+            return await self._stream(request)
+        self.lists += 1
+        page = {"items": list(self.nodes), "metadata": {"resourceVersion": "100"}}
+        if self.slow:
+            await self.slow.wait()
+        return web.json_response(page)  # the standard library writes what orjson refuses to
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        response = await stream()(request)
+        assert isinstance(response, web.StreamResponse)
+        while True:
+            await response.write(json.dumps(await self.coming.get()).encode() + b"\n")
+
+    def say(self, kind: str, body: object) -> None:
+        self.coming.put_nowait({"type": kind, "object": body})
+
+
+class Worker:
+    """A worker that takes in and acknowledges what it is told, unless it is away."""
+
+    def __init__(self, feed: Feed, name: str, *wants: Want) -> None:
+        self.store = Store(wants)
+        self._feed, self.name = feed, name
+        self.is_synced, self.is_taking = False, True
+
+    def join(self) -> None:
+        wants = [{"kind": want.kind, "paths": want.paths} for want in self.store.wants]
+        hello = decode(encode(Hello(wants, {})))  # as it arrives: tuples are lists then
+        assert isinstance(hello, Hello)
+        self._feed.join(self.name, hello, lambda kind, key: True)
+
+    def take(self, frame: bytes) -> bool:
+        if not self.is_taking:
+            return False
+        message = decode(frame)
+        assert isinstance(message, Objects)
+        self.is_synced |= self.store.absorb(message).completed
+        asyncio.get_running_loop().call_soon(self._feed.acknowledge, self.name, message.seq)
+        return True
+
+    def labels(self) -> Json:
+        """The label `is` of each Node it knows."""
+        known = {key: self.store.get(kind, key) or {} for kind, key in self.store.names()}
+        return {key: value["metadata"]["labels"].get("is") for key, value in known.items()}
+
+
+class World:
+    """A feed between an API server and workers."""
+
+    def __init__(self, kube: Kube) -> None:
+        self.workers: dict[str, Worker] = {}
+        self.feed = Feed(kube, lambda name, frame: self.workers[name].take(frame))
+
+    def worker(self, name: str, *wants: Want) -> Worker:
+        self.workers[name] = worker = Worker(self.feed, name, *wants)
+        worker.join()
+        return worker
+
+    @property
+    def nodes(self) -> Json:
+        kinds: dict[str, Json] = self.feed.facts(time.monotonic())["kinds"]
+        return kinds["Node"]
+
+
+@asynccontextmanager
+async def world(server: Callable[[web.Request], Any]) -> AsyncIterator[tuple[World, ApiServer]]:
+    async with serving(server) as (api, kube):
+        made = World(kube)
+        yield made, api
+        await made.feed.close()
+
+
+async def test_a_worker_gets_what_is_there_and_what_changes() -> None:
+    nodes = Nodes(node("a", **{"is": 1}), node("b", **{"is": 1}))
+    async with world(nodes) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.labels() == {"a": 1, "b": 1})
+        nodes.say("MODIFIED", node("a", 101, **{"is": 2}))
+        nodes.say("DELETED", node("b", 102))
+        nodes.say("ADDED", node("c", 103, **{"is": 3}))
+        await until(lambda: worker.labels() == {"a": 2, "c": 3})
+        assert here.nodes["objects"] == 2
+
+
+async def test_what_no_worker_wants_to_know_is_told_to_nobody() -> None:
+    nodes = Nodes(node("a", **{"is": 1}))
+    async with world(nodes) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+        before = here.feed.facts(0.0)["mailboxes"]["w"]["frames"]
+        nodes.say("MODIFIED", {**node("a", 101, **{"is": 1}), "status": {"heartbeat": 5}})
+        nodes.say("ADDED", node("b", 102, **{"is": 1}))
+        await until(lambda: "b" in worker.labels())
+        assert here.feed.facts(0.0)["mailboxes"]["w"]["frames"] == before + 1
+
+
+async def test_what_went_away_unseen_is_taken_away_by_the_next_list() -> None:
+    nodes = Nodes(node("a"), node("b"))
+    async with world(nodes) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+        nodes.nodes = [node("b", **{"is": 9}), node("c")]
+        nodes.say("ERROR", {"code": 410, "reason": "Expired"})
+        await until(lambda: worker.labels() == {"b": 9, "c": None})
+
+
+async def test_workers_that_start_together_share_one_list() -> None:
+    nodes = Nodes(node("a"))
+    async with world(nodes) as (here, _):
+        workers = [here.worker("w1", LABELS), here.worker("w2", TAINTS)]
+        await until(lambda: all(worker.is_synced for worker in workers))
+        assert nodes.lists == 1
+
+
+async def test_a_worker_that_comes_during_a_list_waits_for_the_next_and_holds_up_nobody() -> None:
+    nodes = Nodes(node("a"))
+    nodes.slow = asyncio.Event()
+    async with world(nodes) as (here, _):
+        first = here.worker("w1", LABELS)
+        await until(lambda: nodes.lists == 1)
+        late = [here.worker(f"late-{n}", Want("Node", (("spec", str(n)),))) for n in range(3)]
+        nodes.slow.set()
+        await until(lambda: first.is_synced)
+        await until(lambda: all(worker.is_synced for worker in late))
+        assert nodes.lists == 2
+        assert here.nodes["lists"] == 2
+
+
+async def test_a_worker_with_known_wants_costs_the_api_server_nothing() -> None:
+    nodes = Nodes(node("a"))
+    async with world(nodes) as (here, _):
+        first = here.worker("w1", LABELS)
+        await until(lambda: first.is_synced)
+        here.feed.leave("w1")
+        second = here.worker("w2", LABELS)
+        assert second.is_synced
+        assert nodes.lists == 1
+
+
+async def test_a_worker_that_comes_while_the_api_server_is_down_gets_its_snapshot_later() -> None:
+    nodes = Nodes(node("a"))
+    nodes.is_up = False
+    async with world(nodes) as (here, api):
+        early = here.worker("w1", LABELS)
+        await until(lambda: len(api.requests) > 2)
+        later = here.worker("w2", TAINTS)
+        here.feed.divide("w1", lambda kind, key: True)
+        here.feed.acknowledge("w2", 1)
+        assert not here.feed.is_caught_up("w1")
+        nodes.is_up = True
+        await until(lambda: early.is_synced and later.is_synced)
+        assert nodes.lists == 1
+        assert early.store.names() == later.store.names() == [("Node", "a")]
+
+
+async def test_an_object_that_cannot_be_passed_on_is_skipped_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [deep]
+    nodes = Nodes(node("a", **{"is": 1}), node("b", **{"is": 1}), node("odd", **{"is": deep}))
+    async with world(nodes) as (here, _):
+        worker, other = here.worker("w", LABELS), here.worker("o", TAINTS)
+        await until(lambda: worker.is_synced and other.is_synced)
+        assert worker.labels() == {"a": 1, "b": 1}
+        assert ("Node", "odd") in other.store.names()  # its projection has nothing odd
+        nodes.say("MODIFIED", node("a", 101, **{"is": deep}))
+        nodes.say("MODIFIED", node("b", "9" * 5000, **{"is": 2}))
+        nodes.say("ADDED", node("c", "²", **{"is": 3}))
+        await until(lambda: worker.labels() == {"a": 1, "b": 2, "c": 3})
+        assert here.feed.facts(0.0)["undecodable"] == 2
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
+        "object skipped"
+    ] * 2
+
+
+@pytest.mark.parametrize("name", ["a b", "名", 'a"\\b', "a\nb", "a%2Fb"])
+async def test_an_unusual_name_arrives_as_it_is(name: str) -> None:
+    async with world(Nodes(node(name))) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+        assert worker.store.names() == [("Node", name)]
+
+
+async def test_status_tells_how_long_the_api_server_has_been_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    nodes = Nodes(node("a"))
+    async with world(nodes) as (here, api):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+        nodes.is_up = False
+        nodes.say("ERROR", {"code": 410, "reason": "Expired"})
+        before = len(api.requests)
+        await until(lambda: len(api.requests) > before + 10)
+        assert here.nodes["silent_seconds"] > 0.05
+        assert here.nodes["trouble"] == "500 InternalError: no"
+        assert here.nodes["objects"] == 1
+        nodes.is_up = True
+        await until(lambda: not here.nodes["trouble"])
+        assert here.nodes["silent_seconds"] < 0.05
+    told = [record.message for record in caplog.records if record.name == "ccm.supervisor.feed"]
+    assert told == ["watch interrupted", "watch works again"]
+
+
+async def test_silence_from_the_beginning_counts() -> None:
+    nodes = Nodes()
+    nodes.is_up = False
+    async with world(nodes) as (here, _):
+        here.worker("w", LABELS)
+        await until(lambda: here.nodes["silent_seconds"] > 0.05)
+
+
+async def test_a_watch_that_fails_in_a_way_nobody_thought_of_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes, follow, rounds = Nodes(node("a")), watch.follow, 0
+
+    async def broken(*arguments: Any) -> Any:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 1:
+            raise ValueError("a bug")
+        async for event in follow(*arguments):
+            yield event
+
+    monkeypatch.setattr(feed_module, "follow", broken)
+    async with world(nodes) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+
+
+async def test_a_worker_whose_socket_was_full_is_told_later() -> None:
+    nodes = Nodes(node("a", **{"is": 1}))
+    async with world(nodes) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+        worker.is_taking = False
+        nodes.say("MODIFIED", node("a", 101, **{"is": 2}))
+        await until(lambda: here.feed.facts(0.0)["mailboxes"]["w"]["depth"] == 1)
+        worker.is_taking = True
+        await until(lambda: worker.labels() == {"a": 2})
+
+
+async def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
+    nodes = Nodes()
+    async with world(nodes) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+        tracemalloc.start()
+        for batch in range(15):
+            for number in range(batch * 200, batch * 200 + 200):
+                nodes.say("ADDED", node(f"node-{number}", number))
+                nodes.say("DELETED", node(f"node-{number}", number))
+            nodes.say("ADDED", node("last", **{"is": batch}))
+            await until(lambda: worker.labels() == {"last": batch})  # noqa: B023
+        ours = tracemalloc.Filter(True, "*/ccm/supervisor/*")
+        kept = tracemalloc.take_snapshot().filter_traces([ours]).statistics("filename")
+        tracemalloc.stop()
+    assert sum(file.size for file in kept) < 100_000  # a set of the names alone would be more
