@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ccm.bus.port import Permission
-from ccm.kube.client import JSON_PATCH, Kube
+from ccm.kube.client import JSON_PATCH, STRATEGIC_PATCH, Kube
 from ccm.model.node import Json
 
 TIMEOUT = 30.0  # seconds a write may take at the most
@@ -16,6 +16,17 @@ class Patch:
 
     path: str
     operations: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A strategic merge patch of one object: conditions merge by type, the others stay.
+
+    With `metadata.uid` in it, it fails when the object is another one by now.
+    """
+
+    path: str
+    body: Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +49,15 @@ class Performer:
     permission: Permission
     grace: float
 
-    async def perform(self, write: Patch | Delete) -> Json:
+    async def perform(self, write: Patch | Merge | Delete) -> Json:
         """The API server's answer, for a patch the object as it is now; raises `NoPermit`."""
         self.permission.check()
         timeout = min(TIMEOUT, self.permission.seconds_left + self.grace)
         match write:
             case Patch(path, operations):
                 return await self.kube.patch(path, JSON_PATCH, operations, timeout)
+            case Merge(path, body):
+                return await self.kube.patch(path, STRATEGIC_PATCH, body, timeout)
             case Delete(path, uid):
                 body = {"preconditions": {"uid": uid}}
                 return await self.kube.request("DELETE", path, body, timeout=timeout)

@@ -6,6 +6,7 @@ import importlib
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -81,7 +82,8 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
     gate = WorkerGate(grants, settings.cloud_call_timeout)
     provider = load_provider(settings.cloud_provider)
     await provider.initialize(_context(spec, gate))
-    kube = await _kube(settings, module.COMPONENT)
+    port.permission.outlive_by(_grace(settings))
+    kube = await _kube(settings, module.COMPONENT, port.permission.check)
     try:
         hand = InHand(Path(spec.hand_path))
         tools = Tools(
@@ -122,12 +124,13 @@ def _context(spec: WorkerSpec, gate: WorkerGate) -> ProviderContext:
     return ProviderContext(gate, content, settings.cloud_config, settings.cluster_name, spec.name)
 
 
-async def _kube(settings: Settings, component: str) -> Kube:
+async def _kube(settings: Settings, component: str, may_write: Callable[[], None]) -> Kube:
     configuration = await config.load(config.Source(settings.kubeconfig, settings.master))
     rate = None
     if settings.kube_api_qps:
         rate = RateLimit(settings.kube_api_qps, settings.kube_api_burst)
-    return Kube(configuration, f"ccm-supervisor/{component}", settings.kube_api_in_flight, rate)
+    agent = f"ccm-supervisor/{component}"
+    return Kube(configuration, agent, settings.kube_api_in_flight, rate, may_write)
 
 
 def _grace(settings: Settings) -> float:

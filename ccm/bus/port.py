@@ -1,6 +1,7 @@
 """A worker's end of the bus: one DEALER socket, and the permission to act that comes through it."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +22,24 @@ class Permission:
     def __init__(self) -> None:
         self._until = 0.0
         self._changed = asyncio.Event()
+        self._grace: float | None = None
+
+    def outlive_by(self, grace: float) -> None:
+        """From now on the kernel ends this process `grace` seconds after a permission ran out.
+
+        Checks do not help a process that hangs, waits in a thread, or is stopped right after a
+        check: the signal of a timer that ran out meanwhile comes before its next instruction.
+        """
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+        self._grace = grace
 
     def renew(self, until: float) -> None:
         self._until = until
         self._changed.set()
+        # A permission that was taken back leaves the timer as it is.
+        if self._grace is not None and self.seconds_left > 0:
+            signal.setitimer(signal.ITIMER_REAL, self.seconds_left + self._grace)
 
     @property
     def seconds_left(self) -> float:

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ccm.cli.tables import budget_table, workers_table
+from ccm.cli.tables import budget_table, deletions_line, workers_table
 from ccm.sandbox.cluster import Sandbox
 from ccm.sandbox.observer import TYPE, ZONE, Sighting, lacks, percentile
 
@@ -21,6 +21,8 @@ def sandbox_view(sandbox: Sandbox, status: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox)]
     if "error" not in status:
         parts += [workers_table(status), budget_table(status)]
+        if stopped := deletions_line(status):
+            parts.append(stopped)
     parts.append(_hints(sandbox, status))
     return Group(*parts)
 

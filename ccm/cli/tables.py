@@ -15,6 +15,8 @@ def status_view(status: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [_leader(status), workers_table(status)]
     if waiting := _waiting(status):
         parts.append(waiting)
+    if stopped := deletions_line(status):
+        parts.append(stopped)
     parts.append(budget_table(status))
     return Group(*parts)
 
@@ -47,6 +49,18 @@ def workers_table(status: Mapping[str, Any]) -> Table:
             str(worker.get("unsettled", "-")),
         )
     return table
+
+
+def deletions_line(status: Mapping[str, Any]) -> Text | None:
+    """Why no node is deleted, when that is so."""
+    deletions = status.get("deletions", {})
+    frozen = deletions.get("frozen")
+    if frozen:
+        return Text(
+            f"Deletions are frozen: {frozen['why']} (by {frozen['by']})", style="bold yellow"
+        )
+    why = deletions.get("held") or deletions.get("trouble")
+    return Text(f"Deletions are held: {why}", style="bold red") if why else None
 
 
 def _waiting(status: Mapping[str, Any]) -> Table | None:

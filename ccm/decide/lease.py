@@ -4,12 +4,15 @@ Ages count from when this process *saw* the Lease change, on the monotonic clock
 written in it come from somebody else's clock.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a Lease says: who holds it, and a version that changes with every write."""
+    """What a Lease says: who holds it, and a version that changes with every write.
+
+    The version is empty for a Lease that is not there any more.
+    """
 
     holder: str
     duration: float
@@ -54,12 +57,15 @@ class LeaveLease:
 LeaseAction = CreateLease | TakeLease | RenewLease | LeaveLease
 
 
-def notice(before: Seen | None, record: LeaseRecord, now: float) -> Seen:
-    """Keep the time of the first sight unless the holder wrote since.
+def notice(before: Seen | None, record: LeaseRecord | None, now: float) -> Seen | None:
+    """Keep the time of the first sight unless the holder wrote since; `record` is None if deleted.
 
     A change that is not a renewal (an annotation, say) raises the version but does not make the
-    holder any fresher.
+    holder any fresher. A Lease that somebody deleted is remembered until it would have run out,
+    because its holder goes on acting for a while.
     """
+    if record is None:
+        return before and Seen(replace(before.record, version=""), before.at)
     if before is not None:
         old = before.record
         if (old.holder, old.renewed, old.transitions) == (
@@ -75,15 +81,17 @@ def decide(seen: Seen | None, identity: str, now: float) -> LeaseAction:
     """What `identity` does about the Lease it sees."""
     if seen is None:
         return CreateLease()
-    record = seen.record
+    record, is_gone = seen.record, not seen.record.version
     if record.holder == identity:
-        return RenewLease()
+        return CreateLease() if is_gone else RenewLease()
     if not record.holder:
-        return TakeLease("it was released")
+        return CreateLease() if is_gone else TakeLease("it was released")
     left = seen.at + record.duration - now
-    if left <= 0:
-        return TakeLease(f"{record.holder} did not renew it for {record.duration:g} s")
-    return LeaveLease(record.holder, left)
+    if left > 0:
+        return LeaveLease(record.holder, left)
+    if is_gone:
+        return CreateLease()
+    return TakeLease(f"{record.holder} did not renew it for {record.duration:g} s")
 
 
 def permit_until(renewal_sent: float, renew_deadline: float) -> float:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -40,6 +40,8 @@ class Kube:
 
     Raises `KubernetesError` when the server answered with an error and `Unreachable` when there is
     no usable answer. A 429 is obeyed and tried again within the deadline: it was not executed.
+    `before_write` is called when all waiting is over and a write is about to leave, also for the
+    second time; what it raises keeps the write from leaving.
     """
 
     def __init__(
@@ -48,12 +50,13 @@ class Kube:
         user_agent: str,
         in_flight: int = 32,
         rate: RateLimit | None = None,
+        before_write: Callable[[], None] = lambda: None,
     ) -> None:
         self._configuration = configuration
         self._url = configuration.host.rstrip("/")
         self._agent = user_agent
         self._slots = asyncio.Semaphore(in_flight)
-        self._rate = rate
+        self._rate, self._before_write = rate, before_write
         self._quiet_until = 0.0
         # Streams (watches) do not take a slot; a few connections are for them.
         connector = aiohttp.TCPConnector(limit=in_flight + 8, ssl=_tls(configuration))
@@ -112,6 +115,7 @@ class Kube:
             if loop.time() < self._quiet_until:
                 await asyncio.sleep(self._quiet_until - loop.time())
             if method != "GET":
+                self._before_write()
                 self.writes += 1
             async with self._session.request(
                 method, self._url + path, data=data, params=params, headers=headers

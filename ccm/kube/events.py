@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Literal
 
-from ccm.errors import KubernetesError, Unreachable
+from ccm.errors import KubernetesError, NoPermit, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.node import Json
 
@@ -76,7 +76,7 @@ class Recorder:
             self._wake.clear()
             while self._waiting:
                 note, _ = self._waiting.popitem(last=False)
-                await self._send(note)
+                await self.send(note)
             self._idle.set()
 
     async def drain(self, seconds: float) -> None:
@@ -87,7 +87,8 @@ class Recorder:
         except TimeoutError:
             log.warning("events not sent before the stop", extra={"count": len(self._waiting)})
 
-    async def _send(self, note: Note) -> None:
+    async def send(self, note: Note) -> None:
+        """Send a note now; one that cannot be sent is counted, logged and let go."""
         self._sent[note] = time.monotonic()
         if len(self._sent) > QUEUE:
             self._sent.popitem(last=False)
@@ -95,7 +96,7 @@ class Recorder:
         try:
             body = self._body(note, namespace)
             await self._kube.post(f"/api/v1/namespaces/{namespace}/events", body)
-        except (KubernetesError, Unreachable) as error:
+        except (KubernetesError, Unreachable, NoPermit) as error:
             self.lost += 1
             log.warning("event not sent", extra={"reason": note.reason, "error": str(error)})
 

@@ -1,6 +1,6 @@
 """The Lease object on the API server: read it, and write that we hold or leave it."""
 
-import random
+import math
 import socket
 import uuid
 from dataclasses import dataclass
@@ -9,14 +9,17 @@ from datetime import UTC, datetime
 from ccm.decide.lease import LeaseRecord
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
+from ccm.kube.events import Note, ObjectRef, Recorder
 from ccm.model.node import Json, mapping, text
 
-_API = "/apis/coordination.k8s.io/v1/namespaces"
+_GROUP = "coordination.k8s.io/v1"
+
+COMPONENT = "cloud-controller-manager"  # the source of our Events, as upstream names it
 
 
 def new_identity() -> str:
     """Who we are in the Lease: host name and a random part, as upstream writes it."""
-    return f"{socket.gethostname()}_{uuid.UUID(int=random.SystemRandom().getrandbits(128))}"
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 def _stamp() -> str:
@@ -36,7 +39,8 @@ class LeaseFile:
 
     def __post_init__(self) -> None:
         self._raw: Json = {}
-        self._collection = f"{_API}/{self.namespace}/leases"
+        self._collection = f"/apis/{_GROUP}/namespaces/{self.namespace}/leases"
+        self._recorder = Recorder(self.kube, COMPONENT, self.identity)
 
     async def read(self, timeout: float) -> LeaseRecord | None:
         """The Lease as it is now; None when there is none."""
@@ -52,7 +56,7 @@ class LeaseFile:
     async def create(self, timeout: float) -> LeaseRecord:
         """Make a Lease that we hold; 409 when somebody was faster."""
         body = {
-            "apiVersion": "coordination.k8s.io/v1",
+            "apiVersion": _GROUP,
             "kind": "Lease",
             "metadata": {"name": self.name, "namespace": self.namespace},
             "spec": self._spec(acquired=_stamp(), transitions=0),
@@ -75,10 +79,19 @@ class LeaseFile:
         spec = self._spec(_stamp(), _number(old.get("leaseTransitions")))
         await self._replace(spec | {"holderIdentity": "", "leaseDurationSeconds": 1}, timeout)
 
+    async def announce(self, what: str) -> None:
+        """Tell people, by an Event on the Lease, what became of us: `became leader`, say."""
+        uid = text(mapping(self._raw.get("metadata")).get("uid"))
+        about = ObjectRef(_GROUP, "Lease", self.name, uid, self.namespace)
+        await self._recorder.send(
+            Note(about, "Normal", "LeaderElection", f"{self.identity} {what}")
+        )
+
     def _spec(self, acquired: str, transitions: int) -> Json:
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(round(self.duration), 1),
+            # Whole seconds only, and never less than the others must wait for us.
+            "leaseDurationSeconds": math.ceil(self.duration),
             "acquireTime": acquired,
             "renewTime": _stamp(),
             "leaseTransitions": transitions,

@@ -61,7 +61,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """An entry that is not a usable object, also when asked for again; it was skipped."""
+    """An entry that is not a usable object, however often it is asked for; it was skipped."""
 
     why: str
 
@@ -77,8 +77,8 @@ OPENED = Alive()  # a watch began; that alone is no progress
 WatchEvent = ListBegins | Put | Drop | ListEnds | Alive | Undecodable | Trouble
 
 
-class _TooOld(Exception):
-    """The version to watch from is no longer kept (410): list again."""
+class _ListAgain(Exception):
+    """What was seen so far does not help: the version is no longer kept (410), or is doubtful."""
 
 
 class _Position:
@@ -87,22 +87,28 @@ class _Position:
     def __init__(self) -> None:
         self.version = ""
         self._doubted: str | None = None
-
-    def doubt(self) -> bool:
-        """Whether to ask once more for what cannot be read: it may have been spoilt on its way.
-
-        Only the first time at the same version; what cannot be read again will not be.
-        """
-        is_first = self._doubted != self.version
-        self._doubted = self.version
-        return is_first
+        self._has_odd_objects = False
 
     def move(self, version: str) -> None:
         self.version = version or self.version
 
     def lose(self) -> None:
         """List again."""
-        self.version, self._doubted = "", None
+        self.version, self._doubted, self._has_odd_objects = "", None, False
+
+    def doubt(self, why: str) -> None:
+        """Return when an entry that cannot be read is to be skipped, else raise.
+
+        It may have been spoilt on its way, so it is asked for once more; then a list says what is
+        there. What cannot be read in two lists is an odd object: from then on they are expected.
+        """
+        is_again = self._doubted == self.version
+        self._doubted = self.version
+        if not (is_again or self._has_odd_objects):
+            raise Unreachable(why)
+        if self.version and not self._has_odd_objects:
+            raise _ListAgain(why)
+        self._has_odd_objects = True
 
 
 async def follow(
@@ -128,9 +134,9 @@ async def follow(
                 yield event
             if loop.time() - begun < SHORT:
                 await asyncio.sleep(SHORT)
-        except _TooOld as error:
+        except _ListAgain as error:
             position.lose()
-            trouble = error if was_listed else None  # a version just listed cannot be too old
+            trouble = error if was_listed else None  # again at once, but not again and again
         except (KubernetesError, Unreachable) as error:
             trouble = error
         if trouble:
@@ -153,14 +159,13 @@ async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wat
         page = await _page(kube, path, params)
         for item in page["items"] or ():
             event = _put(item)
-            if isinstance(event, Undecodable) and position.doubt():
-                raise Unreachable(f"GET {path}: {event.why}")
+            if isinstance(event, Undecodable):
+                position.doubt(event.why)
             yield event
         meta = page["metadata"]
         if not meta.get("continue"):
             break
         params = {"limit": str(PAGE), "continue": text(meta["continue"])}
-    position.lose()
     position.move(meta["resourceVersion"])
     yield ListEnds()
 
@@ -171,7 +176,7 @@ async def _page(kube: Kube, path: str, params: dict[str, str]) -> Json:
         page = await kube.get(path, params)
     except KubernetesError as error:
         if error.status == 410 and "continue" in params:
-            raise _TooOld(str(error)) from error  # the rest of this list expired: begin again
+            raise _ListAgain(str(error)) from error  # the rest of this list expired: begin again
         raise
     version = mapping(page.get("metadata")).get("resourceVersion")
     if not text(version) or not isinstance(page.get("items", ""), list | None):
@@ -194,13 +199,13 @@ async def _watch(
             yield OPENED
             async for line in _lines(content):
                 event = _event(line)
-                if isinstance(event, Undecodable) and position.doubt():
-                    raise Unreachable(f"GET {path}: {event.why}")
+                if isinstance(event, Undecodable):
+                    position.doubt(event.why)
                 position.move(_version(event))
                 yield event
     except KubernetesError as error:
         if error.status == 410:
-            raise _TooOld(str(error)) from error
+            raise _ListAgain(str(error)) from error
         raise
 
 
@@ -248,7 +253,7 @@ def _error(status: Any) -> Exception:
     code = status.get("code")
     reason, message = text(status.get("reason")), text(status.get("message"))
     if code == 410:
-        return _TooOld(message)
+        return _ListAgain(message)
     return KubernetesError(code if isinstance(code, int) else 500, reason, message, None)
 
 

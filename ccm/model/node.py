@@ -64,6 +64,15 @@ class Node:
         return text(mapping(self.raw.get("spec")).get("providerID"))
 
     @property
+    def pod_cidrs(self) -> list[str]:
+        """The networks of its Pods as written, one of each IP family at the most."""
+        spec = mapping(self.raw.get("spec"))
+        cidrs = spec.get("podCIDRs")
+        if not isinstance(cidrs, list) or not cidrs:
+            cidrs = [spec.get("podCIDR")]
+        return [cidr for cidr in cidrs if isinstance(cidr, str) and cidr]
+
+    @property
     def taints(self) -> list[Json]:
         return objects(mapping(self.raw.get("spec")).get("taints"))
 

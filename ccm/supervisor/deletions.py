@@ -248,8 +248,6 @@ class Governor:
             "more_candidates": max(len(candidates) - SHOWN, 0),
         }
 
-    # What was said, and for how long it counts.
-
     def _tidy(self, now: float) -> None:
         silent_since = now - self._policy.silence
         self._rounds = {name: at for name, at in self._rounds.items() if at > silent_since}
@@ -271,8 +269,11 @@ class Governor:
         for answer in heard.gone:
             self._take_in_gone(worker, answer, now)
         for name, known in self._known.items():
+            if known.history.said is not Said.GONE:
+                continue
             seen = self._views.look(name)
-            if seen and seen.is_ready and known.history.said is Said.GONE:
+            is_left_out = known.history.worker == worker and known.heard_at < now
+            if is_left_out or (seen and seen.is_ready):
                 self._known[name] = known.interrupt(Said.NOTHING, now)
 
     def _take_in_gone(self, worker: str, answer: GoneAnswer, now: float) -> None:
@@ -283,8 +284,6 @@ class Governor:
         self._known[answer.name] = _Known(history, now, True, is_accepted)
         if known is None or not known.is_vanished:
             self._counts["proposed"] += 1
-
-    # All nodes together.
 
     def _situation(self) -> Situation:
         doubted = [n for n, known in self._known.items() if known.is_vanished_in_doubt]
@@ -314,8 +313,6 @@ class Governor:
         for name, known in self._known.items():
             if known.history.said is Said.GONE:
                 self._known[name] = known.interrupt(Said.NOTHING, now)
-
-    # One node after the other.
 
     def _judge(self, name: str, situation: Situation, now: float) -> Verdict:
         """The verdict on one Node, whose own earlier permit does not use up its budget."""

@@ -22,6 +22,10 @@ from ccm.kube.lease import LeaseFile
 
 log = logging.getLogger(__name__)
 
+LOOKS = 4  # times per retry period that a replica looks which has nothing to renew
+TELLING = 1.0  # seconds that a stop waits for its Event to be sent
+WRITTEN_SINCE = (404, 409)  # answers to a write when the Lease is not what we saw last
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -37,15 +41,26 @@ class Timing:
 
 
 class Leader:
-    """Runs the election; tells `on_permit` until when we may act, whenever that changes."""
+    """Runs the election; tells `on_permit` until when we may act, whenever that changes.
+
+    Leadership is held once at most: when it is lost, `run` returns and the process should end.
+    """
 
     def __init__(
-        self, lease: LeaseFile, timing: Timing, on_permit: Callable[[float], None]
+        self,
+        lease: LeaseFile,
+        timing: Timing,
+        on_permit: Callable[[float], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lease, self._timing, self._on_permit = lease, timing, on_permit
+        self._clock = clock
         self._seen: Seen | None = None
         self._until = 0.0
-        self.looked_at = time.monotonic()  # when a round of the election was last over
+        self._has_led = self._is_over = False
+        self._turn = asyncio.Lock()  # one round of requests at a time
+        self._telling: asyncio.Task[None] | None = None
+        self.looked_at = clock()  # when a round of the election was last over
         self.sentence = "the lease was not looked at yet"
 
     @property
@@ -53,78 +68,119 @@ class Leader:
         return self._lease.identity
 
     def is_leading(self) -> bool:
-        return time.monotonic() < self._until
+        return self._clock() < self._until
 
     async def run(self) -> None:
-        """Return when a leadership that was held is lost; the process should end then."""
-        while not self.is_leading():
+        """Return when a leadership that was held is lost, or when `release` was called."""
+        while not self._is_over and (self.is_leading() or not self._has_led):
             await self._cycle()
-        while self.is_leading():
-            await self._cycle()
-        self._permit(0.0)
-        log.error("leadership lost", extra={"why": self.sentence})
+        if not self._is_over:
+            log.error("leadership lost", extra={"why": self.sentence})
+            self._stop_leading()
 
     async def release(self) -> None:
-        """Give the lease back, if we hold it; call this when nothing writes any more."""
-        if not self.is_leading():
-            return
-        self._permit(0.0)
-        try:
-            await self._lease.release(self._timing.request_timeout)
-            self.sentence = "released the lease"
-        except (KubernetesError, Unreachable) as error:
-            log.warning("lease not released", extra={"error": str(error)})
+        """End the election, and give the lease back if it is ours.
+
+        Call this when nothing of ours writes any more: a successor may act at once.
+        """
+        self._is_over = True
+        async with self._turn:  # the write in hand may be the one that takes the lease
+            self._stop_leading()
+            try:
+                await self._give_back()
+            except (KubernetesError, Unreachable) as error:
+                log.warning("lease not released", extra={"error": str(error)})
+        if self._telling:
+            await asyncio.wait({self._telling}, timeout=TELLING)
 
     async def _cycle(self) -> None:
         """Look, decide, act, wait: one round of the election."""
-        before = self.sentence
-        try:
-            self.sentence = await self._round()
-        except (KubernetesError, Unreachable) as error:
-            self._seen = None if self._is_conflict(error) else self._seen
-            self.sentence = f"could not reach the lease: {error}"
-        self.looked_at = time.monotonic()
+        before, is_renewed = self.sentence, False
+        async with self._turn:
+            if self._is_over:
+                return
+            try:
+                self.sentence = await self._round()
+                is_renewed = self.is_leading()
+            except (KubernetesError, Unreachable) as error:
+                self.sentence = f"could not reach the lease: {error}"
+        self.looked_at = self._clock()
         if self.sentence != before:
             log.info("leader election", extra={"decision": self.sentence})
-        await asyncio.sleep(self._pause())
+        await asyncio.sleep(self._pause(is_renewed))
 
-    def _pause(self) -> float:
-        left = self._until - time.monotonic()
+    def _pause(self, is_renewed: bool) -> float:
+        """A renewed lease has time; otherwise a look is cheap, and what we wait for is urgent."""
         retry = self._timing.retry_period
-        return min(retry, max(left, 0.0)) if left > 0 else retry
+        pause = retry if is_renewed else retry / LOOKS
+        return min(pause, max(self._until - self._clock(), 0.0)) if self._has_led else pause
 
     async def _round(self) -> str:
-        timeout = self._timing.request_timeout
-        # The holder writes without reading first: a conflict tells when somebody else did.
+        # The holder writes without reading first: a conflict tells when somebody wrote meanwhile.
         if not self.is_leading() or self._seen is None:
-            record = await self._lease.read(timeout)
-            self._seen = notice(self._seen, record, time.monotonic()) if record else None
-        now = time.monotonic()
+            await self._look()
+        try:
+            return await self._act()
+        except KubernetesError as error:
+            if error.status not in WRITTEN_SINCE:
+                raise
+        # Perhaps that was ourselves, with a write that went through and was never answered.
+        await self._look()
+        return await self._act()
+
+    async def _look(self) -> None:
+        record = await self._lease.read(self._timeout())
+        self._seen = notice(self._seen, record, self._clock())
+
+    async def _act(self) -> str:
+        now = self._clock()
         match decide(self._seen, self.identity, now):
             case CreateLease():
-                self._won(await self._lease.create(timeout), now)
+                self._won(await self._lease.create(self._timeout()), now)
                 return "created the lease and leads"
             case TakeLease(why):
-                self._won(await self._lease.hold(timeout), now)
+                self._won(await self._lease.hold(self._timeout()), now)
                 return f"took the lease ({why}) and leads"
             case RenewLease():
-                self._won(await self._lease.hold(timeout), now)
+                self._won(await self._lease.hold(self._timeout()), now)
                 return "holds the lease"
             case LeaveLease(holder, _):
-                if self._until:
-                    self._permit(0.0)
+                self._permit(0.0)
                 return f"stands by; {holder} leads"
 
+    def _timeout(self) -> float:
+        """A leader needs no answer that comes after its permission is over."""
+        left = self._until - self._clock()
+        return min(self._timing.request_timeout, left) if left > 0 else self._timing.request_timeout
+
+    async def _give_back(self) -> None:
+        timeout = self._timing.request_timeout
+        record = await self._lease.read(timeout)
+        if record and record.holder == self.identity:
+            await self._lease.release(timeout)
+            self.sentence = "released the lease"
+
     def _won(self, record: LeaseRecord, sent_at: float) -> None:
-        if not self._until:
-            log.info("became leader", extra={"identity": self.identity})
         self._seen = Seen(record, sent_at)
+        if self._is_over:
+            return  # it is given back at once
         self._permit(permit_until(sent_at, self._timing.renew_deadline))
+        if not self._has_led:
+            self._has_led = True
+            log.info("became leader", extra={"identity": self.identity})
+            self._tell("became leader")
+
+    def _stop_leading(self) -> None:
+        self._permit(0.0)
+        if self._has_led:
+            self._has_led = False
+            self._tell("stopped leading")
 
     def _permit(self, until: float) -> None:
-        self._until = until
-        self._on_permit(until)
+        if until or self._until:
+            self._until = until
+            self._on_permit(until)
 
-    @staticmethod
-    def _is_conflict(error: Exception) -> bool:
-        return isinstance(error, KubernetesError) and error.status in (404, 409)
+    def _tell(self, what: str) -> None:
+        """Announce it beside the election, which must not wait for an Event."""
+        self._telling = asyncio.create_task(self._lease.announce(what))

@@ -11,22 +11,13 @@ from ccm.model.node import SHUTDOWN_TAINT
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import Fault, Kind
 from ccm.sandbox.kubelets import ready_condition
-from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
-from tests.proc.running import RULES, Cloud, Json, Supervisor, Where, tell, until
+from tests.proc.running import Cloud, Json, Supervisor, Where, tell, until
 
 pytestmark = pytest.mark.real
 
 PERIOD = 0.5
 NODES = 12
-
-
-@pytest.fixture
-def where(where: Where, cluster: RealCluster) -> Where:
-    """The rights of the lifecycle part on top."""
-    verbs = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]
-    cluster.grant("ccm", [*RULES, *verbs])
-    return where
 
 
 async def silence_kubelets(api: Kube, names: Sequence[str]) -> None:

@@ -204,12 +204,33 @@ async def test_an_object_that_comes_in_pieces_is_put_together() -> None:
         pytest.param(line("DELETED", {"metadata": {}}), id="no-name"),
     ],
 )
-async def test_an_odd_line_is_asked_for_once_more_and_then_skipped(odd: bytes) -> None:
-    after = line("ADDED", obj("a", 6))
-    async with serving(listing(5), stream(odd, after, then="silence")) as (server, kube):
-        found = await events(kube, 7)
-        assert [type(event) for event in found[3:]] == [Trouble, Alive, Undecodable, Put]
-        assert asked(server) == ["list", "watch 5", "watch 5"]
+async def test_an_odd_line_is_asked_for_once_more_and_then_a_list_says_what_is_there(
+    odd: bytes,
+) -> None:
+    spoilt = stream(odd, line("ADDED", obj("a", 6)), then="silence")
+    answers = (listing(5), spoilt, spoilt, listing(7, obj("a", 6)), stream(then="silence"))
+    async with serving(*answers) as (server, kube):
+        found = await events(kube, 9)
+        kinds = [type(event) for event in found[3:]]
+        assert kinds == [Trouble, Alive, ListBegins, Put, ListEnds, Alive]
+        assert asked(server) == ["list", "watch 5", "watch 5", "list", "watch 7"]
+
+
+async def test_odd_lines_are_skipped_when_the_list_has_odd_objects_too() -> None:
+    page = listing(5, obj("a", 1), {"metadata": {}})
+    changes = stream(line("MODIFIED", {"metadata": {}}), line("ADDED", obj("b", 6)), then="silence")
+    async with serving(page, page, changes) as (server, kube):
+        found = await events(kube, 10)
+        assert [type(event) for event in found[3:]] == [
+            ListBegins,
+            Put,
+            Undecodable,
+            ListEnds,
+            Alive,
+            Undecodable,
+            Put,
+        ]
+        assert asked(server) == ["list", "list", "watch 5"]
 
 
 async def test_a_line_that_was_spoilt_on_its_way_is_not_lost() -> None:

@@ -68,6 +68,9 @@ class File:
         self._check()
         self._lease.write(self._known, "", 0.05)
 
+    async def announce(self, what: str) -> None:
+        pass
+
 
 class Replica:
     """A leader with its lease file, and the permits it gave."""

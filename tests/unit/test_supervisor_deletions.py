@@ -121,6 +121,7 @@ def test_a_permit_names_the_uid_and_the_evidence(site: Site) -> None:
             ),
             id="to-another-worker",
         ),
+        pytest.param(lambda site: site.round(), id="a-round-without-a-word-of-it"),
         pytest.param(lambda site: site.governor.forget("node-0.1"), id="the-worker-ended"),
         pytest.param(lambda site: site.restart(), id="the-supervisor-restarted"),
         pytest.param(lambda site: site.change("n0", uid="new"), id="it-was-created-anew"),
@@ -474,6 +475,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.site = Site(Path(self.place.name) / "deletions.json", policy)
         self.starts = {"a": 1, "b": 1}
         self.log: dict[str, list[Word]] = {}
+        self.rounds: set[tuple[float, str]] = set()
         self.seen_ready: dict[str, float] = {}
         self.used: dict[str, float] = {}  # UID → last permit or end of its worker
         self.accepted: set[str] = set()
@@ -520,6 +522,7 @@ class AnyHistory(RuleBasedStateMachine):
     def the_supervisor_restarts(self) -> None:
         self.site.restart()
         self.log, self.seen_ready, self.accepted = {}, {}, set()
+        self.rounds = set()
 
     @rule(freezes=st.sampled_from([True, False, False]))
     def a_person_decides(self, freezes: bool) -> None:
@@ -578,6 +581,7 @@ class AnyHistory(RuleBasedStateMachine):
                 self.seen_ready[name] = now
         message = ProposeDeletions(len(gone) + len(not_gone), gone, not_gone)
         permits = self.site.governor.hear(worker, message).nodes
+        self.rounds.add((now, worker))
         proposed = {entry[0] for entry in gone}
         for name, uid, _ in permits:
             self.check(name, uid, proposed)
@@ -618,7 +622,16 @@ class AnyHistory(RuleBasedStateMachine):
             and not first.heard <= self.seen_ready.get(name, 0.0) <= second.heard
             and self.used.get(first.uid, 0.0) < first.answered
             and self.is_unbroken(name, first, second)
+            and self.is_in_every_round(name, first, second)
             for first in self.log[name]
+        )
+
+    def is_in_every_round(self, name: str, first: Word, second: Word) -> bool:
+        spoken = {word.heard for word in self.log[name] if word.worker == first.worker}
+        return all(
+            at in spoken
+            for at, worker in self.rounds
+            if worker == first.worker and first.heard <= at <= second.heard
         )
 
     @staticmethod

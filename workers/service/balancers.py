@@ -1,4 +1,4 @@
-"""The provider's balancers as the duty calls them: with permission, with priority, typed failures."""
+"""The provider's balancers as the duty calls them: by permission, by priority, typed failures."""
 
 import logging
 from collections.abc import Awaitable, Callable

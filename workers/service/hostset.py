@@ -17,15 +17,19 @@ class HostSet:
         self._store, self._scheme = store, scheme
         self._hosts: Hosts | None = None
         self._changed = asyncio.Event()
+        self.is_at_rest = True
 
     def note_change(self) -> None:
         """A Node changed, came or went."""
         self._hosts = None
+        self.is_at_rest = False
         self._changed.set()
 
     def now(self) -> Hosts:
         if self._hosts is None:
-            raws = (self._store.get(kind, key) for kind, key in self._store.names() if kind == "Node")
+            raws = (
+                self._store.get(kind, key) for kind, key in self._store.names() if kind == "Node"
+            )
             self._hosts = hosts_of((Node(raw) for raw in raws if raw is not None), self._scheme)
         return self._hosts
 
@@ -39,4 +43,5 @@ class HostSet:
                     await asyncio.sleep(QUIET)
         except TimeoutError:
             self._changed.clear()
+        self.is_at_rest = True
         return self.now()

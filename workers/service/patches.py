@@ -9,17 +9,19 @@ from workers.apply import Patch
 from workers.service.plan import AddFinalizer, RemoveFinalizer, SetStatus, Write
 
 
-def patch_for(service: Service, write: Write) -> Patch:
-    """The write; it fails with 422 when `service` is not what it was."""
+def patch_for(write: Write) -> Patch:
+    """The write; it fails with 422 when the Service is not what it was."""
+    service = write.service
     path = path_of(service)
     same_object: Json = {"op": "test", "path": "/metadata/uid", "value": service.uid}
     match write:
         case AddFinalizer():
-            return Patch(path, (same_object, *_finalizers(service, [*service.finalizers, FINALIZER])))
+            more = [*service.finalizers, FINALIZER]
+            return Patch(path, (same_object, *_finalizers(service, more)))
         case RemoveFinalizer():
             left = [finalizer for finalizer in service.finalizers if finalizer != FINALIZER]
             return Patch(path, (same_object, *_finalizers(service, left)))
-        case SetStatus(ingress):
+        case SetStatus(_, ingress):
             return Patch(f"{path}/status", (same_object, *_status(service, ingress)))
         case _:
             assert_never(write)

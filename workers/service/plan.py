@@ -6,7 +6,7 @@ and goes after it, so that what a new process finds in the cluster always leads 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ccm.model.node import Json
 from ccm.model.service import Feature, Service
@@ -15,7 +15,8 @@ from workers.service.hosts import Hosts
 from workers.service.predicates import is_of_our_class, wants_balancer
 from workers.service.refusals import refusal
 
-AUDIT = 1800.0  # seconds after which a balancer is compared again, and a refusal is tried again
+AUDIT = 1800.0  # seconds after which a balancer is compared with its Service again
+REFUSED_AGAIN = 600.0  # seconds after which the cloud is asked again for what it refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +67,21 @@ class Memory:
 class AddFinalizer:
     """Keep the Service from disappearing while it may have a balancer."""
 
+    service: Service
+
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
     """Let the Service go: its balancer is gone."""
+
+    service: Service
 
 
 @dataclass(frozen=True, slots=True)
 class SetStatus:
     """Replace `status.loadBalancer.ingress`."""
 
+    service: Service
     ingress: list[Json]
 
 
@@ -83,12 +89,17 @@ class SetStatus:
 class Ensure:
     """Have the balancer made or compared; `is_check` when it most likely is as it should be."""
 
+    service: Service
+    hosts: Hosts
     is_check: bool
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateHosts:
-    """Give the balancer the present hosts, and nothing else."""
+    """Give the balancer these hosts, and nothing else."""
+
+    service: Service
+    hosts: Hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +121,8 @@ class Confirm:
 class LookForBalancer:
     """Find out whether there is a balancer of ours for a Service that is not ours any more."""
 
+    service: Service
+
 
 @dataclass(frozen=True, slots=True)
 class Forget:
@@ -120,6 +133,7 @@ class Forget:
 class Refuse:
     """Tell people why the Service does not get what it asks for, and wait for a change."""
 
+    service: Service
     why: str
 
 
@@ -131,17 +145,8 @@ class Rest:
 
 
 Write = AddFinalizer | RemoveFinalizer | SetStatus
-Step = (
-    Write
-    | Ensure
-    | UpdateHosts
-    | DeleteBalancer
-    | Confirm
-    | LookForBalancer
-    | Forget
-    | Refuse
-    | Rest
-)
+Doing = Write | Ensure | UpdateHosts | DeleteBalancer | Confirm | LookForBalancer | Forget
+Step = Doing | Refuse | Rest
 
 
 def plan(
@@ -176,14 +181,14 @@ def _clean_up(service: Service, memory: Memory | None, rules: Rules) -> Step:
     if not memory or not memory.is_deleted:
         return DeleteBalancer(service, is_orphan=False)
     if service.ingress and is_ours:
-        return SetStatus([])
-    return RemoveFinalizer() if service.has_finalizer else Forget()
+        return SetStatus(service, [])
+    return RemoveFinalizer(service) if service.has_finalizer else Forget()
 
 
 def _other_class(service: Service) -> Step:
     """The finalizer may be the other controller's: only a balancer of ours makes it ours."""
     if service.is_being_deleted:
-        return LookForBalancer()
+        return LookForBalancer(service)
     return Rest(f"left alone: loadBalancerClass {service.load_balancer_class} is not ours")
 
 
@@ -192,17 +197,18 @@ def _provide(service: Service, hosts: Hosts, memory: Memory, rules: Rules, now: 
     is_hosted = made is not None and made.hosts == hosts
     if why := _no(memory, hosts, wanted, now) or refusal(service, rules.honours):
         # What it has keeps serving as it is, so the hosts behind it stay right.
-        return UpdateHosts() if service.has_finalizer and not is_hosted else Refuse(why)
+        is_left_behind = service.has_finalizer and not is_hosted
+        return UpdateHosts(service, hosts) if is_left_behind else Refuse(service, why)
     if not service.has_finalizer:
-        return AddFinalizer()
+        return AddFinalizer(service)
     if made is None or made.concerns != wanted:
-        return Ensure(is_check=made is None and bool(service.ingress))
+        return Ensure(service, hosts, is_check=made is None and bool(service.ingress))
     if not is_hosted:
-        return UpdateHosts()
+        return UpdateHosts(service, hosts)
     if now - made.at >= AUDIT:
-        return Ensure(is_check=True)
+        return Ensure(service, hosts, is_check=True)
     if made.ingress is not None and not _says(service, made.ingress, made.stored):
-        return SetStatus(made.ingress)
+        return SetStatus(service, made.ingress)
     return Rest("has its balancer")
 
 
@@ -211,14 +217,8 @@ def _no(memory: Memory, hosts: Hosts, wanted: Json, now: float) -> str:
     refused = memory.refused
     if refused is None or refused.concerns != wanted or refused.hosts != hosts:
         return ""
-    return refused.why if now - refused.at < AUDIT else ""
+    return refused.why if now - refused.at < REFUSED_AGAIN else ""
 
 
 def _says(service: Service, ingress: list[Json], stored: list[Json] | None) -> bool:
     return same_ingress(ingress, service.ingress) or service.ingress == stored
-
-
-def hosted(memory: Memory, hosts: Hosts, now: float) -> Memory:
-    """The memory once the balancer has these hosts."""
-    made = replace(memory.made, hosts=hosts) if memory.made else Made(None, hosts, now)
-    return replace(memory, made=made)

@@ -12,7 +12,7 @@ _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 
 def is_of_our_class(service: Service, classes: Collection[str]) -> bool:
-    """Whether the Service leaves its balancer to us: no class, or one that is configured as ours."""
+    """Whether the Service leaves its balancer to us: no class, or one configured as ours."""
     wanted = service.load_balancer_class
     return wanted is None or wanted in classes
 

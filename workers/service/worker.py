@@ -1,7 +1,5 @@
-"""The service duty: what it wants, how each planned step is performed, and what people are told."""
+"""The service duty: what it wants, and one reconcile a Service, step by step until it rests."""
 
-import asyncio
-import logging
 import random
 import time
 from collections.abc import Iterable
@@ -10,52 +8,32 @@ from dataclasses import replace
 from ccm.bus.frames import Message
 from ccm.cloud.interface import LoadBalancers
 from ccm.decide.backoff import Backoff
-from ccm.errors import CloudError, KubernetesError, Refused, RetryAfter
-from ccm.kube.events import Note, ObjectRef
+from ccm.errors import Refused
+from ccm.kube.events import ObjectRef
 from ccm.model.node import Json
 from ccm.model.projection import Path, Want
 from ccm.model.service import Service
 from ccm.settings import Settings
-from workers.apply import Patch
 from workers.duty import Duty, Outcome, Tools
-from workers.service import notes, vanished
+from workers.service import notes
 from workers.service.balancers import Balancers
-from workers.service.concerns import SPEC, concerns, ingress_json
-from workers.service.hosts import Hosts
-from workers.service.hostset import HostSet
-from workers.service.patches import patch_for, path_of
-from workers.service.plan import (
-    AUDIT,
-    AddFinalizer,
-    Confirm,
-    DeleteBalancer,
-    Ensure,
-    Forget,
-    LookForBalancer,
-    Made,
-    Memory,
-    NoFrom,
-    Refuse,
-    RemoveFinalizer,
-    Rest,
-    Rules,
-    SetStatus,
-    Step,
-    UpdateHosts,
-    Write,
-    hosted,
-    plan,
-)
+from workers.service.concerns import SPEC
+from workers.service.hostset import PATIENCE, HostSet
+from workers.service.plan import AUDIT, REFUSED_AGAIN, Refuse, Rest, Rules, Step, UpdateHosts, plan
 from workers.service.predicates import EXCLUDE_LABEL, LEAVING_TAINT
-
-log = logging.getLogger(__name__)
+from workers.service.steps import Steps
 
 COMPONENT = "service-controller"
 BACKOFF = Backoff(first=5.0, most=300.0, jitter=0.0)  # upstream's, exactly
-STEPS = 20  # of one reconcile; more means that somebody undoes them
-REPLAN = (409, 422)  # the object is not what it was
+MOST_STEPS = 20  # in one reconcile; more means that somebody undoes them
+UNDONE = 60.0  # seconds until another try when that is so
 
 _META = ("name", "namespace", "uid", "annotations", "finalizers", "deletionTimestamp")
+_SERVICE: tuple[Path, ...] = (
+    *(("metadata", name) for name in _META),
+    *(("spec", name) for name in SPEC),
+    ("status", "loadBalancer"),
+)
 _NODE: tuple[Path, ...] = (
     ("metadata", "name"),
     ("metadata", "uid"),
@@ -66,17 +44,7 @@ _NODE: tuple[Path, ...] = (
     ("status", "addresses"),
 )
 
-WANTS = (
-    Want(
-        "Service",
-        (
-            *(("metadata", name) for name in _META),
-            *(("spec", name) for name in SPEC),
-            ("status", "loadBalancer"),
-        ),
-    ),
-    Want("Node", _NODE),
-)
+WANTS = (Want("Service", _SERVICE), Want("Node", _NODE))
 
 
 def duty(tools: Tools) -> Duty | None:
@@ -90,23 +58,19 @@ def concurrency(settings: Settings) -> int:
 
 
 class ServiceDuty:
-    """Keeps one balancer for each Service that wants one; all work on a Service is one key's.
+    """Keeps one balancer for each Service that wants one.
 
-    So host updates, ensures and deletions of one balancer never overlap.
+    All work on a balancer is the reconcile of its Service's key, so a host update, an ensure and a
+    deletion never overlap.
     """
 
     def __init__(self, tools: Tools, part: LoadBalancers) -> None:
         self._tools = tools
-        self._cloud = Balancers(part, tools.performer.permission)
         self._rules = Rules(tools.settings.load_balancer_classes, part.honours)
         self._hosts = HostSet(tools.store, tools.provider.scheme)
-        self._memories: dict[str, Memory] = {}
-        self._given: dict[str, Hosts] = {}  # what each balancer was last to get, right or wrong
-        self._rejected: dict[str, Patch] = {}
-        self._ensured = self._updated = self._deleted = 0
+        self._steps = Steps(tools, Balancers(part, tools.performer.permission))
 
     def keys_for(self, kind: str, key: str) -> Iterable[str]:
-        """A Node's change is announced by `run`, together with those that come close to it."""
         if kind == "Service":
             return (key,)
         self._hosts.note_change()
@@ -116,7 +80,7 @@ class ServiceDuty:
         """After changes of Nodes, take up the Services whose balancers have other hosts."""
         while True:
             hosts = await self._hosts.settled()
-            for key, given in self._given.items():
+            for key, given in self._steps.given.items():
                 if given != hosts:
                     self._tools.queue.add(key)
 
@@ -131,28 +95,47 @@ class ServiceDuty:
         return {
             "objects": self._tools.store.count("Service"),
             "hosts": len(self._hosts.now().nodes),
-            "balancers": len(self._memories),
-            "ensured": self._ensured,
-            "host_updates": self._updated,
-            "deleted": self._deleted,
+            "balancers": len(self._steps.memories),
+            "ensured": self._steps.ensured,
+            "host_updates": self._steps.updated,
+            "deleted": self._steps.deleted,
         }
 
     async def reconcile(self, key: str) -> Outcome:
-        for _ in range(STEPS):
-            service, hosts = self._service(key), self._hosts.now()
-            memory = self._memories.get(key)
-            if memory and service and service.uid == memory.service.uid:
-                memory = self._memories[key] = replace(memory, service=service)
-            match plan(service, hosts, memory, self._rules, time.monotonic()):
+        try:
+            return await self._come_to_rest(key)
+        except Refused:
+            self._look_again(key, REFUSED_AGAIN)
+            raise
+
+    async def _come_to_rest(self, key: str) -> Outcome:
+        for _ in range(MOST_STEPS):
+            match self._next_step(key):
                 case Rest(sentence):
-                    if memory:
-                        self._come_back(key)
+                    if key in self._steps.memories:
+                        self._look_again(key, AUDIT)
                     return Outcome(sentence)
-                case Refuse(why):
-                    if service:
-                        self._tell(notes.sync_failed(service, f"failed to ensure load balancer: {why}"))
-                    self._come_back(key)
+                case Refuse(service, why):
+                    told = notes.sync_failed(service, f"failed to ensure load balancer: {why}")
+                    self._tools.recorder.tell(told)
                     raise Refused(why)
+                case UpdateHosts() if not self._hosts.is_at_rest:
+                    return Outcome("waits until the nodes are at rest", False, PATIENCE)
                 case step:
-                    await self._take(key, step, service, hosts)
-        return Outcome("does not come to rest: somebody undoes what is done", False, again_in=60.0)
+                    if outcome := await self._steps.take(key, step):
+                        return outcome
+        return Outcome("does not come to rest: somebody undoes every step", False, UNDONE)
+
+    def _next_step(self, key: str) -> Step:
+        service, memory = self._service(key), self._steps.memories.get(key)
+        if memory and service and service.uid == memory.service.uid:
+            memory = self._steps.memories[key] = replace(memory, service=service, is_gone=False)
+        return plan(service, self._hosts.now(), memory, self._rules, time.monotonic())
+
+    def _look_again(self, key: str, seconds: float) -> None:
+        """For what changes in the cloud without a word; spread, so that not all come together."""
+        self._tools.queue.add_after(key, seconds * random.uniform(1.0, 1.2))
+
+    def _service(self, key: str) -> Service | None:
+        raw = self._tools.store.get("Service", key)
+        return Service(raw) if raw is not None else None

@@ -13,6 +13,7 @@ from ccm.cloud.interface import (
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import READS, WRITES, read_config
 from ccm.providers.simulated.instances import SCHEME, SimulatedInstances
+from ccm.providers.simulated.load_balancers import SimulatedLoadBalancers
 
 
 class SimulatedCloud:
@@ -35,6 +36,9 @@ class SimulatedCloud:
         self._api = SimulatedApi(config, context.gate, context.caller)
         self.quotas = {"read": config.reads, "write": config.writes}
         self.instances = SimulatedInstances(self._api, config.page_size)
+        self.load_balancers = SimulatedLoadBalancers(
+            self._api, context.cluster_name, config.page_size
+        )
 
     async def close(self) -> None:
         if self._api:

@@ -1,0 +1,226 @@
+"""Balancers of the simulated cloud for Services: one record each, read before it is written."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import quote
+
+from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.model.cloud import Balancer, Ingress, IpMode
+from ccm.model.node import Json, Node, mapping, text
+from ccm.model.service import Feature, Service, admits_everybody
+from ccm.providers.simulated.api import Absent, Call, SimulatedApi
+from ccm.providers.simulated.instances import SCHEME
+
+PREFIX = "service.beta.kubernetes.io/simulated-load-balancer-"
+SCHEME_ANNOTATION = f"{PREFIX}scheme"
+SCHEMES = ("internet", "internal")
+PROTOCOLS = ("TCP", "UDP")
+SOON = 1.0  # seconds after which a balancer that is at work is looked at again
+
+FIXED = ("scheme", "ip")
+"""What the cloud sets for a balancer's life."""
+
+
+class SimulatedLoadBalancers:
+    """The balancers that carry our tags; a change is one call that names only what differs."""
+
+    honours = frozenset(
+        {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES, Feature.FIXED_IP}
+    )
+
+    def __init__(self, api: SimulatedApi, cluster: str, page_size: int) -> None:
+        self._api, self._cluster, self._page_size = api, cluster, page_size
+
+    def name_for(self, service: Service) -> str:
+        """Upstream's default name: `a` and the UID without dashes, 32 characters at the most."""
+        return f"a{service.uid.replace('-', '')}"[:32]
+
+    async def get(self, service: Service) -> Balancer | None:
+        record = await self._read(service)
+        return _balancer(record) if record and self._is_ours(record, service) else None
+
+    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+        """As the interface; a machine that the cloud no longer has is left out."""
+        wanted = wanted_of(service) | {"hosts": machine_ids(hosts)}
+        record = await self._read(service)
+        if record is None:
+            record = await self._create(service, wanted)
+        else:
+            self._check_ours(record, service)
+            record = await self._update(record, wanted)
+        if record["state"] in ("provisioning", "deleting"):
+            raise _at_work(record)
+        return _balancer(record)
+
+    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
+        record = await self._read(service)
+        if record is None:
+            raise Refused(f"there is no load balancer {self.name_for(service)}")
+        self._check_ours(record, service)
+        await self._update(record, {"hosts": machine_ids(hosts)})
+
+    async def delete(self, service: Service) -> None:
+        """Success once the cloud says that it is gone, not when it starts to go."""
+        record = await self._read(service)
+        if record is None:
+            return
+        self._check_ours(record, service)
+        if record["state"] != "active":
+            raise _at_work(record)
+        try:
+            await self._call("Delete", "DELETE", record["name"])
+        except Absent:
+            return
+        if left := await self._read(service):
+            raise _at_work(left)
+
+    async def _create(self, service: Service, wanted: Json) -> Json:
+        name = self.name_for(service)
+        body = {"name": name, "tags": self._tags(service), **wanted}
+        try:
+            return _record(await self._call("Create", "POST", "", body))
+        except Refused as refusal:
+            if await self._read(service):  # made meanwhile, or by a call whose answer was lost
+                raise RetryAfter(f"load balancer {name} appeared", SOON) from refusal
+            return await self._create(service, await self._without_absent(wanted, refusal))
+
+    async def _update(self, record: Json, wanted: Json) -> Json:
+        """Change what differs, if anything does."""
+        changes = differences(record, wanted)
+        for field in FIXED:
+            if field in changes:
+                raise Refused(
+                    f"the {field} of load balancer {record['name']} is {record[field]} for its "
+                    f"life: delete the Service and create it again to have {wanted[field]}"
+                )
+        if not changes:
+            return record
+        if record["state"] != "active":
+            raise _at_work(record)
+        try:
+            return _record(await self._call("Update", "PATCH", record["name"], changes))
+        except Absent as gone:
+            raise RetryAfter(f"load balancer {record['name']} went away", SOON) from gone
+        except Refused as refusal:
+            return await self._update(record, await self._without_absent(wanted, refusal))
+
+    async def _without_absent(self, wanted: Json, refusal: Refused) -> Json:
+        """`wanted` without machines that the cloud does not have; the refusal when it has all."""
+        hosts: list[str] = wanted["hosts"]
+        live: set[str] = set()
+        for start in range(0, len(hosts), self._page_size):
+            found = await self._api.machines("ids", hosts[start : start + self._page_size])
+            machines = [mapping(record) for record in found.records]
+            live |= {text(m.get("id")) for m in machines if m.get("power") != "terminated"}
+        if live.issuperset(hosts):
+            raise refusal
+        return wanted | {"hosts": [host for host in hosts if host in live]}
+
+    async def _read(self, service: Service) -> Json | None:
+        try:
+            return _record(await self._call("Get", "GET", self.name_for(service)))
+        except Absent:
+            return None
+
+    async def _call(self, verb: str, method: str, name: str, body: Json | None = None) -> Any:
+        path = "/v1/load-balancers" + (f"/{quote(name, safe='')}" if name else "")
+        budget = "read" if method == "GET" else "write"
+        return await self._api.call(Call(f"{verb}LoadBalancer", budget, method, path, body=body))
+
+    def _tags(self, service: Service) -> dict[str, str]:
+        return {"cluster": self._cluster, "service": service.uid}
+
+    def _is_ours(self, record: Json, service: Service) -> bool:
+        return self._tags(service).items() <= mapping(record["tags"]).items()
+
+    def _check_ours(self, record: Json, service: Service) -> None:
+        if not self._is_ours(record, service):
+            raise Refused(
+                f"load balancer {record['name']} is not tagged as this cluster's for this "
+                f"Service ({self._tags(service)}): it is not touched; rename or tag it by hand"
+            )
+
+
+def wanted_of(service: Service) -> Json:
+    """What the record of the Service's balancer has to say, but for its hosts."""
+    health, ranges = service.health_check, service.source_ranges()
+    wanted: Json = {
+        "scheme": scheme_of(service),
+        "listeners": [_listener(port) for port in service.ports],
+        "source_ranges": [] if admits_everybody(ranges) else sorted(map(str, ranges)),
+        "health_check": {"path": health.path, "port": health.port} if health else {},
+    }
+    if service.requested_ip:
+        wanted["ip"] = _ip(service.requested_ip)
+    return wanted
+
+
+def scheme_of(service: Service) -> str:
+    """The scheme an annotation asks for; raises `Refused` for what we do not know."""
+    for key in service.annotations:
+        if key.startswith(PREFIX) and key != SCHEME_ANNOTATION:
+            raise Refused(f"annotation {key} is not known; there is only {SCHEME_ANNOTATION}")
+    scheme = service.annotations.get(SCHEME_ANNOTATION, SCHEMES[0])
+    if scheme not in SCHEMES:
+        raise Refused(
+            f"annotation {SCHEME_ANNOTATION} is {scheme!r}; it may be {' or '.join(SCHEMES)}"
+        )
+    return scheme
+
+
+def _listener(port: Mapping[str, Any]) -> Json:
+    protocol, number = text(port.get("protocol")) or "TCP", port.get("port")
+    if protocol not in PROTOCOLS:
+        raise Refused(f"port {number} is {protocol}: use {' or '.join(PROTOCOLS)}")
+    if not port.get("nodePort"):
+        raise Refused(
+            f"port {number} has no node port: set spec.allocateLoadBalancerNodePorts to true"
+        )
+    return {"protocol": protocol, "port": number, "node_port": port["nodePort"]}
+
+
+def _ip(value: str) -> str:
+    try:
+        return str(ip_address(value))
+    except ValueError:
+        raise Refused(f"spec.loadBalancerIP {value!r} is not an IP address") from None
+
+
+def machine_ids(hosts: Iterable[Node]) -> list[str]:
+    """The machines of Nodes that have one in this cloud, each once."""
+    prefix = f"{SCHEME}://"
+    ids = (node.provider_id for node in hosts)
+    return sorted({value.removeprefix(prefix) for value in ids if value.startswith(prefix)} - {""})
+
+
+def differences(record: Json, wanted: Json) -> Json:
+    """The fields of `wanted` that `record` does not have; the order in a list says nothing."""
+    return {
+        key: value
+        for key, value in wanted.items()
+        if _comparable(record.get(key)) != _comparable(value)
+    }
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, list):
+        return sorted(repr(sorted(v.items())) if isinstance(v, dict) else repr(v) for v in value)
+    return value
+
+
+def _record(answer: object) -> Json:
+    """The record in an answer, if it is one."""
+    record = answer if isinstance(answer, dict) else {}
+    texts = (record.get(field) for field in ("name", "state", "ip", "scheme"))
+    if not all(isinstance(value, str) and value for value in texts) or "tags" not in record:
+        raise CloudError("the cloud's record of a load balancer lacks what it must have")
+    return record
+
+
+def _balancer(record: Json) -> Balancer:
+    return Balancer(record["name"], (Ingress(ip=record["ip"], ip_mode=IpMode.VIP),))
+
+
+def _at_work(record: Json) -> RetryAfter:
+    return RetryAfter(f"load balancer {record['name']} is {record['state']}", SOON)

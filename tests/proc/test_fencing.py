@@ -1,0 +1,226 @@
+"""Processes that are stopped and go on later: whatever happens, two replicas never write at once."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ccm.kube.client import Kube
+from tests.kube.cluster import RealCluster
+from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
+from tests.proc.replicas import (
+    DEFAULT,
+    SHORT,
+    Durations,
+    Replica,
+    Stage,
+    all_gone,
+    churn,
+    long,
+    until,
+)
+from tests.proc.running import Cloud, is_alive
+
+real = pytest.mark.real
+
+NODES = 60
+GAP = 0.01  # seconds between two nodes that need work
+
+Victims = Callable[[Replica], list[int]]
+
+
+def supervisor_only(replica: Replica) -> list[int]:
+    return [replica.process.pid]
+
+
+def whole_group(replica: Replica) -> list[int]:
+    return [*replica.worker_pids(), replica.process.pid]
+
+
+async def stop_the_leader(
+    here: Stage, api: Kube, cloud: Cloud, witness: Witness, victims: Victims, seconds: float
+) -> str:
+    """Stop the leader for a while, with work in hand; the figures, once it is shown to be safe."""
+    names = await add_machines_and_nodes(api, cloud.url, NODES)
+    with Replica("a", here) as a:
+        await witness.until_initialised(NODES, 30)
+        with Replica("b", here) as b:
+            await until("b stands by", lambda: b.is_in("standby"))
+            workers = a.worker_pids()
+            async with churn(api, names, GAP):
+                await asyncio.sleep(2.0)
+                began = time.time()
+                a.freeze(victims(a))
+                await asyncio.sleep(seconds)
+                assert b.is_in("running")
+                a.thaw()
+                await until("a ends", lambda: a.process.poll() is not None)
+                await asyncio.sleep(2.0)
+            assert a.process.returncode == 1
+            await all_gone(workers, 1.0)
+    history = here.history()
+    assert list(history.strays()) == []
+    assert [term.user for term in history.terms()] == [a.user, b.user]
+    before, after = history.of(a), history.of(b)
+    assert len(before) > 100
+    assert len(after) > 100
+    last, taken = max(done.answered for done in before), history.terms()[1].taken
+    return (
+        f"stopped for {seconds:g} s: {len(before)} writes, the last {last - began:+.3f} s after the"
+        f" stop; the other led {taken - began:.2f} s after it and wrote {len(after)}"
+    )
+
+
+@real
+@pytest.mark.parametrize(
+    ("victims", "seconds"), [(whole_group, 12.0), (supervisor_only, 8.0)], ids=["group", "parent"]
+)
+async def test_a_leader_that_is_stopped_writes_nothing_once_another_leads(
+    cluster: RealCluster,
+    cloud: Cloud,
+    tmp_path: Path,
+    api: Kube,
+    witness: Witness,
+    victims: Victims,
+    seconds: float,
+) -> None:
+    here = Stage(
+        cluster, tmp_path, cloud.config, SHORT, f"ccm-{victims.__name__.replace('_', '-')}"
+    )
+    print(victims.__name__, await stop_the_leader(here, api, cloud, witness, victims, seconds))
+
+
+@long
+@real
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("victims", [whole_group, supervisor_only], ids=["group", "parent"])
+async def test_the_same_for_a_minute_with_the_default_durations(
+    cluster: RealCluster,
+    cloud: Cloud,
+    tmp_path: Path,
+    api: Kube,
+    witness: Witness,
+    victims: Victims,
+) -> None:
+    name = f"ccm-minute-{victims.__name__.replace('_', '-')}"
+    here = Stage(cluster, tmp_path, cloud.config, DEFAULT, name)
+    print(victims.__name__, await stop_the_leader(here, api, cloud, witness, victims, 60.0))
+
+
+@real
+async def test_a_worker_that_is_stopped_is_replaced_and_writes_nothing_late(
+    cluster: RealCluster, cloud: Cloud, tmp_path: Path, api: Kube, witness: Witness
+) -> None:
+    """Its supervisor leads all the while, so the lease stays; the old process never writes again."""
+    here = Stage(cluster, tmp_path, cloud.config, SHORT, "ccm-worker")
+    names = await add_machines_and_nodes(api, cloud.url, NODES)
+    with Replica("a", here, "--worker-silence-limit=30s") as a:
+        await witness.until_initialised(NODES, 30)
+        [worker] = a.worker_pids()
+        async with churn(api, names, GAP):
+            await asyncio.sleep(1.0)
+            stopped = time.time()
+            a.freeze([worker])
+            await asyncio.sleep(SHORT.lease + 1.0)
+            resumed = time.time()
+            a.thaw()
+            await all_gone([worker], 0.5)
+            await until("another works", lambda: a.is_in("running") and a.worker_pids() != [worker])
+            await asyncio.sleep(1.0)
+        assert a.end() == 0
+    history = here.history()
+    assert list(history.strays()) == []
+    [term] = history.terms()
+    came = [done.came for done in history.of(a)]
+    assert not [at for at in came if stopped + 0.5 < at < resumed]
+    first_again = min(at for at in came if at > resumed)
+    print(f"worker stopped: its successor wrote {first_again - resumed:.2f} s after the SIGCONT")
+    assert first_again - resumed > 0.1  # a new process, and not the old one
+    assert max(came) > resumed + 1.0
+    assert term.last_written > resumed
+
+
+@real
+async def test_a_worker_stops_by_itself_while_its_supervisor_hangs(
+    cluster: RealCluster, cloud: Cloud, tmp_path: Path, api: Kube, witness: Witness
+) -> None:
+    """Its queue is long, and a rate limit lets requests wait between their check and the wire."""
+    here = Stage(cluster, tmp_path, cloud.config, SHORT, "ccm-hang")
+    count, grace = 400, (SHORT.lease - SHORT.renew) / 2
+    await add_machines_and_nodes(api, cloud.url, count)
+    with Replica("a", here, "--kube-api-qps=40", "--kube-api-burst=1") as a:
+        await witness.until_initialised(20, 30)
+        [worker] = a.worker_pids()
+        stopped = time.time()
+        a.freeze(supervisor_only(a))
+        await until("the worker ends", lambda: not is_alive(worker), SHORT.lease + 1.0)
+        ended = time.time()
+        assert witness.initialised() < count
+        history = here.history()
+        a.thaw()
+        await until("the supervisor ends", lambda: a.process.poll() is not None)
+        assert a.process.returncode == 1
+    renewed = max(done.came for done in history.lease_writes)
+    last = max(done.came for done in history.of(a))
+    print(f"supervisor stopped: last renewal {renewed - stopped:+.2f} s, last write ", end="")
+    print(f"{last - renewed:.3f} s and the end of the worker {ended - renewed:.2f} s after that")
+    assert renewed + SHORT.renew - 0.5 < last <= renewed + SHORT.renew + 0.1
+    assert ended <= renewed + SHORT.renew + grace + 0.3
+    assert here.lease_spec()["holderIdentity"] == ""  # nobody else was there: given back
+
+
+@real
+async def test_no_worker_outlives_a_killed_supervisor(
+    cluster: RealCluster, cloud: Cloud, tmp_path: Path, api: Kube
+) -> None:
+    here = Stage(cluster, tmp_path, cloud.config, SHORT, "ccm-orphans")
+    with Replica("a", here, "--node-workers=3") as a:
+        await until("all run", lambda: a.is_in("running"))
+        workers = a.worker_pids()
+        os.kill(workers[0], signal.SIGSTOP)
+        a.process.kill()
+        gone_after = await all_gone(workers, 1.0)
+    assert len(workers) == 3
+    print(f"workers of a killed supervisor gone after {gone_after:.3f} s, one of them was stopped")
+
+
+ACTS_WITHOUT_LOOKING = """
+import asyncio, os, time
+from ccm.bus.port import Permission
+
+async def main():
+    permission = Permission()
+    permission.outlive_by(0.3)
+    permission.renew(time.monotonic() + 0.5)
+    permission.renew(0.0)  # taking it back must not disarm the end
+
+asyncio.run(main())
+while True:
+    os.write(1, b"%f\\n" % time.monotonic())
+"""
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["hanging", "stopped"])
+def test_a_process_that_never_checks_ends_before_its_next_instruction(is_stopped: bool) -> None:
+    """The kernel's timer covers the moment between a check and what was checked for."""
+    began = time.monotonic()
+    with subprocess.Popen([sys.executable, "-c", ACTS_WITHOUT_LOOKING], stdout=-1) as process:
+        assert process.stdout
+        os.read(process.stdout.fileno(), 1)  # it has begun
+        armed = time.monotonic()
+        if is_stopped:
+            process.send_signal(signal.SIGSTOP)
+            stopped = time.monotonic()
+            time.sleep(1.5)
+            process.send_signal(signal.SIGCONT)
+        acts = [float(line) for line in process.stdout.read().split()[1:-1]]
+        assert process.wait(5.0) == -signal.SIGALRM
+    if is_stopped:
+        assert max(acts) < stopped + 0.05
+    assert began < max(acts) < armed + 0.8 + 0.1

@@ -1,0 +1,1 @@
+"""The service duty: its decisions, and what it does to a cluster and a cloud in memory."""

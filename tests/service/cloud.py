@@ -1,0 +1,126 @@
+"""A cloud of balancers in memory: it holds them, counts writes, and can fail or dawdle."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ccm.errors import Refused
+from ccm.model.cloud import Balancer, Ingress, IpMode
+from ccm.model.node import Json, Node
+from ccm.model.service import Feature, Service
+from workers.service.concerns import SPEC
+
+
+@dataclass(frozen=True)
+class Record:
+    """A balancer as the cloud has it; `owner` is the UID in its mark."""
+
+    owner: str
+    ip: str
+    asked: Json | None = None
+    hosts: frozenset[tuple[str, str]] = frozenset()
+
+
+class Balancers:
+    """The load balancer part of a provider. A creation takes three writes, a change one each."""
+
+    def __init__(self) -> None:
+        self.honours = frozenset(Feature)
+        self.records: dict[str, Record] = {}
+        self.calls: list[tuple[Any, ...]] = []  # operation, Service, names of hosts
+        self.writes = 0
+        self.failures: defaultdict[str, list[Exception]] = defaultdict(list)
+        self.holds: dict[str, asyncio.Event] = {}  # by Service: its calls wait for this
+        self.before_write: Callable[[], None] = lambda: None
+        self.elsewhere: set[str] = set()
+        self.ip_mode: IpMode | None = None
+        self.most_at_once = 0
+        self._at_once = 0
+
+    def named(self, operation: str) -> list[tuple[Any, ...]]:
+        return [call for call in self.calls if call[0] == operation]
+
+    def of(self, service: Service) -> Record | None:
+        return self.records.get(self.name_for(service))
+
+    def name_for(self, service: Service) -> str:
+        return f"a{service.uid}"
+
+    async def get(self, service: Service) -> Balancer | None:
+        await self._begin("get", service)
+        record = self.of(service)
+        return self._shown(service, record) if record and record.owner == service.uid else None
+
+    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+        await self._begin("ensure", service, hosts)
+        record = self.of(service)
+        if record is None:
+            number = len(self.records) + 1
+            record = self._set(service, Record(service.uid, f"192.0.2.{number}"))
+        self._check(service, record)
+        asked = {name: service.spec.get(name) for name in SPEC}
+        if record.asked != asked:
+            record = self._set(service, replace(record, asked=asked))
+        self._set_hosts(service, record, hosts)
+        return self._shown(service, record)
+
+    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
+        await self._begin("update", service, hosts)
+        record = self.of(service)
+        if record is None:
+            raise Refused("no balancer")
+        self._check(service, record)
+        self._set_hosts(service, record, hosts)
+
+    async def delete(self, service: Service) -> None:
+        await self._begin("delete", service)
+        if record := self.of(service):
+            self._check(service, record)
+            self._write()
+            del self.records[self.name_for(service)]
+
+    async def _begin(self, operation: str, service: Service, hosts: Sequence[Node] = ()) -> None:
+        self.calls.append((operation, service.name, *(node.name for node in hosts)))
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            if hold := self.holds.get(service.name):
+                await hold.wait()
+            else:
+                await asyncio.sleep(0)
+        finally:
+            self._at_once -= 1
+        if self.failures[operation]:
+            raise self.failures[operation].pop(0)
+
+    def _check(self, service: Service, record: Record) -> None:
+        if record.owner != service.uid:
+            raise Refused("it is not ours")
+
+    def _set_hosts(self, service: Service, record: Record, hosts: Sequence[Node]) -> None:
+        wanted = frozenset((node.name, node.provider_id) for node in hosts)
+        if record.hosts != wanted:
+            self._set(service, replace(record, hosts=wanted))
+
+    def _set(self, service: Service, record: Record) -> Record:
+        self._write()
+        self.records[self.name_for(service)] = record
+        return record
+
+    def _write(self) -> None:
+        self.before_write()
+        self.writes += 1
+
+    def _shown(self, service: Service, record: Record) -> Balancer:
+        return Balancer(self.name_for(service), (Ingress(record.ip, ip_mode=self.ip_mode),))
+
+
+class Provider:
+    """A provider with balancers and nothing else."""
+
+    name = scheme = "fake"
+
+    def __init__(self, balancers: Balancers) -> None:
+        self.load_balancers = balancers

@@ -1,0 +1,110 @@
+"""Services and Nodes for tests: plain ones, and tweaks that make them special."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ccm.model.node import Json, Node
+from ccm.model.service import FINALIZER, Service
+
+Tweak = Callable[[Json], None]
+
+KEY = "default/web"
+DELETED_AT = "2026-01-01T00:00:00Z"
+
+
+def service(*tweaks: Tweak, name: str = "web") -> Service:
+    """A Service that wants a balancer and does not have one."""
+    raw: Json = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-of-{name}",
+            "resourceVersion": "1",
+        },
+        "spec": {"type": "LoadBalancer", "ports": [port(80)]},
+        "status": {"loadBalancer": {}},
+    }
+    for tweak in tweaks:
+        tweak(raw)
+    return Service(raw)
+
+
+def port(number: int, protocol: str = "TCP", **more: Any) -> Json:
+    known = {"port": number, "protocol": protocol, "nodePort": 30000 + number % 2000}
+    return {**known, "targetPort": number, **more}
+
+
+def typed(kind: str) -> Tweak:
+    return lambda raw: raw["spec"].update(type=kind)
+
+
+def spec(**fields: Any) -> Tweak:
+    return lambda raw: raw["spec"].update(fields)
+
+
+def finalized(raw: Json) -> None:
+    raw["metadata"].setdefault("finalizers", []).append(FINALIZER)
+
+
+def with_finalizer(name: str) -> Tweak:
+    return lambda raw: raw["metadata"].setdefault("finalizers", []).append(name)
+
+
+def being_deleted(raw: Json) -> None:
+    raw["metadata"]["deletionTimestamp"] = DELETED_AT
+
+
+def annotated(annotations: Mapping[str, str]) -> Tweak:
+    return lambda raw: raw["metadata"].setdefault("annotations", {}).update(annotations)
+
+
+def with_status(*ips: str, **more: Any) -> Tweak:
+    ingress = [{"ip": ip, **more} for ip in ips]
+    return lambda raw: raw["status"].update(loadBalancer={"ingress": ingress})
+
+
+def with_uid(uid: str) -> Tweak:
+    return lambda raw: raw["metadata"].update(uid=uid)
+
+
+def node(name: str, *tweaks: Tweak) -> Node:
+    """A Ready Node with a provider ID and an address."""
+    raw: Json = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"uid-of-{name}", "resourceVersion": "1"},
+        "spec": {"providerID": f"fake://{name}"},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": f"10.0.0.{len(name)}"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    for tweak in tweaks:
+        tweak(raw)
+    return Node(raw)
+
+
+def ready(status: str | None) -> Tweak:
+    """The Ready condition with this status, or without it."""
+    conditions = [{"type": "Ready", "status": status}] if status else []
+    return lambda raw: raw["status"].update(conditions=conditions)
+
+
+def labelled(key: str, value: str) -> Tweak:
+    return lambda raw: raw["metadata"].setdefault("labels", {}).update({key: value})
+
+
+def with_taint(key: str) -> Tweak:
+    taint = {"key": key, "effect": "NoSchedule"}
+    return lambda raw: raw["spec"].setdefault("taints", []).append(taint)
+
+
+def with_provider_id(provider_id: str) -> Tweak:
+    return lambda raw: raw["spec"].update(providerID=provider_id)
+
+
+def with_address(address: str) -> Tweak:
+    entry = {"type": "InternalIP", "address": address}
+    return lambda raw: raw["status"].update(addresses=[entry])

@@ -1,0 +1,375 @@
+"""What one sync of a Service does to the cluster and the cloud (rows SV…)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from ccm.errors import CloudError, Denied, ImplementedElsewhere, KubernetesError, RetryAfter
+from ccm.model.cloud import IpMode
+from ccm.model.service import FINALIZER
+
+from .objects import (
+    KEY,
+    Tweak,
+    annotated,
+    being_deleted,
+    finalized,
+    node,
+    port,
+    service,
+    spec,
+    typed,
+    with_finalizer,
+    with_status,
+    with_uid,
+)
+from .world import World, running, running_with
+
+CONFLICT = KubernetesError(409, "Conflict", "the object has been modified", None)
+
+
+def row(name: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Give a test the id of a row of the reference."""
+    return pytest.mark.parametrize("_row", [pytest.param(None, id=name)])
+
+
+@row("SV1")
+async def test_a_service_of_another_type_is_no_work(_row: None) -> None:
+    async with running_with(service(typed("ClusterIP")), node("n1")) as w:
+        assert (w.balancers.calls, w.cluster.writes) == ([], 0)
+        assert await w.events() == []
+
+
+@pytest.mark.parametrize("protocol", [pytest.param(p, id=f"SV2-{p}") for p in ("TCP", "UDP")])
+async def test_a_new_service_costs_one_ensure_and_two_patches(protocol: str) -> None:
+    async with running_with(service(spec(ports=[port(53, protocol)])), node("n1")) as w:
+        assert w.balancers.calls == [("ensure", "web", "n1")]
+        assert [path.endswith("/status") for path, _ in w.cluster.patches] == [False, True]
+        assert w.service().finalizers == [FINALIZER]
+        assert w.service().ingress == [{"ip": "192.0.2.1"}]
+        assert await w.events() == [
+            ("EnsuringLoadBalancer", "Ensuring load balancer"),
+            ("EnsuredLoadBalancer", "Ensured load balancer"),
+        ]
+
+
+async def with_balancer(*tweaks: Tweak) -> World:
+    """A cluster and a cloud as an earlier start left them: one Service with its balancer."""
+    async with running_with(service(), node("n1")) as w:
+        before = w.service()
+    for tweak in tweaks:
+        tweak(before.raw)
+    again = World(w.cluster, w.balancers)
+    again.cluster.put(before)
+    again.cluster.patches.clear()
+    again.cluster.events.clear()
+    again.balancers.calls.clear()
+    again.balancers.writes = 0
+    return again
+
+
+@pytest.mark.parametrize(
+    "tweak",
+    [pytest.param(typed("ClusterIP"), id="SV3"), pytest.param(being_deleted, id="SV4")],
+)
+async def test_cleanup_costs_a_delete_and_two_patches(tweak: Tweak) -> None:
+    async with running(await with_balancer(tweak)) as w:
+        assert w.balancers.calls == [("delete", "web")]
+        assert w.balancers.records == {}
+        # The status goes first: a crash in between leaves the finalizer, which leads back here.
+        assert [path.endswith("/status") for path, _ in w.cluster.patches] == [True, False]
+        assert await w.events() == [
+            ("DeletingLoadBalancer", "Deleting load balancer"),
+            ("DeletedLoadBalancer", "Deleted load balancer"),
+        ]
+        if tweak is being_deleted:
+            assert ("Service", KEY) not in w.cluster.objects
+        else:
+            assert (w.service().finalizers, w.service().ingress) == ([], [])
+        assert w.duty.facts()["balancers"] == 0
+
+
+@row("SV5")
+async def test_a_conflict_is_planned_again_and_told_only_when_it_stays(_row: None) -> None:
+    """Deliberate difference: one conflict is a race and no news; the same one again is."""
+    w = World()
+    w.cluster.put(service(finalized))
+    w.cluster.put(node("n1"))
+    w.cluster.failures = [CONFLICT]
+    async with running(w):
+        await w.later()
+        assert w.service().ingress
+        assert await w.events("Warning") == []
+    w = World()
+    w.cluster.put(service(finalized))
+    w.cluster.put(node("n1"))
+    w.cluster.failures = [CONFLICT, CONFLICT]
+    async with running(w):
+        await w.later()
+        assert not w.service().ingress
+        assert w.queue.failed == [KEY]
+        ((reason, message),) = await w.events("Warning")
+        assert reason == "SyncLoadBalancerFailed"
+        assert "Error syncing load balancer: failed to update load balancer status: 409" in message
+        await w.later()
+        assert w.service().ingress
+    assert len(w.balancers.named("ensure")) == 1
+
+
+@pytest.mark.parametrize(
+    "key", [pytest.param("invalid/key/string", id="SV6"), pytest.param("a/b", id="SV7")]
+)
+async def test_a_key_without_a_service_is_no_work(key: str) -> None:
+    """SV6 is a deliberate difference: a key that cannot exist is not retried for ever."""
+    w = World()
+    outcome = await w.duty.reconcile(key)
+    assert (outcome.sentence, outcome.is_settled) == ("it is gone", True)
+    assert w.balancers.calls == []
+
+
+@row("SV8")
+async def test_a_failed_deletion_is_remembered_and_tried_again(_row: None) -> None:
+    async with running_with(service(), node("n1")) as w:
+        w.balancers.failures["delete"] = [CloudError("boom")]
+        await w.remove("Service", KEY)
+        assert w.balancers.named("delete") == [("delete", "web")]
+        assert w.queue.failed == [KEY]
+        assert w.duty.facts()["balancers"] == 1
+        failed = ("DeleteLoadBalancerFailed", "Error deleting load balancer: boom")
+        assert await w.events("Warning") == [failed]
+        await w.later()
+        assert w.balancers.records == {}
+        assert w.duty.facts()["balancers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("failures", "failed", "delay"),
+    [
+        pytest.param([], 0, None, id="SV9"),
+        pytest.param([CloudError("boom")], 1, 5.0, id="SV10"),
+        pytest.param([RetryAfter("at work", 42.0)], 0, 42.0, id="SV11"),
+    ],
+)
+async def test_when_a_sync_is_tried_again(
+    failures: list[Exception], failed: int, delay: float | None
+) -> None:
+    w = World()
+    w.cluster.put(service())
+    w.cluster.put(node("n1"))
+    w.balancers.failures["ensure"] = failures
+    async with running(w):
+        assert len(w.queue.failed) == failed
+        short = [seconds for _, seconds in w.queue.delays if seconds < 600]
+        assert short == ([delay] if delay else [])
+        warnings = await w.events("Warning")
+        message = "Error syncing load balancer: failed to ensure load balancer: boom"
+        assert warnings == ([("SyncLoadBalancerFailed", message)] if failed else [])
+        await w.later()
+        assert w.service().ingress
+
+
+async def test_back_off_is_upstreams_and_retry_after_leaves_it_alone() -> None:
+    w = World()
+    w.cluster.put(service())
+    w.cluster.put(node("n1"))
+    boom = CloudError("boom")
+    plan = [boom, boom, RetryAfter("at work", 7.0), *[boom] * 6]
+    w.balancers.failures["ensure"] = list(plan)
+    async with running(w):
+        for _ in plan:
+            await w.later()
+        short = [seconds for _, seconds in w.queue.delays if seconds < 600]
+        assert short == [5, 10, 7.0, 20, 40, 80, 160, 300, 300]
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "patches"),
+    [
+        pytest.param([finalized], ["status"], id="SV13-present"),
+        pytest.param([], ["finalizer", "status"], id="SV13-absent"),
+        pytest.param([finalized, with_status("192.0.2.1")], [], id="SV14-equal"),
+        pytest.param([finalized, with_status("192.0.2.9")], ["status"], id="SV14-new"),
+        pytest.param(
+            [finalized, with_status("192.0.2.1"), typed("NodePort")],
+            ["status", "finalizer"],
+            id="SV14-cleared",
+        ),
+    ],
+)
+async def test_only_differences_are_patched(tweaks: list[Tweak], patches: list[str]) -> None:
+    async with running_with(service(*tweaks), node("n1")) as w:
+        kinds = ["status" if path.endswith("/status") else "finalizer" for path, _ in w.cluster.patches]
+        assert kinds == patches
+
+
+@row("SV15")
+async def test_what_others_wrote_meanwhile_survives(_row: None) -> None:
+    async with running_with(node("n1")) as w:
+        seen = service(spec(clusterIP="10.96.0.1"))
+        w.cluster.on_change = lambda *_: None
+        w.cluster.put(service(annotated({"theirs": "kept"}), spec(clusterIP="10.96.0.2")))
+        w.cluster.on_change = w.hear
+        w.hear("Service", KEY, seen.raw)
+        await w.rest()
+        after = w.service()
+        assert after.annotations == {"theirs": "kept"}
+        assert after.spec["clusterIP"] == "10.96.0.2"
+        assert after.has_finalizer
+        assert after.ingress
+
+
+@row("SV17")
+async def test_what_has_a_balancer_is_remembered_until_it_is_gone(_row: None) -> None:
+    async with running_with(node("n1")) as w:
+        await w.put(service())
+        assert w.duty.facts()["balancers"] == 1
+        await w.put(service(name="other"))
+        assert w.duty.facts()["balancers"] == 2
+        for name in ("web", "other"):
+            after = w.service(f"default/{name}")
+            being_deleted(after.raw)
+            await w.put(after)
+        assert w.duty.facts()["balancers"] == 0
+        assert w.balancers.records == {}
+
+
+async def test_a_change_is_ensured_once_and_a_repetition_not_at_all() -> None:
+    async with running_with(service(), node("n1")) as w:
+        for _ in range(3):
+            await w.put(w.service())
+        assert len(w.balancers.named("ensure")) == 1
+        changed = w.service()
+        spec(ports=[port(80), port(443)])(changed.raw)
+        await w.put(changed)
+        assert len(w.balancers.named("ensure")) == 2
+
+
+async def test_a_type_that_changes_back_gets_a_new_balancer() -> None:
+    async with running_with(service(), node("n1")) as w:
+        for kind in ("NodePort", "LoadBalancer"):
+            changed = w.service()
+            typed(kind)(changed.raw)
+            await w.put(changed)
+        assert [call[0] for call in w.balancers.calls] == ["ensure", "delete", "ensure"]
+        assert w.service().has_finalizer
+        assert len(w.balancers.records) == 1
+
+
+async def test_a_finalizer_that_somebody_removed_comes_back() -> None:
+    async with running_with(service(), node("n1")) as w:
+        changed = w.service()
+        changed.raw["metadata"]["finalizers"] = []
+        await w.put(changed)
+        assert w.service().has_finalizer
+        assert len(w.balancers.named("ensure")) == 1
+
+
+@pytest.mark.parametrize("tweaks", [[], [with_finalizer("theirs")]])
+async def test_a_finalizer_is_never_added_to_a_service_being_deleted(tweaks: list[Tweak]) -> None:
+    async with running_with(service(being_deleted, *tweaks), node("n1")) as w:
+        assert (w.balancers.calls, w.cluster.writes) == ([], 0)
+
+
+async def test_the_finalizer_is_there_before_the_balancer() -> None:
+    w = World()
+    w.cluster.put(service())
+
+    def check() -> None:
+        assert w.service().has_finalizer
+
+    w.balancers.before_write = check
+    async with running(w):
+        assert w.balancers.records
+
+
+async def test_a_status_that_somebody_cleared_is_written_again_without_asking_the_cloud() -> None:
+    async with running_with(service(), node("n1")) as w:
+        changed = w.service()
+        changed.raw["status"] = {"loadBalancer": {}}
+        await w.put(changed)
+        assert w.service().ingress
+        assert len(w.balancers.calls) == 1
+
+
+@pytest.mark.parametrize("mode", list(IpMode))
+async def test_the_ip_mode_of_the_provider_is_in_the_status(mode: IpMode) -> None:
+    w = World()
+    w.cluster.put(service())
+    w.balancers.ip_mode = mode
+    async with running(w):
+        assert w.service().ingress == [{"ip": "192.0.2.1", "ipMode": str(mode)}]
+
+
+async def test_a_balancer_that_another_controller_looks_after() -> None:
+    w = World()
+    w.cluster.put(service())
+    w.cluster.put(node("n1"))
+    w.balancers.failures["ensure"] = [ImplementedElsewhere("there")]
+    async with running(w):
+        assert w.service().has_finalizer
+        assert not w.service().ingress
+        assert await w.reasons() == ["EnsuringLoadBalancer"]
+        w.balancers.failures["update"] = [ImplementedElsewhere("there")]
+        await w.put(node("n2"))
+        assert await w.reasons() == ["EnsuringLoadBalancer"]
+        w.balancers.failures["delete"] = [ImplementedElsewhere("there")]
+        changed = w.service()
+        typed("ClusterIP")(changed.raw)
+        await w.put(changed)
+        assert not w.service().has_finalizer
+
+
+async def test_cleanup_waits_exactly_as_long_as_the_cloud_says() -> None:
+    w = await with_balancer(being_deleted)
+    w.balancers.failures["delete"] = [RetryAfter("still deleting", 42.0)]
+    async with running(w):
+        assert w.queue.delays == [(KEY, 42.0)]
+        assert w.queue.failed == []
+        assert w.service().has_finalizer
+        await w.later()
+        assert ("Service", KEY) not in w.cluster.objects
+        assert await w.events("Warning") == []
+
+
+@pytest.mark.parametrize("failure", [CloudError("boom"), Denied("no"), ValueError("a bug")])
+async def test_a_failed_cleanup_is_told_and_keeps_the_finalizer(failure: Exception) -> None:
+    w = await with_balancer(typed("ClusterIP"))
+    w.balancers.failures["delete"] = [failure]
+    async with running(w):
+        assert w.service().has_finalizer
+        assert w.queue.failed == [KEY]
+        ((reason, message),) = await w.events("Warning")
+        assert reason == "SyncLoadBalancerFailed"
+        assert "Error syncing load balancer: failed to delete load balancer: " in message
+
+
+async def test_without_permission_neither_cluster_nor_cloud_is_changed() -> None:
+    w = World()
+    w.cluster.put(service(finalized))
+    w.permission.renew(0.0)
+    w.connect()
+    with pytest.raises(Exception, match="may not act now"):
+        await w.duty.reconcile(KEY)
+    assert (w.balancers.calls, w.cluster.writes) == ([], 0)
+
+
+async def test_a_service_recreated_under_its_name_loses_the_old_balancer() -> None:
+    async with running_with(service(), node("n1")) as w:
+        await w.put(service(with_uid("another")))
+        assert [call[0] for call in w.balancers.calls] == ["ensure", "delete", "ensure"]
+        assert list(w.balancers.records) == ["aanother"]
+        assert w.service().has_finalizer
+
+
+async def test_a_service_deleted_while_its_balancer_is_made() -> None:
+    w = World()
+    w.cluster.put(service())
+    w.cluster.put(node("n1"))
+    w.balancers.failures["ensure"] = [RetryAfter("provisioning", 5.0)]
+    async with running(w):
+        changed = w.service()
+        being_deleted(changed.raw)
+        await w.put(changed)
+        assert ("Service", KEY) not in w.cluster.objects
+        assert w.balancers.records == {}
+        assert await w.events("Warning") == []

@@ -1,0 +1,81 @@
+"""When the cloud's routes are listed again, for whom, and whether the answer is believed."""
+
+import time
+from collections.abc import Callable
+
+from ccm.errors import RetryAfter
+
+GAP = 10.0  # seconds from one list to the next that Nodes ask for
+SECOND_LOOK = 3.0  # seconds until a list that lacks much is read again
+
+
+class Listing:
+    """One list for everybody who waits for one; `schedule` runs the full pass in some seconds.
+
+    A route is only deleted on the strength of a list that began after the last change of the Nodes
+    involved: only then does it say which machine is whose.
+    """
+
+    def __init__(self, schedule: Callable[[float], None]) -> None:
+        self._schedule = schedule
+        self._began = self._listed_at = float("-inf")
+        self._changed: dict[str, float] = {}
+        self._waiting: set[str] = set()
+        self._is_asked = self._is_doubted = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there was any list that was believed."""
+        return self._listed_at > float("-inf")
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a Node waits for the list."""
+        return bool(self._waiting)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last list that was believed."""
+        return time.monotonic() - self._listed_at
+
+    def changed(self, name: str) -> None:
+        """The Node is not what it was, or no longer there."""
+        self._changed[name] = time.monotonic()
+
+    def covers(self, *names: str) -> bool:
+        """Whether the last list began after the last change of all these Nodes."""
+        return all(self._changed.get(name, self._listed_at) <= self._listed_at for name in names)
+
+    def ask(self, name: str = "") -> None:
+        """Have a full pass soon; the Node `name` waits for its list."""
+        if name:
+            self._waiting.add(name)
+        if not self._is_asked:  # else it is under way, scheduled, or in its back-off
+            self._is_asked = True
+            self._schedule(max(self._listed_at + GAP - time.monotonic(), 0.0))
+
+    def begin(self) -> None:
+        self._began = time.monotonic()
+
+    def believe(self, lacking: int) -> None:
+        """Raise `RetryAfter` for a list that lacks routes which Nodes say they have, once.
+
+        A cloud may leave out a part of an answer without a word; it hardly does so twice.
+        """
+        if lacking and not self._is_doubted:
+            self._is_doubted = True
+            what = f"the cloud's list lacks the routes of {lacking} nodes that say they have them"
+            raise RetryAfter(f"{what}: read again", SECOND_LOOK)
+        self._is_doubted = False
+
+    def end(self) -> set[str]:
+        """The list is in the table: who waited for it."""
+        waited, self._waiting = self._waiting, set()
+        self._is_asked = False
+        self._listed_at = self._began
+        self._changed = {n: at for n, at in self._changed.items() if at > self._listed_at}
+        return waited
+
+    def give_up(self) -> None:
+        """There is nothing to compare a list with; the next one who asks is heard."""
+        self._is_asked = False

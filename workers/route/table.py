@@ -1,0 +1,91 @@
+"""The worker's copy of this cluster's routes: as they were listed, and what was done since."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ccm.model.cloud import Route
+from workers.route.networks import Network, read_network
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A route and its network; one that we created is not `is_listed` before it was seen."""
+
+    route: Route
+    network: Network
+    is_listed: bool = True
+
+
+class RouteTable:
+    """Routes by target and by network. `unreadable` of those listed have no network: left alone."""
+
+    def __init__(self, routes: Iterable[Route] = ()) -> None:
+        self._by_node: dict[str, dict[Known, None]] = {}
+        self._by_network: dict[Network, dict[Known, None]] = {}
+        self._done: list[tuple[bool, Known]] = []
+        self.unreadable = 0
+        for route in routes:
+            network = read_network(route.cidr)
+            if network is None:
+                self.unreadable += 1
+            else:
+                self._put(Known(route, network))
+
+    def __len__(self) -> int:
+        return sum(len(routes) for routes in self._by_network.values())
+
+    def __iter__(self) -> Iterator[Known]:
+        for routes in self._by_network.values():
+            yield from routes
+
+    def to(self, node: str) -> list[Known]:
+        """Routes that lead to this Node; those without a known target under empty text."""
+        return list(self._by_node.get(node, ()))
+
+    def on(self, network: Network) -> list[Known]:
+        """Routes to exactly this network."""
+        return list(self._by_network.get(network, ()))
+
+    def created(self, node: str, network: Network) -> None:
+        """Remember a route of ours; its `id` is not known before it was listed."""
+        known = Known(Route(str(network), node), network, is_listed=False)
+        self._put(known)
+        self._done.append((True, known))
+
+    def deleted(self, known: Known) -> None:
+        self._take(known)
+        self._done.append((False, known))
+
+    def begin_listing(self) -> None:
+        """From now on, remember what is done beside the listing."""
+        self._done.clear()
+
+    def relisted(self, routes: Iterable[Route]) -> "RouteTable":
+        """The table after a listing; what was done beside it may or may not be in `routes`."""
+        table = RouteTable(routes)
+        for is_created, known in self._done:
+            if not is_created:
+                for same in table.on(known.network):
+                    if same.route.id == known.route.id:
+                        table._take(same)
+            elif all(same.route.node != known.route.node for same in table.on(known.network)):
+                table._put(known)
+        return table
+
+    def _put(self, known: Known) -> None:
+        self._by_node.setdefault(known.route.node, {})[known] = None
+        self._by_network.setdefault(known.network, {})[known] = None
+
+    def _take(self, known: Known) -> None:
+        _without(self._by_node, known.route.node, known)
+        _without(self._by_network, known.network, known)
+
+
+def _without(index: dict[K, dict[Known, None]], key: K, known: Known) -> None:
+    routes = index.get(key, {})
+    routes.pop(known, None)
+    if not routes:
+        index.pop(key, None)
