@@ -106,7 +106,7 @@ class ProposeDeletions:
 
     `asked` is how many nodes the round was about. `gone` has an entry
     `[name, uid, evidence, answered_at]` for each that the cloud positively does not have, with the
-    time of that answer; a node about which the cloud said anything else is in `not_gone`.
+    time of the question; a node about which the cloud said anything else is in `not_gone`.
     """
 
     asked: int

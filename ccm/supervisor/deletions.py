@@ -5,7 +5,6 @@ methods run in one loop. The one thing it keeps on disk is `State`.
 """
 
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,8 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import assert_never
-
-import orjson
 
 from ccm.bus.frames import PermitDeletions, ProposeDeletions
 from ccm.decide.deletion import (
@@ -42,6 +39,7 @@ from ccm.decide.deletion import (
 )
 from ccm.model.node import Json
 from ccm.settings import Settings
+from ccm.supervisor.deletion_state import Freeze, State, read_state, write_state
 
 log = logging.getLogger(__name__)
 
@@ -58,60 +56,6 @@ def policy_of(settings: Settings) -> Policy:
         window=settings.node_deletion_window,
         vanish_share=settings.node_vanish_share,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Freeze:
-    """A stop of all deletions; `at` is wall time for people, nothing is decided by it."""
-
-    why: str
-    by: str
-    at: str
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """The freeze, and the UIDs of the Nodes permitted within the window."""
-
-    freeze: Freeze | None = None
-    permitted: tuple[str, ...] = ()
-
-
-def read_state(path: Path) -> State:
-    """What the file says; a missing one says nothing. Raises OSError, or ValueError for garbage."""
-    try:
-        body = orjson.loads(path.read_bytes())
-    except FileNotFoundError:
-        return State()
-    match body:
-        case {"freeze": freeze, "permitted": [*uids]} if all(isinstance(u, str) for u in uids):
-            return State(_freeze_in(freeze), tuple(uids))
-    raise ValueError("it is not a state of deletions")
-
-
-def _freeze_in(body: object) -> Freeze | None:
-    match body:
-        case None:
-            return None
-        case {"why": str(why), "by": str(by), "at": str(at)}:
-            return Freeze(why, by, at)
-    raise ValueError("its freeze is not understood")
-
-
-def write_state(path: Path, state: State) -> None:
-    """Replace the file in one step that a crash or power cut cannot leave half done."""
-    draft = path.with_name(f"{path.name}.new")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(orjson.dumps(state, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ SHORT = Durations(5.0, 3.0, 0.5)
 DEFAULT = Durations(15.0, 10.0, 2.0)
 
 
-async def until(what: str, look: Callable[[], T], seconds: float = 30.0) -> T:
+async def until(what: str, look: Callable[[], T | None], seconds: float = 30.0) -> T:
     """The first truthy result of `look`; fails the test when there is none in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Processes that are stopped and go on later: whatever happens, two replicas never write at once."""
+"""Processes that are stopped and go on later: two replicas never write at once."""
 
 import asyncio
 import os
@@ -17,7 +17,6 @@ from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
 from tests.proc.replicas import (
     DEFAULT,
     SHORT,
-    Durations,
     Replica,
     Stage,
     all_gone,
@@ -25,7 +24,7 @@ from tests.proc.replicas import (
     long,
     until,
 )
-from tests.proc.running import Cloud, is_alive
+from tests.proc.running import Cloud, is_alive, wait_for
 
 real = pytest.mark.real
 
@@ -78,22 +77,11 @@ async def stop_the_leader(
 
 
 @real
-@pytest.mark.parametrize(
-    ("victims", "seconds"), [(whole_group, 12.0), (supervisor_only, 8.0)], ids=["group", "parent"]
-)
 async def test_a_leader_that_is_stopped_writes_nothing_once_another_leads(
-    cluster: RealCluster,
-    cloud: Cloud,
-    tmp_path: Path,
-    api: Kube,
-    witness: Witness,
-    victims: Victims,
-    seconds: float,
+    cluster: RealCluster, cloud: Cloud, tmp_path: Path, api: Kube, witness: Witness
 ) -> None:
-    here = Stage(
-        cluster, tmp_path, cloud.config, SHORT, f"ccm-{victims.__name__.replace('_', '-')}"
-    )
-    print(victims.__name__, await stop_the_leader(here, api, cloud, witness, victims, seconds))
+    here = Stage(cluster, tmp_path, cloud.config, SHORT, "ccm-stopped")
+    print(await stop_the_leader(here, api, cloud, witness, whole_group, 12.0))
 
 
 @long
@@ -117,7 +105,7 @@ async def test_the_same_for_a_minute_with_the_default_durations(
 async def test_a_worker_that_is_stopped_is_replaced_and_writes_nothing_late(
     cluster: RealCluster, cloud: Cloud, tmp_path: Path, api: Kube, witness: Witness
 ) -> None:
-    """Its supervisor leads all the while, so the lease stays; the old process never writes again."""
+    """Its supervisor leads all the while, so the lease stays; the old one never writes again."""
     here = Stage(cluster, tmp_path, cloud.config, SHORT, "ccm-worker")
     names = await add_machines_and_nodes(api, cloud.url, NODES)
     with Replica("a", here, "--worker-silence-limit=30s") as a:
@@ -156,23 +144,29 @@ async def test_a_worker_stops_by_itself_while_its_supervisor_hangs(
     await add_machines_and_nodes(api, cloud.url, count)
     with Replica("a", here, "--kube-api-qps=40", "--kube-api-burst=1") as a:
         await witness.until_initialised(20, 30)
-        [worker] = a.worker_pids()
-        stopped = time.time()
-        a.freeze(supervisor_only(a))
-        await until("the worker ends", lambda: not is_alive(worker), SHORT.lease + 1.0)
-        ended = time.time()
-        assert witness.initialised() < count
-        history = here.history()
-        a.thaw()
-        await until("the supervisor ends", lambda: a.process.poll() is not None)
-        assert a.process.returncode == 1
-    renewed = max(done.came for done in history.lease_writes)
+        with Replica("b", here) as b:
+            await until("b stands by", lambda: b.is_in("standby"))
+            [worker] = a.worker_pids()
+            a.freeze(supervisor_only(a))
+            await until("the worker ends", lambda: not is_alive(worker), SHORT.lease + 1.0)
+            ended = time.time()
+            assert witness.initialised() < count
+            await witness.until_initialised(count, 30)
+            a.thaw()
+            await until("the supervisor ends", lambda: a.process.poll() is not None)
+            assert a.process.returncode == 1
+    history = here.history()
+    assert list(history.strays()) == []
+    first, second = history.terms()
+    renewed = max(done.came for done in history.lease_writes if done.user == a.user)
     last = max(done.came for done in history.of(a))
-    print(f"supervisor stopped: last renewal {renewed - stopped:+.2f} s, last write ", end="")
-    print(f"{last - renewed:.3f} s and the end of the worker {ended - renewed:.2f} s after that")
+    print(f"supervisor hangs: the last write came {last - renewed:.3f} s after the last renewal, ")
+    print(
+        f"the worker ended {ended - renewed:.2f} s and another led {second.taken - renewed:.2f} s"
+    )
+    assert (first.user, second.user) == (a.user, b.user)
     assert renewed + SHORT.renew - 0.5 < last <= renewed + SHORT.renew + 0.1
-    assert ended <= renewed + SHORT.renew + grace + 0.3
-    assert here.lease_spec()["holderIdentity"] == ""  # nobody else was there: given back
+    assert ended <= renewed + SHORT.renew + grace + 0.5
 
 
 @real
@@ -202,25 +196,30 @@ async def main():
 
 asyncio.run(main())
 while True:
-    os.write(1, b"%f\\n" % time.monotonic())
+    os.write(1, b"%.6f\\n" % time.monotonic())
+    time.sleep(0.0001)
 """
 
 
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["hanging", "stopped"])
-def test_a_process_that_never_checks_ends_before_its_next_instruction(is_stopped: bool) -> None:
+def test_a_process_that_never_checks_ends_before_its_next_instruction(
+    is_stopped: bool, tmp_path: Path
+) -> None:
     """The kernel's timer covers the moment between a check and what was checked for."""
-    began = time.monotonic()
-    with subprocess.Popen([sys.executable, "-c", ACTS_WITHOUT_LOOKING], stdout=-1) as process:
-        assert process.stdout
-        os.read(process.stdout.fileno(), 1)  # it has begun
-        armed = time.monotonic()
+    acts = tmp_path / "acts"
+    with acts.open("wb") as output:
+        process = subprocess.Popen([sys.executable, "-c", ACTS_WITHOUT_LOOKING], stdout=output)
+    try:
+        wait_for("it acts", lambda: acts.stat().st_size > 100)
         if is_stopped:
             process.send_signal(signal.SIGSTOP)
             stopped = time.monotonic()
             time.sleep(1.5)
             process.send_signal(signal.SIGCONT)
-        acts = [float(line) for line in process.stdout.read().split()[1:-1]]
         assert process.wait(5.0) == -signal.SIGALRM
+    finally:
+        process.kill()
+    first, *_, last = (float(line) for line in acts.read_text().splitlines())
+    assert first < last < first + 0.9
     if is_stopped:
-        assert max(acts) < stopped + 0.05
-    assert began < max(acts) < armed + 0.8 + 0.1
+        assert last < stopped + 0.05

@@ -20,7 +20,8 @@ from ccm.bus.frames import ProposeDeletions
 from ccm.cli.deletions import deletions
 from ccm.decide.deletion import NodeFacts, Policy
 from ccm.settings import parse
-from ccm.supervisor.deletions import Governor, Views, policy_of, read_state
+from ccm.supervisor.deletion_state import read_state
+from ccm.supervisor.deletions import Governor, Views, policy_of
 
 POLICY = Policy(period=5.0, limit=10, limit_percent=10.0, window=600.0, vanish_share=0.3)
 NOT_READY = NodeFacts("", is_ready=False, is_foreign=False, has_provider_id=True)

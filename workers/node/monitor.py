@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ccm.bus.frames import ProposeDeletions
 from ccm.decide.budget import Priority
-from ccm.model.cloud import Answer, Gone
+from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.node import Node
 from workers.duty import Tools
 from workers.node.inventory import Inventory
@@ -44,13 +44,15 @@ class Monitor:
         gone: list[list[object]] = []
         for first in range(0, len(nodes), self._batch_size):
             batch = nodes[first : first + self._batch_size]
-            batch_answers = await self._inventory.describe(batch, Priority.REFRESH) or {}
-            answered_at = time.monotonic()
+            asked_at = time.monotonic()  # an answer is at least as new as its question
+            batch_answers = await self._inventory.describe(batch, Priority.REFRESH)
+            if batch_answers is None:
+                batch_answers = {node.name: Unknown("throttled") for node in batch}
             answers |= batch_answers
             gone += [
-                [node.name, node.uid, answer.evidence, answered_at]
+                [node.name, node.uid, answer.evidence, asked_at]
                 for node in batch
-                if isinstance(answer := batch_answers.get(node.name), Gone)
+                if isinstance(answer := batch_answers[node.name], Gone)
             ]
         before, self._answers = self._answers, answers
         self._propose(len(nodes), gone, answers)

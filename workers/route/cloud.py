@@ -9,7 +9,7 @@ from ccm.cloud.gate import spending
 from ccm.cloud.interface import Routes
 from ccm.cloud.invoke import invoke
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, NoPermit, RetryAfter, Throttled
+from ccm.errors import CloudError, NoPermit, Refused, RetryAfter, Throttled
 from ccm.model.cloud import Route
 from ccm.model.node import Node
 
@@ -27,9 +27,12 @@ class CloudRoutes:
         self._part, self._permission = part, permission
 
     async def list(self, nodes: Sequence[Node], is_urgent: bool) -> Sequence[Route]:
-        """All routes of this cluster; urgent when a Node waits for it."""
+        """All routes of this cluster; urgent when a Node waits for it. It is never given up."""
         priority = Priority.ROUTE if is_urgent else Priority.REFRESH
-        return await self._call(priority, self._part.list, nodes)
+        try:
+            return await self._call(priority, self._part.list, nodes)
+        except Refused as error:
+            raise CloudError(str(error)) from error
 
     async def create(self, node: Node, cidr: str) -> None:
         self._permission.check()
