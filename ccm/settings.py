@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from ipaddress import ip_network
+from math import inf
 from typing import Any
 
 from ccm.controllers import KNOWN, canonical
@@ -51,6 +52,8 @@ def _rates(text: str) -> dict[str, float]:
             rates[name] = float(rate)
         except ValueError:
             raise ValueError("is not a list of rates|write class=calls-per-second,…") from None
+        if not 0 < rates[name] < inf:
+            raise ValueError(f"has no rate above 0 for {name!r}|write class=calls-per-second,…")
     return rates
 
 
@@ -153,6 +156,9 @@ class Settings:
     cluster_name: str = _flag("kubernetes", CLOUD, str, "Name that marks this cluster's objects.")
     cloud_rate: dict[str, float] = _flag(
         {}, CLOUD, _rates, "Calls a second per budget class, instead of the provider's quota."
+    )
+    cloud_reserve: float = _flag(
+        0.0, CLOUD, _number, "Share of each quota that is left to other users of the account."
     )
     cloud_call_timeout: float = _flag(
         30.0, CLOUD, _duration, "Longest a single cloud call may take."
@@ -307,6 +313,10 @@ def check(settings: Settings) -> Iterator[ConfigurationFault]:
         if getattr(settings, name) <= 0:
             flag = name.replace("_", "-")
             yield ConfigurationFault(f"--{flag}", "must be longer than 0", "use for example 20s")
+    if not 0 <= settings.cloud_reserve < 1:
+        yield ConfigurationFault(
+            "--cloud-reserve", "is not a share", "use a number from 0, below 1, such as 0.2"
+        )
     if not 0 < settings.node_vanish_share <= 1:
         yield ConfigurationFault(
             "--node-vanish-share", "is not a share of nodes", "use a number above 0, at most 1"

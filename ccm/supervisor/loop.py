@@ -63,7 +63,7 @@ class Supervisor:
         self._notifier = Notifier(os.environ)
         self._hub = Hub(paths.bus, self._on_message)
         self._feed = Feed(kube, self._hub.send_raw)
-        self._budget = Budget(settings.cloud_rate, self._hub.send)
+        self._budget = Budget(settings.cloud_rate, self._hub.send, reserve=settings.cloud_reserve)
         self._leader = _leader(settings, kube, self._on_permit)
         hooks = Hooks(
             self._hub.admit, self._on_gone, self._drain, self._send_permit, self._on_refusal

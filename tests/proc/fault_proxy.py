@@ -15,6 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -59,11 +60,12 @@ async def late(stream: Stream, line: bytes) -> None:
     await stream.write(line)
 
 
-def before_each(odd: bytes) -> Callable[[Stream, bytes], Awaitable[None]]:
-    """A line that does not belong there, before each that does."""
+def before_each(odd: Sequence[bytes]) -> Callable[[Stream, bytes], Awaitable[None]]:
+    """A line that does not belong there, before each that does; one after the other of `odd`."""
+    coming = cycle(odd)
 
     async def write(stream: Stream, line: bytes) -> None:
-        await stream.write(odd + b"\n" + line)
+        await stream.write(next(coming) + b"\n" + line)
 
     return write
 

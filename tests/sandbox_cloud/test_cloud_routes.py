@@ -66,7 +66,7 @@ async def test_a_full_route_table_says_so(cloud: CloudServer, caller: Caller) ->
     await caller.post("/v1/routes", route())
     reply = await caller.post("/v1/routes", route("10.2.0.0/24"))
     assert (reply.status, reply.code) == (422, "QuotaExceeded")
-    assert "1 routes" in reply.body["error"]["message"]
+    assert reply.body["error"]["message"] == "1 of 1 routes are used"
 
 
 @pytest.mark.parametrize("end", ["terminate", "vanish"])

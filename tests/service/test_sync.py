@@ -1,7 +1,5 @@
 """What one sync of a Service does to the cluster and the cloud (rows SV…)."""
 
-from collections.abc import Callable
-
 import pytest
 
 from ccm.errors import CloudError, Denied, ImplementedElsewhere, KubernetesError, RetryAfter
@@ -23,18 +21,13 @@ from .objects import (
     with_status,
     with_uid,
 )
-from .world import World, running, running_with
+from .world import World, row, running, running_with
 
 CONFLICT = KubernetesError(409, "Conflict", "the object has been modified", None)
 
 
-def row(name: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Give a test the id of a row of the reference."""
-    return pytest.mark.parametrize("_row", [pytest.param(None, id=name)])
-
-
 @row("SV1")
-async def test_a_service_of_another_type_is_no_work(_row: None) -> None:
+async def test_a_service_of_another_type_is_no_work() -> None:
     async with running_with(service(typed("ClusterIP")), node("n1")) as w:
         assert (w.balancers.calls, w.cluster.writes) == ([], 0)
         assert await w.events() == []
@@ -90,7 +83,7 @@ async def test_cleanup_costs_a_delete_and_two_patches(tweak: Tweak) -> None:
 
 
 @row("SV5")
-async def test_a_conflict_is_planned_again_and_told_only_when_it_stays(_row: None) -> None:
+async def test_a_conflict_is_planned_again_and_told_only_when_it_stays() -> None:
     """Deliberate difference: one conflict is a race and no news; the same one again is."""
     w = World()
     w.cluster.put(service(finalized))
@@ -128,7 +121,7 @@ async def test_a_key_without_a_service_is_no_work(key: str) -> None:
 
 
 @row("SV8")
-async def test_a_failed_deletion_is_remembered_and_tried_again(_row: None) -> None:
+async def test_a_failed_deletion_is_remembered_and_tried_again() -> None:
     async with running_with(service(), node("n1")) as w:
         w.balancers.failures["delete"] = [CloudError("boom")]
         await w.remove("Service", KEY)
@@ -198,12 +191,14 @@ async def test_back_off_is_upstreams_and_retry_after_leaves_it_alone() -> None:
 )
 async def test_only_differences_are_patched(tweaks: list[Tweak], patches: list[str]) -> None:
     async with running_with(service(*tweaks), node("n1")) as w:
-        kinds = ["status" if path.endswith("/status") else "finalizer" for path, _ in w.cluster.patches]
+        kinds = [
+            "status" if path.endswith("/status") else "finalizer" for path, _ in w.cluster.patches
+        ]
         assert kinds == patches
 
 
 @row("SV15")
-async def test_what_others_wrote_meanwhile_survives(_row: None) -> None:
+async def test_what_others_wrote_meanwhile_survives() -> None:
     async with running_with(node("n1")) as w:
         seen = service(spec(clusterIP="10.96.0.1"))
         w.cluster.on_change = lambda *_: None
@@ -219,7 +214,7 @@ async def test_what_others_wrote_meanwhile_survives(_row: None) -> None:
 
 
 @row("SV17")
-async def test_what_has_a_balancer_is_remembered_until_it_is_gone(_row: None) -> None:
+async def test_what_has_a_balancer_is_remembered_until_it_is_gone() -> None:
     async with running_with(node("n1")) as w:
         await w.put(service())
         assert w.duty.facts()["balancers"] == 1

@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from ccm.bus.frames import Hello, Message, Objects
 from ccm.bus.inhand import InHand
 from ccm.bus.port import Permission
@@ -31,6 +33,11 @@ from .objects import KEY
 
 PATIENCE = 10.0  # seconds after which what a test waits for will not come any more
 PATHS = {want.kind: want.paths for want in WANTS}
+
+
+def row(name: str) -> pytest.MarkDecorator:
+    """Give a test the id of a row of the reference."""
+    return pytest.mark.parametrize((), [pytest.param(id=name)])
 
 
 class Queue(WorkQueue):

@@ -10,8 +10,8 @@ from ccm.decide.budget import Priority
 from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.node import Node
 from workers.duty import Tools
-from workers.node.inventory import Inventory
 from workers.node.lifecycle import is_watched
+from workers.questions import Questions
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class Monitor:
     cloud positively does not have is proposed to the supervisor, which alone permits deletions.
     """
 
-    def __init__(self, tools: Tools, inventory: Inventory, batch_size: int) -> None:
+    def __init__(self, tools: Tools, inventory: Questions[Node, Answer], batch_size: int) -> None:
         self._tools, self._inventory, self._batch_size = tools, inventory, batch_size
         self._answers: dict[str, Answer] = {}
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
+from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, NoPermit, Unreachable
 from ccm.kube.events import Note, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
@@ -16,11 +17,11 @@ from ccm.model.projection import Want
 from ccm.settings import Settings
 from workers.apply import Delete
 from workers.duty import Duty, Outcome, Tools
-from workers.node.inventory import Inventory
 from workers.node.lifecycle import plan_power
 from workers.node.monitor import Monitor
 from workers.node.patches import patch_for
 from workers.node.plan import Action, CannotPlan, plan
+from workers.questions import Questions
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,9 @@ class NodeDuty:
 
     def __init__(self, tools: Tools, instances: Instances) -> None:
         self._tools = tools
-        self._inventory = Inventory(instances, tools.caution, tools.queue.add)
+        self._inventory: Questions[Node, Answer] = Questions(
+            instances, Priority.NODE_INIT, tools.caution, tools.queue.add
+        )
         self._monitor = Monitor(tools, self._inventory, instances.batch_size)
         self._initialised = self._deleted = 0
         self._deletions: set[asyncio.Task[None]] = set()
@@ -108,7 +111,7 @@ class NodeDuty:
                 deletion.add_done_callback(self._deletions.discard)
 
     async def _initialise(self, node: Node) -> Outcome:
-        match await self._answer(node):
+        match await self._inventory.answer(node):
             case None:
                 return Outcome("waits for the cloud's answer", False, again_in=ASK_AGAIN)
             case Unknown(why):
@@ -120,15 +123,6 @@ class NodeDuty:
                 raise CloudError(f"the cloud knows no such machine: {evidence}")
             case Instance() as instance:
                 return await self._write(node, instance)
-
-    async def _answer(self, node: Node) -> Answer | None:
-        """What the cloud says; None while the question is on its way."""
-        answer = self._inventory.answer(node.name)
-        if answer is None and self._tools.caution.is_suspect(node.name):
-            return await self._inventory.ask_alone(node)
-        if answer is None:
-            self._inventory.ask(node)
-        return answer
 
     async def _write(self, node: Node, instance: Instance) -> Outcome:
         try:

@@ -3,7 +3,7 @@
 from typing import assert_never
 from urllib.parse import quote
 
-from ccm.model.node import Json
+from ccm.model.node import Json, mapping
 from ccm.model.service import FINALIZER, Service
 from workers.apply import Patch
 from workers.service.plan import AddFinalizer, RemoveFinalizer, SetStatus, Write
@@ -33,8 +33,8 @@ def path_of(service: Service) -> str:
 
 def _finalizers(service: Service, wanted: list[str]) -> tuple[Json, Json]:
     """Replace the list that we saw; a missing list tests equal to null."""
-    at = "/metadata/finalizers"
-    seen: Json = {"op": "test", "path": at, "value": service.finalizers or None}
+    at, listed = "/metadata/finalizers", mapping(service.raw.get("metadata")).get("finalizers")
+    seen: Json = {"op": "test", "path": at, "value": listed}
     change: Json = {"op": "add", "path": at, "value": wanted}
     return seen, change if wanted else {"op": "remove", "path": at}
 

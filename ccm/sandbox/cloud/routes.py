@@ -50,7 +50,8 @@ class Routes:
                 raise Problem(409, "NetworkInUse", f"{route.cidr} is routed by {other.id}")
         most = self._ledger.conditions.max_routes
         if len(self.records) >= most:
-            raise Problem(422, "QuotaExceeded", f"the account may have {most} routes")
+            used = f"{len(self.records)} of {most} routes are used"
+            raise Problem(422, "QuotaExceeded", used)
         self.records[route.id] = route
         self._ledger.changed()
         return self.seen(route)

@@ -1,0 +1,141 @@
+"""The simulated cloud's routes that carry this cluster's mark; all others are left alone."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Any
+from urllib.parse import quote
+
+from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.model.cloud import Route
+from ccm.model.node import Node, mapping, text
+from ccm.providers.simulated.api import Absent, Call, SimulatedApi
+from ccm.providers.simulated.instances import SCHEME
+
+log = logging.getLogger(__name__)
+
+MARK = "cluster"
+"""The tag that holds the name of the cluster a route belongs to."""
+UNSEEN = 10.0
+"""Seconds until another try, when the cloud says that a route exists and does not list it."""
+PREFIX = f"{SCHEME}://"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One route as the cloud has it."""
+
+    id: str
+    name: str
+    cidr: str
+    machine_id: str
+    is_blackhole: bool
+    cluster: str
+
+
+class SimulatedRoutes:
+    """Routes by machine. A route's name is made of what it is, so creating it twice is noticed."""
+
+    def __init__(self, api: SimulatedApi, cluster: str) -> None:
+        self._api, self._cluster = api, cluster
+
+    async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
+        """Our routes, from all pages; a target that no Node has is empty."""
+        names = {node.provider_id: node.name for node in nodes if node.provider_id}
+        return [
+            Route(
+                cidr=record.cidr,
+                node=names.get(PREFIX + record.machine_id, ""),
+                id=record.id,
+                is_blackhole=record.is_blackhole,
+            )
+            for record in await self._records()
+            if record.cluster == self._cluster
+        ]
+
+    async def create(self, node: Node, cidr: str) -> None:
+        machine_id = node.provider_id.removeprefix(PREFIX)
+        if not node.provider_id or node.is_foreign(SCHEME):
+            raise Refused(f"node {node.name} has no machine of this cloud")
+        name = f"{self._cluster}-{machine_id}-{cidr}"
+        tags = {MARK: self._cluster}
+        body = {"name": name, "cidr": cidr, "machine_id": machine_id, "tags": tags}
+        try:
+            await self._api.call(Call("CreateRoute", "write", "POST", "/v1/routes", body=body))
+        except Refused as refusal:
+            # The client says in words only which of the refusals it is.
+            if not str(refusal).startswith("CreateRoute: 409 "):
+                raise
+            await self._adopt(name, cidr, machine_id, refusal)
+
+    async def delete(self, route: Route) -> None:
+        path = f"/v1/routes/{quote(route.id, safe='')}"
+        try:
+            await self._api.call(Call("DeleteRoute", "write", "DELETE", path))
+        except Absent:
+            return
+
+    async def _adopt(self, name: str, cidr: str, machine_id: str, refusal: Refused) -> None:
+        """Return if what is in the way is the very same route; raise what it is otherwise."""
+        network = ip_network(cidr)
+        found = [
+            record
+            for record in await self._records()
+            if record.name == name or ip_network(record.cidr) == network
+        ]
+        if not found:
+            raise RetryAfter(f"{refusal}, but it is not listed", UNSEEN) from refusal
+        for record in found:
+            is_ours = record.cluster == self._cluster and not record.is_blackhole
+            if is_ours and record.machine_id == machine_id and ip_network(record.cidr) == network:
+                return
+        there = found[0]
+        owner = f"cluster {there.cluster!r}" if there.cluster else "nobody's mark"
+        raise Refused(
+            f"{refusal}; it leads to machine {there.machine_id} and carries {owner}"
+        ) from refusal
+
+    async def _records(self) -> Sequence[Record]:
+        """The routes on all pages; one that is not understood is skipped, and so left alone."""
+        items: list[object] = []
+        query: dict[str, str] = {}
+        seen: set[str] = set()
+        while True:
+            answer = await self._api.call(Call("ListRoutes", "read", "GET", "/v1/routes", query))
+            page, token = _page(answer)
+            items += page
+            if not token:
+                break
+            if token in seen:
+                raise CloudError("the pages of ListRoutes go round in a circle")
+            seen.add(token)
+            query = {"page_token": token}
+        records = [read_record(mapping(item)) for item in items]
+        if None in records:
+            log.warning("routes not understood", extra={"count": records.count(None)})
+        return [record for record in records if record is not None]
+
+
+def _page(answer: Any) -> tuple[Sequence[object], str]:
+    """The items of one answer and the token of the next page."""
+    body = mapping(answer)
+    items, token = body.get("items"), body.get("next_page_token")
+    if not isinstance(items, list) or not isinstance(token, str | None):
+        raise CloudError("ListRoutes: the answer is not a page of routes")
+    return items, token or ""
+
+
+def read_record(fields: Mapping[str, Any]) -> Record | None:
+    """A route; None when anything that counts is missing."""
+    route_id, machine_id = text(fields.get("id")), text(fields.get("machine_id"))
+    cidr, state = text(fields.get("cidr")), text(fields.get("state"))
+    try:
+        ip_network(cidr)
+    except ValueError:
+        return None
+    if not route_id or not machine_id or not state:
+        return None
+    cluster = text(mapping(fields.get("tags")).get(MARK))
+    is_blackhole = state == "blackhole"
+    return Record(route_id, text(fields.get("name")), cidr, machine_id, is_blackhole, cluster)

@@ -1,0 +1,204 @@
+"""A route duty with everything around it in memory: a cluster, a cloud, and the runner's part."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+from unittest.mock import patch
+
+from ccm.bus.inhand import InHand
+from ccm.bus.port import Permission
+from ccm.cloud.interface import CloudProvider
+from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter
+from ccm.kube.client import STRATEGIC_PATCH
+from ccm.kube.events import Recorder
+from ccm.model.node import Json, Node
+from ccm.model.projection import project
+from ccm.sandbox.kubernetes.kinds import NODE
+from ccm.sandbox.kubernetes.strategic import strategic_merge
+from ccm.settings import Settings
+from tests.route.cloud import FakeRoutes
+from tests.route.nodes import SCHEME
+from tests.unit.cluster import Cluster
+from tests.unit.feeding import snapshot
+from tests.unit.waiting import PATIENCE, let_run
+from workers.apply import Performer
+from workers.caution import Caution
+from workers.duty import Outcome, Tools
+from workers.queue import WorkQueue
+from workers.route import listing
+from workers.route.worker import COMPONENT, WANTS, RouteDuty
+from workers.store import Store
+
+CLUSTER = ("10.244.0.0/16", "fd00:244::/48")
+
+
+class Nodes(Cluster):
+    """A cluster that takes strategic merge patches of a Node's status."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[KubernetesError] = []
+
+    async def patch(self, path: str, kind: str, body: Any, timeout: float = 30.0) -> Json:
+        assert kind == STRATEGIC_PATCH
+        if self.failures:
+            raise self.failures.pop(0)
+        name = path.removeprefix("/api/v1/nodes/").removesuffix("/status")
+        old = self._nodes.get(name)
+        if old is None:
+            raise KubernetesError(404, "NotFound", f'nodes "{name}" not found', None)
+        if body["metadata"]["uid"] != old["metadata"]["uid"]:
+            raise KubernetesError(409, "Conflict", "the UID is another one", None)
+        new = strategic_merge(NODE, deepcopy(old), body)
+        new["spec"] = old["spec"]
+        self.writes += 1
+        self.put(Node(new))
+        return deepcopy(self._nodes[name])
+
+
+class Cloud:
+    """A provider with routes and nothing else."""
+
+    name = scheme = SCHEME
+
+    def __init__(self, routes: FakeRoutes | None) -> None:
+        self.routes = routes
+
+
+class World:
+    """One route duty. `settle` stands for the supervisor and the runner until nothing is left.
+
+    A key that fails waits in `failures` for `retry`, as it would for its back-off.
+    """
+
+    def __init__(self, hand: InHand, cloud: FakeRoutes, cluster: Nodes) -> None:
+        self.hand, self.cloud, self.cluster = hand, cloud, cluster
+        self.queue, self.store = WorkQueue(), Store(WANTS)
+        self.permission = Permission()
+        self.permission.renew(float("inf"))
+        self.recorder = Recorder(cluster.kube, COMPONENT, "route")
+        self.duty = RouteDuty(self.tools(), cloud)
+        self.outcomes: dict[str, Outcome] = {}
+        self.failures: dict[str, Exception] = {}
+        self._epoch = 0
+
+    def tools(self, **flags: Any) -> Tools:
+        return Tools(
+            settings=Settings(cloud_provider="fake", **{"cluster_cidr": CLUSTER, **flags}),
+            provider=cast(CloudProvider, Cloud(self.cloud)),
+            store=self.store,
+            queue=self.queue,
+            caution=Caution(self.hand, lambda _: True, suspects=(), quarantined={}),
+            performer=Performer(self.cluster.kube, self.permission, grace=1.0),
+            recorder=self.recorder,
+            tell=lambda _: True,
+        )
+
+    def node(self, name: str) -> Node:
+        found = self.cluster.get(name)
+        assert found is not None
+        return found
+
+    def feed(self) -> list[str]:
+        """Bring the store up to date with a snapshot; the keys that this queues."""
+        entries = []
+        for name in self.cluster.names():
+            raw = self.node(name).raw
+            value = project(raw, WANTS[0].paths)
+            entries.append(["Node", name, int(raw["metadata"]["resourceVersion"]), value])
+        self._epoch += 1
+        absorbed = self.store.absorb(snapshot(*entries, epoch=self._epoch))
+        keys = [key for name in absorbed.changed for key in self.duty.keys_for(*name)]
+        for key in keys:
+            self.queue.add(key)
+        return keys
+
+    async def settle(self) -> None:
+        """Feed and reconcile, side by side, until there is nothing left but failures."""
+        self.feed()
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                await self._drain()
+                if not self.feed() and not len(self.queue):
+                    return
+
+    async def retry(self) -> None:
+        """The back-off of all failures is over."""
+        for key in list(self.failures):
+            self.queue.add(key)
+        await self.settle()
+
+    async def full_pass(self) -> None:
+        """The period is over."""
+        self.duty._listing.ask()
+        await self.settle()
+
+    async def _drain(self) -> None:
+        await let_run()
+        while len(self.queue) or self.queue.waiting:
+            async with asyncio.TaskGroup() as group:
+                while len(self.queue):
+                    key = await self.queue.get()
+                    assert key is not None
+                    group.create_task(self._handle(key))
+            await asyncio.sleep(0.001 if self.queue.waiting else 0)
+
+    async def _handle(self, key: str) -> None:
+        """What the runner does, but for back-off."""
+        self.failures.pop(key, None)
+        try:
+            self.outcomes[key] = await self.duty.reconcile(key)
+        except RetryAfter as wait:
+            self.queue.add_after(key, min(wait.seconds, 0.001))
+        except (CloudError, Refused, KubernetesError, NoPermit) as error:
+            self.failures[key] = error
+        finally:
+            self.queue.done(key)
+
+    async def events(self) -> list[tuple[str, str, str]]:
+        """What people were told: name of the Node, reason, message."""
+        await self.recorder.drain(PATIENCE)
+        return [
+            (one["involvedObject"]["name"], one["reason"], one["message"])
+            for one in self.cluster.events
+        ]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["World"]:
+        tasks = [asyncio.create_task(self.duty.run()), asyncio.create_task(self.recorder.run())]
+        try:
+            yield self
+        finally:
+            self.queue.close()
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+
+@asynccontextmanager
+async def world(*nodes: Node, cloud: FakeRoutes | None = None) -> AsyncIterator[World]:
+    """A cluster of these Nodes, whose route duty runs until the end of the block."""
+    cluster = Nodes()
+    for node in nodes:
+        cluster.put(node)
+    with TemporaryDirectory() as directory, quick_lists():
+        hand = InHand(Path(directory) / "route.1.hand")
+        async with World(hand, cloud or FakeRoutes(), cluster).running() as made:
+            yield made
+
+
+@asynccontextmanager
+async def successor(of: World) -> AsyncIterator[World]:
+    """The same duty in a new process: it has forgotten everything."""
+    async with World(of.hand, of.cloud, of.cluster).running() as made:
+        yield made
+
+
+def quick_lists() -> Any:
+    """No pause between two lists."""
+    return patch.multiple(listing, GAP=0.0, SECOND_LOOK=0.0)

@@ -1,0 +1,367 @@
+"""What changes of Nodes do to balancers (rows SN1…SN15, ST10…ST15)."""
+
+import asyncio
+
+import pytest
+
+from ccm.bus.frames import Objects, Resync
+from ccm.errors import CloudError, RetryAfter
+from ccm.model.node import Node
+from workers.service.predicates import EXCLUDE_LABEL, LEAVING_TAINT
+
+from .objects import (
+    DELETED_AT,
+    KEY,
+    Tweak,
+    labelled,
+    node,
+    ready,
+    service,
+    spec,
+    typed,
+    with_address,
+    with_provider_id,
+    with_taint,
+)
+from .world import World, row, running, running_with
+
+N1, N2, N3 = node("n1"), node("n2"), node("n3")
+BOTH = ("n1", "n2")
+ALL_THREE = ["default/a", "default/b", "default/c"]
+
+
+def leaving(raw: dict[str, dict[str, object]]) -> None:
+    raw["metadata"]["deletionTimestamp"] = DELETED_AT
+
+
+def updates(w: World) -> list[tuple[str, ...]]:
+    """The host updates: Service and hosts."""
+    return [call[1:] for call in w.balancers.named("update")]
+
+
+@pytest.mark.parametrize(
+    "kinds", [pytest.param([], id="SN1-none"), pytest.param(["ClusterIP", "NodePort"], id="SN1")]
+)
+async def test_without_a_balancer_a_node_is_no_work(kinds: list[str]) -> None:
+    several = [service(typed(kind), name=kind.lower()) for kind in kinds]
+    async with running_with(N1, *several) as w:
+        await w.put(N2)
+        assert w.balancers.calls == []
+
+
+@row("SN2")
+async def test_nodes_that_arrive_together_are_one_update() -> None:
+    async with running_with(service()) as w:
+        await w.put(N1, N2, N3)
+        assert updates(w) == [("web", "n1", "n2", "n3")]
+        assert ("UpdatedLoadBalancer", "Updated load balancer with new hosts") in await w.events()
+
+
+async def test_nodes_that_keep_arriving_are_few_updates() -> None:
+    async with running_with(service()) as w:
+        for number in range(50):
+            w.cluster.put(node(f"n{number}"))
+            await asyncio.sleep(0.002)
+        await w.rest()
+        assert len(updates(w)) <= 5
+        assert len(updates(w)[-1]) == 51
+
+
+async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("workers.service.hostset.PATIENCE", 0.05)
+    async with running_with(service()) as w:
+        async with asyncio.timeout(10):
+            number = 0
+            while not updates(w):
+                w.cluster.put(node(f"n{number}"))
+                number += 1
+                await asyncio.sleep(0.005)
+
+
+@row("SN3")
+async def test_only_services_with_balancers_are_updated() -> None:
+    mixed = [service(typed("ClusterIP"), name="inner"), service(), service(name="other")]
+    async with running_with(N1, *mixed) as w:
+        await w.put(N2)
+        assert sorted(updates(w)) == [("other", *BOTH), ("web", *BOTH)]
+
+
+@row("SN4")
+async def test_services_are_updated_side_by_side_up_to_the_concurrency() -> None:
+    several = [service(name=f"s{number}") for number in range(4)]
+    async with running_with(N1, *several, concurrent_service_syncs=2) as w:
+        w.balancers.most_at_once = 0
+        await w.put(N2)
+        assert sorted(updates(w)) == [(f"s{number}", *BOTH) for number in range(4)]
+        assert w.balancers.most_at_once == 2
+
+
+@row("SN5")
+async def test_the_same_nodes_again_are_no_work() -> None:
+    async with running_with(service(), N1, N2) as w:
+        await w.put(N1, N2)
+        assert updates(w) == []
+
+
+@row("SN6")
+async def test_the_traffic_policy_does_not_change_the_nodes() -> None:
+    policies = {"a": "Local", "b": "Local", "c": "Cluster"}
+    several = [service(spec(externalTrafficPolicy=p), name=n) for n, p in policies.items()]
+    async with running_with(N1, *several) as w:
+        await w.put(N2)
+        assert sorted(updates(w)) == [(name, *BOTH) for name in "abc"]
+
+
+@row("SN7")
+async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_event() -> None:
+    async with running_with(N1, *(service(name=name) for name in "abc")) as w:
+        w.balancers.failures["update"] = [CloudError("boom")] * 3
+        await w.put(N2)
+        assert len(updates(w)) == 3
+        failed = (
+            "Error updating load balancer with new hosts [n1 n2] "
+            "[node names limited, total number of nodes: 2], error: boom"
+        )
+        assert await w.events("Warning") == [("UpdateLoadBalancerFailed", failed)] * 3
+        await w.put(N2)
+        assert len(updates(w)) == 3
+        assert len(w.queue.failed) == 3
+        await w.later()
+        assert [len(record.hosts) for record in w.balancers.records.values()] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        pytest.param([], [ready("False")], None, id="SN8"),
+        pytest.param([], [labelled(EXCLUDE_LABEL, "")], ["n1"], id="SN9"),
+        pytest.param([], [with_taint("other")], None, id="SN11"),
+        pytest.param([with_provider_id("")], [], ["n1", "n2"], id="SN14"),
+        pytest.param([], [labelled("a", "b"), with_taint("c")], None, id="ST10"),
+        pytest.param([labelled(EXCLUDE_LABEL, "")], [], ["n1", "n2"], id="ST11-removed"),
+        pytest.param(
+            [with_taint(LEAVING_TAINT)],
+            [with_taint(LEAVING_TAINT), labelled(EXCLUDE_LABEL, "")],
+            None,
+            id="ST11-leaving",
+        ),
+        pytest.param(
+            [ready("False")],
+            [ready("False"), labelled(EXCLUDE_LABEL, "")],
+            ["n1"],
+            id="ST11-not-ready",
+        ),
+        pytest.param(
+            [with_provider_id("")],
+            [with_provider_id(""), labelled(EXCLUDE_LABEL, "")],
+            ["n1"],
+            id="ST11-no-provider-id",
+        ),
+        pytest.param([ready("False")], [ready("False")], None, id="ST12-same"),
+        pytest.param([ready("False")], [ready(None)], None, id="ST12-lost"),
+        pytest.param([ready(None)], [ready("False")], None, id="ST12-found"),
+        pytest.param([ready(None)], [ready(None)], None, id="ST12-absent"),
+        pytest.param([], [with_provider_id("")], ["n1", "n2"], id="ST14-unset"),
+        pytest.param([], [with_provider_id("fake://x")], ["n1", "n2"], id="ST14-changed"),
+        pytest.param(
+            [labelled(EXCLUDE_LABEL, "")],
+            [labelled(EXCLUDE_LABEL, ""), with_provider_id("fake://x")],
+            None,
+            id="ST14-excluded",
+        ),
+        pytest.param(
+            [with_taint(LEAVING_TAINT)],
+            [with_taint(LEAVING_TAINT), ready("False")],
+            None,
+            id="ST15-leaving",
+        ),
+        pytest.param(
+            [labelled(EXCLUDE_LABEL, "")],
+            [labelled(EXCLUDE_LABEL, ""), ready("False")],
+            None,
+            id="ST15-excluded",
+        ),
+        pytest.param(
+            [with_provider_id("")],
+            [with_provider_id(""), ready("False")],
+            None,
+            id="ST15-no-provider-id",
+        ),
+        # Deliberate differences: each of these changes what a balancer should send traffic to.
+        pytest.param([], [leaving], ["n1"], id="ST13"),
+        pytest.param([], [with_taint(LEAVING_TAINT)], ["n1"], id="autoscaler-taint"),
+        pytest.param([], [with_address("10.9.9.9")], ["n1", "n2"], id="addresses"),
+    ],
+)
+async def test_which_changes_of_a_node_update_the_balancer(
+    before: list[Tweak], after: list[Tweak], left: list[str] | None
+) -> None:
+    async with running_with(service(), N1, node("n2", *before)) as w:
+        await w.put(node("n2", *after))
+        assert updates(w) == ([("web", *left)] if left else [])
+
+
+@row("SN10")
+async def test_a_node_that_goes_away_leaves_the_balancer() -> None:
+    async with running_with(service(), N1, N2) as w:
+        await w.remove("Node", "n1")
+        assert updates(w) == [("web", "n2")]
+        await w.remove("Node", "n2")
+        assert updates(w)[1:] == [("web",)]
+        told = ("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
+        assert await w.events("Warning") == [told]
+
+
+@row("SN12")
+async def test_every_change_reaches_every_balancer() -> None:
+    async with running_with(N1, service(name="a"), service(name="b")) as w:
+        await w.put(N2)
+        await w.put(N3, node("n4"))
+        for name in ("a", "b"):
+            mine = [hosts[1:] for hosts in updates(w) if hosts[0] == name]
+            assert mine == [BOTH, ("n1", "n2", "n3", "n4")]
+
+
+@row("SN13")
+async def test_while_the_nodes_are_not_known_no_balancer_changes() -> None:
+    """Ours: nothing is listed at that moment; a feed with a gap changes nothing until it is whole.
+
+    (Upstream asks for the list again in each sync and hands every Service to the queue.)
+    """
+    async with running_with(N1, N2, *(service(name=name) for name in "abc")) as w:
+        before = list(w.balancers.calls)
+        w.take(Objects(1, 99, complete=False, entries=[], moved=[]))
+        assert any(isinstance(message, Resync) for message in w.told)
+        entries = [["Node", "n1", 500, w.store.get("Node", "n1")]]
+        w.take(Objects(2, 1, complete=False, entries=entries, moved=[]))
+        await w.rest()
+        assert w.balancers.calls == before
+        services = [["Service", k, 500, w.store.get("Service", k)] for k in ALL_THREE]
+        w.take(Objects(2, 2, complete=True, entries=services, moved=[]))
+        await w.rest()
+        assert sorted(updates(w)) == [(name, "n1") for name in "abc"]
+
+
+@row("SN15")
+async def test_an_update_in_progress_and_an_ensure_do_not_repeat_each_other() -> None:
+    async with running_with(N1, service(name="a"), concurrent_service_syncs=1) as w:
+        w.balancers.holds["a"] = asyncio.Event()
+        w.cluster.put(N2)
+        async with asyncio.timeout(5):
+            while not updates(w):
+                await asyncio.sleep(0.002)
+        w.cluster.put(N3)
+        w.cluster.put(service(name="b"))
+        w.balancers.holds.pop("a").set()
+        await w.rest()
+        assert [c for c in w.balancers.calls if c[1] == "b"] == [("ensure", "b", "n1", "n2", "n3")]
+        assert updates(w) == [("a", "n1", "n2"), ("a", "n1", "n2", "n3")]
+
+
+async def test_an_ensure_and_a_host_update_of_one_service_never_overlap() -> None:
+    async with running_with(N1, service()) as w:
+        w.balancers.most_at_once = 0
+        hold = w.balancers.holds["web"] = asyncio.Event()
+        changed = w.service()
+        spec(ports=[])(changed.raw)
+        w.cluster.put(changed)
+        for number in range(2, 6):
+            w.cluster.put(node(f"n{number}"))
+            await asyncio.sleep(0.03)
+        assert w.balancers.most_at_once == 1
+        hold.set()
+        w.balancers.holds.clear()
+        await w.rest()
+        assert w.balancers.most_at_once == 1
+        assert len(updates(w)) == 1
+
+
+async def test_fifty_services_and_one_node_cost_one_update_each() -> None:
+    several = [service(name=f"s{number}") for number in range(50)]
+    async with running_with(N1, *several) as w:
+        await w.put(N2)
+        assert sorted(updates(w)) == sorted((s.name, *BOTH) for s in several)
+        calls = len(w.balancers.calls)
+        await w.put(node("n2", ready("False")), node("n3", labelled(EXCLUDE_LABEL, "")))
+        assert len(w.balancers.calls) == calls
+
+
+@pytest.mark.parametrize(
+    "unready",
+    [
+        pytest.param([with_provider_id("")], id="provider-id"),
+        pytest.param([with_address("")], id="addresses"),
+        pytest.param(
+            [with_provider_id(""), with_taint("node.cloudprovider.kubernetes.io/uninitialized")],
+            id="uninitialised",
+        ),
+    ],
+)
+async def test_a_node_that_is_initialised_after_the_balancer_was_made_gets_into_it(
+    unready: list[Tweak],
+) -> None:
+    async with running_with(node("n1", *unready), service()) as w:
+        await w.put(N1)
+        assert updates(w) == [("web", "n1")]
+        (record,) = w.balancers.records.values()
+        assert record.hosts == {("n1", "fake://n1")}
+
+
+async def test_a_node_of_another_cloud_is_no_host() -> None:
+    async with running_with(service(), N1) as w:
+        await w.put(node("n2", with_provider_id("other://n2")))
+        assert updates(w) == []
+
+
+async def test_a_balancer_deleted_by_hand_is_made_again_when_its_hosts_change() -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.records.clear()
+        await w.put(N2)
+        (record,) = w.balancers.records.values()
+        assert {name for name, _ in record.hosts} == set(BOTH)
+        assert await w.events("Warning") == []
+
+
+async def test_a_busy_balancer_gets_its_hosts_exactly_when_it_said() -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["update"] = [RetryAfter("at work", 3.0)]
+        await w.put(N2)
+        assert (KEY, 3.0) in w.queue.delays
+        assert w.queue.failed == []
+        await w.later()
+        assert len(updates(w)) == 2
+        assert await w.events("Warning") == []
+
+
+async def test_nodes_that_move_while_a_failed_update_waits_are_not_forgotten() -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["update"] = [CloudError("boom")]
+        await w.put(N2)
+        w.cluster.put(N3)
+        w.queue.ripen()
+        w.cluster.remove("Node", "n3")
+        await w.rest()
+        await w.later()
+        (record,) = w.balancers.records.values()
+        assert {name for name, _ in record.hosts} == set(BOTH)
+
+
+async def test_twenty_names_are_told_and_the_others_counted() -> None:
+    several = [node(f"n{number:02}") for number in range(23)]
+    async with running_with(service()) as w:
+        w.balancers.failures["update"] = [CloudError("boom")]
+        await w.put(*several)
+        messages = [m for r, m in await w.events() if r == "UpdateLoadBalancerFailed"]
+        assert "n18 n19 <3 more>] [node names limited, total number of nodes: 23]" in messages[0]
+
+
+async def test_a_world_without_services_takes_in_many_nodes_without_a_call() -> None:
+    w = World()
+    many: list[Node] = [node(f"n{number}") for number in range(1000)]
+    for one in many:
+        w.cluster.put(one)
+    async with running(w):
+        assert w.duty.facts()["hosts"] == 1000
+        assert w.balancers.calls == []

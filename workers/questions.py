@@ -1,0 +1,171 @@
+"""Questions to the cloud, gathered into batches, so that N objects cost ⌈N / batch⌉ reads."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from ccm.cloud.gate import spending
+from ccm.cloud.invoke import invoke
+from ccm.decide.budget import Priority
+from ccm.errors import CloudError, Throttled
+from ccm.model.cloud import Unknown
+from workers.caution import Caution
+
+log = logging.getLogger(__name__)
+
+QUICK = 0.005  # seconds that a question waits for company
+PATIENT = 0.25  # seconds between two batches that are not full, while many questions come
+IN_FLIGHT = 8  # reads at the same time
+FRESH = 30.0  # seconds for which an answer may be acted on
+
+
+class Named(Protocol):
+    """An object of Kubernetes; with another UID it is another one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uid(self) -> str: ...
+
+
+Asked = TypeVar("Asked", bound=Named)
+Asked_contra = TypeVar("Asked_contra", bound=Named, contravariant=True)
+Said = TypeVar("Said")
+Said_co = TypeVar("Said_co", covariant=True)
+
+
+class Source(Protocol[Asked_contra, Said_co]):
+    """The part of a provider that answers for many objects in one read, by their names."""
+
+    batch_size: int
+
+    def describe(
+        self, objects: Sequence[Asked_contra], /
+    ) -> Mapping[str, Said_co] | Awaitable[Mapping[str, Said_co]]: ...
+
+
+class Questions(Generic[Asked, Said]):
+    """Asks the cloud about objects; tells when an answer is there, and keeps it for a short while.
+
+    A question that comes alone leaves almost at once. After a batch of several, the next one waits
+    until it is full or a quarter of a second has passed: more are likely to come.
+    """
+
+    def __init__(
+        self,
+        source: Source[Asked, Said],
+        priority: Priority,
+        caution: Caution,
+        on_answer: Callable[[str], None],
+    ) -> None:
+        self._source, self._priority = source, priority
+        self._caution, self._on_answer = caution, on_answer
+        self._waiting: dict[str, Asked] = {}
+        self._under_way: set[str] = set()
+        self._answers: dict[str, tuple[float, str, Said | Unknown]] = {}
+        self._wake, self._full = asyncio.Event(), asyncio.Event()
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._reads: set[asyncio.Task[None]] = set()
+
+    async def answer(self, about: Asked) -> Said | Unknown | None:
+        """What the cloud says; None while the question is on its way: `on_answer` tells its end.
+
+        A suspect is asked about at once and alone, and then None means that the cloud throttles.
+        """
+        if kept := self._answers.get(about.name):
+            at, uid, answer = kept
+            if uid == about.uid and asyncio.get_running_loop().time() - at < FRESH:
+                return answer
+        if self._caution.is_suspect(about.name):
+            answers = await self.describe([about], self._priority)
+            return None if answers is None else answers[about.name]
+        self._ask(about)
+        return None
+
+    def forget(self, name: str) -> None:
+        """Nobody needs an answer about this object any more."""
+        self._waiting.pop(name, None)
+        self._answers.pop(name, None)
+
+    async def run(self) -> None:
+        """Read batch after batch, until cancelled."""
+        loop = asyncio.get_running_loop()
+        patient_until = 0.0
+        try:
+            while True:
+                await self._wake.wait()
+                await self._gather(max(patient_until - loop.time(), QUICK))
+                await self._slots.acquire()
+                batch = self._next_batch()
+                patient_until = loop.time() + PATIENT if len(batch) > 1 else 0.0
+                self._start(batch)
+        finally:
+            for read in self._reads:
+                read.cancel()
+
+    def _ask(self, about: Asked) -> None:
+        """Put a question; one that is under way is not put again."""
+        if about.name in self._under_way:
+            return
+        self._waiting[about.name] = about
+        self._wake.set()
+        if len(self._waiting) >= self._source.batch_size:
+            self._full.set()
+
+    async def _gather(self, seconds: float) -> None:
+        self._full.clear()
+        if len(self._waiting) < self._source.batch_size:
+            try:
+                await asyncio.wait_for(self._full.wait(), seconds)
+            except TimeoutError:
+                return
+
+    def _next_batch(self) -> list[Asked]:
+        names = list(self._waiting)[: self._source.batch_size]
+        batch = [self._waiting.pop(name) for name in names]
+        if not self._waiting:
+            self._wake.clear()
+        self._under_way.update(names)
+        return batch
+
+    def _start(self, batch: list[Asked]) -> None:
+        read = asyncio.create_task(self._read(batch))
+        self._reads.add(read)
+        read.add_done_callback(self._reads.discard)
+
+    async def _read(self, batch: list[Asked]) -> None:
+        try:
+            answers = await self.describe(batch, self._priority)
+        finally:
+            self._slots.release()
+            self._under_way.difference_update(about.name for about in batch)
+        now = asyncio.get_running_loop().time()
+        for about in batch:
+            if answers is None:  # throttled: the same question again, paced by the budget
+                self._ask(about)
+                continue
+            self._answers[about.name] = now, about.uid, answers[about.name]
+            self._on_answer(about.name)
+
+    async def describe(
+        self, batch: Sequence[Asked], priority: Priority
+    ) -> dict[str, Said | Unknown] | None:
+        """One answer for each object, whatever the provider does; None when the cloud throttles."""
+        if not batch:
+            return {}
+        answers: Mapping[str, Said]
+        try:
+            with spending(priority), self._caution.hold(about.name for about in batch):
+                answers = await invoke(self._source.describe, batch)
+        except Throttled:
+            return None
+        except CloudError as error:
+            return {about.name: Unknown(str(error)) for about in batch}
+        except Exception as error:  # around one callback: a provider's bug is one failed read
+            failed = f"{type(self._source).__name__}.describe"
+            log.exception("provider failed", extra={"call": failed})
+            return {about.name: Unknown(f"provider failed: {error!r}") for about in batch}
+        silence = Unknown("the cloud said nothing about it")
+        return {about.name: answers.get(about.name, silence) for about in batch}
