@@ -18,11 +18,16 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The short form a person reads: `5m`, `1.5s`, `2h30m`, `250ms`."""
-    if 0 < abs(seconds) < 1:
-        return f"{seconds * 1000:g}ms"
-    sign, rest = ("-", -seconds) if seconds < 0 else ("", seconds)
-    hours, rest = divmod(rest, 3600)
-    minutes, rest = divmod(rest, 60)
-    text = f"{hours:.0f}h" * bool(hours) + f"{minutes:.0f}m" * bool(minutes)
-    return sign + text + (f"{rest:g}s" if rest or not text else "")
+    """The short form a person reads, to the microsecond: `5m`, `1.5s`, `2h30m`, `250ms`."""
+    sign = "-" if seconds < 0 else ""
+    microseconds = round(abs(seconds) * 1e6)
+    if 0 < microseconds < 1_000_000:
+        return f"{sign}{_plain(microseconds / 1000)}ms"
+    hours, rest = divmod(microseconds, 3_600_000_000)
+    minutes, rest = divmod(rest, 60_000_000)
+    text = f"{hours}h" * bool(hours) + f"{minutes}m" * bool(minutes)
+    return sign + text + (f"{_plain(rest / 1e6)}s" if rest or not text else "")
+
+
+def _plain(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")

@@ -27,7 +27,11 @@ class _Line(logging.Formatter):
         if self._as_json:
             head = {"ts": stamp, "level": record.levelname.lower(), "process": self._process}
             body = {**head, "logger": record.name, "msg": record.getMessage(), **facts}
-            return orjson.dumps(body, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+            try:
+                return orjson.dumps(body, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+            except orjson.JSONEncodeError:  # a surrogate or a huge number among the facts
+                body = {key: ascii(value) for key, value in body.items()}
+                return orjson.dumps(body).decode()
         words = [stamp, record.levelname[0], self._process, record.getMessage()]
         return " ".join(words + [f"{key}={_quoted(value)}" for key, value in facts.items()])
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from ipaddress import ip_network
-from math import inf
+from math import inf, isfinite, nan
 from typing import Any
 
 from ccm.controllers import KNOWN, canonical
@@ -39,9 +39,12 @@ def _whole(text: str) -> int:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise ValueError("is not a number|write a number like 20 or 0.5") from None
+        number = nan
+    if not isfinite(number):
+        raise ValueError("is not a number|write a number like 20 or 0.5")
+    return number
 
 
 def _rates(text: str) -> dict[str, float]:
@@ -52,7 +55,7 @@ def _rates(text: str) -> dict[str, float]:
             rates[name] = float(rate)
         except ValueError:
             raise ValueError("is not a list of rates|write class=calls-per-second,…") from None
-        if not 0 < rates[name] < inf:
+        if not name or not 0 < rates[name] < inf:
             raise ValueError(f"has no rate above 0 for {name!r}|write class=calls-per-second,…")
     return rates
 

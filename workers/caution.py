@@ -1,6 +1,7 @@
 """What a worker does about keys that were in hand when an earlier start of it died."""
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -21,6 +22,7 @@ class Caution:
     ) -> None:
         self._hand, self._send = hand, send
         self._turns = Turns()
+        self._holds: Counter[str] = Counter()
         self._not_before = dict.fromkeys(suspects, 0.0) | quarantined
 
     def seconds_to_wait(self, key: str) -> float:
@@ -43,12 +45,16 @@ class Caution:
         """Note that `keys` are in hand, so that a death in here is held against them."""
         held = tuple(keys)
         for key in held:
+            self._holds[key] += 1
             self._hand.take(key)
         try:
             yield
         finally:
             for key in held:
-                self._hand.done(key)
+                self._holds[key] -= 1
+                if not self._holds[key]:
+                    del self._holds[key]
+                    self._hand.done(key)
 
     def survived(self, key: str) -> None:
         """`key` was worked on to an end, and this process is still there."""

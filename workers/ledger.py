@@ -11,6 +11,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
+        self._failures: dict[str, str] = {}  # those of the reasons that are failures
         self._failing: Counter[str] = Counter()
         self.settled = 0
 
@@ -23,7 +24,9 @@ class Ledger:
 
     def settle(self, key: str) -> None:
         """Nothing is left to do for `key`."""
-        self._drop(key)
+        self._reasons.pop(key, None)
+        if was := self._forget_failure(key):
+            log.info("settled again", extra={"key": key, "was": was})
         self.settled += 1
 
     def wait(self, key: str, why: str) -> None:
@@ -32,19 +35,21 @@ class Ledger:
 
     def fail(self, key: str, why: str) -> None:
         """`key` could not be settled."""
-        if self._reasons.get(key) == why:
+        if self._failures.get(key) == why:
             return
-        self._drop(key)
-        self._reasons[key] = why
+        self._forget_failure(key)
+        self._reasons[key] = self._failures[key] = why
         self._failing[why] += 1
         if self._failing[why] == 1:
             log.warning("cannot settle", extra={"key": key, "why": why})
 
-    def _drop(self, key: str) -> None:
-        why = self._reasons.pop(key, None)
-        if why is None or why not in self._failing:
-            return
+    def _forget_failure(self, key: str) -> str | None:
+        """The failure that `key` no longer has, if no other key has it either."""
+        why = self._failures.pop(key, None)
+        if why is None:
+            return None
         self._failing[why] -= 1
-        if not self._failing[why]:
-            del self._failing[why]
-            log.info("settled again", extra={"key": key, "was": why})
+        if self._failing[why]:
+            return None
+        del self._failing[why]
+        return why

@@ -4,6 +4,7 @@ import asyncio
 import faulthandler
 import importlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -54,11 +55,18 @@ class _Inbox:
         if self.runner:
             self.runner.on_message(message)
 
+    def deafen(self, receiving: "asyncio.Task[None]") -> None:
+        """A worker that cannot hear its supervisor any more must end; it is started again."""
+        if not receiving.cancelled():
+            log.error("cannot receive any more", exc_info=receiving.exception())
+            os._exit(ExitCode.FAILED)
+
 
 async def _live(spec: WorkerSpec) -> ExitCode:
     inbox = _Inbox()
     port = Port(Path(spec.bus_path), spec.ident, inbox.take)
     receiving = asyncio.create_task(port.run())
+    receiving.add_done_callback(inbox.deafen)
     try:
         return await _work(spec, port, inbox)
     except ConfigurationFaults as faults:

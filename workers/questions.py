@@ -9,7 +9,7 @@ from ccm.cloud.gate import spending
 from ccm.cloud.invoke import invoke
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Throttled
-from ccm.model.cloud import Unknown
+from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
 from workers.caution import Caution
 
 log = logging.getLogger(__name__)
@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 QUICK = 0.005  # seconds that a question waits for company
 PATIENT = 0.25  # seconds between two batches that are not full, while many questions come
 IN_FLIGHT = 8  # reads at the same time
+ANSWERS = (Instance, VolumePlace, Gone, Unknown)
 FRESH = 30.0  # seconds for which an answer may be acted on
 
 
@@ -155,10 +156,10 @@ class Questions(Generic[Asked, Said]):
         """One answer for each object, whatever the provider does; None when the cloud throttles."""
         if not batch:
             return {}
-        answers: Mapping[str, Said]
         try:
             with spending(priority), self._caution.hold(about.name for about in batch):
                 answers = await invoke(self._source.describe, batch)
+            return {about.name: _understood(answers.get(about.name)) for about in batch}
         except Throttled:
             return None
         except CloudError as error:
@@ -167,5 +168,12 @@ class Questions(Generic[Asked, Said]):
             failed = f"{type(self._source).__name__}.describe"
             log.exception("provider failed", extra={"call": failed})
             return {about.name: Unknown(f"provider failed: {error!r}") for about in batch}
-        silence = Unknown("the cloud said nothing about it")
-        return {about.name: answers.get(about.name, silence) for about in batch}
+
+
+def _understood(said: Said | None) -> Said | Unknown:
+    """What a provider said, or Unknown when that is nothing or no answer at all."""
+    if said is None:
+        return Unknown("the cloud said nothing about it")
+    if not isinstance(said, ANSWERS):
+        return Unknown(f"the provider gave no answer but {said!r}")
+    return said

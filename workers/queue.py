@@ -72,7 +72,12 @@ class WorkQueue:
         while not self._ready and not self._is_closed:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            await waiter
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake(1)  # it was woken and leaves: another takes its turn
+                raise
         if self._is_closed:
             return None
         key, _ = self._ready.popitem(last=False)

@@ -144,7 +144,7 @@ class Runner:
     async def _reconcile(self, key: str) -> None:
         """One key, whatever may happen in it."""
         try:
-            outcome = await self._duty.reconcile(key)
+            self._note(key, await self._duty.reconcile(key))
         except NoPermit:
             self._wait(key, "may not act now", 0.1)
         except RetryAfter as wait:
@@ -159,8 +159,6 @@ class Runner:
         except Exception as error:  # around one key: a bug with one object holds up no other
             log.exception("reconcile failed", extra={"key": key})
             self._fail(key, repr(error))
-        else:
-            self._note(key, outcome)
 
     def _note(self, key: str, outcome: Outcome) -> None:
         log.debug("decided", extra={"key": key, "decision": outcome.sentence})

@@ -27,8 +27,8 @@ class Store:
 
     wants: tuple[Want, ...]
     _objects: dict[Name, Json] = field(default_factory=dict)
-    _floor: dict[Name, int] = field(default_factory=dict)
-    _coming: dict[Name, Json] | None = None
+    _versions: dict[Name, int] = field(default_factory=dict)
+    _coming: dict[Name, tuple[int, Json]] | None = None
     _epoch: int = 0
     _seq: int = 0
 
@@ -56,39 +56,39 @@ class Store:
             ]
             return Absorbed(changed, completed=False)
         for kind, key, version, value in frame.entries:
-            if value is not None:
-                self._coming[(kind, key)] = self._newer((kind, key), version, value)
+            if value is None:
+                self._coming.pop((kind, key), None)
+            else:
+                self._coming[(kind, key)] = version, value
         return self._complete() if frame.complete else Absorbed([], completed=False)
 
     def wrote(self, kind: str, key: str, answer: Json) -> None:
-        """Remember what a write of ours answered, and ignore anything older from the feed."""
-        name = (kind, key)
-        if name not in self._objects:
-            return
-        version = text(mapping(answer.get("metadata")).get("resourceVersion"))
-        self._floor[name] = int(version) if version.isdigit() else 0
-        self._objects[name] = project(answer, self._paths(kind))
+        """Remember what a write of ours answered; older entries of the feed are ignored."""
+        if (kind, key) in self._objects:
+            version = text(mapping(answer.get("metadata")).get("resourceVersion"))
+            value = project(answer, self._paths(kind))
+            self._put((kind, key), int(version) if version.isdecimal() else 0, value)
 
     def _complete(self) -> Absorbed:
-        new = self._coming or {}
-        changed = [*new, *(name for name in self._objects if name not in new)]
-        self._objects, self._coming = new, None
-        self._floor = {name: at for name, at in self._floor.items() if name in new}
-        return Absorbed(changed, completed=True)
+        """The snapshot replaces everything but the answers to our own writes that are newer."""
+        coming, self._coming = self._coming or {}, None
+        gone = [name for name in self._objects if name not in coming]
+        for name in gone:
+            self._put(name, 0, None)
+        for name, (version, value) in coming.items():
+            self._put(name, version, value)
+        return Absorbed([*coming, *gone], completed=True)
 
     def _put(self, name: Name, version: int, value: Json | None) -> bool:
+        """Whether this is news: what has the higher version is newer; 0 is not known."""
         if value is None:
-            self._floor.pop(name, None)
+            self._versions.pop(name, None)
             return self._objects.pop(name, None) is not None
-        if version < self._floor.get(name, 0):
+        if version and version < self._versions.get(name, 0):
             return False
-        self._floor.pop(name, None)
+        self._versions[name] = version
         self._objects[name] = value
         return True
-
-    def _newer(self, name: Name, version: int, value: Json) -> Json:
-        known = self._objects.get(name)
-        return known if known is not None and version < self._floor.get(name, 0) else value
 
     def _paths(self, kind: str) -> tuple[Path, ...]:
         return next(want.paths for want in self.wants if want.kind == kind)

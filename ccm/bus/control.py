@@ -1,6 +1,7 @@
 """The control socket: one JSON line asks, one JSON line answers; both ends are here."""
 
 import asyncio
+import logging
 import os
 import socket
 import struct
@@ -10,6 +11,8 @@ from pathlib import Path
 import orjson
 
 from ccm.model.node import Json
+
+log = logging.getLogger(__name__)
 
 LIMIT = 4 << 20  # bytes of one line
 PATIENCE = 5.0  # seconds a peer may take for its line
@@ -44,7 +47,7 @@ class ControlServer:
         try:
             async with asyncio.timeout(PATIENCE):
                 request = await self._read(reader, writer)
-            reply = request if "error" in request else await self._answer(request)
+            reply = await self._reply(request)
             async with asyncio.timeout(PATIENCE):
                 writer.write(orjson.dumps(reply) + b"\n")
                 await writer.drain()
@@ -53,15 +56,25 @@ class ControlServer:
         finally:
             writer.close()
 
-    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Json:
-        """The peer's request, or `{"error": …}`."""
-        if _peer_uid(writer) not in (0, os.geteuid()):
-            return {"error": "only the supervisor's own user and root may ask"}
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Json | str:
+        """The peer's request, or what is wrong with it."""
         try:
             request = orjson.loads(await reader.readline())
         except (orjson.JSONDecodeError, ValueError):
-            return {"error": "the request is not one line of JSON"}
-        return request if isinstance(request, dict) else {"error": "that is not a JSON object"}
+            return "the request is not one line of JSON"
+        # Refused only now: a peer whose line is not read would see a reset instead of the answer.
+        if _peer_uid(writer) not in (0, os.geteuid()):
+            return "only the supervisor's own user and root may ask"
+        return request if isinstance(request, dict) else "that is not a JSON object"
+
+    async def _reply(self, request: Json | str) -> Json:
+        if isinstance(request, str):
+            return {"error": request}
+        try:
+            return await self._answer(request)
+        except Exception as error:  # around one callback: the asker hears of it, others go on
+            log.exception("command failed", extra={"command": request.get("command")})
+            return {"error": f"the supervisor failed to answer: {error!r}"}
 
 
 def _peer_uid(writer: asyncio.StreamWriter) -> int:

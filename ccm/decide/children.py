@@ -43,6 +43,7 @@ _ALIVE = (State.STARTING, State.SYNCING, State.STANDBY, State.RUNNING)
 TABLE: dict[tuple[State, Event], State] = {
     (State.BACKOFF, Event.STARTED): State.STARTING,
     (State.STOPPED, Event.STARTED): State.STARTING,
+    (State.FAILED, Event.STARTED): State.STARTING,
     (State.STARTING, Event.SAID_HELLO): State.SYNCING,
     (State.SYNCING, Event.SYNCED): State.STANDBY,
     (State.STANDBY, Event.MAY_ACT): State.RUNNING,
@@ -69,12 +70,12 @@ class Life:
 
 
 def follow(life: Life, event: Event, now: float, steady: float = STEADY) -> Life:
-    """The life after `event`; running for `steady` seconds forgets earlier deaths."""
+    """The life after `event`; `steady` seconds of standby or running forget earlier deaths."""
     state = TABLE.get((life.state, event))
     if state is None:
         return life
     if state is State.BACKOFF:
-        was_steady = life.state is State.RUNNING and now - life.since >= steady
+        was_steady = life.state in (State.STANDBY, State.RUNNING) and now - life.since >= steady
         return Life(state, now, 1 if was_steady else life.deaths + 1)
     return replace(life, state=state, since=now)
 

@@ -191,7 +191,7 @@ def _failure(response: aiohttp.ClientResponse, raw: bytes) -> KubernetesError:
     except (orjson.JSONDecodeError, AttributeError):
         reason, message = response.reason or "", raw[:200].decode(errors="replace").strip()
     after = response.headers.get("Retry-After", "")
-    retry_after = float(after) if after.isdigit() else None
+    retry_after = float(after) if after.isascii() and after.isdigit() else None
     return KubernetesError(response.status, reason, message, retry_after)
 
 

@@ -96,7 +96,9 @@ class Recorder:
         try:
             body = self._body(note, namespace)
             await self._kube.post(f"/api/v1/namespaces/{namespace}/events", body)
-        except (KubernetesError, Unreachable, NoPermit) as error:
+        except NoPermit:
+            self.lost += 1  # without a line for each: there may be thousands
+        except (KubernetesError, Unreachable) as error:
             self.lost += 1
             log.warning("event not sent", extra={"reason": note.reason, "error": str(error)})
 

@@ -1,7 +1,8 @@
 """What a worker wants of an object, as data: field paths, and the part that they select."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 Step = str | tuple[str, str]
@@ -30,34 +31,54 @@ def paths_from_json(paths: Iterable[Iterable[Any]]) -> tuple[Path, ...]:
 
 def project(raw: Any, paths: Iterable[Path]) -> dict[str, Any]:
     """The part of `raw` that `paths` select, in its shape; missing stays missing."""
+    return _select(raw, _tree(tuple(paths))) if isinstance(raw, dict) else {}
+
+
+Tree = dict[Step, "Tree | None"]  # None: the whole of what is there
+
+
+@lru_cache(maxsize=64)
+def _tree(paths: tuple[Path, ...]) -> Tree:
+    """Paths that begin alike, joined; a path within another one adds nothing to it."""
+    tree: Tree = {}
+    for path in sorted(paths, key=len):
+        at: Tree | None = tree
+        for step in path[:-1]:
+            at = at.setdefault(step, {}) if at is not None else None
+        if at is not None:
+            at.setdefault(path[-1], None)
+    return tree
+
+
+def _select(source: dict[str, Any], tree: Tree) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for path in paths:
-        _copy(raw, result, path)
+    for step, inner in tree.items():
+        if not isinstance(step, str) or step not in source:
+            continue
+        value = source[step]
+        if inner is None:
+            result[step] = value
+        elif isinstance(value, dict):
+            result[step] = _select(value, inner)
+        elif isinstance(value, list):
+            result[step] = list(_picked(value, inner))
     return result
 
 
-def _copy(source: Any, target: dict[str, Any], path: Path) -> None:
-    step, rest = path[0], path[1:]
-    if not isinstance(step, str) or not isinstance(source, dict) or step not in source:
-        return
-    value = source[step]
-    if not rest:
-        target[step] = value
-    elif not isinstance(rest[0], str):
-        target[step] = list(_picked(value, rest[0], rest[1:], target.get(step)))
-    elif isinstance(value, dict):
-        _copy(value, target.setdefault(step, {}), rest)
-
-
-def _picked(items: Any, match: tuple[str, str], rest: Path, so_far: Any) -> Iterable[Any]:
-    key, wanted = match
-    yield from so_far or ()
-    for item in items if isinstance(items, list) else ():
-        if not isinstance(item, dict) or item.get(key) != wanted:
+def _picked(items: list[Any], tree: Tree) -> Iterator[Any]:
+    """The entries that any `(key, value)` step matches, each cut down to all that match it."""
+    for item in items:
+        if not isinstance(item, dict):
             continue
-        if not rest:
+        matching = {step: inner for step, inner in tree.items() if _matches(item, step)}
+        if any(inner is None for inner in matching.values()):
             yield item
-            continue
-        part: dict[str, Any] = {key: wanted}
-        _copy(item, part, rest)
-        yield part
+        elif matching:
+            part: dict[str, Any] = {}
+            for step, inner in matching.items():
+                part |= {step[0]: step[1], **_select(item, inner or {})}
+            yield part
+
+
+def _matches(item: dict[str, Any], step: Step) -> bool:
+    return not isinstance(step, str) and item.get(step[0]) == step[1]

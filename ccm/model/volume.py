@@ -1,10 +1,34 @@
-"""A read-only, lenient view on the raw JSON of a PersistentVolume."""
+"""A read-only, lenient view on the raw JSON of a PersistentVolume, and the text of its zones."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ccm.model.node import Json, mapping, text
+from ccm.model.node import Json, mapping, objects, text
+
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+LEGACY_ZONE = "failure-domain.beta.kubernetes.io/zone"
+LEGACY_REGION = "failure-domain.beta.kubernetes.io/region"
+
+IN_LABEL = "__"  # stands between the zones in a label
+IN_PARAMETER = ","  # stands between the zones in a parameter of a StorageClass
+
+INITIALIZER = "pvlabel.kubernetes.io"
+"""Waited for this controller's labels before Kubernetes 1.14; servers of today drop it."""
+
+PLACEHOLDER = "placeholder-for-provisioning"
+"""What stands for the volume's ID while the volume is still being made (upstream's word)."""
+
+LEGACY_SOURCES = (
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cinder",
+    "gcePersistentDisk",
+    "vsphereVolume",
+)
+"""The members of `spec` that hold a cloud's volume without a CSI driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,16 +38,38 @@ class PersistentVolume:
     raw: Json
 
     @property
+    def metadata(self) -> Mapping[str, Any]:
+        return mapping(self.raw.get("metadata"))
+
+    @property
     def name(self) -> str:
-        return text(mapping(self.raw.get("metadata")).get("name"))
+        return text(self.metadata.get("name"))
 
     @property
     def uid(self) -> str:
-        return text(mapping(self.raw.get("metadata")).get("uid"))
+        return text(self.metadata.get("uid"))
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return mapping(mapping(self.raw.get("metadata")).get("labels"))
+        return mapping(self.metadata.get("labels"))
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the labels map exists; a JSON patch cannot add a key to a missing map."""
+        return isinstance(self.metadata.get("labels"), dict)
+
+    @property
+    def is_being_deleted(self) -> bool:
+        return bool(self.metadata.get("deletionTimestamp"))
+
+    @property
+    def initializers(self) -> list[Json]:
+        """Who is still to do something about it, before 1.14: entries with a name."""
+        return objects(mapping(self.metadata.get("initializers")).get("pending"))
+
+    @property
+    def waits_for_labels(self) -> bool:
+        return any(pending.get("name") == INITIALIZER for pending in self.initializers)
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -42,3 +88,16 @@ class PersistentVolume:
     def node_affinity(self) -> Mapping[str, Any] | None:
         value = self.spec.get("nodeAffinity")
         return value if isinstance(value, dict) else None
+
+
+def zones_text(zones: Iterable[str], between: str = IN_LABEL) -> str:
+    """Several zones as one text, always the same for the same zones."""
+    return between.join(sorted(set(zones)))
+
+
+def read_zones(zones: str, between: str = IN_LABEL) -> frozenset[str]:
+    """The zones in such a text; ValueError when one of them is empty."""
+    found = frozenset(zone.strip() for zone in zones.split(between))
+    if "" in found:
+        raise ValueError(f"{zones!r} has an empty zone in it")
+    return found

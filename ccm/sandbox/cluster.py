@@ -160,7 +160,7 @@ class Sandbox:
 def _claim(place: Place) -> TextIO:
     """An empty directory that no other sandbox uses."""
     place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = open(place.directory / "lock", "w", encoding="ascii")
+    lock = open(place.directory / "lock", "w", encoding="ascii")  # noqa: SIM115 - held to the end
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

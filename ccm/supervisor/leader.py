@@ -75,7 +75,8 @@ class Leader:
         while not self._is_over and (self.is_leading() or not self._has_led):
             await self._cycle()
         if not self._is_over:
-            log.error("leadership lost", extra={"why": self.sentence})
+            late = f"not renewed for {self._timing.renew_deadline:g} s; last: {self.sentence}"
+            log.error("leadership lost", extra={"why": late if self._until else self.sentence})
             self._stop_leading()
 
     async def release(self) -> None:

@@ -30,6 +30,7 @@ real = pytest.mark.real
 
 NODES = 60
 GAP = 0.01  # seconds between two nodes that need work
+GRACE = (SHORT.lease - SHORT.renew) / 2  # what workers.main gives a worker to live on
 
 Victims = Callable[[Replica], list[int]]
 
@@ -48,9 +49,10 @@ async def stop_the_leader(
     """Stop the leader for a while, with work in hand; the figures, once it is shown to be safe."""
     names = await add_machines_and_nodes(api, cloud.url, NODES)
     with Replica("a", here) as a:
-        await witness.until_initialised(NODES, 30)
+        await until("a leads", a.may_act)
         with Replica("b", here) as b:
             await until("b stands by", lambda: b.is_in("standby"))
+            await witness.until_initialised(NODES, 30)
             workers = a.worker_pids()
             async with churn(api, names, GAP):
                 await asyncio.sleep(2.0)
@@ -81,7 +83,7 @@ async def test_a_leader_that_is_stopped_writes_nothing_once_another_leads(
     cluster: RealCluster, cloud: Cloud, tmp_path: Path, api: Kube, witness: Witness
 ) -> None:
     here = Stage(cluster, tmp_path, cloud.config, SHORT, "ccm-stopped")
-    print(await stop_the_leader(here, api, cloud, witness, whole_group, 12.0))
+    print(await stop_the_leader(here, api, cloud, witness, whole_group, 8.0))
 
 
 @long
@@ -115,7 +117,7 @@ async def test_a_worker_that_is_stopped_is_replaced_and_writes_nothing_late(
             await asyncio.sleep(1.0)
             stopped = time.time()
             a.freeze([worker])
-            await asyncio.sleep(SHORT.lease + 1.0)
+            await asyncio.sleep(SHORT.renew + GRACE + 0.5)
             resumed = time.time()
             a.thaw()
             await all_gone([worker], 0.5)
@@ -140,12 +142,13 @@ async def test_a_worker_stops_by_itself_while_its_supervisor_hangs(
 ) -> None:
     """Its queue is long, and a rate limit lets requests wait between their check and the wire."""
     here = Stage(cluster, tmp_path, cloud.config, SHORT, "ccm-hang")
-    count, grace = 400, (SHORT.lease - SHORT.renew) / 2
+    count, slowly = 300, ("--kube-api-qps=40", "--kube-api-burst=1", "--shutdown-timeout=2s")
     await add_machines_and_nodes(api, cloud.url, count)
-    with Replica("a", here, "--kube-api-qps=40", "--kube-api-burst=1") as a:
-        await witness.until_initialised(20, 30)
+    with Replica("a", here, *slowly) as a:
+        await until("a leads", a.may_act)
         with Replica("b", here) as b:
             await until("b stands by", lambda: b.is_in("standby"))
+            await witness.until_initialised(1, 30)
             [worker] = a.worker_pids()
             a.freeze(supervisor_only(a))
             await until("the worker ends", lambda: not is_alive(worker), SHORT.lease + 1.0)
@@ -166,7 +169,7 @@ async def test_a_worker_stops_by_itself_while_its_supervisor_hangs(
     )
     assert (first.user, second.user) == (a.user, b.user)
     assert renewed + SHORT.renew - 0.5 < last <= renewed + SHORT.renew + 0.1
-    assert ended <= renewed + SHORT.renew + grace + 0.5
+    assert ended <= renewed + SHORT.renew + GRACE + 0.5
 
 
 @real

@@ -146,7 +146,7 @@ def _now() -> str:
 async def test_a_foreign_holder_keeps_us_out_until_it_stops_renewing(
     cluster: RealCluster, cloud: Cloud, tmp_path: Path, api: Kube, witness: Witness
 ) -> None:
-    here = stage(cluster, cloud, tmp_path, Durations(4.0, 2.5, 0.5), "ccm-foreign")
+    here = stage(cluster, cloud, tmp_path, Durations(3.0, 2.0, 0.4), "ccm-foreign")
     await add_machines_and_nodes(api, cloud.url, 5)
     peer = Peer(api, here)
     await peer.take()
@@ -166,7 +166,7 @@ async def test_a_foreign_holder_keeps_us_out_until_it_stops_renewing(
         await witness.until_initialised(5, 10)
         spec = here.lease_spec()
         assert spec["leaseTransitions"] == 42
-        assert spec["leaseDurationSeconds"] == 4
+        assert spec["leaseDurationSeconds"] == 3
         assert re.fullmatch(r".+_[0-9a-f-]{36}", spec["holderIdentity"])
         assert MICROTIME.fullmatch(spec["renewTime"])
         assert MICROTIME.fullmatch(spec["acquireTime"])

@@ -11,9 +11,7 @@ SCHEME = "fake"
 
 def routed(name: str, *cidrs: str, tweaks: tuple[Tweak, ...] = ()) -> Node:
     """A Node of our cloud on machine `fake://<name>`, with these pod CIDRs."""
-    return node(
-        with_provider_id(f"{SCHEME}://{name}"), with_pod_cidrs(*cidrs), *tweaks, name=name
-    )
+    return node(with_provider_id(f"{SCHEME}://{name}"), with_pod_cidrs(*cidrs), *tweaks, name=name)
 
 
 def with_pod_cidrs(*cidrs: str) -> Tweak:

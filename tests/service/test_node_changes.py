@@ -7,6 +7,7 @@ import pytest
 from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.node import Node
+from tests.unit.waiting import until
 from workers.service.predicates import EXCLUDE_LABEL, LEAVING_TAINT
 
 from .objects import (
@@ -249,9 +250,7 @@ async def test_an_update_in_progress_and_an_ensure_do_not_repeat_each_other() ->
     async with running_with(N1, service(name="a"), concurrent_service_syncs=1) as w:
         w.balancers.holds["a"] = asyncio.Event()
         w.cluster.put(N2)
-        async with asyncio.timeout(5):
-            while not updates(w):
-                await asyncio.sleep(0.002)
+        await until(lambda: updates(w), "the first update")
         w.cluster.put(N3)
         w.cluster.put(service(name="b"))
         w.balancers.holds.pop("a").set()

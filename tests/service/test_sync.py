@@ -157,6 +157,8 @@ async def test_when_a_sync_is_tried_again(
         warnings = await w.events("Warning")
         message = "Error syncing load balancer: failed to ensure load balancer: boom"
         assert warnings == ([("SyncLoadBalancerFailed", message)] if failed else [])
+        assert bool(w.service().ingress) is (delay is None)
+        assert len(w.balancers.named("ensure")) == 1  # the echo of our own patch is no reason
         await w.later()
         assert w.service().ingress
 

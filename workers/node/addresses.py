@@ -1,5 +1,6 @@
 """Which addresses a Node gets: the cloud's, ordered as the kubelet's `--node-ip` asks."""
 
+import re
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -7,6 +8,8 @@ from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.node import Json, Node
 
 Ip = IPv4Address | IPv6Address
+
+_OCTET = re.compile("[0-9]+")
 
 
 class AddressProblem(Exception):
@@ -67,9 +70,10 @@ def _provided_ips(provided: str) -> list[Ip]:
 def _parse(text: str) -> Ip | None:
     """An IP, or None; leading zeros in IPv4 are accepted as decimal, as kubelets write them."""
     octets = text.split(".")
-    if len(octets) == 4 and all(octet.isdecimal() and octet.isascii() for octet in octets):
-        text = ".".join(str(int(octet)) for octet in octets)
+    if len(octets) == 4 and all(_OCTET.fullmatch(octet) for octet in octets):
+        text = ".".join(octet.lstrip("0") or "0" for octet in octets)
     try:
-        return ip_address(text)
+        ip = ip_address(text)
     except ValueError:
         return None
+    return getattr(ip, "ipv4_mapped", None) or ip

@@ -68,11 +68,18 @@ class ServiceDuty:
         self._tools = tools
         self._rules = Rules(tools.settings.load_balancer_classes, part.honours)
         self._hosts = HostSet(tools.store, tools.provider.scheme)
+        self._planned: dict[str, Service] = {}  # what was last planned for, by key
         self._steps = Steps(tools, Balancers(part, tools.performer.permission))
 
     def keys_for(self, kind: str, key: str) -> Iterable[str]:
+        """A Service's own key; none for a Node, because `run` takes up whom its change concerns.
+
+        The feed also brings back our own writes. Such an echo is no news: it must not cut short
+        the wait after a failure. While the key is in hand, its reconcile looks for news itself.
+        """
         if kind == "Service":
-            return (key,)
+            is_seen_to = self._tools.queue.is_in_hand(key) or not self._is_news(key)
+            return () if is_seen_to else (key,)
         self._hosts.note_change()
         return ()
 
@@ -107,6 +114,9 @@ class ServiceDuty:
         except Refused:
             self._look_again(key, REFUSED_AGAIN)
             raise
+        finally:
+            if self._is_news(key):
+                self._tools.queue.add(key)
 
     async def _come_to_rest(self, key: str) -> Outcome:
         for _ in range(MOST_STEPS):
@@ -128,9 +138,17 @@ class ServiceDuty:
 
     def _next_step(self, key: str) -> Step:
         service, memory = self._service(key), self._steps.memories.get(key)
+        if service:
+            self._planned[key] = service
+        else:
+            self._planned.pop(key, None)
         if memory and service and service.uid == memory.service.uid:
             memory = self._steps.memories[key] = replace(memory, service=service, is_gone=False)
         return plan(service, self._hosts.now(), memory, self._rules, time.monotonic())
+
+    def _is_news(self, key: str) -> bool:
+        """Whether the Service is not what was last planned for."""
+        return self._service(key) != self._planned.get(key)
 
     def _look_again(self, key: str, seconds: float) -> None:
         """For what changes in the cloud without a word; spread, so that not all come together."""

@@ -15,6 +15,7 @@ from ccm.providers.simulated.config import READS, WRITES, read_config
 from ccm.providers.simulated.instances import SCHEME, SimulatedInstances
 from ccm.providers.simulated.load_balancers import SimulatedLoadBalancers
 from ccm.providers.simulated.routes import SimulatedRoutes
+from ccm.providers.simulated.volumes import SimulatedVolumes
 
 
 class SimulatedCloud:
@@ -37,6 +38,7 @@ class SimulatedCloud:
         self._api = SimulatedApi(config, context.gate, context.caller)
         self.quotas = {"read": config.reads, "write": config.writes}
         self.instances = SimulatedInstances(self._api, config.page_size)
+        self.volumes = SimulatedVolumes(self._api, config.page_size)
         self.routes = SimulatedRoutes(self._api, context.cluster_name)
         self.load_balancers = SimulatedLoadBalancers(
             self._api, context.cluster_name, config.page_size

@@ -1,0 +1,316 @@
+"""Whatever goes wrong, no right route goes, nobody else is held up, and people learn why."""
+
+import pytest
+
+from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, RetryAfter, Throttled
+from tests.route.cloud import outage
+from tests.route.nodes import changed, network_condition, routed, with_pod_cidrs
+from tests.route.world import World, successor, world
+from workers.route import listing
+from workers.route.worker import ALL
+
+A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
+A6 = "fd00:244::/64"
+COULD_NOT = "Could not create route uid-of-{0} {1} for node {0}: {2}"
+
+
+def told(w: World, name: str) -> tuple[str, str]:
+    """Status and message of the condition."""
+    condition = network_condition(w.node(name))
+    return condition.get("status", ""), condition.get("message", "")
+
+
+ANSWERS = [
+    CloudError("500"),
+    Denied("403"),
+    Refused("400"),
+    Throttled("429", 0.0),
+    RetryAfter("busy", 0.0),
+    ValueError("a bug of the provider"),
+]
+
+
+@pytest.mark.parametrize("failure", ANSWERS, ids=lambda failure: type(failure).__name__)
+async def test_without_a_list_nothing_happens_and_then_everything_does(failure: Exception) -> None:
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        w.cloud.put(C4, "x")
+        w.cloud.answers["list"] = [failure]
+        await w.settle()
+        if ALL in w.failures:
+            assert w.cloud.writes == w.cluster.writes == 0
+            assert not w.outcomes["a"].is_settled
+            assert not isinstance(w.failures[ALL], Refused)  # it would never be tried again
+        await w.retry()
+        assert w.cloud.routes == {A4: "a", B4: "b"}
+        assert w.failures == {}
+        assert w.outcomes["a"].is_settled
+
+
+async def test_a_failing_list_is_not_asked_for_by_every_node() -> None:
+    there = [routed(f"n{n}", f"10.244.{n}.0/24") for n in range(50)]
+    async with world(*there) as w:
+        w.cloud.answers["list"] = outage(3)
+        await w.settle()
+        await w.retry()
+        await w.retry()
+        assert w.cloud.calls["list"] == 3
+        await w.retry()
+        assert len(w.cloud.routes) == 50
+
+
+@pytest.mark.parametrize("left_out", [{A4}, {A4, B4, C4}], ids=["partial", "empty"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["a-new-process", "a-full-pass"])
+async def test_a_list_that_leaves_routes_out_leads_to_no_write(
+    left_out: set[str], is_new: bool
+) -> None:
+    there = [routed(name, cidr) for name, cidr in (("a", A4), ("b", B4), ("c", C4))]
+    async with world(*there) as w:
+        await w.settle()
+        cloud, kube = w.cloud.writes, w.cluster.writes
+        real, calls = w.cloud.list, w.cloud.calls["list"]
+
+        async def partial(nodes):  # type: ignore[no-untyped-def]
+            w.cloud.left_out = left_out if w.cloud.calls["list"] == calls else set()
+            return await real(nodes)
+
+        w.cloud.list = partial  # type: ignore[method-assign]
+        if is_new:
+            async with successor(w) as next_one:
+                await next_one.settle()
+        else:
+            await w.full_pass()
+        assert w.cloud.calls["list"] == calls + 2
+        assert (w.cloud.writes, w.cluster.writes) == (cloud, kube)
+
+
+async def test_a_list_that_always_leaves_a_route_out_costs_a_creation_that_finds_it() -> None:
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        await w.settle()
+        w.cloud.left_out = {A4}
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "a", B4: "b"}
+        assert w.cloud.calls["delete"] == 0
+        assert told(w, "a")[0] == "False"
+        assert w.failures == {}
+
+
+async def test_a_full_table_is_told_on_the_node_and_tried_when_there_is_room() -> None:
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        w.cloud.most = 1
+        await w.settle()
+        full, fits = ("a", "b") if B4 in w.cloud.routes else ("b", "a")
+        cidr = A4 if full == "a" else B4
+        assert isinstance(w.failures[full], Refused)
+        cause = "1 of 1 routes are used"
+        assert told(w, full) == (
+            "True",
+            f"RouteController failed to create a route: {cidr}: {cause}",
+        )
+        assert told(w, fits)[0] == "False"
+        event = (full, "FailedToCreateRoute", COULD_NOT.format(full, cidr, cause))
+        assert await w.events() == [event]
+        assert w.duty.facts()["refused"] == 1
+        creates = w.cloud.calls["create"]
+        assert creates == 2  # the echo of the condition did not lead to another one
+        await w.retry()
+        assert await w.events() == [event]
+        w.cluster.remove(fits)
+        await w.settle()
+        assert w.cloud.routes == {cidr: full}
+        assert told(w, full)[0] == "False"
+
+
+async def test_a_refused_node_is_tried_again_by_the_full_pass() -> None:
+    async with world(routed("a", A4)) as w:
+        w.cloud.most = 0
+        await w.settle()
+        w.cloud.most = 1
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "a"}
+        assert told(w, "a")[0] == "False"
+        assert w.duty.facts()["refused"] == 0
+
+
+async def test_one_network_that_fails_does_not_hold_up_the_other_of_the_node() -> None:
+    async with world(routed("a", A4, A6)) as w:
+        w.cloud.answers["create"] = outage()
+        await w.settle()
+        assert w.cloud.routes == {A6: "a"}
+        assert told(w, "a")[0] == "True"
+        assert isinstance(w.failures["a"], CloudError)
+        await w.retry()
+        assert w.cloud.routes == {A4: "a", A6: "a"}
+        assert told(w, "a")[0] == "False"
+        assert w.cloud.calls["create"] == 3
+
+
+async def test_one_node_that_fails_holds_up_no_other() -> None:
+    there = [routed(f"n{n}", f"10.244.{n}.0/24") for n in range(20)]
+    async with world(*there) as w:
+        w.cloud.answers["create"] = outage()
+        await w.settle()
+        assert len(w.cloud.routes) == 19
+        assert len(w.failures) == 1
+        await w.retry()
+        assert len(w.cloud.routes) == 20
+
+
+async def test_the_message_names_the_latest_cause() -> None:
+    async with world(routed("a", A4)) as w:
+        w.cloud.answers["create"] = outage()
+        await w.settle()
+        assert "500 from the cloud" in told(w, "a")[1]
+        w.cloud.answers["create"] = [Refused("50 of 50\n routes are used")]
+        await w.retry()
+        assert "50 of 50 routes are used" in told(w, "a")[1]
+        assert w.cluster.writes == 2
+
+
+@pytest.mark.parametrize("wait", [Throttled("429", 0.0), RetryAfter("busy", 0.0)])
+async def test_having_to_wait_is_told_to_nobody(wait: Exception) -> None:
+    async with world(routed("a", A4)) as w:
+        w.cloud.answers["create"] = [wait, wait]
+        await w.settle()
+        assert w.cloud.routes == {A4: "a"}
+        assert w.cluster.writes == 1
+        assert await w.events() == []
+
+
+async def test_a_deletion_that_fails_is_tried_again_and_holds_up_nobody() -> None:
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        w.cloud.put(C4, "x")
+        w.cloud.answers["delete"] = outage()
+        await w.settle()
+        assert w.cloud.routes == {A4: "a", B4: "b", C4: "x"}
+        assert set(w.failures) == {f"route {C4}"}
+        await w.retry()
+        assert w.cloud.routes == {A4: "a", B4: "b"}
+        assert w.cloud.calls["list"] == 1
+
+
+async def test_a_network_that_cannot_be_freed_is_not_taken() -> None:
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        w.cloud.put(C4, "x")
+        w.cluster.put(routed("c", C4))
+        w.cloud.answers["delete"] = outage()
+        await w.settle()
+        assert w.cloud.routes[C4] == "x"
+        assert told(w, "c")[0] == "True"
+        await w.retry()
+        assert w.cloud.routes[C4] == "c"
+        assert told(w, "c")[0] == "False"
+
+
+async def test_a_pod_cidr_that_is_not_a_network_is_one_event_and_holds_up_nothing() -> None:
+    async with world(routed("a", "banana", A6), routed("b", B4)) as w:
+        await w.settle()
+        assert w.cloud.routes == {A6: "a", B4: "b"}
+        cause = "it is not a network"
+        assert told(w, "a") == (
+            "True",
+            f"RouteController failed to create a route: banana: {cause}",
+        )
+        await w.full_pass()
+        message = COULD_NOT.format("a", "banana", cause)
+        assert await w.events() == [("a", "FailedToCreateRoute", message)]
+        assert not w.outcomes["a"].is_settled
+        assert w.failures == {}
+
+
+async def test_a_node_with_an_unreadable_network_keeps_what_leads_to_it() -> None:
+    async with world(routed("a", A4)) as w:
+        await w.settle()
+        w.cluster.put(changed(w.node("a"), with_pod_cidrs("banana")))
+        await w.settle()
+        assert w.cloud.routes == {A4: "a"}
+
+
+@pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.0/23"])
+async def test_a_network_of_two_nodes_stays_with_the_one_that_has_it(claimed: str) -> None:
+    async with world(routed("a", A4), routed("c", C4)) as w:
+        await w.settle()
+        w.cluster.put(routed("b", claimed))
+        await w.settle()
+        assert w.cloud.routes == {A4: "a", C4: "c"}
+        assert [told(w, name)[0] for name in "abc"] == ["False", "True", "False"]
+        ((name, _, message),) = await w.events()
+        assert name == "b"
+        assert "overlaps with a pod CIDR of node a" in message
+        w.cluster.remove("a")
+        await w.settle()
+        assert w.cloud.routes[claimed] == "b"
+        assert told(w, "b")[0] == "False"
+
+
+async def test_a_network_of_two_nodes_that_nobody_has_goes_to_neither() -> None:
+    async with world(routed("a", A4, A6), routed("b", A4), routed("c", C4)) as w:
+        await w.settle()
+        assert w.cloud.routes == {A6: "a", C4: "c"}
+        events = await w.events()
+        assert sorted(name for name, _, _ in events) == ["a", "b"]
+        await w.full_pass()
+        assert await w.events() == events
+        w.cluster.put(changed(w.node("b"), with_pod_cidrs(B4)))
+        await w.settle()
+        assert w.cloud.routes == {A4: "a", A6: "a", B4: "b", C4: "c"}
+        assert [told(w, name)[0] for name in "abc"] == ["False"] * 3
+
+
+@pytest.mark.parametrize("status", [409, 422, 500])
+async def test_a_condition_that_cannot_be_written_is_written_later(status: int) -> None:
+    async with world(routed("a", A4)) as w:
+        w.cluster.failures = [KubernetesError(status, "No", "no", None)]
+        await w.settle()
+        assert set(w.failures) == {"a"}
+        await w.retry()
+        assert told(w, "a")[0] == "False"
+        assert w.cloud.calls["create"] == 1
+
+
+async def test_without_permission_nothing_is_written() -> None:
+    async with world(routed("a", A4)) as w:
+        w.permission.renew(0.0)
+        await w.settle()
+        assert isinstance(w.failures["a"], NoPermit)
+        assert w.cloud.writes == w.cluster.writes == 0
+        w.permission.renew(float("inf"))
+        await w.retry()
+        assert w.cloud.routes == {A4: "a"}
+
+
+async def test_a_creation_that_was_done_but_not_answered_is_adopted() -> None:
+    async with world(routed("a", A4)) as w:
+        await w.settle()
+        w.cloud.put(B4, "b")  # the table in the worker does not have it
+        w.cluster.put(routed("b", B4))
+        await w.settle()
+        assert w.cloud.routes == {A4: "a", B4: "b"}
+        assert told(w, "b")[0] == "False"
+
+
+async def test_lists_that_nodes_ask_for_keep_their_distance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduled: list[float] = []
+    asked = listing.Listing(scheduled.append)
+    monkeypatch.setattr(listing, "GAP", 10.0)
+    asked.ask("a")
+    asked.ask("b")
+    asked.begin()
+    asked.ask("c")
+    assert asked.end() == {"a", "b", "c"}
+    asked.ask("d")
+    first, second = scheduled
+    assert first == 0.0
+    assert 9.0 < second <= 10.0
+
+
+def test_a_list_covers_the_changes_before_it() -> None:
+    asked = listing.Listing(lambda _: None)
+    asked.changed("a")
+    assert not asked.covers("a")
+    asked.begin()
+    asked.changed("b")
+    asked.end()
+    assert asked.covers("a", "nobody")
+    assert not asked.covers("a", "b")

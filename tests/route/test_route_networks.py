@@ -1,0 +1,110 @@
+"""Networks, who claims them, and which routes are ours to delete (rows RT1 to RT5)."""
+
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccm.model.cloud import Route
+from tests.route.nodes import routed
+from tests.unit.nodes import node
+from workers.route.networks import is_managed, read_network
+from workers.route.roster import Roster, claim_of
+from workers.route.table import RouteTable
+
+
+@pytest.mark.parametrize(
+    ("cluster", "routes", "is_ours"),
+    [
+        pytest.param("10.244.0.0/16", ["10.244.0.0/24", "10.244.10.0/24"], True, id="RT1"),
+        pytest.param("10.244.0.0/14", ["10.247.255.0/24"], True, id="RT2"),
+        pytest.param("a00:100::/10", ["a00:100::/24"], True, id="RT3"),
+        pytest.param("10.244.0.0/16", ["10.224.0.0/24", "10.255.255.0/24"], False, id="RT4"),
+        pytest.param("10.244.0.0/14", ["10.248.0.0/24"], False, id="RT5"),
+        pytest.param("10.0.0.0/16", ["10.0.0.0/8"], True, id="wider-with-the-same-begin"),
+        pytest.param("10.1.0.0/16", ["10.0.0.0/8"], False, id="wider-around-it"),
+        pytest.param("10.244.0.0/16", ["::/0"], False, id="of-the-other-family"),
+    ],
+)
+def test_which_routes_are_ours_to_delete(cluster: str, routes: list[str], is_ours: bool) -> None:
+    cluster_cidrs = [ip_network(cluster, strict=False)]
+    assert {is_managed(ip_network(route), cluster_cidrs) for route in routes} == {is_ours}
+
+
+@pytest.mark.parametrize(
+    ("cidr", "network"),
+    [
+        ("10.1.2.0/24", "10.1.2.0/24"),
+        ("10.1.2.3/24", "10.1.2.0/24"),
+        ("FD00:0:0::/64", "fd00::/64"),
+        ("10.1.2.0", None),
+        ("10.1.2.0/33", None),
+        ("banana/24", None),
+        ("", None),
+    ],
+)
+def test_a_network_is_read_as_a_network(cidr: str, network: str | None) -> None:
+    assert read_network(cidr) == (ip_network(network) if network else None)
+
+
+def test_a_claim_is_every_pod_cidr_once_and_an_old_node_has_only_one() -> None:
+    claim = claim_of(routed("a", "10.1.2.0/24", "banana", "10.1.2.7/24", "fd00::/64"))
+    assert claim.networks == (ip_network("10.1.2.0/24"), ip_network("fd00::/64"))
+    assert claim.unreadable == ("banana",)
+    old = node(lambda raw: raw["spec"].update(podCIDR="10.1.2.0/24"))
+    assert claim_of(old).networks == (ip_network("10.1.2.0/24"),)
+    odd = node(lambda raw: raw["spec"].update(podCIDRs=[None, 7, ""]))
+    assert claim_of(odd).networks == ()
+
+
+CIDRS = ["10.0.0.0/22", "10.0.0.0/24", "10.0.1.0/24", "10.0.0.0/25", "10.0.4.0/24", "::/64", "::/0"]
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), st.lists(st.sampled_from(CIDRS), max_size=3)))
+def test_rivals_are_all_others_with_a_part_of_the_network(wanted: dict[str, list[str]]) -> None:
+    roster = Roster([routed("a", *CIDRS), *(routed(name, *some) for name, some in wanted.items())])
+    if "a" not in wanted:
+        roster.remove("a")
+    for claim in roster:
+        for network in claim.networks:
+            overlapping = {
+                other.node.name
+                for other in roster
+                if any(n.version == network.version and n.overlaps(network) for n in other.networks)
+            }
+            assert set(roster.rivals(claim, network)) == overlapping - {claim.node.name}
+            names = [other.node.name for other in roster.claimants(network)]
+            assert names == sorted(o.node.name for o in roster if network in o.networks)
+
+
+def test_the_table_remembers_what_was_done_beside_a_listing() -> None:
+    table = RouteTable([Route("10.1.0.0/24", "a", "r-1"), Route("10.2.0.0/24", "b", "r-2")])
+    old, taken = ip_network("10.1.0.0/24"), ip_network("10.3.0.0/24")
+    table.begin_listing()
+    table.deleted(table.on(old)[0])
+    table.created("c", taken)
+    listed = [Route("10.1.0.0/24", "a", "r-1"), Route("10.2.0.0/24", "b", "r-2")]
+    after = table.relisted(listed)
+    assert after.on(old) == []
+    assert [(known.route.node, known.is_listed) for known in after.on(taken)] == [("c", False)]
+    seen = table.relisted([*listed, Route("10.3.0.0/24", "c", "r-3")])
+    assert [(known.route.id, known.is_listed) for known in seen.on(taken)] == [("r-3", True)]
+
+
+def test_a_route_that_is_moved_beside_a_listing_keeps_its_new_target() -> None:
+    """Where a route's id is its network, a new route has the id of the old one."""
+    network = ip_network("10.1.0.0/24")
+    table = RouteTable([Route("10.1.0.0/24", "a", "10.1.0.0/24")])
+    table.begin_listing()
+    table.deleted(table.on(network)[0])
+    table.created("b", network)
+    for target in ("a", "b"):
+        after = table.relisted([Route("10.1.0.0/24", target, "10.1.0.0/24")])
+        assert [known.route.node for known in after.on(network)] == ["b"]
+
+
+def test_a_listed_route_without_a_network_is_left_alone() -> None:
+    table = RouteTable([Route("banana", "a", "r-1"), Route("10.1.0.0/24", "a", "r-2")])
+    assert (len(table), table.unreadable) == (1, 1)
+    assert [known.route.id for known in table.to("a")] == ["r-2"]

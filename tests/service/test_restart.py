@@ -1,0 +1,256 @@
+"""What a new start of the worker does, and what it does about what it did not see happen."""
+
+import asyncio
+
+import pytest
+
+from ccm.errors import CloudError, KubernetesError, Refused
+from ccm.model.cloud import IpMode
+from ccm.model.service import Service
+
+from .cloud import Balancers, Record
+from .cluster import Cluster
+from .objects import (
+    KEY,
+    Tweak,
+    being_deleted,
+    finalized,
+    node,
+    port,
+    service,
+    spec,
+    typed,
+    with_finalizer,
+    with_status,
+    with_uid,
+)
+from .world import World, running, running_with
+
+N1 = node("n1")
+MINE = spec(loadBalancerClass="mine")
+
+
+def again(w: World, **settings: object) -> World:
+    """A new start on what the last one left."""
+    w.cluster.patches.clear()
+    w.cluster.events.clear()
+    w.balancers.calls.clear()
+    w.balancers.writes = 0
+    return World(w.cluster, w.balancers, **settings)
+
+
+@pytest.mark.parametrize("mode", [None, *IpMode])
+async def test_a_new_start_reads_each_balancer_once_and_writes_nothing(mode: IpMode | None) -> None:
+    several = [service(name=f"s{number}") for number in range(5)]
+    w = World()
+    w.balancers.ip_mode = mode
+    w.cluster.put(N1)
+    for one in several:
+        w.cluster.put(one)
+    async with running(w):
+        assert w.balancers.writes > 0
+    async with running(again(w)) as w:
+        assert len(w.balancers.calls) == 5
+        assert (w.balancers.writes, w.cluster.writes) == (0, 0)
+        assert await w.events() == []
+
+
+async def test_what_changed_while_nobody_worked_is_made_good() -> None:
+    async with running_with(service(), service(name="b"), service(name="c"), N1) as w:
+        pass
+    w.cluster.on_change = lambda *_: None
+    changed, other, last = (w.service(f"default/{name}") for name in ("web", "b", "c"))
+    spec(ports=[port(8080)])(changed.raw)
+    typed("ClusterIP")(other.raw)
+    being_deleted(last.raw)
+    for one in (changed, other, last):
+        w.cluster.put(one)
+    w.cluster.put(node("n2"))
+    async with running(again(w)) as w:
+        (record,) = w.balancers.records.values()
+        assert {name for name, _ in record.hosts} == {"n1", "n2"}
+        assert record.asked
+        assert record.asked["ports"] == [port(8080)]
+        assert not w.service("default/b").has_finalizer
+        assert ("Service", "default/c") not in w.cluster.objects
+
+
+# --- Services that disappear without waiting for us
+
+
+async def test_a_service_that_disappears_without_its_finalizer_loses_its_balancer() -> None:
+    async with running_with(service(), N1) as w:
+        await w.remove("Service", KEY)
+        assert w.balancers.records == {}
+        assert (await w.reasons())[-2:] == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
+
+
+async def test_a_finalizer_removed_from_a_service_being_deleted_leaks_nothing() -> None:
+    async with running_with(service(with_finalizer("theirs")), N1) as w:
+        changed = w.service()
+        being_deleted(changed.raw)
+        changed.raw["metadata"]["finalizers"] = ["theirs"]
+        await w.put(changed)
+        assert w.balancers.records == {}
+        assert w.service().finalizers == ["theirs"]
+
+
+async def test_a_service_that_only_the_feed_lacks_keeps_its_balancer() -> None:
+    async with running_with(service(), N1) as w:
+        w.hear("Service", KEY, None)
+        await w.rest()
+        await w.later()
+        assert len(w.balancers.records) == 1
+        w.hear("Service", KEY, w.service().raw)
+        await w.rest()
+        assert len(w.balancers.named("ensure")) == 1
+
+
+@pytest.mark.parametrize("status", [403, 404, 500])
+async def test_without_the_api_servers_word_a_balancer_stays(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(self: Cluster, path: str, params: object = None) -> None:
+        raise KubernetesError(status, "Odd", "404 page not found", None)
+
+    monkeypatch.setattr(Cluster, "get", refuse)
+    async with running_with(service(), N1) as w:
+        await w.remove("Service", KEY)
+        assert len(w.balancers.records) == 1
+
+
+async def test_when_many_services_vanish_at_once_their_balancers_stay() -> None:
+    several = [service(name=f"s{number}") for number in range(10)]
+    async with running_with(*several, N1) as w:
+        for one in several[:7]:
+            w.cluster.remove("Service", one.key)
+        await w.rest()
+        assert len(w.balancers.records) == 10
+        for one in several[:5]:
+            w.cluster.put(one)
+        await w.rest()
+        await w.later()
+        assert len(w.balancers.records) == 8
+
+
+# --- classes
+
+
+@pytest.mark.parametrize(
+    ("classes", "made"), [(("mine",), 2), (("mine", "other"), 2), ((), 1), (("other",), 1)]
+)
+async def test_configured_classes_are_ours_too(classes: tuple[str, ...], made: int) -> None:
+    both = [service(), service(MINE, name="classed")]
+    async with running_with(*both, N1, load_balancer_classes=classes) as w:
+        assert len(w.balancers.records) == made
+
+
+async def test_a_class_that_is_not_ours_is_left_alone_whatever_it_carries() -> None:
+    async with running_with(service(MINE, finalized, with_status("198.51.100.1")), N1) as w:
+        assert (w.balancers.calls, w.cluster.writes) == ([], 0)
+        changed = w.service()
+        being_deleted(changed.raw)
+        await w.put(changed)
+        assert w.balancers.calls == [("get", "web")]
+        assert w.cluster.writes == 0
+
+
+async def test_a_class_that_is_no_longer_configured_keeps_its_balancer_until_the_service_goes() -> (
+    None
+):
+    async with running_with(service(MINE), N1, load_balancer_classes=("mine",)) as w:
+        pass
+    async with running(again(w)) as w:
+        assert (w.balancers.calls, w.cluster.writes) == ([], 0)
+        changed = w.service()
+        being_deleted(changed.raw)
+        await w.put(changed)
+        assert w.balancers.records == {}
+        assert ("Service", KEY) not in w.cluster.objects
+
+
+async def test_a_class_given_to_a_service_of_ours_takes_its_balancer_away() -> None:
+    async with running_with(service(), N1) as w:
+        changed = service(with_status("198.51.100.1"), spec(loadBalancerClass="theirs"), finalized)
+        await w.put(changed)
+        assert w.balancers.records == {}
+        assert not w.service().has_finalizer
+        assert w.service().ingress == [{"ip": "198.51.100.1"}]
+
+
+# --- balancers that are not ours
+
+
+@pytest.mark.parametrize("tweaks", [[], [finalized], [finalized, typed("ClusterIP")]])
+async def test_a_balancer_without_our_mark_is_never_touched(tweaks: list[Tweak]) -> None:
+    foreign = Record("somebody", "198.51.100.9")
+    w = World(balancers=Balancers())
+    w.balancers.records[w.balancers.name_for(service())] = foreign
+    w.cluster.put(service(*tweaks))
+    w.cluster.put(N1)
+    async with running(w):
+        await w.put(node("n2"))
+        assert list(w.balancers.records.values()) == [foreign]
+        assert w.balancers.writes == 0
+        assert len(await w.events("Warning")) == 1
+        assert w.queue.failed == []
+
+
+# --- audits and odd ends
+
+
+async def test_a_drifted_balancer_is_repaired_by_the_slow_audit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.records.clear()
+        await w.later()
+        assert w.balancers.records == {}
+        monkeypatch.setattr("workers.service.plan.AUDIT", 0.05)
+        await asyncio.sleep(0.06)
+        w.queue.add(KEY)
+        await asyncio.sleep(0.01)
+        monkeypatch.undo()
+        await w.rest()
+        assert len(w.balancers.records) == 1
+
+
+async def test_what_the_cloud_refused_is_tried_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w = World()
+    w.cluster.put(service())
+    w.cluster.put(N1)
+    w.balancers.failures["ensure"] = [Refused("quota is full")]
+    async with running(w):
+        await w.later()
+        assert w.balancers.records == {}
+        monkeypatch.setattr("workers.service.plan.REFUSED_AGAIN", 0.0)
+        await w.later()
+        assert len(w.balancers.records) == 1
+        assert w.service().ingress
+
+
+async def test_somebody_who_undoes_every_status_is_not_fought_without_end() -> None:
+    w = World()
+    w.cluster.put(service())
+    w.cluster.put(N1)
+
+    put = w.cluster.put
+
+    def put_undone(thing: Service) -> None:
+        with_status(f"198.51.100.{w.cluster.writes}")(thing.raw)
+        put(thing)
+
+    w.cluster.put = put_undone  # type: ignore[method-assign, assignment]
+    async with running(w):
+        assert w.cluster.writes <= 3
+
+
+async def test_a_replaced_service_whose_old_balancer_cannot_go_waits_for_it() -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["delete"] = [CloudError("boom")]
+        await w.put(service(with_uid("another")))
+        assert list(w.balancers.records) == ["auid-of-web"]
+        await w.later()
+        assert list(w.balancers.records) == ["aanother"]

@@ -1,0 +1,251 @@
+"""What was wrong once; each of these failed before it was mended."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ccm.bus import control
+from ccm.bus.inhand import InHand, read_in_hand
+from ccm.decide.children import STEADY, Event, Life, State, follow
+from ccm.durations import format_duration, parse_duration
+from ccm.errors import CloudError, KubernetesError
+from ccm.model.node import Json
+from ccm.model.projection import project
+from ccm.supervisor.mailbox import WINDOW
+from workers.caution import Caution
+from workers.grants import Grants
+from workers.ledger import Ledger
+from workers.node.addresses import AddressProblem, prefer
+from workers.queue import WorkQueue
+
+from .feeding import frame
+from .node_world import world
+from .nodes import addresses, machine, node, recreated, tainted
+from .telling import Feed
+from .waiting import let_run
+
+
+def test_store_delete_inside_snapshot() -> None:
+    from .test_worker_store import entry, filled
+
+    store = filled()
+    store.absorb(frame(1, entry("a", 1), epoch=2))
+    store.absorb(frame(2, entry("b", 2), entry("a", 0, None), epoch=2, complete=True))
+    assert store.names() == [("Node", "b")]
+
+
+def test_store_wrote_after_newer_delta() -> None:
+    from .test_worker_store import answer, entry, filled, value
+
+    store = filled(entry("a", 1, "old"))
+    store.absorb(frame(2, entry("a", 6, "theirs, newer")))
+    store.wrote("Node", "a", answer(5, "mine, older"))
+    assert store.get("Node", "a") == value("theirs, newer")
+
+
+def test_store_wrote_during_snapshot() -> None:
+    from .test_worker_store import answer, entry, filled, value
+
+    store = filled(entry("a", 1, "old"))
+    store.absorb(frame(1, entry("a", 1, "old"), epoch=2))
+    store.wrote("Node", "a", answer(5, "mine"))
+    store.absorb(frame(2, epoch=2, complete=True))
+    assert store.get("Node", "a") == value("mine")
+
+
+async def test_answer_for_earlier_object_not_used() -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.feed()
+        w.machines.answers["node-1"] = machine("fake://old-machine")
+        await w.duty.reconcile("node-1")
+        await w.queue.get()
+        w.queue.done("node-1")
+        w.cluster.put(node(tainted, recreated))
+        w.machines.answers["node-1"] = machine("fake://new-machine")
+        with suppress(KubernetesError):
+            await w.duty.reconcile("node-1")
+        await w.sync()
+        after = w.cluster.get("node-1")
+        assert after is not None
+        assert after.provider_id == "fake://new-machine"
+
+
+@pytest.mark.parametrize("answers", [None, [], {"node-1": "running"}, {"node-1": None}])
+async def test_odd_answer_from_provider(answers: Any) -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.machines.describe = lambda nodes: answers  # type: ignore[method-assign]
+        with pytest.raises(CloudError):
+            await w.sync()
+
+
+@pytest.mark.parametrize("rates", ["read=0", "read=-1", "read=nan", "=5", "read=inf"])
+def test_rates(rates: str) -> None:
+    from .test_settings import faults
+
+    assert faults(cloud_rate=rates)
+
+
+@pytest.mark.parametrize("n", ["nan", "inf"])
+def test_qps_nan(n: str) -> None:
+    from .test_settings import faults
+
+    assert faults(kube_api_qps=n)
+
+
+@pytest.mark.parametrize("s", [60.00001, 1e-8])
+def test_duration_tiny(s: float) -> None:
+    parse_duration(format_duration(s))
+
+
+def test_projection_two_fields_of_entry() -> None:
+    raw = {"c": [{"type": "Ready", "status": "True", "reason": "x"}]}
+    paths = [("c", ("type", "Ready"), "status"), ("c", ("type", "Ready"), "reason")]
+    assert project(raw, paths) == raw
+
+
+def test_projection_mutates() -> None:
+    raw = {"s": {"c": [{"type": "Ready"}]}}
+    project(raw, [("s",), ("s", "c", ("type", "Ready"))])
+    assert raw == {"s": {"c": [{"type": "Ready"}]}}
+
+
+def test_ledger_wait_text_equals_failure(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    ledger = Ledger()
+    ledger.fail("a", "x")
+    ledger.wait("b", "x")
+    ledger.settle("b")
+    assert "settled again" not in caplog.messages
+
+
+def test_ledger_another_reason_is_not_settled(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    ledger = Ledger()
+    ledger.fail("a", "x")
+    ledger.fail("a", "y")
+    assert "settled again" not in caplog.messages
+
+
+def test_hold_nested(short_dir: Path) -> None:
+    path = short_dir / "h"
+    caution = Caution(InHand(path), lambda message: True, (), {})
+    with caution.hold(["n1"]):
+        with caution.hold(["n1"]):
+            pass
+        assert read_in_hand(path) == ["n1"]
+
+
+async def test_control_answer_fails(short_dir: Path) -> None:
+    async def answer(request: Json) -> Json:
+        raise KeyError("bug")
+
+    server = control.ControlServer(short_dir / "c.sock", answer)
+    await server.start()
+    try:
+        assert "error" in await asyncio.to_thread(control.ask, short_dir / "c.sock", {})
+    finally:
+        server.close()
+
+
+async def test_other_users_are_refused(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_peer_uid", lambda writer: 12345)
+
+    async def answer(request: Json) -> Json:
+        return {}
+
+    server = control.ControlServer(short_dir / "c.sock", answer)
+    await server.start()
+    try:
+        answered = await asyncio.to_thread(control.ask, short_dir / "c.sock", {"command": "stop"})
+        assert "may ask" in answered["error"]
+    finally:
+        server.close()
+
+
+def test_moved_back() -> None:
+    feed = Feed().listed()
+    feed.put("a", 1)
+    feed.settle()
+    for n in range(WINDOW + 2):
+        feed.put("b", n)
+    feed.move("a")
+    feed.move()
+    feed.settle()
+    assert feed.told() == feed.there()
+
+
+def test_own_before_begin() -> None:
+    feed = Feed()
+    feed.put("a", 1)
+    feed.move("b")
+    assert not feed.worker.on_the_way
+
+
+def test_standby_steady() -> None:
+    life = Life(State.STANDBY, since=0.0, deaths=5)
+    assert follow(life, Event.DIED, 10 * STEADY).deaths == 1
+
+
+def test_failed_restarted() -> None:
+    assert follow(Life(State.FAILED), Event.STARTED, 1.0).state is State.STARTING
+
+
+async def test_queue_lost_wakeup() -> None:
+    queue = WorkQueue()
+    a = asyncio.create_task(queue.get())
+    await let_run()
+    b = asyncio.create_task(queue.get())
+    await let_run()
+    queue.add("k")
+    b.cancel()
+    await let_run()
+    done = a.done()
+    a.cancel()
+    assert done
+
+
+def test_huge_octet() -> None:
+    with pytest.raises(AddressProblem):
+        prefer([], "1" * 5000 + ".0.0.0")
+
+
+def test_v4_mapped() -> None:
+    assert prefer(addresses("InternalIP 10.0.0.1"), "::ffff:10.0.0.1")
+
+
+def test_isdigit() -> None:
+    from ccm.kube.client import _failure
+
+    class Response:
+        headers = {"Retry-After": "²"}
+        reason, status = "x", 429
+
+    assert _failure(cast(Any, Response()), b"{}").retry_after is None
+
+
+def test_log_surrogate() -> None:
+    from ccm.log import _Line
+
+    from .test_log import record
+
+    assert _Line("p", as_json=True).format(record("x", path="\udc80"))
+
+
+async def test_grants_cancelled_before_ask() -> None:
+    from .test_worker_grants import INIT, Supervisor
+
+    supervisor = Supervisor()
+    grants = Grants(supervisor.send)
+    a = asyncio.create_task(grants.take("read", INIT))
+    await asyncio.sleep(0)
+    a.cancel()
+    await let_run()
+    b = asyncio.create_task(grants.take("read", INIT))
+    await let_run(20)
+    b.cancel()
+    assert supervisor.asks

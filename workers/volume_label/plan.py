@@ -1,0 +1,183 @@
+"""What to do about one PersistentVolume, given where its volume is: pure decisions."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ccm.model.cloud import Gone, VolumePlace
+from ccm.model.node import Json
+from ccm.model.volume import (
+    LEGACY_REGION,
+    LEGACY_ZONE,
+    REGION,
+    ZONE,
+    PersistentVolume,
+    read_zones,
+    zones_text,
+)
+from workers.volume_label.affinity import admits, affinity_for
+
+ZONE_KEYS, REGION_KEYS = (ZONE, LEGACY_ZONE), (REGION, LEGACY_REGION)
+"""What the scheduler reads on volumes, so that none of them may say something wrong."""
+
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which volumes are ours, and whether they get the legacy labels as well."""
+
+    csi_drivers: frozenset[str]
+    legacy_sources: frozenset[str]
+    has_legacy_labels: bool
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The labels that a volume is to have."""
+        return (*ZONE_KEYS, *REGION_KEYS) if self.has_legacy_labels else (ZONE, REGION)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Set labels and node affinity and drop the historical initializer, in one write.
+
+    An affinity of None means that there is one already.
+    """
+
+    labels: Mapping[str, str]
+    affinity: Json | None
+
+
+@dataclass(frozen=True, slots=True)
+class Complain:
+    """Write nothing and tell people why, with the remedy. `may_pass`: the cloud may yet know."""
+
+    reason: str
+    message: str
+    may_pass: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing is to be done; the sentence says why."""
+
+    sentence: str
+
+
+def why_left_alone(volume: PersistentVolume, rules: Rules) -> str | None:
+    """Why the cloud need not be asked about this volume; None when it has to be."""
+    is_ours = volume.csi_driver in rules.csi_drivers or any(
+        isinstance(volume.spec.get(source), dict) for source in rules.legacy_sources
+    )
+    if volume.is_being_deleted:
+        return "left alone: it is being deleted"
+    if not is_ours:
+        return "left alone: not a volume of this cloud"
+    has_all = all(volume.labels.get(key) for key in rules.keys)
+    if has_all and volume.node_affinity is not None and not volume.waits_for_labels:
+        return "labelled"
+    return None
+
+
+def plan(
+    volume: PersistentVolume, answer: VolumePlace | Gone, rules: Rules
+) -> Label | Complain | Rest:
+    """What makes `volume` say where it is, in one write or not at all.
+
+    Only what is missing or empty is written, and only if nothing that stays speaks against it: a
+    label beside an affinity or another label that disagrees would leave its Pods nowhere to run.
+    """
+    if isinstance(answer, Gone):
+        return _no_volume(answer)
+    place = VolumePlace(tuple(sorted({*answer.zones} - {""})), answer.region)
+    if not place.zones:
+        return _no_zone()
+    for value in (*place.zones, place.region):
+        if value and not _LABEL_VALUE.fullmatch(value):
+            return _no_label(value)
+    zones = [zone for zone in place.zones if admits(volume.node_affinity, zone, place.region)]
+    if not zones:
+        return _against_affinity(place)
+    labels = _labels(volume, replace(place, zones=tuple(zones)), rules)
+    if isinstance(labels, Complain):
+        return labels
+    affinity = affinity_for(place) if volume.node_affinity is None else None
+    if not (labels or affinity or volume.waits_for_labels):
+        return Rest("labelled")
+    return Label(labels, affinity)
+
+
+def _labels(
+    volume: PersistentVolume, place: VolumePlace, rules: Rules
+) -> dict[str, str] | Complain:
+    """The labels to write: as many zones as those that are there leave, if they leave any."""
+    there = {key: value for key, value in volume.labels.items() if value}
+    zones, region = frozenset(place.zones), place.region
+    for key in there.keys() & ZONE_KEYS:
+        zones &= _zones_said(there[key])
+    if not zones:
+        return _against_labels(there, ZONE_KEYS, zones_text(place.zones))
+    if region and any(there[key] != region for key in there.keys() & REGION_KEYS):
+        return _against_labels(there, REGION_KEYS, region)
+    wanted = dict.fromkeys(ZONE_KEYS, zones_text(zones)) | dict.fromkeys(REGION_KEYS, region)
+    missing = {key: wanted[key] for key in rules.keys if wanted[key] and key not in there}
+    for value in missing.values():
+        if not _LABEL_VALUE.fullmatch(value):
+            return _no_label(value)
+    return missing
+
+
+def _zones_said(label: str) -> frozenset[str]:
+    try:
+        return read_zones(label)
+    except ValueError:
+        return frozenset()
+
+
+def _no_volume(answer: Gone) -> Complain:
+    return Complain(
+        "VolumeNotFound",
+        f"Not labelled, because there is no such volume: {answer.evidence}. If its ID is wrong, "
+        "delete this PersistentVolume and create it again with the right one",
+        may_pass=True,
+    )
+
+
+def _no_zone() -> Complain:
+    return Complain(
+        "ZoneNotFound",
+        "Not labelled, because the cloud does not say in which zone the volume is. If Pods need "
+        f"to know, set label {ZONE} and spec.nodeAffinity by hand",
+        may_pass=True,
+    )
+
+
+def _against_affinity(place: VolumePlace) -> Complain:
+    where = ", ".join(place.zones) + (f" of region {place.region}" if place.region else "")
+    return Complain(
+        "NodeAffinityConflict",
+        f"Not labelled, because the cloud has the volume in {where}, and spec.nodeAffinity admits "
+        "no node there. An affinity cannot be changed: with reclaim policy Retain, delete this "
+        "PersistentVolume and create it again with the right one",
+        may_pass=False,
+    )
+
+
+def _against_labels(there: Mapping[str, str], keys: Iterable[str], known: str) -> Complain:
+    said = " and ".join(f"{key}={there[key]}" for key in keys if key in there)
+    return Complain(
+        "LabelConflict",
+        f"Not labelled, because it can be used in {known} and is labelled {said}. A label that is "
+        "there is never overwritten: remove it to have the right one set",
+        may_pass=False,
+    )
+
+
+def _no_label(value: str) -> Complain:
+    return Complain(
+        "LabelImpossible",
+        f"Not labelled, because {value!r} cannot be the value of a label (63 letters, digits, "
+        "dashes, dots and underscores at the most). If Pods need to know, set spec.nodeAffinity "
+        "by hand",
+        may_pass=False,
+    )

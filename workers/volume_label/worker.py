@@ -1,0 +1,153 @@
+"""The volume-label duty: what it wants, what one reconcile does, and what it tells people."""
+
+import logging
+from collections.abc import Iterable
+
+from ccm.bus.frames import Message
+from ccm.cloud.interface import Volumes
+from ccm.decide.budget import Priority
+from ccm.errors import CloudError, KubernetesError, Refused
+from ccm.kube.events import Note, ObjectRef
+from ccm.model.cloud import PlaceAnswer, Unknown
+from ccm.model.node import Json
+from ccm.model.projection import Want
+from ccm.model.volume import LEGACY_SOURCES, PersistentVolume
+from ccm.settings import Settings
+from workers.apply import Patch
+from workers.duty import Duty, Outcome, Tools
+from workers.questions import Questions
+from workers.volume_label.patches import patch_for
+from workers.volume_label.plan import Complain, Label, Rest, Rules, plan, why_left_alone
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "volume-label-controller"
+KIND = "PersistentVolume"
+ASK_AGAIN = 5.0  # seconds without an answer after which a question is put again
+REPLAN = (409, 422)  # the object is not what it was
+
+_META = ("name", "uid", "labels", "deletionTimestamp", "initializers")
+
+WANTS = (
+    Want(
+        KIND,
+        (
+            *(("metadata", name) for name in _META),
+            ("spec", "csi", "driver"),
+            ("spec", "csi", "volumeHandle"),
+            ("spec", "nodeAffinity"),
+            *(("spec", source) for source in LEGACY_SOURCES),
+        ),
+    ),
+)
+
+
+def duty(tools: Tools) -> Duty | None:
+    """The volume-label duty of this process."""
+    volumes = tools.provider.volumes
+    if volumes is None:
+        return None
+    if unknown := sorted(volumes.legacy_sources - {*LEGACY_SOURCES}):
+        log.warning("these sources of volumes are never seen", extra={"legacy_sources": unknown})
+    return VolumeDuty(tools, volumes)
+
+
+def concurrency(settings: Settings) -> int:
+    """As wide as the API server takes requests: the cloud is asked in batches."""
+    return settings.kube_api_in_flight
+
+
+class VolumeDuty:
+    """Labels each volume of the provider once, and says on the volume why it cannot."""
+
+    def __init__(self, tools: Tools, volumes: Volumes) -> None:
+        self._tools = tools
+        is_legacy = tools.settings.legacy_zone_labels
+        self._rules = Rules(volumes.csi_drivers, volumes.legacy_sources, is_legacy)
+        self._questions: Questions[PersistentVolume, PlaceAnswer] = Questions(
+            volumes, Priority.VOLUME, tools.caution, tools.queue.add
+        )
+        self._rejected: dict[str, Patch] = {}
+        self._labelled = 0
+
+    def keys_for(self, kind: str, key: str) -> Iterable[str]:
+        return (key,)
+
+    async def run(self) -> None:
+        await self._questions.run()
+
+    def hear(self, message: Message) -> None:
+        return
+
+    def about(self, key: str) -> ObjectRef | None:
+        volume = self._volume(key)
+        return _about(volume) if volume else None
+
+    def facts(self) -> Json:
+        return {"objects": self._tools.store.count(KIND), "labelled": self._labelled}
+
+    async def reconcile(self, key: str) -> Outcome:
+        volume = self._volume(key)
+        why = why_left_alone(volume, self._rules) if volume else "it is gone"
+        if volume is None or why:
+            self._forget(key)
+            return Outcome(why or "")
+        match await self._questions.answer(volume):
+            case None:
+                return Outcome("waits for the cloud's answer", False, again_in=ASK_AGAIN)
+            case Unknown(why_unknown):
+                self._questions.forget(key)
+                raise CloudError(why_unknown)
+            case answer:
+                return await self._take(volume, plan(volume, answer, self._rules))
+
+    async def _take(self, volume: PersistentVolume, step: Label | Complain | Rest) -> Outcome:
+        match step:
+            case Label():
+                await self._write(volume, step)
+                self._forget(volume.name)
+                return Outcome("labelled")
+            case Complain(reason, message, may_pass):
+                self._forget(volume.name)
+                self._tell(volume, reason, message)
+                raise CloudError(message) if may_pass else Refused(message)
+            case Rest(sentence):
+                self._forget(volume.name)
+                return Outcome(sentence)
+
+    async def _write(self, volume: PersistentVolume, action: Label) -> None:
+        patch = patch_for(volume, action)
+        try:
+            answer = await self._tools.performer.perform(patch)
+        except KubernetesError as error:
+            self._judge(volume, patch, error)
+            raise
+        self._tools.store.wrote(KIND, volume.name, answer)
+        self._labelled += 1
+        log.info("volume labelled", extra={"volume": volume.name, "labels": dict(action.labels)})
+
+    def _judge(self, volume: PersistentVolume, patch: Patch, error: KubernetesError) -> None:
+        """A race is resolved by planning again; the same answer to the same patch is none."""
+        if error.status not in REPLAN:
+            return
+        is_race = self._rejected.get(volume.name) != patch
+        self._rejected[volume.name] = patch
+        if not is_race:
+            why = f"The API server does not take the labels: {error}"
+            self._tell(volume, "LabellingFailed", why)
+            raise CloudError(why) from error  # with back-off, not at once as after a race
+
+    def _forget(self, name: str) -> None:
+        self._questions.forget(name)
+        self._rejected.pop(name, None)
+
+    def _volume(self, name: str) -> PersistentVolume | None:
+        raw = self._tools.store.get(KIND, name)
+        return PersistentVolume(raw) if raw is not None else None
+
+    def _tell(self, volume: PersistentVolume, reason: str, message: str) -> None:
+        self._tools.recorder.tell(Note(_about(volume), "Warning", reason, message))
+
+
+def _about(volume: PersistentVolume) -> ObjectRef:
+    return ObjectRef("v1", KIND, volume.name, volume.uid)
