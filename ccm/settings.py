@@ -173,6 +173,9 @@ class Settings:
     master: str = _flag("", KUBE, str, "API server address; overrides the kubeconfig's.", "URL")
     kube_api_qps: float = _flag(0.0, KUBE, _number, "Requests a second per process; 0 = no limit.")
     kube_api_burst: int = _flag(0, KUBE, _whole, "Requests at once above --kube-api-qps.")
+    watch_idle_limit: float = _flag(
+        70.0, KUBE, _duration, "A watch that is silent for longer is asked for anew."
+    )
     kube_api_in_flight: int = _flag(32, KUBE, _whole, "Requests one process keeps in flight.")
 
     leader_elect: bool = _flag(True, LEASE, _boolean, "Act only while holding the lease.")
@@ -309,6 +312,7 @@ def check(settings: Settings) -> Iterator[ConfigurationFault]:
         "worker_silence_limit",
         "cloud_call_timeout",
         "node_monitor_period",
+        "watch_idle_limit",
         "node_deletion_window",
         "node_status_update_frequency",
         "route_reconciliation_period",

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +19,7 @@ from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.cloud.registry import load_provider
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
 from ccm.kube import config
-from ccm.kube.client import Kube, RateLimit
+from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Recorder
 from ccm.log import set_up
 from ccm.processes import die_with_parent
@@ -91,7 +90,8 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
     provider = load_provider(settings.cloud_provider)
     await provider.initialize(_context(spec, gate))
     port.permission.outlive_by(_grace(settings))
-    kube = await _kube(settings, module.COMPONENT, port.permission.check)
+    fence = Fence(port.permission.check, _grace(settings))
+    kube = await _kube(settings, module.COMPONENT, fence)
     try:
         hand = InHand(Path(spec.hand_path))
         tools = Tools(
@@ -132,13 +132,13 @@ def _context(spec: WorkerSpec, gate: WorkerGate) -> ProviderContext:
     return ProviderContext(gate, content, settings.cloud_config, settings.cluster_name, spec.name)
 
 
-async def _kube(settings: Settings, component: str, may_write: Callable[[], None]) -> Kube:
+async def _kube(settings: Settings, component: str, fence: Fence) -> Kube:
     configuration = await config.load(config.Source(settings.kubeconfig, settings.master))
     rate = None
     if settings.kube_api_qps:
         rate = RateLimit(settings.kube_api_qps, settings.kube_api_burst)
     agent = f"ccm-supervisor/{component}"
-    return Kube(configuration, agent, settings.kube_api_in_flight, rate, may_write)
+    return Kube(configuration, agent, settings.kube_api_in_flight, rate, fence)
 
 
 def _grace(settings: Settings) -> float:

@@ -52,7 +52,7 @@ async def _until_done(sandbox: Sandbox, how: Show, stop: asyncio.Event) -> bool:
     deadline = loop.time() + how.timeout
     while not stop.is_set():
         sandbox.check()
-        is_settled = sandbox.observer.is_settled(sandbox.options.nodes)
+        is_settled = sandbox.is_settled
         if how.exit_when_settled and (is_settled or loop.time() > deadline):
             return is_settled
         sandbox.observer.changed.clear()
@@ -60,7 +60,7 @@ async def _until_done(sandbox: Sandbox, how: Show, stop: asyncio.Event) -> bool:
         await asyncio.wait(waits, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-    return sandbox.observer.is_settled(sandbox.options.nodes)
+    return sandbox.is_settled
 
 
 async def _live(sandbox: Sandbox) -> None:

@@ -18,7 +18,7 @@ ROWS = 14
 
 def sandbox_view(sandbox: Sandbox, status: Mapping[str, Any]) -> RenderableType:
     """Everything at once, top down: nodes, workers, budget, hints."""
-    parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox)]
+    parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if "error" not in status:
         parts += [workers_table(status), budget_table(status)]
         if stopped := deletions_line(status):
@@ -52,6 +52,26 @@ def _nodes(sandbox: Sandbox) -> Table:
         table.add_row(name, str(power or ""), *_facts(sighting), _state(sighting))
     if len(seen) > ROWS:
         table.add_row(f"… {len(seen) - ROWS} more")
+    return table
+
+
+def _workload(sandbox: Sandbox) -> Table:
+    sights, count = sandbox.sights, len(sandbox.observer.sightings)
+    rows = (
+        (
+            "Service web",
+            "a load balancer",
+            sights.service_address
+            and f"{sights.service_address}, {sights.service_hosts} of {count} nodes behind it",
+        ),
+        ("pod networks", "routes in the cloud", sights.routes and f"{sights.routes} of {count}"),
+        ("volume data", "its zone", sights.volume_zone),
+    )
+    table = Table(title="What the cluster asked the cloud for", title_justify="left")
+    for column in ("who", "wants", "has"):
+        table.add_column(column)
+    for who, wants, has in rows:
+        table.add_row(who, wants, Text(str(has), "green") if has else Text("not yet", "yellow"))
     return table
 
 

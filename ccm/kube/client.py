@@ -2,9 +2,11 @@
 
 import asyncio
 import random
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -35,13 +37,32 @@ class RateLimit:
         await asyncio.sleep(max(self._next - now, 0.0))
 
 
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What keeps a write from taking effect when it no longer should.
+
+    `before_write` is called when all waiting is over and a write is about to leave, also for a
+    second try; what it raises keeps the write here. What the API server has not acknowledged after
+    `delivery` seconds, the kernel gives up, even when this process has ended: it would deliver it
+    minutes later otherwise, when a broken network is whole again.
+    """
+
+    before_write: Callable[[], None] = lambda: None
+    delivery: float = 10.0
+
+    def socket_for(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        """A socket for a connection to `address`."""
+        family, kind, protocol, *_ = address
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self.delivery * 1000))
+        return made
+
+
 class Kube:
     """One process's connection to the API server.
 
     Raises `KubernetesError` when the server answered with an error and `Unreachable` when there is
     no usable answer. A 429 is obeyed and tried again within the deadline: it was not executed.
-    `before_write` is called when all waiting is over and a write is about to leave, also for the
-    second time; what it raises keeps the write from leaving.
     """
 
     def __init__(
@@ -50,16 +71,18 @@ class Kube:
         user_agent: str,
         in_flight: int = 32,
         rate: RateLimit | None = None,
-        before_write: Callable[[], None] = lambda: None,
+        fence: Fence = Fence(),
     ) -> None:
         self._configuration = configuration
         self._url = configuration.host.rstrip("/")
         self._agent = user_agent
         self._slots = asyncio.Semaphore(in_flight)
-        self._rate, self._before_write = rate, before_write
+        self._rate, self._fence = rate, fence
         self._quiet_until = 0.0
         # Streams (watches) do not take a slot; a few connections are for them.
-        connector = aiohttp.TCPConnector(limit=in_flight + 8, ssl=_tls(configuration))
+        connector = aiohttp.TCPConnector(
+            limit=in_flight + 8, ssl=_tls(configuration), socket_factory=fence.socket_for
+        )
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         self.writes = 0
 
@@ -115,7 +138,7 @@ class Kube:
             if loop.time() < self._quiet_until:
                 await asyncio.sleep(self._quiet_until - loop.time())
             if method != "GET":
-                self._before_write()
+                self._fence.before_write()
                 self.writes += 1
             async with self._session.request(
                 method, self._url + path, data=data, params=params, headers=headers

@@ -20,7 +20,8 @@ from ccm.model.node import Json, mapping, text
 
 PAGE = 500
 SERVER_TIMEOUT = 300  # seconds after which the server ends a watch by itself
-IDLE_LIMIT = 70.0  # bookmarks come once a minute: longer silence means a dead connection
+IDLE_LIMIT = 70.0  # bookmarks come once a minute: after longer silence a connection may be dead
+HEADERS_LIMIT = 10.0  # seconds above that until an answer to a watch request must have begun
 SHORT = 1.0  # a watch that ends sooner is not asked for again at once
 STEADY = 30.0  # a round that lasted longer was no failure, whatever ended it
 LONGEST_WAIT = 60.0  # more patience than this is not had, whatever the server asks for
@@ -195,9 +196,9 @@ async def _watch(
         "timeoutSeconds": str(round(SERVER_TIMEOUT * random.uniform(1.0, 1.5))),
     }
     try:
-        async with kube.stream(path, params, idle_limit) as content:
+        async with kube.stream(path, params, idle_limit + HEADERS_LIMIT) as content:
             yield OPENED
-            async for line in _lines(content):
+            async for line in _lines(content, idle_limit):
                 event = _event(line)
                 if isinstance(event, Undecodable):
                     position.doubt(event.why)
@@ -209,9 +210,19 @@ async def _watch(
         raise
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _lines(content: aiohttp.StreamReader, idle_limit: float) -> AsyncIterator[bytes]:
+    """Lines up to the end of the stream, or of our patience.
+
+    Silence alone is no trouble: a server sends no bookmarks of a kind that never changed since it
+    started. If the connection is dead, asking anew either works or tells why not.
+    """
     rest = b""
-    async for chunk in content.iter_any():
+    while not content.at_eof():
+        try:
+            async with asyncio.timeout(idle_limit):
+                chunk = await content.readany()
+        except TimeoutError:
+            return
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             if line:

@@ -25,6 +25,7 @@ from ccm.sandbox.cloud.records import Power
 from ccm.sandbox.kubelets import follow_power, new_machines, register
 from ccm.sandbox.observer import Observer, percentile
 from ccm.sandbox.place import Place, SandboxFacts
+from ccm.sandbox.workload import Sights, create, look
 
 NODE_AGENT = "ccm-supervisor/cloud-node-controller"
 
@@ -48,6 +49,7 @@ class Sandbox:
         self.options = options
         self.place = Place(Path(options.directory).absolute())
         self.power: dict[str, Power] = {}
+        self.sights = Sights()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -82,6 +84,7 @@ class Sandbox:
         SandboxFacts(os.getpid(), self._kubernetes_url, cloud_url).save(self.place)
         await self._wait_for_supervisor()
         self._in_background(self._follow_power())
+        self._in_background(self._look())
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -112,12 +115,26 @@ class Sandbox:
             except (KubernetesError, Unreachable, CloudError):
                 continue  # a fault that somebody set on purpose; look again in a second
 
+    async def _look(self) -> None:
+        while True:
+            self.sights = await look(self.kube, self.cloud)
+            await asyncio.sleep(0.25)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every node is ready and the workload has what it asked for."""
+        sights, count = self.sights, self.options.nodes
+        has_hosts = sights.service_hosts >= count and sights.routes >= count
+        has_all = bool(sights.service_address and sights.volume_zone) and has_hosts
+        return has_all and self.observer.is_settled(count)
+
     def check(self) -> None:
         """Raise `ConfigurationFault` when the supervisor has ended."""
         self._supervisor.check()
 
     async def add_nodes(self) -> None:
-        """Build the machines, then let their kubelets register."""
+        """Ask for a Service and a volume, build the machines, let their kubelets register."""
+        await create(self.kube, self.cloud)
         machines = await self.cloud.add(new_machines(1, self.options.nodes))
         await register(self.kube, [machine.name for machine in machines], self.options.stagger)
 
@@ -142,7 +159,13 @@ class Sandbox:
             "initialised": len(delays),
             "kubernetes_writes_per_node": round(len(writes) / max(len(delays), 1), 3),
             "kubernetes_events": sum(r["resource"] == "events" for r in requests),
-            "cloud_reads": counters["reads"],
+            "cloud_reads": sum(
+                row["count"] for row in counters["rows"] if row["operation"] == "ListMachines"
+            ),
+            "service_address": self.sights.service_address,
+            "service_hosts": self.sights.service_hosts,
+            "routes": self.sights.routes,
+            "volume_zone": self.sights.volume_zone,
             "seconds_to_ready": {"p50": percentile(delays, 0.5), "p99": percentile(delays, 0.99)},
             "worker_restarts": sum(w["restarts"] for w in status.get("workers", [])),
             "not_ready": self.observer.unready()[:20],

@@ -27,7 +27,13 @@ def new_machines(first: int, count: int) -> list[Machine]:
     ]
 
 
-def registration(name: str) -> Json:
+def pod_network(name: str) -> str:
+    """The pod network of vm-<number>, as kube-controller-manager would choose one."""
+    number = int(name.rpartition("-")[2])
+    return f"10.{244 + number // 256}.{number % 256}.0/24"
+
+
+def registration(name: str, pod_cidr: str = "") -> Json:
     """The Node that a kubelet with `--cloud-provider=external` creates."""
     return {
         "apiVersion": "v1",
@@ -63,12 +69,12 @@ def ready_condition(is_ready: bool) -> Json:
 
 
 async def register(kube: Kube, names: Sequence[str], stagger: float = 0.0) -> None:
-    """Create the Nodes of these machines; `stagger` seconds apart, or all at once."""
+    """Create the Nodes of these machines vm-…; `stagger` seconds apart, or all at once."""
     slots = asyncio.Semaphore(REGISTRATIONS)
 
     async def one(name: str) -> None:
         async with slots:
-            await kube.post("/api/v1/nodes", registration(name))
+            await kube.post("/api/v1/nodes", registration(name, pod_network(name)))
 
     async with asyncio.TaskGroup() as group:
         for name in names:

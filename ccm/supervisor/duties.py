@@ -1,16 +1,23 @@
 """Which workers there are: a duty is the name of a package under `workers`."""
 
-from ccm.controllers import LIFECYCLE, NODE, is_enabled
+from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
 from ccm.settings import Settings
+from ccm.supervisor.shards import names
 
-NODE_DUTY = "node"
+SINGLE = {
+    "route": ("route", ROUTE),
+    "service": ("service", SERVICE),
+    "volume-label": ("volume_label", VOLUME),
+}
+"""Workers that are one process each: name → duty, controller."""
 
 
-def single_workers(settings: Settings) -> dict[str, str]:
-    """Worker name → duty, of the duties that one process does."""
-    return {}
-
-
-def wants_nodes(settings: Settings) -> bool:
-    """Whether there are node workers: they do both the node and the lifecycle controller."""
-    return any(is_enabled(name, settings.controllers) for name in (NODE, LIFECYCLE))
+def duties(settings: Settings) -> dict[str, str]:
+    """Worker name → duty; node workers do both the node and the lifecycle controller."""
+    wanted: dict[str, str] = {}
+    if any(is_enabled(controller, settings.controllers) for controller in (NODE, LIFECYCLE)):
+        wanted |= dict.fromkeys(names(settings.node_workers), "node")  # first: nodes wait for them
+    for name, (duty, controller) in SINGLE.items():
+        if is_enabled(controller, settings.controllers):
+            wanted[name] = duty
+    return wanted

@@ -42,6 +42,7 @@ from ccm.supervisor.child import Child, Start
 from ccm.supervisor.children import Children, Hooks
 from ccm.supervisor.commands import Commands
 from ccm.supervisor.deletions import Governor, Views, policy_of
+from ccm.supervisor.duties import duties
 from ccm.supervisor.feed import Feed
 from ccm.supervisor.leader import Leader, Timing
 from ccm.supervisor.nodes import WANT as NODES_WANT
@@ -62,7 +63,7 @@ class Supervisor:
         self._settings = settings
         self._notifier = Notifier(os.environ)
         self._hub = Hub(paths.bus, self._on_message)
-        self._feed = Feed(kube, self._hub.send_raw)
+        self._feed = Feed(kube, self._hub.send_raw, settings.watch_idle_limit)
         self._budget = Budget(settings.cloud_rate, self._hub.send, reserve=settings.cloud_reserve)
         self._leader = _leader(settings, kube, self._on_permit)
         hooks = Hooks(
@@ -96,7 +97,7 @@ class Supervisor:
         """Run until a signal, a command, a lost lease or a refused configuration."""
         self._handle_signals()
         await self._control.start()
-        self._children.add(dict.fromkeys(self._shards.names, "node"))
+        self._children.add(duties(self._settings))
         tasks = [self._watch_over(name, work) for name, work in self._own_work()]
         log.info("supervisor started", extra={"version": __version__})
         try:

@@ -12,6 +12,7 @@ import asyncio
 import json
 import ssl
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -123,7 +124,7 @@ REFUSED = Fault(is_refused=True)
 
 
 class FaultProxy:
-    """Counts in `met` how often a watch ran into the fault of the moment."""
+    """Counts in `met`, by path, how often watches ran into the fault of the moment."""
 
     def __init__(self, url: str, ca_file: Path) -> None:
         self._upstream, self._tls = url, ssl.create_default_context(cafile=str(ca_file))
@@ -131,7 +132,7 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy")
         self._streams: set[Stream] = set()
         self._fault = HEALTHY
-        self.met = 0
+        self.met: Counter[str] = Counter()
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -188,12 +189,12 @@ class FaultProxy:
         await self._session.close()
 
     async def _set(self, fault: Fault) -> None:
-        self._fault, self.met = fault, 0
+        self._fault, self.met = fault, Counter()
         for stream in list(self._streams) if fault.cuts else ():
             stream.reset()
 
     async def _kill_silently(self) -> None:
-        self.met = len(self._streams)
+        self.met = Counter(stream.request.path for stream in self._streams)
         for stream in self._streams:
             stream.is_dead = True
 
@@ -234,7 +235,7 @@ class FaultProxy:
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         fault = self._fault
         if fault.cuts:
-            self.met += 1
+            self.met[request.path] += 1
         if fault.is_refused:
             raise ConnectionRefusedError
         if fault.answer:
@@ -255,7 +256,7 @@ class FaultProxy:
         async for line in answer.content:
             fault = self._fault
             if fault is not HEALTHY:
-                self.met += 1
+                self.met[stream.request.path] += 1
             with suppress(ConnectionError):  # the client left; it is noticed elsewhere
                 await fault.each_line(stream, line)
         if stream.is_dead:

@@ -30,6 +30,10 @@ RULES = [
 """What docs/permissions.md says that the supervisor needs."""
 
 
+NODES_ONLY = "--controllers=cloud-node,cloud-node-lifecycle"
+"""What a supervisor here runs unless its flags say otherwise."""
+
+
 def wait_for(what: str, look: Callable[[], T], seconds: float = 30.0) -> T:
     """The first truthy result of `look`; fails the test when there is none in time."""
     deadline = time.monotonic() + seconds
@@ -111,6 +115,7 @@ class Supervisor(Running):
                 f"--cloud-config={where.cloud_config}",
                 f"--kubeconfig={where.kubeconfig}",
                 f"--runtime-dir={self.runtime}",
+                NODES_ONLY,
                 *flags,
             ],
         )

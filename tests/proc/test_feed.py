@@ -66,7 +66,7 @@ CASES = {
     "410": Case(Fault(failure(410, "Expired"))),
     "410-event": Case(Fault(error_event(410, "Expired"))),
     "429": Case(Fault(failure(429, "TooManyRequests", retry_after="1")), times=2),
-    "500": Case(Fault(failure(500, "InternalError"))),
+    "500": Case(Fault(failure(500, "InternalError")), times=2),
     "refused": Case(REFUSED, times=2),
     "early-end": Case(Fault(Answer(200)), times=2),
     "late": Case(Fault(each_line=fault_proxy.late)),
@@ -181,7 +181,7 @@ def world(
 
 
 async def meet(proxy: FaultProxy, times: int) -> None:
-    await asyncio.to_thread(wait_for, "the fault was met", lambda: proxy.met >= times)
+    await asyncio.to_thread(wait_for, "the fault was met", lambda: proxy.met[NODES] >= times)
 
 
 async def change_much(world: World, there: list[str]) -> None:
@@ -204,12 +204,11 @@ async def test_a_half_open_connection_is_given_up(
         there = await world.add(10)
         await world.come_right()
         proxy.go_silent()
-        assert proxy.met
+        assert proxy.met[NODES]
         began = time.monotonic()
         await change_much(world, there)
         await world.come_right()
         report("half-open", time.monotonic() - began)
-        assert "silent for 2 s" in supervisor.tail(100)
         assert supervisor.end() == 0
 
 
@@ -217,7 +216,7 @@ CHANGES, ASLEEP = 50_000, 500
 
 
 async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest_state(
-    place: tuple[Where, Cloud], api: Kube, proxy: FaultProxy, cluster: RealCluster
+    place: tuple[Where, Cloud], api: Kube, proxy: FaultProxy
 ) -> None:
     """50,000 changes of what it wants to know pass while the node worker is stopped.
 
@@ -238,8 +237,7 @@ async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest
         await known(supervisor, ASLEEP)
         before = pss_bytes(supervisor.process.pid)
         peak = await storm(api, proxy, supervisor, lambda name, n: (old, new)[n % 2][name])
-        for name in names:
-            await set_node_ip(api, name, new[name])
+        await asyncio.gather(*(set_node_ip(api, name, new[name]) for name in names))
         await create(api, "marker", "")  # watches are in order: once it is known, all is
         await known(supervisor, ASLEEP + 1)
         after = pss_bytes(supervisor.process.pid)
@@ -276,23 +274,11 @@ async def test_a_broken_watch_loses_nothing(name: str, world: World, proxy: Faul
     report(name, seconds)
 
 
-async def test_a_restart_of_the_api_server_loses_nothing(
+async def test_an_api_server_that_dies_and_comes_back_loses_nothing(
     world: World, proxy: FaultProxy, cluster: RealCluster
 ) -> None:
     """Watches stay away until nodes were changed; then what they knew is too old for the server."""
     there = await world.add(10)
-    await world.come_right()
-    proxy.inject(REFUSED)
-    await asyncio.to_thread(cluster.restart_apiserver)
-    await change_much(world, there)
-    proxy.clear()
-    report("restart", await world.come_right())
-
-
-async def test_a_killed_api_server_is_found_again(
-    world: World, proxy: FaultProxy, cluster: RealCluster
-) -> None:
-    await world.add(10)
     await world.come_right()
     await asyncio.to_thread(cluster.kill_apiserver)
     await asyncio.to_thread(
@@ -300,11 +286,11 @@ async def test_a_killed_api_server_is_found_again(
         "status tells it",
         lambda: world.supervisor.status()["feed"]["kinds"]["Node"]["trouble"],
     )
+    proxy.inject(REFUSED)
     await asyncio.to_thread(cluster.start_apiserver)
-    began = time.monotonic()
-    await world.add(5)
-    await world.come_right()
-    report("killed", time.monotonic() - began)
+    await change_much(world, there)
+    proxy.clear()
+    report("restart", await world.come_right())
 
 
 def node_ips(net: int) -> dict[str, str]:
@@ -368,5 +354,6 @@ def report(name: str, seconds: float) -> None:
 
 
 def test_the_documentation_tells_what_happens_on_each_fault() -> None:
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \|", DOCUMENT.read_text(), re.M)
-    assert sorted(rows) == sorted(["half-open", "restart", "killed", *CASES])
+    faults, _, _ = DOCUMENT.read_text().partition("## What `status` shows")
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \|", faults, re.M)
+    assert sorted(rows) == sorted(["half-open", "restart", *CASES])

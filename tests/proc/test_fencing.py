@@ -30,6 +30,7 @@ real = pytest.mark.real
 
 NODES = 60
 GAP = 0.01  # seconds between two nodes that need work
+BUSY = ("--kube-api-qps=60", "--kube-api-burst=1")  # less than comes in: work is always in hand
 GRACE = (SHORT.lease - SHORT.renew) / 2  # what workers.main gives a worker to live on
 
 Victims = Callable[[Replica], list[int]]
@@ -48,7 +49,7 @@ async def stop_the_leader(
 ) -> str:
     """Stop the leader for a while, with work in hand; the figures, once it is shown to be safe."""
     names = await add_machines_and_nodes(api, cloud.url, NODES)
-    with Replica("a", here) as a:
+    with Replica("a", here, *BUSY) as a:
         await until("a leads", a.may_act)
         with Replica("b", here) as b:
             await until("b stands by", lambda: b.is_in("standby"))

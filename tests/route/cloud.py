@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_network
 
 from ccm.errors import CloudError, Refused
@@ -35,6 +35,7 @@ class FakeRoutes:
         self.entries: dict[str, Entry] = {}
         self.dead: set[str] = set()  # machines that are gone: their routes are blackholes
         self.tells_addresses = False
+        self.is_by_network = False  # a route has its network for an id, and is deleted by it
         self.most = 1000
         self.answers: dict[str, list[Exception | None]] = {"list": [], "create": [], "delete": []}
         self.left_out: set[str] = set()  # CIDRs that lists do not show
@@ -53,10 +54,16 @@ class FakeRoutes:
         """CIDR → machine, of our routes."""
         return {entry.cidr: entry.machine for entry in self.entries.values() if entry.is_ours}
 
-    def put(self, cidr: str, machine: str, is_ours: bool = True) -> None:
+    def put(
+        self,
+        cidr: str,
+        machine: str,
+        is_ours: bool = True,
+        addresses: tuple[NodeAddress, ...] = (),
+    ) -> None:
         self._number += 1
-        route_id = f"r-{self._number}"
-        self.entries[route_id] = Entry(route_id, cidr, machine, is_ours)
+        route_id = cidr if self.is_by_network else f"r-{self._number}"
+        self.entries[route_id] = Entry(route_id, cidr, machine, is_ours, addresses)
 
     async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
         names = {node.provider_id: node.name for node in nodes if node.provider_id}
@@ -86,13 +93,11 @@ class FakeRoutes:
             raise Refused(f"{len(self.entries)} of {self.most} routes are used")
         if machine in self.dead:
             raise Refused(f"no such machine: {machine}")
-        self.put(cidr, machine)
-        self.log.append(f"+ {cidr} {machine}")
-        (last,) = [e for e in self.entries.values() if e.id == f"r-{self._number}"]
         shown = tuple(
             NodeAddress(AddressType(each["type"]), each["address"]) for each in node.addresses
         )
-        self.entries[last.id] = replace(last, addresses=shown)
+        self.put(cidr, machine, addresses=shown)
+        self.log.append(f"+ {cidr} {machine}")
 
     async def delete(self, route: Route) -> None:
         await self._called("delete")

@@ -302,6 +302,23 @@ async def test_a_blackhole_on_the_network_of_a_node_is_replaced() -> None:
         assert cloud.log == [f"- {A4} old", f"+ {A4} a"]
 
 
+async def test_a_node_whose_machine_is_gone_is_unavailable() -> None:
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        await w.settle()
+        w.cloud.dead = {"a"}
+        await w.full_pass()
+        assert w.cloud.routes == {B4: "b"}
+        assert is_available(w, "a") is False
+
+
+async def test_outside_the_cluster_not_even_a_route_in_the_way_is_deleted() -> None:
+    cloud = cloud_with({"10.9.0.0/24": "x"})
+    async with world(routed("a", "10.9.0.0/24"), cloud=cloud) as w:
+        await w.settle()
+        assert cloud.routes == {"10.9.0.0/24": "x"}
+        assert is_available(w, "a") is False
+
+
 async def test_the_full_pass_finds_what_changed_in_the_cloud() -> None:
     async with world(*nodes(DUAL)) as w:
         await w.settle()

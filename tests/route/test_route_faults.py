@@ -3,6 +3,7 @@
 import pytest
 
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, RetryAfter, Throttled
+from ccm.model.node import Node
 from tests.route.cloud import outage
 from tests.route.nodes import changed, network_condition, routed, with_pod_cidrs
 from tests.route.world import World, successor, world
@@ -176,6 +177,24 @@ async def test_having_to_wait_is_told_to_nobody(wait: Exception) -> None:
         assert await w.events() == []
 
 
+async def test_the_condition_waits_for_a_network_that_waits() -> None:
+    async with world(routed("a", A4, A6)) as w:
+        w.cloud.answers["create"] = [RetryAfter("busy", 0.0), *outage(), RetryAfter("busy", 0.0)]
+        seen: list[str] = []
+        create = w.cloud.create
+
+        async def watched(node: Node, cidr: str) -> None:
+            seen.append(told(w, "a")[0])
+            await create(node, cidr)
+
+        w.cloud.create = watched  # type: ignore[method-assign]
+        await w.settle()
+        await w.retry()
+        assert w.cloud.routes == {A4: "a", A6: "a"}
+        assert set(seen) == {""}
+        assert told(w, "a")[0] == "False"
+
+
 async def test_a_deletion_that_fails_is_tried_again_and_holds_up_nobody() -> None:
     async with world(routed("a", A4), routed("b", B4)) as w:
         w.cloud.put(C4, "x")
@@ -222,6 +241,7 @@ async def test_a_node_with_an_unreadable_network_keeps_what_leads_to_it() -> Non
         await w.settle()
         w.cluster.put(changed(w.node("a"), with_pod_cidrs("banana")))
         await w.settle()
+        await w.full_pass()
         assert w.cloud.routes == {A4: "a"}
 
 

@@ -23,6 +23,7 @@ from workers.route.table import RouteTable
         pytest.param("10.244.0.0/16", ["10.224.0.0/24", "10.255.255.0/24"], False, id="RT4"),
         pytest.param("10.244.0.0/14", ["10.248.0.0/24"], False, id="RT5"),
         pytest.param("10.0.0.0/16", ["10.0.0.0/8"], True, id="wider-with-the-same-begin"),
+        pytest.param("10.1.0.0/16", ["10.0.0.0/15"], True, id="wider-with-the-same-end"),
         pytest.param("10.1.0.0/16", ["10.0.0.0/8"], False, id="wider-around-it"),
         pytest.param("10.244.0.0/16", ["::/0"], False, id="of-the-other-family"),
     ],

@@ -7,6 +7,7 @@ import pytest
 from ccm.errors import CloudError, KubernetesError, Refused
 from ccm.model.cloud import IpMode
 from ccm.model.service import Service
+from tests.unit.waiting import until
 
 from .cloud import Balancers, Record
 from .cluster import Cluster
@@ -50,9 +51,28 @@ async def test_a_new_start_reads_each_balancer_once_and_writes_nothing(mode: IpM
     async with running(w):
         assert w.balancers.writes > 0
     async with running(again(w)) as w:
+        for _ in range(2):
+            await w.later()
         assert len(w.balancers.calls) == 5
         assert (w.balancers.writes, w.cluster.writes) == (0, 0)
         assert await w.events() == []
+
+
+async def test_a_new_service_does_not_wait_until_all_others_are_compared() -> None:
+    several = [service(name=f"s{number}") for number in range(20)]
+    async with running_with(*several, N1) as w:
+        pass
+    w = again(w, concurrent_service_syncs=4)
+    for one in several:
+        w.balancers.holds[one.name] = asyncio.Event()
+    async with running(w, until_rest=False):
+        await until(lambda: len(w.balancers.calls) == 2, "two are compared")
+        w.cluster.put(service())
+        await until(lambda: w.service().ingress, "the new one has its balancer")
+        assert len(w.balancers.calls) == 3
+        for hold in w.balancers.holds.values():
+            hold.set()
+        await w.rest()
 
 
 async def test_what_changed_while_nobody_worked_is_made_good() -> None:

@@ -172,7 +172,7 @@ def _entry(kind: str, key: str, raw: Json | None) -> list[Any]:
 
 
 @asynccontextmanager
-async def running(world: World) -> AsyncIterator[World]:
+async def running(world: World, until_rest: bool = True) -> AsyncIterator[World]:
     """The world with its runner at work, connected to the cluster, until the end of the block."""
     with TemporaryDirectory() as directory:
         hand = InHand(Path(directory) / "service.1.hand")
@@ -189,7 +189,8 @@ async def running(world: World) -> AsyncIterator[World]:
         work = asyncio.create_task(runner.run(Hello([], {}), concurrency))
         try:
             world.connect()
-            await world.rest()
+            if until_rest:
+                await world.rest()
             yield world
         finally:
             runner.drain(0.5)

@@ -296,13 +296,22 @@ async def test_an_answer_that_is_no_list_does_not_mean_that_nothing_is_there(ans
         assert [type(event) for event in found] == [ListBegins, Trouble, ListBegins, Put, ListEnds]
 
 
-async def test_a_silent_connection_is_given_up_and_asked_for_anew() -> None:
+async def test_a_silent_connection_is_left_for_another_without_a_word() -> None:
     quiet = stream(line("ADDED", obj("a", 6)), then="silence")
     async with serving(listing(5), quiet, stream(then="silence")) as (server, kube):
-        found = await events(kube, 6)
-        assert isinstance(found[4], Trouble)
-        assert "silent for 0.15 s" in found[4].why
+        found = await events(kube, 5)
+        assert found[3:] == [Put(obj("a", 6)), Alive()]
         assert asked(server) == ["list", "watch 5", "watch 6"]
+
+
+async def test_a_watch_request_without_an_answer_is_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "HEADERS_LIMIT", 0.05)
+    async with serving(listing(5), silence, stream(then="silence")) as (server, kube):
+        found = await events(kube, 4)
+        assert [type(event) for event in found[2:]] == [Trouble, Alive]
+        assert asked(server) == ["list", "watch 5", "watch 5"]
 
 
 async def test_signs_of_life_keep_a_connection() -> None:

@@ -50,6 +50,7 @@ class Steps:
         self.memories: dict[str, Memory] = {}
         self.given: dict[str, Hosts] = {}
         self._rejected: dict[str, Patch] = {}
+        self._is_doubting = False
         self.ensured = self.updated = self.deleted = 0
 
     async def take(self, key: str, step: Doing) -> Outcome | None:
@@ -172,8 +173,11 @@ class Steps:
             if not memory.service.is_being_deleted and not self._tools.store.get("Service", other)
         ]
         if why := vanished.doubt(len(missing), len(self.memories)):
-            log.error("balancers kept", extra={"key": key, "why": why})
+            if not self._is_doubting:
+                log.error("balancers kept", extra={"why": why})
+            self._is_doubting = True
             raise RetryAfter(why, DOUBTFUL)
+        self._is_doubting = False
         if await vanished.is_there(self._tools.performer.kube, service):
             raise RetryAfter("the API server has it, the feed has not", STILL_THERE)
         self.memories[key] = replace(self.memories[key], is_gone=True)

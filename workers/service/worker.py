@@ -1,5 +1,6 @@
 """The service duty: what it wants, and one reconcile a Service, step by step until it rests."""
 
+import asyncio
 import random
 import time
 from collections.abc import Iterable
@@ -19,7 +20,17 @@ from workers.service import notes
 from workers.service.balancers import Balancers
 from workers.service.concerns import SPEC
 from workers.service.hostset import PATIENCE, HostSet
-from workers.service.plan import AUDIT, REFUSED_AGAIN, Refuse, Rest, Rules, Step, UpdateHosts, plan
+from workers.service.plan import (
+    AUDIT,
+    REFUSED_AGAIN,
+    Ensure,
+    Refuse,
+    Rest,
+    Rules,
+    Step,
+    UpdateHosts,
+    plan,
+)
 from workers.service.predicates import EXCLUDE_LABEL, LEAVING_TAINT
 from workers.service.steps import Steps
 
@@ -69,6 +80,8 @@ class ServiceDuty:
         self._rules = Rules(tools.settings.load_balancer_classes, part.honours)
         self._hosts = HostSet(tools.store, tools.provider.scheme)
         self._planned: dict[str, Service] = {}  # what was last planned for, by key
+        # Comparing what is most likely right leaves room for what is new.
+        self._checks = asyncio.Semaphore(max(1, concurrency(tools.settings) // 2))
         self._steps = Steps(tools, Balancers(part, tools.performer.permission))
 
     def keys_for(self, kind: str, key: str) -> Iterable[str]:
@@ -131,6 +144,12 @@ class ServiceDuty:
                     raise Refused(why)
                 case UpdateHosts() if not self._hosts.is_at_rest:
                     return Outcome("waits until the nodes are at rest", False, PATIENCE)
+                case Ensure(is_check=True) as check:
+                    if self._checks.locked():
+                        again_in = random.uniform(0.5, 1.5)
+                        return Outcome("waits for its turn to be compared", False, again_in)
+                    async with self._checks:
+                        await self._steps.take(key, check)
                 case step:
                     if outcome := await self._steps.take(key, step):
                         return outcome

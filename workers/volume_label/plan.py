@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ccm.model.cloud import Gone, VolumePlace
 from ccm.model.node import Json
@@ -98,7 +98,7 @@ def plan(
     zones = [zone for zone in place.zones if admits(volume.node_affinity, zone, place.region)]
     if not zones:
         return _against_affinity(place)
-    labels = _labels(volume, replace(place, zones=tuple(zones)), rules)
+    labels = _labels(volume, place, zones, rules)
     if isinstance(labels, Complain):
         return labels
     affinity = affinity_for(place) if volume.node_affinity is None else None
@@ -108,16 +108,18 @@ def plan(
 
 
 def _labels(
-    volume: PersistentVolume, place: VolumePlace, rules: Rules
+    volume: PersistentVolume, place: VolumePlace, admitted: Iterable[str], rules: Rules
 ) -> dict[str, str] | Complain:
-    """The labels to write: as many zones as those that are there leave, if they leave any."""
+    """The labels to write: as many of the admitted zones as the labels that are there leave.
+
+    A label that is there may name fewer zones than the cloud, but no other.
+    """
     there = {key: value for key, value in volume.labels.items() if value}
-    zones, region = frozenset(place.zones), place.region
-    for key in there.keys() & ZONE_KEYS:
-        zones &= _zones_said(there[key])
-    if not zones:
-        return _against_labels(there, ZONE_KEYS, zones_text(place.zones))
-    if region and any(there[key] != region for key in there.keys() & REGION_KEYS):
+    said = [_zones_said(there[key]) for key in ZONE_KEYS if key in there]
+    zones, region = frozenset(admitted).intersection(*said), place.region
+    if not zones or any(not zones_there <= {*place.zones} for zones_there in said):
+        return _against_labels(there, ZONE_KEYS, zones_text(admitted))
+    if region and any(there.get(key, region) != region for key in REGION_KEYS):
         return _against_labels(there, REGION_KEYS, region)
     wanted = dict.fromkeys(ZONE_KEYS, zones_text(zones)) | dict.fromkeys(REGION_KEYS, region)
     missing = {key: wanted[key] for key in rules.keys if wanted[key] and key not in there}

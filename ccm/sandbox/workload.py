@@ -1,0 +1,73 @@
+"""What users ask of the sandbox's cluster: a Service with a balancer, and a volume."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ccm.errors import CloudError, KubernetesError, Unreachable
+from ccm.kube.client import Kube
+from ccm.model.node import Json, mapping, objects, text
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.records import Volume
+from ccm.sandbox.observer import ZONE
+
+DRIVER = "simulated.csi.ccm"
+
+SERVICE: Json = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web", "namespace": "default"},
+    "spec": {
+        "type": "LoadBalancer",
+        "selector": {"app": "web"},
+        "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sights:
+    """The workload as it is now: texts for a person, empty while something is missing."""
+
+    service_address: str = ""
+    service_hosts: int = 0
+    volume_zone: str = ""
+    routes: int = 0
+
+
+async def create(kube: Kube, cloud: CloudAdmin) -> None:
+    """One Service and one volume with its PersistentVolume."""
+    await kube.post("/api/v1/namespaces/default/services", SERVICE)
+    volume = await cloud.add_volume(Volume(id="vol-1", zones=("zone-b",), region="region-1"))
+    await kube.post("/api/v1/persistentvolumes", _persistent_volume("data", volume.id))
+
+
+async def look(kube: Kube, cloud: CloudAdmin) -> Sights:
+    """What came of it; a fault that somebody set on purpose shows as nothing seen."""
+    try:
+        service = await kube.get("/api/v1/namespaces/default/services/web")
+        volume = await kube.get("/api/v1/persistentvolumes/data")
+        state = await cloud.state()
+    except (KubernetesError, Unreachable, CloudError):
+        return Sights()
+    ingress = objects(mapping(mapping(service.get("status")).get("loadBalancer")).get("ingress"))
+    way_in = ingress[0] if ingress else {}
+    labels: Mapping[str, str] = mapping(mapping(volume.get("metadata")).get("labels"))
+    return Sights(
+        service_address=text(way_in.get("ip")) or text(way_in.get("hostname")),
+        service_hosts=max((len(b.get("hosts", ())) for b in state["load_balancers"]), default=0),
+        volume_zone=labels.get(ZONE, ""),
+        routes=len(state["routes"]),
+    )
+
+
+def _persistent_volume(name: str, handle: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": DRIVER, "volumeHandle": handle},
+        },
+    }

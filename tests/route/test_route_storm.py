@@ -1,0 +1,131 @@
+"""Nodes that change while calls are under way and fail: no right route goes, and it settles."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from ipaddress import ip_network
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccm.errors import CloudError, Denied, Refused, Throttled
+from ccm.model.cloud import Route
+from ccm.model.node import Node
+from tests.route.cloud import Entry, FakeRoutes
+from tests.route.nodes import changed, network_condition, routed
+from tests.route.world import World, world
+from tests.unit.nodes import node, with_provider_id
+from workers.route.networks import read_network
+from workers.route.roster import Roster
+
+NAMES = [f"n{number}" for number in range(8)]
+NETWORKS = [f"10.244.{number}.0/24" for number in range(10)]
+
+
+class StormyRoutes(FakeRoutes):
+    """A cloud in which every call takes its time, may fail, and lets the cluster change."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = random.Random(seed)
+        self.is_by_network = seed % 2 == 1
+        self.world: World | None = None
+        self.calls_left = 60  # of which anything may fail or change something
+        self.clashes: list[str] = []
+
+    async def create(self, node: Node, cidr: str) -> None:
+        network = ip_network(cidr)
+        self.clashes += [
+            f"{cidr} to {node.name} while {entry.id} leads to {entry.machine}"
+            for entry in self.entries.values()
+            if ip_network(entry.cidr) == network and f"fake://{entry.machine}" != node.provider_id
+        ]
+        await super().create(node, cidr)
+
+    async def delete(self, route: Route) -> None:
+        before = self.entries.get(route.id)
+        self._check(before)
+        await super().delete(route)
+        self.clashes += [f"{route} was not there any more"] * (before is None)
+
+    def _check(self, entry: Entry | None) -> None:
+        """Nothing is deleted that leads to a machine whose Node claims the network."""
+        assert self.world
+        for claim in self.world.duty._picture.roster if entry else ():
+            assert entry
+            is_its_machine = claim.node.provider_id == f"fake://{entry.machine}"
+            assert not (is_its_machine and read_network(entry.cidr) in claim.networks), entry
+
+    async def _called(self, operation: str) -> None:
+        self.pause = self.random.randrange(4)
+        await super()._called(operation)
+        if self.calls_left > 0:
+            self.calls_left -= 1
+            self._change_something()
+            self._fail_perhaps(operation)
+
+    def _change_something(self) -> None:
+        assert self.world
+        if self.random.random() < 0.5:
+            change(self.world, self.random)
+            self.world.feed()
+
+    def _fail_perhaps(self, operation: str) -> None:
+        if self.random.random() < 0.3:
+            failures = [CloudError("500"), Denied("403"), Throttled("429", 0.0)]
+            if operation == "create":
+                failures.append(Refused("full"))
+            raise self.random.choice(failures)
+
+
+def change(w: World, chance: random.Random) -> None:
+    """One Node comes, goes, is initialised, or gets another network."""
+    name = chance.choice(NAMES)
+    there = w.cluster.get(name)
+    free = chance.choice(NETWORKS)
+    if there is None:
+        new = node(lambda raw: raw["spec"].update(podCIDRs=[free]), name=name)
+        w.cluster.put(new if chance.random() < 0.5 else routed(name, free))
+    elif not there.provider_id:
+        w.cluster.put(changed(there, with_provider_id(f"fake://{name}")))
+    elif chance.random() < 0.5:
+        w.cluster.remove(name)
+    else:
+        w.cluster.put(changed(there, lambda raw: raw["spec"].update(podCIDRs=[free])))
+
+
+async def storm(seed: int) -> None:
+    cloud = StormyRoutes(seed)
+    first: Sequence[Node] = [routed(name, NETWORKS[n]) for n, name in enumerate(NAMES[:5])]
+    async with world(*first, cloud=cloud) as w:
+        cloud.world = w
+        await w.settle()
+        cloud.calls_left = 0
+        w.cluster.put(routed("always", "10.244.99.0/24"))
+        for _ in range(5):
+            await w.retry()
+            await w.full_pass()
+        assert w.failures == {}
+        check(w)
+
+
+def check(w: World) -> None:
+    names = w.cluster.names()
+    roster = Roster(w.node(name) for name in names)
+    wanted = {}
+    for claim in roster:
+        (network,) = claim.networks
+        if claim.node.provider_id and not roster.rivals(claim, network):
+            wanted[str(network)] = claim.node.name
+            assert network_condition(claim.node)["status"] == "False"
+    contested = {cidr for cidr in w.cloud.routes if cidr not in wanted}
+    assert wanted.items() <= w.cloud.routes.items()
+    assert all(roster.claimants(ip_network(cidr)) for cidr in contested)
+    assert isinstance(w.cloud, StormyRoutes)
+    assert w.cloud.clashes == []
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=150)
+def test_a_storm_of_changes_and_failures_settles(seed: int) -> None:
+    asyncio.run(storm(seed))

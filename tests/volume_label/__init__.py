@@ -1,0 +1,1 @@
+"""The volume-label duty and what it is made of."""

@@ -1,0 +1,298 @@
+"""What the volume-label duty does when it calls the cloud and the cluster."""
+
+import pytest
+
+from ccm.decide.budget import Priority
+from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, Throttled
+from ccm.model.cloud import Gone, PlaceAnswer, Unknown
+from workers.volume_label import worker
+
+from .volumes import (
+    OLD_ZONE,
+    REGION,
+    ZONE,
+    Tweak,
+    deleted,
+    in_zones,
+    labelled,
+    of_driver,
+    place,
+    recreated,
+    volume,
+    waiting,
+    with_source,
+)
+from .world import WAITS, small_world
+
+
+async def test_a_volume_gets_labels_and_affinity_in_one_write_and_then_rests() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume(waiting()))
+        w.places.answers["pv-1"] = place("a", "b")
+        outcome = await w.sync()
+        after = w.cluster.get()
+        assert (outcome.sentence, outcome.is_settled) == ("labelled", True)
+        assert after.labels == {ZONE: "a__b", REGION: "north"}
+        assert after.node_affinity is not None
+        assert not after.waits_for_labels
+        assert "initializers" not in after.metadata
+        assert (w.cluster.writes, await w.events()) == (1, [])
+        assert (await w.sync()).sentence == "labelled"
+        assert (w.cluster.writes, len(w.places.reads)) == (1, 1)
+
+
+async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        await w.sync()
+        assert (await w.reconcile()).sentence == "labelled"
+        assert (w.cluster.tries, len(w.places.reads)) == (1, 1)
+
+
+async def test_legacy_labels_come_with_the_flag() -> None:
+    async with small_world(legacy_zone_labels=True) as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        await w.sync()
+        assert w.cluster.get().labels[OLD_ZONE] == "a"
+
+
+async def test_a_legacy_source_reaches_the_provider() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume(with_source("cinder", volumeID="v-1")))
+        w.places.answers["pv-1"] = place("a")
+        await w.sync()
+        stored = w.store.get("PersistentVolume", "pv-1")
+        assert stored is not None
+        assert stored["spec"]["cinder"] == {"volumeID": "v-1"}
+        assert w.cluster.get().labels[ZONE] == "a"
+
+
+@pytest.mark.parametrize(
+    "tweaks",
+    [
+        pytest.param([of_driver("other")], id="foreign"),
+        pytest.param([of_driver("other"), waiting()], id="foreign-and-waiting"),
+        pytest.param([deleted], id="deleted"),
+        pytest.param([labelled(zone="z", region="y"), in_zones("x")], id="complete"),
+    ],
+)
+async def test_some_volumes_cost_neither_a_read_nor_a_write(tweaks: list[Tweak]) -> None:
+    async with small_world() as w:
+        w.cluster.put(volume(*tweaks))
+        assert (await w.sync()).is_settled
+        assert (w.places.reads, w.cluster.tries, await w.events()) == ([], 0, [])
+
+
+async def test_a_volume_that_is_gone_needs_nothing() -> None:
+    async with small_world() as w:
+        assert (await w.sync("nobody")).sentence == "it is gone"
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "answer", "error", "reason"),
+    [
+        pytest.param([], Gone("404"), CloudError, "VolumeNotFound", id="unknown-handle"),
+        pytest.param([], place(), CloudError, "ZoneNotFound", id="no-zone"),
+        pytest.param([in_zones("z")], place("a"), Refused, "NodeAffinityConflict", id="affinity"),
+        pytest.param([labelled(zone="z")], place("a"), Refused, "LabelConflict", id="label"),
+        pytest.param([], place("a b"), Refused, "LabelImpossible", id="impossible"),
+    ],
+)
+async def test_what_cannot_be_labelled_ends_in_one_event_and_stays_as_it_is(
+    tweaks: list[Tweak], answer: PlaceAnswer, error: type[CloudError], reason: str
+) -> None:
+    async with small_world() as w:
+        w.cluster.put(volume(*tweaks))
+        before = w.cluster.get()
+        w.places.answers["pv-1"] = answer
+        for _ in range(3):
+            with pytest.raises(error) as raised:
+                await w.sync()
+            assert type(raised.value) is error
+        ((kind, told, message),) = await w.events()
+        assert (kind, told, message) == ("Warning", reason, str(raised.value))
+        assert (w.cluster.get(), w.cluster.tries) == (before, 0)
+
+
+async def test_the_event_is_about_the_volume() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = Gone("404")
+        with pytest.raises(CloudError):
+            await w.sync()
+        await w.events()
+        (event,) = w.cluster.events
+        about = {"apiVersion": "v1", "kind": "PersistentVolume", "name": "pv-1"}
+        assert event["involvedObject"] == {**about, "uid": "uid-of-pv-1"}
+        assert event["source"] == {"component": "volume-label-controller"}
+
+
+async def test_an_operator_who_follows_the_remedy_gets_the_label() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume(labelled(zone="z", other="x")))
+        w.places.answers["pv-1"] = place("a")
+        with pytest.raises(Refused, match="remove it"):
+            await w.sync()
+        w.cluster.put(volume(labelled(other="x")))
+        await w.sync()
+        assert w.cluster.get().labels == {ZONE: "a", REGION: "north", "other": "x"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure"),
+    [
+        pytest.param(None, None, id="nothing-said"),
+        pytest.param(Unknown("no answer"), None, id="unknown"),
+        pytest.param(None, CloudError("boom"), id="error"),
+        pytest.param(None, Denied("no"), id="denied"),
+        pytest.param(None, ValueError("a bug of the provider"), id="a-provider-that-fails"),
+    ],
+)
+async def test_without_an_answer_the_volume_is_tried_again_and_nobody_is_told(
+    answer: PlaceAnswer | None, failure: Exception | None
+) -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        if answer:
+            w.places.answers["pv-1"] = answer
+        w.places.failures = [failure] if failure else []
+        with pytest.raises(CloudError):
+            await w.sync()
+        assert (w.cluster.tries, await w.events()) == (0, [])
+        w.places.answers["pv-1"] = place("a")
+        assert (await w.sync()).is_settled
+        assert w.cluster.get().labels[ZONE] == "a"
+
+
+async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        w.places.failures = [Throttled("slow down", 1.0)]
+        assert (await w.sync()).is_settled
+        assert len(w.places.reads) == 2
+
+
+async def test_volumes_that_come_together_are_read_together_and_one_holds_up_no_other() -> None:
+    async with small_world() as w:
+        names = [f"pv-{number}" for number in range(5)]
+        for name in names:
+            w.cluster.put(volume(name=name))
+            w.places.answers[name] = place("a")
+        w.places.answers["pv-2"] = Gone("404")
+        w.feed(*map(w.cluster.get, names))
+        for name in names:
+            assert (await w.duty.reconcile(name)).sentence == WAITS
+        for key in [await w.queue.get() for _ in names]:
+            if key == "pv-2":
+                with pytest.raises(CloudError):
+                    await w.duty.reconcile(key)
+            else:
+                assert (await w.duty.reconcile(str(key))).is_settled
+        assert w.places.reads == [names]
+        unlabelled = [name for name in names if not w.cluster.get(name).labels]
+        assert unlabelled == ["pv-2"]
+
+
+async def test_a_suspect_is_asked_about_alone() -> None:
+    async with small_world("pv-1") as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        w.feed(w.cluster.get())
+        assert (await w.duty.reconcile("pv-1")).sentence == "labelled"
+
+
+async def test_an_answer_about_an_earlier_volume_of_that_name_is_not_taken() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        w.feed(w.cluster.get())
+        assert (await w.duty.reconcile("pv-1")).sentence == WAITS
+        await w.answered("pv-1")
+        w.cluster.put(volume(recreated))
+        w.places.answers["pv-1"] = place("b")
+        await w.sync()
+        assert w.cluster.get().labels[ZONE] == "b"
+        assert len(w.places.reads) == 2
+
+
+async def test_a_volume_that_changed_since_the_plan_is_planned_again() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a", "b")
+        w.feed(w.cluster.get())
+        w.cluster.put(volume(in_zones("b")))
+        with pytest.raises(KubernetesError) as refusal:
+            await w.reconcile()
+        assert refusal.value.status == 422
+        assert (w.cluster.get().labels, await w.events()) == ({}, [])
+        await w.sync()
+        assert w.cluster.get().labels[ZONE] == "b"
+        assert len(w.places.reads) == 1
+
+
+async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        w.cluster.refusal = KubernetesError(422, "Invalid", "a webhook says no", None)
+        with pytest.raises(KubernetesError):  # it could be a race
+            await w.sync()
+        for _ in range(2):
+            with pytest.raises(CloudError, match="a webhook says no"):
+                await w.sync()
+        ((kind, reason, _),) = await w.events()
+        assert (kind, reason) == ("Warning", "LabellingFailed")
+        w.cluster.refusal = None
+        assert (await w.sync()).is_settled
+
+
+async def test_a_failing_api_server_is_the_runners_affair() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        w.cluster.refusal = KubernetesError(500, "InternalError", "etcd", None)
+        for _ in range(2):
+            with pytest.raises(KubernetesError):
+                await w.sync()
+        assert await w.events() == []
+
+
+async def test_without_permission_nothing_is_written() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        w.permission.renew(0.0)
+        with pytest.raises(NoPermit):
+            await w.sync()
+        assert w.cluster.tries == 0
+        w.permission.renew(float("inf"))
+        assert (await w.sync()).is_settled
+
+
+async def test_what_status_and_events_know_of_it() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        await w.sync()
+        assert w.duty.facts() == {"objects": 1, "labelled": 1}
+        about = w.duty.about("pv-1")
+        assert about is not None
+        assert (about.kind, about.uid) == ("PersistentVolume", "uid-of-pv-1")
+        assert w.duty.about("nobody") is None
+
+
+async def test_without_volumes_in_the_cloud_there_is_no_duty() -> None:
+    async with small_world() as w:
+        w.cloud.volumes = None
+        assert worker.duty(w.tools) is None
+
+
+async def test_reads_spend_at_the_priority_of_volumes() -> None:
+    async with small_world() as w:
+        w.cluster.put(volume())
+        w.places.answers["pv-1"] = place("a")
+        await w.sync()
+        assert w.places.purse.priorities == [Priority.VOLUME]
