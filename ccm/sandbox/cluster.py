@@ -96,13 +96,13 @@ class Sandbox:
         self._stack.push_async_callback(end)
 
     async def _wait_for_supervisor(self) -> None:
-        """Until it answers: a node that registers now is then its to initialise."""
+        """Until its workers are up: what a node then waits for is their work, not their start."""
         deadline = asyncio.get_running_loop().time() + parts.START_TIMEOUT
-        while "error" in await self.status():
+        while not _is_up(await self.status()):
             self._supervisor.check()
             if asyncio.get_running_loop().time() > deadline:
                 raise ConfigurationFault(
-                    "sandbox supervisor", "does not answer", f"see {self._supervisor.log}"
+                    "sandbox supervisor", "has not come up", f"see {self._supervisor.log}"
                 )
             await asyncio.sleep(0.05)
 
@@ -178,6 +178,11 @@ class Sandbox:
         ):
             log: list[Json] = orjson.loads(await response.read())
         return log
+
+
+def _is_up(status: Json) -> bool:
+    workers = status.get("workers", [])
+    return bool(workers) and all(w["state"] not in ("starting", "syncing") for w in workers)
 
 
 def _claim(place: Place) -> TextIO:

@@ -46,7 +46,10 @@ def registration(name: str, pod_cidr: str = "") -> Json:
                 "kubernetes.io/arch": "amd64",
             },
         },
-        "spec": {"taints": [{"key": UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}]},
+        "spec": {
+            "taints": [{"key": UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}],
+            **({"podCIDR": pod_cidr, "podCIDRs": [pod_cidr]} if pod_cidr else {}),
+        },
         "status": {
             "conditions": [ready_condition(True)],
             "nodeInfo": {"kubeletVersion": "v1.36.3", "operatingSystem": "linux"},

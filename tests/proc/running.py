@@ -19,7 +19,12 @@ Json = dict[str, Any]
 
 RULES = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch", "delete"]},
-    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["nodes/status", "services/status"], "verbs": ["patch"]},
+    {
+        "apiGroups": [""],
+        "resources": ["services", "persistentvolumes"],
+        "verbs": ["list", "watch", "patch"],
+    },
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     {
         "apiGroups": ["coordination.k8s.io"],
@@ -137,7 +142,8 @@ class Supervisor(Running):
 
         def look() -> dict[str, Json]:
             workers = self.workers()
-            return workers if all(w["state"] == "running" for w in workers.values()) else {}
+            states = {worker["state"] for worker in workers.values()}
+            return workers if states <= {"running", "skipped"} else {}
 
         return wait_for("all workers run", look, seconds)
 

@@ -44,6 +44,11 @@ def whole_group(replica: Replica) -> list[int]:
     return [*replica.worker_pids(), replica.process.pid]
 
 
+def queued(replica: Replica) -> int:
+    """Keys that wait in its workers, those in hand not counted."""
+    return sum(worker.get("queue", {}).get("ready", 0) for worker in replica.workers().values())
+
+
 async def stop_the_leader(
     here: Stage, api: Kube, cloud: Cloud, witness: Witness, victims: Victims, seconds: float
 ) -> str:
@@ -56,7 +61,7 @@ async def stop_the_leader(
             await witness.until_initialised(NODES, 30)
             workers = a.worker_pids()
             async with churn(api, names, GAP):
-                await asyncio.sleep(2.0)
+                await until("work piles up", lambda: queued(a) > 20)
                 began = time.time()
                 a.freeze(victims(a))
                 await asyncio.sleep(seconds)

@@ -28,7 +28,7 @@ class FakeRoutes:
     """The routes part of a provider. A network leads to one machine, whosever the route is.
 
     `answers` are what the next calls of an operation end with, instead of being performed; a None
-    in them lets a call pass.
+    in them lets a call pass. `surprises` are calls that should never have come.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,7 @@ class FakeRoutes:
         self.left_out: set[str] = set()  # CIDRs that lists do not show
         self.calls: Counter[str] = Counter()
         self.log: list[str] = []
+        self.surprises: list[str] = []
         self.pause = 0  # rounds of the loop that every call takes
         self.most_busy = self._busy = 0
         self._number = 0
@@ -100,11 +101,15 @@ class FakeRoutes:
         self.log.append(f"+ {cidr} {machine}")
 
     async def delete(self, route: Route) -> None:
+        if not route.id:
+            self.surprises.append(f"{route} was to be deleted and has never been listed")
+        meant = self.entries.get(route.id)
         await self._called("delete")
         entry = self.entries.pop(route.id, None)
         if entry:
-            assert entry.is_ours, "a route of somebody else was deleted"
             self.log.append(f"- {entry.cidr} {entry.machine}")
+        if entry is not meant or (entry and not entry.is_ours):
+            self.surprises.append(f"{meant} was to be deleted, and {entry} was")
 
     async def _called(self, operation: str) -> None:
         self.calls[operation] += 1

@@ -1,6 +1,7 @@
 """What the route duty does about Nodes and routes (rows RT6 to RT18)."""
 
 from collections.abc import Mapping
+from ipaddress import ip_network
 
 import pytest
 
@@ -224,6 +225,17 @@ async def test_a_network_is_freed_before_it_moves_to_another_node() -> None:
         await w.settle()
         assert w.cloud.log[-2:] == [f"- {B4} b", f"+ {B4} c"]
         assert is_available(w, "c")
+
+
+async def test_a_route_that_was_never_listed_is_listed_before_it_is_deleted() -> None:
+    async with world(routed("a", A4)) as w:
+        await w.settle()
+        w.cloud.put(C4, "x")
+        w.duty._picture.table.created("x", ip_network(C4))
+        w.queue.add(f"route {C4}")
+        await w.settle()
+        assert w.cloud.routes == {A4: "a"}
+        assert w.cloud.calls == {"list": 2, "create": 1, "delete": 1}
 
 
 async def test_two_nodes_exchange_their_networks() -> None:

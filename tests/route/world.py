@@ -190,6 +190,7 @@ async def world(*nodes: Node, cloud: FakeRoutes | None = None) -> AsyncIterator[
         hand = InHand(Path(directory) / "route.1.hand")
         async with World(hand, cloud or FakeRoutes(), cluster).running() as made:
             yield made
+            assert made.cloud.surprises == []
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from ccm.decide.lease import (
 DURATION, DEADLINE = 15.0, 10.0
 
 OTHERS = LeaseRecord("other", DURATION, renewed="2020-01-01T00:00:00", transitions=3, version="7")
+DELETED = replace(OTHERS, version="")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,14 @@ OTHERS = LeaseRecord("other", DURATION, renewed="2020-01-01T00:00:00", transitio
             130.0,
             LeaveLease("other", 30.0),
             id="the-holders-own-duration-counts",
+        ),
+        pytest.param(Seen(DELETED, 100.0), 114.0, LeaveLease("other", 1.0), id="deleted"),
+        pytest.param(Seen(DELETED, 100.0), 115.0, CreateLease(), id="deleted-and-over"),
+        pytest.param(
+            Seen(replace(DELETED, holder="me"), 0.0), 1.0, CreateLease(), id="ours-and-deleted"
+        ),
+        pytest.param(
+            Seen(replace(DELETED, holder=""), 0.0), 1.0, CreateLease(), id="released-and-deleted"
         ),
     ],
 )
@@ -78,6 +87,11 @@ def test_only_a_write_of_the_holder_makes_a_lease_fresh(
 ) -> None:
     changed = replace(OTHERS, **change)  # type: ignore[arg-type]
     assert notice(Seen(OTHERS, 100.0), changed, 109.0) == Seen(changed, seen_at)
+
+
+def test_a_deleted_lease_is_remembered_as_it_was_last_seen() -> None:
+    assert notice(Seen(OTHERS, 100.0), None, 109.0) == Seen(DELETED, 100.0)
+    assert notice(None, None, 109.0) is None
 
 
 def test_the_permit_counts_from_when_the_renewal_was_sent() -> None:

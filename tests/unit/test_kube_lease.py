@@ -1,6 +1,8 @@
 """The Lease object, as written to and read from the API server."""
 
 import re
+import socket
+import uuid
 from typing import Any
 
 import orjson
@@ -159,6 +161,37 @@ async def test_a_lease_without_the_usual_fields_can_be_read_and_taken(spec: Json
         assert (await mine.hold(1.0)).holder == "one"
 
 
+@pytest.mark.parametrize(("duration", "written"), [(15.0, 15), (14.4, 15), (2.1, 3), (0.2, 1)])
+async def test_others_never_wait_for_less_than_the_configured_duration(
+    duration: float, written: int
+) -> None:
+    leases = Leases()
+    async with serving(leases.handle) as (_, kube):
+        await file(kube, duration=duration).create(1.0)
+        assert leases.spec["leaseDurationSeconds"] == written
+
+
+async def test_an_announcement_is_an_event_on_the_lease_as_upstream_writes_it() -> None:
+    leases, events = Leases(), list[Json]()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.path == "/api/v1/namespaces/kube-system/events":
+            events.append(orjson.loads(await request.read()))
+            return web.Response(status=201, body=b"{}")
+        return await leases.handle(request)
+
+    async with serving(handle) as (_, kube):
+        mine = file(kube)
+        await mine.create(1.0)
+        await mine.announce("became leader")
+    [event] = events
+    assert (event["type"], event["reason"]) == ("Normal", "LeaderElection")
+    assert event["message"] == "one became leader"
+    assert event["source"] == {"component": "cloud-controller-manager"}
+    assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Lease", "ccm")
+    assert event["involvedObject"]["namespace"] == "kube-system"
+
+
 async def test_another_error_is_not_taken_for_a_missing_lease() -> None:
     async def forbidden(request: web.Request) -> web.StreamResponse:
         return web.Response(status=403, body=b'{"reason": "Forbidden"}')
@@ -170,3 +203,9 @@ async def test_another_error_is_not_taken_for_a_missing_lease() -> None:
 
 def test_two_starts_on_one_host_have_two_identities() -> None:
     assert new_identity() != new_identity()
+
+
+def test_an_identity_is_the_host_name_and_a_uuid() -> None:
+    host, _, unique = new_identity().rpartition("_")
+    assert host == socket.gethostname()
+    assert str(uuid.UUID(unique)) == unique
