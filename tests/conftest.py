@@ -1,3 +1,17 @@
-"""What all tests share: the real API server's fixtures."""
+"""What all tests share: the real API server's fixtures, and which tests run one after the other."""
+
+from pathlib import Path
+
+import pytest
 
 pytest_plugins = ["tests.kube.fixtures"]
+
+ALONE = {"proc", "systemd"}
+"""Folders whose tests start many processes and measure time: one of them at a time."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in ALONE:
+            item.add_marker(pytest.mark.xdist_group("processes"))

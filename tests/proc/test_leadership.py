@@ -154,7 +154,7 @@ async def test_a_foreign_holder_keeps_us_out_until_it_stops_renewing(
         async with peer.renewing():
             await until("ours stands by", lambda: ours.is_in("standby"))
             began = time.monotonic()
-            while time.monotonic() - began < here.durations.lease + 1.0:
+            while time.monotonic() - began < here.durations.lease + 0.5:
                 assert not ours.may_act()
                 await asyncio.sleep(0.1)
             assert witness.initialised() == 0

@@ -243,9 +243,23 @@ async def test_two_nodes_exchange_their_networks() -> None:
         await w.settle()
         w.cluster.put(changed(w.node("a"), with_pod_cidrs(B4)))
         w.cluster.put(changed(w.node("b"), with_pod_cidrs(A4)))
+        w.cloud.pause = 3
         await w.settle()
         assert w.cloud.routes == {A4: "b", B4: "a"}
         assert w.failures == {}
+        assert w.cloud.calls == {"list": 2, "create": 4, "delete": 2}
+
+
+async def test_a_route_that_two_nodes_find_wrong_is_deleted_once() -> None:
+    async with world(*nodes(SINGLE)) as w:
+        await w.settle()
+        w.cluster.put(changed(w.node("a"), with_pod_cidrs()))
+        w.cluster.put(changed(w.node("b"), with_pod_cidrs(A4)))
+        w.cloud.pause = 3
+        await w.settle()
+        assert w.cloud.routes == {A4: "b"}
+        assert w.cloud.log[2:] == [f"- {A4} a", f"+ {A4} b", f"- {B4} b"]
+        assert w.cloud.calls == {"list": 2, "create": 3, "delete": 2}
 
 
 async def test_a_node_that_lost_its_pod_network_is_unavailable_before_its_route_goes() -> None:

@@ -1,11 +1,13 @@
 """Whatever goes wrong, no right route goes, nobody else is held up, and people learn why."""
 
+from typing import Any
+
 import pytest
 
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, RetryAfter, Throttled
-from ccm.model.node import Node
+from ccm.model.node import Json, Node
 from tests.route.cloud import outage
-from tests.route.nodes import changed, network_condition, routed, with_pod_cidrs
+from tests.route.nodes import changed, network_condition, routed, with_condition, with_pod_cidrs
 from tests.route.world import World, successor, world
 from workers.route import listing
 from workers.route.worker import ALL
@@ -274,6 +276,23 @@ async def test_a_network_of_two_nodes_that_nobody_has_goes_to_neither() -> None:
         await w.settle()
         assert w.cloud.routes == {A4: "a", A6: "a", B4: "b", C4: "c"}
         assert [told(w, name)[0] for name in "abc"] == ["False"] * 3
+
+
+async def test_what_a_write_answers_beside_the_condition_is_a_change_as_any_other() -> None:
+    async with world(routed("a", A4), routed("b", A4)) as w:
+        await w.settle()
+        assert w.cloud.routes == {}
+        patch = w.cluster.patch
+
+        async def late(path: str, kind: str, body: Any, timeout: float = 30.0) -> Json:
+            w.cluster.put(changed(w.node("a"), with_pod_cidrs(B4)))
+            return await patch(path, kind, body, timeout)
+
+        w.cluster.patch = late  # type: ignore[method-assign]
+        w.cluster.put(changed(w.node("a"), with_condition("False", "CalicoIsUp")))
+        await w.settle()
+        assert w.cloud.routes == {A4: "b", B4: "a"}
+        assert told(w, "b")[0] == "False"
 
 
 @pytest.mark.parametrize("status", [409, 422, 500])

@@ -8,7 +8,7 @@ from typing import assert_never
 from weakref import WeakValueDictionary
 
 from ccm.errors import CloudError
-from ccm.model.node import Node
+from ccm.model.node import Node, mapping
 from workers.duty import Tools
 from workers.route.cloud import CloudRoutes
 from workers.route.listing import Listing
@@ -103,6 +103,13 @@ class Steps:
         write = patch_for(claim.node, action, datetime.now(UTC))
         answer = await self._tools.performer.perform(write)
         self._tools.store.wrote("Node", name, answer)
-        raw = self._tools.store.get("Node", name)
-        if raw is not None:
-            self.picture.roster.put(Node(raw))
+        self._remember_condition(name)
+
+    def _remember_condition(self, name: str) -> None:
+        """Nothing else of the answer is taken up here: that comes with the feed, as a change."""
+        claim, stored = self.picture.roster.get(name), self._tools.store.get("Node", name)
+        if claim and stored:
+            seen = mapping(claim.node.raw.get("status"))
+            conditions = mapping(stored.get("status")).get("conditions")
+            status = {**seen, "conditions": conditions}
+            self.picture.roster.put(Node({**claim.node.raw, "status": status}))

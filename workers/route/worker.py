@@ -102,13 +102,13 @@ class RouteDuty:
         before, node = roster.get(key), Node(raw) if raw is not None else None
         if before and node and before.node == node:
             return ()
-        rivals = self._rivals(before)
-        if node:
-            rivals |= self._rivals(roster.put(node))
-        else:
+        after = roster.put(node) if node else None
+        if not node:
             roster.remove(key)
         self._listing.changed(key)
-        return (key, *sorted(rivals))
+        if before and after and before.networks == after.networks:
+            return (key,)
+        return (key, *sorted(self._rivals(before) | self._rivals(after)))
 
     async def run(self) -> None:
         """Ask for a full pass once in a period."""
