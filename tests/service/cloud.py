@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ccm.cloud.gate import _priority
+from ccm.decide.budget import Priority
 from ccm.errors import Refused
 from ccm.model.cloud import Balancer, Ingress, IpMode
 from ccm.model.node import Json, Node
@@ -30,6 +32,7 @@ class Balancers:
         self.honours = frozenset(Feature)
         self.records: dict[str, Record] = {}
         self.calls: list[tuple[Any, ...]] = []  # operation, Service, names of hosts
+        self.priorities: list[tuple[str, Priority]] = []
         self.writes = 0
         self.failures: defaultdict[str, list[Exception]] = defaultdict(list)
         self.holds: dict[str, asyncio.Event] = {}  # by Service: its calls wait for this
@@ -83,6 +86,7 @@ class Balancers:
 
     async def _begin(self, operation: str, service: Service, hosts: Sequence[Node] = ()) -> None:
         self.calls.append((operation, service.name, *(node.name for node in hosts)))
+        self.priorities.append((operation, _priority.get()))
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:

@@ -8,12 +8,14 @@ from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.node import Node
 from tests.unit.waiting import until
+from workers.service.concerns import LAST_APPLIED
 from workers.service.predicates import EXCLUDE_LABEL, LEAVING_TAINT
 
 from .objects import (
     DELETED_AT,
     KEY,
     Tweak,
+    annotated,
     labelled,
     node,
     ready,
@@ -66,6 +68,21 @@ async def test_nodes_that_keep_arriving_are_few_updates() -> None:
         await w.rest()
         assert len(updates(w)) <= 5
         assert len(updates(w)[-1]) == 51
+
+
+async def test_a_service_taken_up_while_nodes_arrive_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("workers.service.hostset.QUIET", 0.1)
+    async with running_with(service(), N1) as w:
+        w.cluster.put(N2)
+        changed = w.service()
+        annotated({LAST_APPLIED: "{}"})(changed.raw)
+        w.cluster.put(changed)
+        await asyncio.sleep(0.02)
+        w.cluster.put(N3)
+        await w.rest()
+        assert updates(w) == [("web", "n1", "n2", "n3")]
 
 
 async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever(

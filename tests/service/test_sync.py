@@ -1,10 +1,21 @@
 """What one sync of a Service does to the cluster and the cloud (rows SV…)."""
 
+import asyncio
+
 import pytest
 
-from ccm.errors import CloudError, Denied, ImplementedElsewhere, KubernetesError, RetryAfter
+from ccm.decide.budget import Priority
+from ccm.errors import (
+    CloudError,
+    Denied,
+    ImplementedElsewhere,
+    KubernetesError,
+    RetryAfter,
+    Throttled,
+)
 from ccm.model.cloud import IpMode
 from ccm.model.service import FINALIZER
+from tests.unit.waiting import until
 
 from .objects import (
     KEY,
@@ -370,3 +381,68 @@ async def test_a_service_deleted_while_its_balancer_is_made() -> None:
         assert ("Service", KEY) not in w.cluster.objects
         assert w.balancers.records == {}
         assert await w.events("Warning") == []
+
+
+async def test_what_was_half_made_when_the_service_disappeared_is_taken_away() -> None:
+    w = World()
+    w.cluster.put(service())
+    w.cluster.put(node("n1"))
+
+    def fail_halfway() -> None:
+        if w.balancers.records:
+            raise CloudError("boom")
+
+    w.balancers.before_write = fail_halfway
+    async with running(w):
+        assert len(w.balancers.records) == 1
+        assert w.queue.failed == [KEY]
+        w.balancers.before_write = lambda: None
+        await w.remove("Service", KEY)
+        assert w.balancers.records == {}
+
+
+async def test_a_change_during_a_call_that_says_wait_is_taken_up_at_once() -> None:
+    async with running_with(node("n1")) as w:
+        hold = w.balancers.holds["web"] = asyncio.Event()
+        w.balancers.failures["ensure"] = [RetryAfter("at work", 42.0)]
+        w.cluster.put(service())
+        await until(lambda: w.balancers.calls, "the call")
+        changed = w.service()
+        spec(ports=[port(443)])(changed.raw)
+        w.cluster.put(changed)
+        hold.set()
+        await w.rest()
+        (record,) = w.balancers.records.values()
+        assert record.asked
+        assert record.asked["ports"] == [port(443)]
+
+
+@pytest.mark.parametrize(("said", "waited"), [(7.0, 7.0), (None, 1.0)])
+async def test_throttling_is_no_failure_and_no_news(said: float | None, waited: float) -> None:
+    async with running_with(node("n1")) as w:
+        w.balancers.failures["ensure"] = [Throttled("slow down", said)]
+        await w.put(service())
+        assert w.queue.delays == [(KEY, waited)]
+        assert w.queue.failed == []
+        await w.later()
+        assert w.service().ingress
+        assert await w.events("Warning") == []
+
+
+async def test_deletions_go_before_changes_and_changes_before_comparisons() -> None:
+    w = await with_balancer()
+    w.balancers.priorities.clear()
+    async with running(w):
+        await w.put(node("n2"))
+        changed = w.service()
+        spec(ports=[port(443)])(changed.raw)
+        await w.put(changed)
+        being_deleted(changed.raw)
+        changed.raw["metadata"]["finalizers"] = w.service().finalizers
+        await w.put(changed)
+    assert w.balancers.priorities == [
+        ("ensure", Priority.REFRESH),
+        ("update", Priority.LB_ENSURE),
+        ("ensure", Priority.LB_ENSURE),
+        ("delete", Priority.LB_DELETE),
+    ]
