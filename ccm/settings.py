@@ -252,7 +252,7 @@ class Settings:
         20.0, PROCESS, _duration, "Longest an orderly stop waits for work in hand."
     )
     worker_silence_limit: float = _flag(
-        15.0, PROCESS, _duration, "A worker silent for longer is killed and started again."
+        10.0, PROCESS, _duration, "A worker silent for longer is killed and started again."
     )
 
     worker_steady_time: float = _flag(

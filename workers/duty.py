@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ccm.bus.frames import Message
 from ccm.cloud.interface import CloudProvider
+from ccm.decide.backoff import Backoff
 from ccm.kube.events import ObjectRef, Recorder
 from ccm.model.node import Json
 from ccm.model.projection import Want
@@ -76,6 +77,7 @@ class DutyModule(Protocol):
 
     COMPONENT: str
     WANTS: tuple[Want, ...]
+    BACKOFF: Backoff
 
     def duty(self, tools: Tools) -> Duty | None:
         """A new duty for this process; None when the provider has nothing for it."""

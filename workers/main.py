@@ -86,7 +86,7 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
     settings = spec.settings
     module = cast(DutyModule, importlib.import_module(f"workers.{spec.duty}.worker"))
     grants = Grants(port.send)
-    gate = WorkerGate(grants, settings.cloud_call_timeout)
+    gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)
     await provider.initialize(_context(spec, gate))
     port.permission.outlive_by(_grace(settings))
@@ -98,7 +98,7 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
             settings=settings,
             provider=provider,
             store=Store(module.WANTS),
-            queue=WorkQueue(),
+            queue=WorkQueue(module.BACKOFF),
             caution=Caution(hand, port.send, spec.suspects, spec.quarantined),
             performer=Performer(kube, port.permission, _grace(settings)),
             recorder=Recorder(kube, module.COMPONENT, spec.name),

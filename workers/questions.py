@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from ccm.cloud.gate import spending
 from ccm.cloud.invoke import invoke
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, Throttled
+from ccm.errors import CloudError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
 from workers.caution import Caution
 
@@ -153,14 +153,14 @@ class Questions(Generic[Asked, Said]):
     async def describe(
         self, batch: Sequence[Asked], priority: Priority
     ) -> dict[str, Said | Unknown] | None:
-        """One answer for each object, whatever the provider does; None when the cloud throttles."""
+        """One answer for each object, whatever the provider does; None to ask again later."""
         if not batch:
             return {}
         try:
             with spending(priority), self._caution.hold(about.name for about in batch):
                 answers = await invoke(self._source.describe, batch)
             return {about.name: _understood(answers.get(about.name)) for about in batch}
-        except Throttled:
+        except (Throttled, NoPermit):
             return None
         except CloudError as error:
             return {about.name: Unknown(str(error)) for about in batch}

@@ -3,12 +3,16 @@
 import asyncio
 import sys
 from dataclasses import MISSING, Field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode, Unreachable
 from ccm.settings import Flag, Settings, flags, parse
+
+if TYPE_CHECKING:
+    from ccm.kube.client import Kube
+    from ccm.kube.lease import LeaseFile
 
 
 class GroupedCommand(click.Command):
@@ -90,6 +94,18 @@ def _complain(lines: list[str]) -> ExitCode:
     return ExitCode.CONFIGURATION
 
 
+def _lease(settings: Settings, kube: "Kube") -> "LeaseFile":
+    from ccm.kube.lease import LeaseFile, new_identity
+
+    return LeaseFile(
+        kube,
+        settings.leader_elect_resource_namespace,
+        settings.leader_elect_resource_name,
+        new_identity(),
+        settings.leader_elect_lease_duration,
+    )
+
+
 async def _serve(settings: Settings) -> int:
     from ccm.bus.paths import claim
     from ccm.cloud.registry import check_name
@@ -105,11 +121,14 @@ async def _serve(settings: Settings) -> int:
     with lock:
         set_up("supervisor", settings.logging_format, settings.v)
         kube = Kube(configuration, "ccm-supervisor/supervisor", settings.kube_api_in_flight)
+        # Of its own, so that a busy API server's answer to a list does not hold up a renewal.
+        election = Kube(configuration, "ccm-supervisor/leader-election", in_flight=2)
         try:
             await check_api_server(kube, configuration.host, settings)
-            supervisor = Supervisor(settings, paths, kube)
+            supervisor = Supervisor(settings, paths, kube, _lease(settings, election))
             outcome = await supervisor.run()
         finally:
+            await election.close()
             await kube.close()
     if supervisor.faults:
         return _complain(supervisor.faults)

@@ -39,15 +39,20 @@ class Purse(Protocol):
 
 
 class WorkerGate:
-    """What a provider gets as its `Gate`."""
+    """What a provider gets as its `Gate`.
 
-    def __init__(self, purse: Purse, timeout: float) -> None:
-        self._purse, self._timeout = purse, timeout
+    `check` raises `NoPermit` when this process may not act. It is asked after the wait for a grant,
+    right before the call: a process that does not lead any more leaves the cloud alone.
+    """
+
+    def __init__(self, purse: Purse, timeout: float, check: Callable[[], None]) -> None:
+        self._purse, self._timeout, self._check = purse, timeout, check
         self._loop = asyncio.get_running_loop()
         self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
 
     async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
         granted = await self._purse.take(budget, _priority.get())
+        self._check()
         with self._watched(operation, budget, granted):
             try:
                 async with asyncio.timeout(self._timeout):
@@ -60,6 +65,7 @@ class WorkerGate:
         """For plain provider methods, which run in a thread; the SDK enforces the timeout."""
         wait = self._purse.take(budget, _priority.get())
         granted = asyncio.run_coroutine_threadsafe(wait, self._loop).result()
+        self._check()
         with self._watched(operation, budget, granted):
             return function()
 

@@ -79,12 +79,15 @@ class LeaseFile:
         spec = self._spec(_stamp(), _number(old.get("leaseTransitions")))
         await self._replace(spec | {"holderIdentity": "", "leaseDurationSeconds": 1}, timeout)
 
+    def about(self) -> ObjectRef:
+        """The Lease as the object of an Event; without a UID before it was read."""
+        uid = text(mapping(self._raw.get("metadata")).get("uid"))
+        return ObjectRef(_GROUP, "Lease", self.name, uid, self.namespace)
+
     async def announce(self, what: str) -> None:
         """Tell people, by an Event on the Lease, what became of us: `became leader`, say."""
-        uid = text(mapping(self._raw.get("metadata")).get("uid"))
-        about = ObjectRef(_GROUP, "Lease", self.name, uid, self.namespace)
         await self._recorder.send(
-            Note(about, "Normal", "LeaderElection", f"{self.identity} {what}")
+            Note(self.about(), "Normal", "LeaderElection", f"{self.identity} {what}")
         )
 
     def _spec(self, acquired: str, transitions: int) -> Json:

@@ -21,7 +21,7 @@ from ccm.supervisor.suspects import Suspects
 
 log = logging.getLogger(__name__)
 
-ORDERLY = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION)
+ORDERLY = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -signal.SIGTERM)
 LAST_WORDS = 2.0  # seconds a silent worker gets to write its stacks before it is killed
 
 
@@ -192,20 +192,23 @@ class Children:
     def _drain(self, child: Child, start: Start, seconds: float) -> None:
         if start is child.current:
             self.note(child, Event.TOLD_TO_DRAIN)
-        self._hooks.drain(start.ident, seconds)
+        if start.said_hello:
+            self._hooks.drain(start.ident, seconds)
+        else:
+            start.process.terminate()  # it has nothing in hand, and hears nothing yet
 
     def _on_end(self, child: Child, start: Start) -> None:
         asyncio.get_running_loop().remove_reader(start.process.sentinel)
         start.process.join(0.5)  # the sentinel may be faster than the exit code
         code = start.process.exitcode
         self._hooks.gone(start.ident)
+        who = {"worker": child.name, "pid": start.process.pid, "exit_code": code}
         was_told = start is child.current and child.life.state is State.DRAINING
-        if code not in ORDERLY and not self._is_ending:
+        if code == -signal.SIGALRM:
+            log.error("worker ended by itself: it hung and its permission ran out", extra=who)
+        elif code not in ORDERLY and not self._is_ending:
             self.suspects.after_death(child.duty, read_in_hand(start.hand_path), time.monotonic())
-            log.error(
-                "worker died",
-                extra={"worker": child.name, "pid": start.process.pid, "exit_code": code},
-            )
+            log.error("worker died", extra=who)
         start.hand_path.unlink(missing_ok=True)
         if start is child.successor:
             self._lose_successor(child, start)

@@ -33,8 +33,8 @@ from ccm.bus.paths import RuntimePaths
 from ccm.decide.children import Event, State
 from ccm.errors import ExitCode
 from ccm.kube.client import Kube
-from ccm.kube.events import Note, ObjectRef, Recorder
-from ccm.kube.lease import LeaseFile, new_identity
+from ccm.kube.events import Note, Recorder
+from ccm.kube.lease import COMPONENT, LeaseFile
 from ccm.model.node import Json
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
@@ -53,19 +53,20 @@ from ccm.supervisor.systemd import Notifier, keep_fed, keep_informed
 
 log = logging.getLogger(__name__)
 
-COMPONENT = "cloud-controller-manager"
-
 
 class Supervisor:
     """One replica. It knows its workers by name only and runs no provider code."""
 
-    def __init__(self, settings: Settings, paths: RuntimePaths, kube: Kube) -> None:
+    def __init__(
+        self, settings: Settings, paths: RuntimePaths, kube: Kube, lease: LeaseFile
+    ) -> None:
         self._settings = settings
         self._notifier = Notifier(os.environ)
         self._hub = Hub(paths.bus, self._on_message)
         self._feed = Feed(kube, self._hub.send_raw, settings.watch_idle_limit)
         self._budget = Budget(settings.cloud_rate, self._hub.send, reserve=settings.cloud_reserve)
-        self._leader = _leader(settings, kube, self._on_permit)
+        self._lease = lease
+        self._leader = Leader(lease, _timing(settings), self._on_permit)
         hooks = Hooks(
             self._hub.admit, self._on_gone, self._drain, self._send_permit, self._on_refusal
         )
@@ -239,14 +240,7 @@ class Supervisor:
 
     def _warn(self, reason: str, message: str) -> None:
         """Tell people by an Event on the Lease, which outlives every Node."""
-        lease = ObjectRef(
-            "coordination.k8s.io/v1",
-            "Lease",
-            self._settings.leader_elect_resource_name,
-            "",
-            self._settings.leader_elect_resource_namespace,
-        )
-        self._recorder.tell(Note(lease, "Warning", reason, message))
+        self._recorder.tell(Note(self._lease.about(), "Warning", reason, message))
 
     # What people tell us.
 
@@ -298,17 +292,9 @@ class Supervisor:
         }
 
 
-def _leader(settings: Settings, kube: Kube, on_permit: "Any") -> Leader:
-    lease = LeaseFile(
-        kube,
-        settings.leader_elect_resource_namespace,
-        settings.leader_elect_resource_name,
-        new_identity(),
-        settings.leader_elect_lease_duration,
-    )
-    timing = Timing(
+def _timing(settings: Settings) -> Timing:
+    return Timing(
         settings.leader_elect_lease_duration,
         settings.leader_elect_renew_deadline,
         settings.leader_elect_retry_period,
     )
-    return Leader(lease, timing, on_permit)

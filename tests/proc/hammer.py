@@ -89,7 +89,7 @@ async def _hammer(spec: Spec) -> None:
 
     port = Port(Path(spec.bus), f"{spec.name}.1", hear)
     grants = Grants(port.send)
-    gate = WorkerGate(Timed(grants, spec.waits), 10.0)
+    gate = WorkerGate(Timed(grants, spec.waits), 10.0, lambda: None)
     content, provider = Path(spec.config).read_bytes(), SimulatedCloud()
     await provider.initialize(ProviderContext(gate, content, spec.config, "test", spec.name))
     quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}

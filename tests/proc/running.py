@@ -23,7 +23,7 @@ RULES = [
     {
         "apiGroups": [""],
         "resources": ["services", "persistentvolumes"],
-        "verbs": ["list", "watch", "patch"],
+        "verbs": ["get", "list", "watch", "patch"],
     },
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     {

@@ -30,7 +30,7 @@ real = pytest.mark.real
 
 NODES = 40
 GAP = 0.01  # seconds between two nodes that need work
-BUSY = ("--kube-api-qps=40", "--kube-api-burst=1")  # less than comes in: work is always in hand
+BUSY = ("--kube-api-qps=20", "--kube-api-burst=1")  # less than comes in: work is always in hand
 GRACE = (SHORT.lease - SHORT.renew) / 2  # what workers.main gives a worker to live on
 
 Victims = Callable[[Replica], list[int]]

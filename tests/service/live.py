@@ -61,7 +61,7 @@ class Worker:
 async def started(kubeconfig: Path, cloud: CloudServer) -> AsyncIterator[Worker]:
     """A worker with a feed of its own, until the end of the block."""
     kube = Kube(await config.load(config.Source(str(kubeconfig))), "service-worker")
-    gate = WorkerGate(Purse(), 10.0)
+    gate = WorkerGate(Purse(), 10.0, lambda: None)
     provider = SimulatedCloud()
     text = f"[Global]\nurl={cloud.url}\ntoken={cloud.tokens.full}\n"
     await provider.initialize(ProviderContext(gate, text.encode(), "", "test", "service"))

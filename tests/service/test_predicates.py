@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.model.node import Node
-from workers.service.hosts import hosts_of
+from workers.service.hosts import Hosts, host_of, hosts_of
 from workers.service.predicates import (
     EXCLUDE_LABEL,
     LEAVING_TAINT,
@@ -93,15 +93,19 @@ def test_who_may_be_a_host(tweaks: list[Tweak], expected: bool) -> None:
     assert may_be_host(node("n1", *tweaks), "fake") is expected
 
 
+def hosts(*nodes: Node) -> Hosts:
+    return hosts_of(host for node in nodes if (host := host_of(node, "fake")))
+
+
 @pytest.mark.parametrize("nodes", [pytest.param([node("n1", leaving)] * 3, id="SN18-list"), []])
 def test_when_nobody_may_be_a_host_the_set_is_empty(nodes: list[Node]) -> None:
-    assert hosts_of(nodes, "fake").names == []
+    assert hosts(*nodes).names == []
 
 
 def test_hosts_are_equal_when_a_cloud_reaches_them_alike() -> None:
-    before = hosts_of([node("b"), node("a")], "fake")
-    same = hosts_of([node("a", ready("False"), labelled("x", "y")), node("b")], "fake")
+    before = hosts(node("b"), node("a"))
+    same = hosts(node("a", ready("False"), labelled("x", "y")), node("b"))
     assert before == same
     assert before.names == ["a", "b"]
     for tweak in (with_provider_id("fake://other"), with_provider_id(""), with_address("10.9.9.9")):
-        assert hosts_of([node("a", tweak), node("b")], "fake") != before
+        assert hosts(node("a", tweak), node("b")) != before

@@ -80,7 +80,7 @@ def test_the_start_is_over_when_the_workers_are_up(machine: Machine) -> None:
     assert worker(machine)["state"] in ("standby", "running")
     assert machine.show("ActiveState") == "active"
     wait_for("it leads", lambda: "holds the lease" in machine.show("StatusText"))
-    assert "workers: 1 running" in machine.show("StatusText")
+    assert "workers: 3 running, 1 skipped" in machine.show("StatusText")
 
 
 def test_the_service_works_unprivileged_in_its_sandbox(machine: Machine) -> None:

@@ -31,6 +31,10 @@ def _tests_that_a_member_is_missing(raw: Json, operation: Json) -> bool:
     return pointer.resolve(raw, None) is None
 
 
+EMPTY_IS_ABSENT = {"spec": ("taints",), "status": ("addresses",)}
+"""Lists that the API server does not store while they are empty."""
+
+
 class Cluster:
     """The part of `Kube` that duties write with."""
 
@@ -50,6 +54,10 @@ class Cluster:
         self._version += 1
         raw = deepcopy(node.raw)
         raw["metadata"]["resourceVersion"] = str(self._version)
+        for part, lists in EMPTY_IS_ABSENT.items():
+            for name in lists:
+                if not raw.get(part, {}).get(name, True):
+                    del raw[part][name]
         self._nodes[node.name] = raw
 
     def remove(self, name: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ccm.cloud.gate import WorkerGate, spending
 from ccm.cloud.invoke import invoke
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
+from ccm.errors import CloudError, Denied, NoPermit, Refused, RetryAfter, Throttled
 
 from .waiting import let_run
 
@@ -41,7 +41,7 @@ async def purse() -> Purse:
 
 @pytest.fixture
 async def gate(purse: Purse) -> WorkerGate:
-    return WorkerGate(purse, timeout=5.0)
+    return WorkerGate(purse, timeout=5.0, check=lambda: None)
 
 
 async def answer() -> str:
@@ -78,14 +78,14 @@ async def test_no_grant_no_call(gate: WorkerGate, purse: Purse) -> None:
 
 
 async def test_a_call_that_gives_no_answer_ends_at_its_deadline(purse: Purse) -> None:
-    gate = WorkerGate(purse, timeout=0.02)
+    gate = WorkerGate(purse, timeout=0.02, check=lambda: None)
     with pytest.raises(CloudError, match="List: no answer within 20ms"):
         await gate.call("List", "read", asyncio.Event().wait)
     assert gate.calls == {("List", "error"): 1}
 
 
 async def test_waiting_for_a_grant_is_not_part_of_the_deadline(purse: Purse) -> None:
-    gate = WorkerGate(purse, timeout=0.02)
+    gate = WorkerGate(purse, timeout=0.02, check=lambda: None)
     purse.open.clear()
     calling = asyncio.create_task(gate.call("List", "read", answer))
     asyncio.get_running_loop().call_later(0.05, purse.open.set)
@@ -192,3 +192,22 @@ async def test_a_plain_provider_method_does_not_block_the_loop() -> None:
     await let_run()
     released.set()
     assert await waiting is True
+
+
+async def test_a_process_that_may_not_act_any_more_makes_no_call(purse: Purse) -> None:
+    """Its grant came, but while it waited for that the lease went to another."""
+
+    def check() -> None:
+        raise NoPermit("it leads no more")
+
+    calls: list[str] = []
+
+    async def call() -> None:
+        calls.append("made")
+
+    gate = WorkerGate(purse, timeout=5.0, check=check)
+    with pytest.raises(NoPermit):
+        await gate.call("Create", "write", call)
+    with pytest.raises(NoPermit):
+        await asyncio.to_thread(gate.call_blocking, "Create", "write", lambda: calls.append("made"))
+    assert calls == []

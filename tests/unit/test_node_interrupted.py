@@ -38,7 +38,9 @@ tweaks: st.SearchStrategy[list[Tweak]] = st.lists(
         st.just(tainted),
         st.just(with_taint(OTHER_TAINT)),
         st.dictionaries(st.sampled_from(KEYS), words, max_size=3).map(labelled),
-        st.lists(st.sampled_from(HOSTS), max_size=3).map(lambda some: with_addresses(*some)),
+        st.lists(st.sampled_from(HOSTS), min_size=1, max_size=3).map(
+            lambda some: with_addresses(*some)
+        ),
         st.sampled_from(["10.0.0.1", "::1", "10.0.0.1,::1", "no-ip"]).map(provided_ip),
         st.sampled_from(["fake://1", "fake://2"]).map(with_provider_id),
     ),

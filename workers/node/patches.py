@@ -18,8 +18,13 @@ def patch_for(node: Node, action: Action) -> Patch:
     same_object: Json = {"op": "test", "path": "/metadata/uid", "value": node.uid}
     match action:
         case SetAddresses(addresses):
+            seen: Json = {
+                "op": "test",
+                "path": "/status/addresses",
+                "value": node.addresses or None,
+            }
             change: Json = {"op": "add", "path": "/status/addresses", "value": addresses}
-            return Patch(f"{path}/status", (same_object, change))
+            return Patch(f"{path}/status", (same_object, seen, change))
         case Initialize():
             taints = _taints(node, action.taints_left)
             return Patch(path, (same_object, *taints, *_rest(node, action)))

@@ -22,11 +22,14 @@ from workers.node.monitor import Monitor
 from workers.node.patches import patch_for
 from workers.node.plan import Action, CannotPlan, plan
 from workers.questions import Questions
+from workers.queue import RETRY
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "cloud-node-controller"
 ASK_AGAIN = 5.0  # seconds without an answer after which a question is put again
+
+BACKOFF = RETRY
 
 WANTS = (
     Want(

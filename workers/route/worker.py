@@ -13,6 +13,7 @@ from ccm.model.node import Json, Node
 from ccm.model.projection import Want
 from ccm.settings import Settings
 from workers.duty import Duty, Outcome, Tools
+from workers.queue import RETRY
 from workers.route.cloud import CloudRoutes
 from workers.route.listing import Listing
 from workers.route.networks import Network, read_network
@@ -34,6 +35,8 @@ COMPONENT = "route_controller"
 ALL = "all routes"  # the key of the full pass; no Node can be named so
 LOST = "route "  # what the key of routes without a Node begins with
 IN_HAND = 200  # keys at the same time (upstream's number); the budget paces the cloud calls
+
+BACKOFF = RETRY
 
 WANTS = (
     Want(

@@ -1,24 +1,18 @@
 """The provider's balancers as the duty calls them: by permission, by priority, typed failures."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from ccm.bus.port import Permission
-from ccm.cloud.gate import spending
 from ccm.cloud.interface import LoadBalancers
-from ccm.cloud.invoke import invoke
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, ImplementedElsewhere, NoPermit, RetryAfter, Throttled
+from ccm.errors import ImplementedElsewhere
 from ccm.model.cloud import Balancer
 from ccm.model.service import Service
+from workers.calls import call
 from workers.service.hosts import Hosts
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
-PAUSE = 1.0  # seconds after which a throttled call asks for its next grant
 
 
 class Balancers:
@@ -57,13 +51,4 @@ class Balancers:
         self, priority: Priority, method: Callable[..., T | Awaitable[T]], *args: Any
     ) -> T:
         self._permission.check()
-        try:
-            with spending(priority):
-                return await invoke(method, *args)
-        except Throttled as error:
-            raise RetryAfter(str(error), error.seconds or PAUSE) from error
-        except (CloudError, NoPermit):
-            raise
-        except Exception as error:  # around one callback: a provider's bug is one failed call
-            log.exception("provider failed", extra={"call": method.__name__})
-            raise CloudError(f"the provider failed: {error!r}") from error
+        return await call(priority, method, *args)

@@ -1,9 +1,9 @@
-"""The hosts as the store has them: worked out once a change, announced when Nodes are at rest."""
+"""The hosts as the store has them: kept node by node, announced when Nodes are at rest."""
 
 import asyncio
 
 from ccm.model.node import Node
-from workers.service.hosts import Hosts, hosts_of
+from workers.service.hosts import Host, Hosts, host_of, hosts_of
 from workers.store import Store
 
 QUIET = 0.2  # seconds without a change of any Node after which they are at rest
@@ -11,26 +11,30 @@ PATIENCE = 2.0  # seconds after which balancers are updated although Nodes keep 
 
 
 class HostSet:
-    """The hosts as the store has them now."""
+    """Follows the Nodes of the store; `note_change` has to be called for each that changed."""
 
     def __init__(self, store: Store, scheme: str) -> None:
         self._store, self._scheme = store, scheme
+        self._by_name: dict[str, Host] = {}
         self._hosts: Hosts | None = None
         self._changed = asyncio.Event()
         self.is_at_rest = True
 
-    def note_change(self) -> None:
+    def note_change(self, name: str) -> None:
         """A Node changed, came or went."""
+        raw = self._store.get("Node", name)
+        host = host_of(Node(raw), self._scheme) if raw is not None else None
+        if host:
+            self._by_name[name] = host
+        else:
+            self._by_name.pop(name, None)
         self._hosts = None
         self.is_at_rest = False
         self._changed.set()
 
     def now(self) -> Hosts:
         if self._hosts is None:
-            raws = (
-                self._store.get(kind, key) for kind, key in self._store.names() if kind == "Node"
-            )
-            self._hosts = hosts_of((Node(raw) for raw in raws if raw is not None), self._scheme)
+            self._hosts = hosts_of(self._by_name.values())
         return self._hosts
 
     async def settled(self) -> Hosts:

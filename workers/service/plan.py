@@ -43,7 +43,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class NoFrom:
+class Refusal:
     """What the cloud refused to do, and why."""
 
     concerns: Json
@@ -58,7 +58,7 @@ class Memory:
 
     service: Service  # as it was last seen
     made: Made | None = None
-    refused: NoFrom | None = None
+    refused: Refusal | None = None
     is_deleted: bool = False  # the balancer was taken away
     is_gone: bool = False  # the API server itself says that the Service does not exist
 
@@ -195,7 +195,7 @@ def _other_class(service: Service) -> Step:
 def _provide(service: Service, hosts: Hosts, memory: Memory, rules: Rules, now: float) -> Step:
     made, wanted = memory.made, concerns(service)
     is_hosted = made is not None and made.hosts == hosts
-    if why := _no(memory, hosts, wanted, now) or refusal(service, rules.honours):
+    if why := _refused_before(memory, hosts, wanted, now) or refusal(service, rules.honours):
         # What it has keeps serving as it is, so the hosts behind it stay right.
         is_left_behind = service.has_finalizer and not is_hosted
         return UpdateHosts(service, hosts) if is_left_behind else Refuse(service, why)
@@ -212,7 +212,7 @@ def _provide(service: Service, hosts: Hosts, memory: Memory, rules: Rules, now: 
     return Rest("has its balancer")
 
 
-def _no(memory: Memory, hosts: Hosts, wanted: Json, now: float) -> str:
+def _refused_before(memory: Memory, hosts: Hosts, wanted: Json, now: float) -> str:
     """What the cloud said no to, if that would still be asked for; else empty."""
     refused = memory.refused
     if refused is None or refused.concerns != wanted or refused.hosts != hosts:

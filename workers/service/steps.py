@@ -25,7 +25,7 @@ from workers.service.plan import (
     LookForBalancer,
     Made,
     Memory,
-    NoFrom,
+    Refusal,
     RemoveFinalizer,
     SetStatus,
     UpdateHosts,
@@ -116,8 +116,8 @@ class Steps:
         except RetryAfter:
             raise
         except Refused as error:
-            no = NoFrom(asked, hosts, time.monotonic(), str(error))
-            self.memories[key] = replace(memory, refused=no)
+            refusal = Refusal(asked, hosts, time.monotonic(), str(error))
+            self.memories[key] = replace(memory, refused=refusal)
             return
         except CloudError as error:
             why = f"failed to ensure load balancer: {error}"

@@ -93,7 +93,7 @@ class ServiceDuty:
         if kind == "Service":
             is_seen_to = self._tools.queue.is_in_hand(key) or not self._is_news(key)
             return () if is_seen_to else (key,)
-        self._hosts.note_change()
+        self._hosts.note_change(key)
         return ()
 
     async def run(self) -> None:

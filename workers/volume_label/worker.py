@@ -16,6 +16,7 @@ from ccm.settings import Settings
 from workers.apply import Patch
 from workers.duty import Duty, Outcome, Tools
 from workers.questions import Questions
+from workers.queue import RETRY
 from workers.volume_label.patches import patch_for
 from workers.volume_label.plan import Complain, Label, Rest, Rules, plan, why_left_alone
 
@@ -27,6 +28,8 @@ ASK_AGAIN = 5.0  # seconds without an answer after which a question is put again
 REPLAN = (409, 422)  # the object is not what it was
 
 _META = ("name", "uid", "labels", "deletionTimestamp", "initializers")
+
+BACKOFF = RETRY
 
 WANTS = (
     Want(
