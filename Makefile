@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 CODE   := ccm workers tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-fast kube check fmt fmt-check lint types layers clean
+.PHONY: help venv demo test test-fast kube tools check fmt fmt-check lint types layers clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -26,9 +26,14 @@ demo: venv ## Watch tainted nodes become ready, on an embedded cluster and cloud
 kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run against
 	$(PYTHON) -m tests.kube.build
 
-# In CI a missing API server is a failure, so it is built first; elsewhere those tests say they skip.
-test: venv $(if $(CI),kube) ## Run all tests (those that need a real API server want `make kube` first)
-	$(BIN)/python -m pytest
+# In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
+# Tests that start many processes share one of the two pytest workers: see tests/conftest.py.
+test: venv $(if $(CI),kube tools) ## Run all tests (for those on a real API server, `make kube` first)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -q
+
+tools: # What the tests of the systemd unit need
+	@command -v systemd-analyze unshare >/dev/null || \
+	  { apt-get update -q && apt-get install -qy systemd util-linux; }
 
 test-fast: venv ## Run the unit tests only
 	$(BIN)/python -m pytest tests/unit -q

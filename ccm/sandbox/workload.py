@@ -37,6 +37,11 @@ class Sights:
 async def create(kube: Kube, cloud: CloudAdmin) -> None:
     """One Service and one volume with its PersistentVolume."""
     await kube.post("/api/v1/namespaces/default/services", SERVICE)
+    await create_volume(kube, cloud)
+
+
+async def create_volume(kube: Kube, cloud: CloudAdmin) -> None:
+    """A volume in the cloud, and the PersistentVolume for it."""
     volume = await cloud.add_volume(Volume(id="vol-1", zones=("zone-b",), region="region-1"))
     await kube.post("/api/v1/persistentvolumes", _persistent_volume("data", volume.id))
 
