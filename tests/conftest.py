@@ -7,11 +7,12 @@ import pytest
 pytest_plugins = ["tests.kube.fixtures"]
 
 ALONE = {"proc", "systemd"}
-"""Folders whose tests start many processes and measure time: one of them at a time."""
+"""Folders whose tests start many processes and measure time: one test of each at a time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).parts[0] in ALONE:
-            item.add_marker(pytest.mark.xdist_group("processes"))
+        folder = item.path.relative_to(here).parts[0]
+        if folder in ALONE:
+            item.add_marker(pytest.mark.xdist_group(folder))

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from ccm.bus.port import Permission
 from ccm.kube.client import JSON_PATCH, STRATEGIC_PATCH, Kube
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 TIMEOUT = 30.0  # seconds a write may take at the most
 

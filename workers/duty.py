@@ -8,7 +8,7 @@ from ccm.bus.frames import Message
 from ccm.cloud.interface import CloudProvider
 from ccm.decide.backoff import Backoff
 from ccm.kube.events import ObjectRef, Recorder
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.projection import Want
 from ccm.settings import Settings
 from workers.apply import Performer

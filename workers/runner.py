@@ -24,7 +24,7 @@ from ccm.cloud.gate import WorkerGate
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter, Unreachable
 from ccm.kube.events import Note
 from ccm.log import set_verbosity
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.processes import resident_bytes
 from workers.acks import Acks
 from workers.duty import Duty, Outcome, Tools

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ccm.bus.frames import Objects
-from ccm.model.node import Json, mapping, text
+from ccm.model.objects import Json, mapping, text
 from ccm.model.projection import Path, Want, project
 
 Name = tuple[str, str]  # kind, key

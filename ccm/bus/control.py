@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from ccm.model.node import Json, Node, objects, text
+from ccm.model.node import Node
+from ccm.model.objects import Json, objects, text
 from ccm.model.volume import LEGACY_ZONE, ZONE
 
 _UINT32 = 0xFFFFFFFF

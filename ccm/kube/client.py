@@ -14,7 +14,7 @@ import orjson
 from kubernetes.aio.client import Configuration
 
 from ccm.errors import KubernetesError, Unreachable
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ccm.errors import KubernetesError, NoPermit, Unreachable
 from ccm.kube.client import Kube
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from ccm.decide.lease import LeaseRecord
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
 from ccm.kube.events import Note, ObjectRef, Recorder
-from ccm.model.node import Json, mapping, text
+from ccm.model.objects import Json, mapping, text
 
 _GROUP = "coordination.k8s.io/v1"
 

@@ -16,7 +16,7 @@ import orjson
 from ccm.decide.backoff import Backoff
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
-from ccm.model.node import Json, mapping, text
+from ccm.model.objects import Json, mapping, text
 
 PAGE = 500
 SERVER_TIMEOUT = 300  # seconds after which the server ends a watch by itself

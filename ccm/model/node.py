@@ -1,57 +1,22 @@
 """A read-only, lenient view on the raw JSON of a Node: a wrong object must hold up nobody."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from ccm.model.objects import Json, KubernetesObject, objects, text
 
 UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 
-Json = dict[str, Any]
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """`value` when it is a JSON object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def objects(value: object) -> list[Json]:
-    """The JSON objects in `value` when it is a list, else none."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def text(value: object) -> str:
-    """`value` when it is text, else empty text."""
-    return value if isinstance(value, str) else ""
-
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(KubernetesObject):
     """What the controllers read of a Node; everything else in `raw` passes through unread."""
-
-    raw: Json
-
-    @property
-    def name(self) -> str:
-        return text(mapping(self.raw.get("metadata")).get("name"))
-
-    @property
-    def uid(self) -> str:
-        return text(mapping(self.raw.get("metadata")).get("uid"))
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        return mapping(mapping(self.raw.get("metadata")).get("labels"))
 
     @property
     def has_labels(self) -> bool:
         """Whether the labels map exists; a JSON patch cannot add a key to a missing map."""
-        return isinstance(mapping(self.raw.get("metadata")).get("labels"), dict)
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        return mapping(mapping(self.raw.get("metadata")).get("annotations"))
+        return isinstance(self.meta.get("labels"), dict)
 
     @property
     def provided_node_ip(self) -> str | None:
@@ -61,20 +26,19 @@ class Node:
 
     @property
     def provider_id(self) -> str:
-        return text(mapping(self.raw.get("spec")).get("providerID"))
+        return text(self.spec.get("providerID"))
 
     @property
     def pod_cidrs(self) -> list[str]:
         """The networks of its Pods as written, one of each IP family at the most."""
-        spec = mapping(self.raw.get("spec"))
-        cidrs = spec.get("podCIDRs")
+        cidrs = self.spec.get("podCIDRs")
         if not isinstance(cidrs, list) or not cidrs:
-            cidrs = [spec.get("podCIDR")]
+            cidrs = [self.spec.get("podCIDR")]
         return [cidr for cidr in cidrs if isinstance(cidr, str) and cidr]
 
     @property
     def taints(self) -> list[Json]:
-        return objects(mapping(self.raw.get("spec")).get("taints"))
+        return objects(self.spec.get("taints"))
 
     @property
     def is_uninitialized(self) -> bool:
@@ -82,11 +46,11 @@ class Node:
 
     @property
     def addresses(self) -> list[Json]:
-        return objects(mapping(self.raw.get("status")).get("addresses"))
+        return objects(self.status.get("addresses"))
 
     @property
     def is_ready(self) -> bool:
-        conditions = objects(mapping(self.raw.get("status")).get("conditions"))
+        conditions = objects(self.status.get("conditions"))
         return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
     def is_foreign(self, scheme: str) -> bool:

@@ -1,12 +1,12 @@
 """A read-only, lenient view on the raw JSON of a Service."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from ccm.errors import Refused
-from ccm.model.node import Json, mapping, objects, text
+from ccm.model.objects import Json, KubernetesObject, mapping, objects, text
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
@@ -37,52 +37,22 @@ class HealthCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class Service(KubernetesObject):
     """What the service controller and providers read; everything else in `raw` passes through."""
-
-    raw: Json
-
-    @property
-    def _meta(self) -> Mapping[str, object]:
-        return mapping(self.raw.get("metadata"))
-
-    @property
-    def spec(self) -> Mapping[str, object]:
-        return mapping(self.raw.get("spec"))
-
-    @property
-    def name(self) -> str:
-        return text(self._meta.get("name"))
-
-    @property
-    def namespace(self) -> str:
-        return text(self._meta.get("namespace"))
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def uid(self) -> str:
-        return text(self._meta.get("uid"))
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        return mapping(self._meta.get("annotations"))
-
-    @property
     def finalizers(self) -> list[str]:
-        listed = self._meta.get("finalizers")
+        listed = self.meta.get("finalizers")
         return [f for f in listed if isinstance(f, str)] if isinstance(listed, list) else []
 
     @property
     def has_finalizer(self) -> bool:
         """Whether the Service waits for us before it may disappear."""
         return FINALIZER in self.finalizers
-
-    @property
-    def is_being_deleted(self) -> bool:
-        return bool(self._meta.get("deletionTimestamp"))
 
     @property
     def type(self) -> str:
@@ -105,7 +75,7 @@ class Service:
     @property
     def load_balancer(self) -> Json | None:
         """`status.loadBalancer` as it is; None when it is missing."""
-        value = mapping(self.raw.get("status")).get("loadBalancer")
+        value = self.status.get("loadBalancer")
         return value if isinstance(value, dict) else None
 
     @property

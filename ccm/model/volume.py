@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ccm.model.node import Json, mapping, objects, text
+from ccm.model.objects import Json, KubernetesObject, mapping, objects, text
 
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
@@ -32,48 +32,22 @@ LEGACY_SOURCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class PersistentVolume:
+class PersistentVolume(KubernetesObject):
     """What the volume-label controller and providers read."""
-
-    raw: Json
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        return mapping(self.raw.get("metadata"))
-
-    @property
-    def name(self) -> str:
-        return text(self.metadata.get("name"))
-
-    @property
-    def uid(self) -> str:
-        return text(self.metadata.get("uid"))
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        return mapping(self.metadata.get("labels"))
 
     @property
     def has_labels(self) -> bool:
         """Whether the labels map exists; a JSON patch cannot add a key to a missing map."""
-        return isinstance(self.metadata.get("labels"), dict)
-
-    @property
-    def is_being_deleted(self) -> bool:
-        return bool(self.metadata.get("deletionTimestamp"))
+        return isinstance(self.meta.get("labels"), dict)
 
     @property
     def initializers(self) -> list[Json]:
         """Who is still to do something about it, before 1.14: entries with a name."""
-        return objects(mapping(self.metadata.get("initializers")).get("pending"))
+        return objects(mapping(self.meta.get("initializers")).get("pending"))
 
     @property
     def waits_for_labels(self) -> bool:
         return any(pending.get("name") == INITIALIZER for pending in self.initializers)
-
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        return mapping(self.raw.get("spec"))
 
     @property
     def csi_driver(self) -> str:

@@ -18,7 +18,7 @@ from ccm.bus.paths import RuntimePaths
 from ccm.errors import CloudError, ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.sandbox import parts
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Power

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ccm.errors import CloudError, KubernetesError, Unreachable
 from ccm.kube.client import Kube
-from ccm.model.node import Json, mapping, objects, text
+from ccm.model.objects import Json, mapping, objects, text
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Volume
 from ccm.sandbox.observer import ZONE

@@ -29,7 +29,7 @@ from ccm.decide.budget import (
     spend,
     throttled,
 )
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.supervisor.spending import Lease, Leases, Spending, shown
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ccm.decide.children import Life
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 
 @dataclass

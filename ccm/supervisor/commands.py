@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ccm.bus.frames import LogLevel, Message
 from ccm.log import set_verbosity
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.supervisor.children import Children
 from ccm.supervisor.deletions import Governor
 from ccm.supervisor.shards import Shards

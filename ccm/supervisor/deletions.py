@@ -37,7 +37,7 @@ from ccm.decide.deletion import (
     read_round,
     weigh,
 )
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.supervisor.deletion_state import Freeze, State, read_state, write_state
 

@@ -22,7 +22,7 @@ from ccm.kube.watch import (
     WatchEvent,
     follow,
 )
-from ccm.model.node import Json, mapping, text
+from ccm.model.objects import Json, mapping, text
 from ccm.model.projection import Path, Want, paths_from_json, project
 from ccm.supervisor.mailbox import Mailbox, Owns, View
 

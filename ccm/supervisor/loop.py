@@ -35,7 +35,7 @@ from ccm.errors import ExitCode
 from ccm.kube.client import Kube
 from ccm.kube.events import Note, Recorder
 from ccm.kube.lease import COMPONENT, LeaseFile
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.child import Child, Start

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ccm.decide.budget import Ask, Bucket, Priority
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 RECENT = 1000  # waits per priority that the percentiles are of
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from ccm.decide.quarantine import Suspicion, after_death, after_survival
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from ccm.cloud.gate import WorkerGate, spending
 from ccm.cloud.interface import ProviderContext
 from ccm.decide.budget import Priority
 from ccm.errors import Throttled
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.processes import die_with_parent
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import read_config

@@ -15,7 +15,8 @@ from typing import TypeVar
 import pytest
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.node import UNINITIALIZED_TAINT, Json
+from ccm.model.node import UNINITIALIZED_TAINT
+from ccm.model.objects import Json
 from tests.kube.audit import AuditEntry
 from tests.kube.cluster import RealCluster
 from tests.proc.running import RULES, Supervisor, Where, is_alive
@@ -139,6 +140,10 @@ async def churn(kube: Kube, names: list[str], gap: float) -> AsyncIterator[None]
         await asyncio.gather(running, return_exceptions=True)
 
 
+def is_of_supervisor(user_agent: str) -> bool:
+    return user_agent.endswith(("/supervisor", "/leader-election"))
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """A write at the API server: who, when it came and when it was answered (wall clock)."""
@@ -172,7 +177,7 @@ class History:
             if (done.entry.resource, done.entry.name) == ("leases", lease) and done.entry.code < 300
         ]
         # A supervisor writes nothing but its lease, and Events about that.
-        self.work = [done for done in written if "/supervisor" not in done.entry.user_agent]
+        self.work = [done for done in written if not is_of_supervisor(done.entry.user_agent)]
 
     def terms(self) -> list[Term]:
         terms: list[Term] = []

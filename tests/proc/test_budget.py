@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ccm.decide.budget import Priority
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.sandbox.cloud.client import CloudAdmin
 from tests.proc.hammer import Hammers, Seen, Waits, percentiles
 from tests.proc.running import Cloud

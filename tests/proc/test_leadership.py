@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import new_machines, register
 from tests.kube.cluster import RealCluster

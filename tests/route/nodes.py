@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from copy import deepcopy
 
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from tests.unit.nodes import Tweak, node, with_provider_id
 
 SCHEME = "fake"

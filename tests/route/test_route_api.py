@@ -9,7 +9,8 @@ import pytest
 from ccm.errors import KubernetesError
 from ccm.kube import config
 from ccm.kube.client import Kube
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.kube.cluster import RealCluster
 from tests.route.nodes import network_condition

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from tests.route.nodes import OLD, network_condition, routed, with_condition
 from tests.route.world import Nodes
 from tests.unit.nodes import Tweak

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, RetryAfter, Throttled
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from tests.route.cloud import outage
 from tests.route.nodes import changed, network_condition, routed, with_condition, with_pod_cidrs
 from tests.route.world import World, successor, world

@@ -15,7 +15,8 @@ from ccm.cloud.interface import CloudProvider
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter
 from ccm.kube.client import STRATEGIC_PATCH
 from ccm.kube.events import Recorder
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.sandbox.kubernetes.kinds import NODE
 from ccm.sandbox.kubernetes.strategic import strategic_merge

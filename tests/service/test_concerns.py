@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ccm.model.cloud import Ingress, IpMode
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from workers.service.concerns import LAST_APPLIED, concerns, ingress_json, same_ingress
 
 from .objects import (

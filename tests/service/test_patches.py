@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.errors import KubernetesError
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, Service
 from tests.unit.cluster import patched
 from workers.service.patches import patch_for

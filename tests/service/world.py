@@ -15,7 +15,8 @@ from ccm.bus.inhand import InHand
 from ccm.bus.port import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.kube.events import Recorder
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.model.service import Service
 from ccm.settings import Settings

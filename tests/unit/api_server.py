@@ -9,7 +9,7 @@ from aiohttp import web
 from kubernetes.aio.client import Configuration
 
 from ccm.kube.client import Kube, RateLimit
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

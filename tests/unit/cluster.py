@@ -7,7 +7,8 @@ import jsonpatch
 
 from ccm.errors import KubernetesError
 from ccm.kube.client import JSON_PATCH, Kube
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 
 
 def patched(raw: Json, operations: Any) -> Json:

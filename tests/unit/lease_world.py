@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseFile
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.supervisor.leader import Leader, Timing
 
 T = TypeVar("T")

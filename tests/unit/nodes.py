@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ccm.model.cloud import AddressType, Instance, NodeAddress
-from ccm.model.node import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Json, Node
+from ccm.model.node import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Node
+from ccm.model.objects import Json
 
 Tweak = Callable[[Json], None]
 

@@ -11,7 +11,7 @@ import pytest
 
 from ccm.bus import control
 from ccm.bus.control import ControlServer, NotRunning, ask
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 from .waiting import PATIENCE
 

@@ -16,7 +16,7 @@ from ccm.bus.frames import Hello, Objects, decode, encode
 from ccm.decide.backoff import Backoff
 from ccm.kube import watch
 from ccm.kube.client import Kube
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.projection import Want
 from ccm.supervisor import feed as feed_module
 from ccm.supervisor.feed import Feed

@@ -9,7 +9,7 @@ import pytest
 from ccm.errors import KubernetesError
 from ccm.kube import events
 from ccm.kube.events import Note, ObjectRef, Recorder
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 from .cluster import Cluster
 from .waiting import PATIENCE, until

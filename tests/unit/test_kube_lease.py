@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ccm.errors import KubernetesError
 from ccm.kube.lease import LeaseFile, new_identity
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 from .api_server import serving
 

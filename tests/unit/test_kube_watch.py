@@ -21,7 +21,7 @@ from ccm.kube.watch import (
     WatchEvent,
     follow,
 )
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 from .api_server import ApiServer, Handler, failure, json_answer, reset, serving, silence, stream
 from .waiting import PATIENCE

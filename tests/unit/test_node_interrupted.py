@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ccm.errors import KubernetesError
 from ccm.model.cloud import AddressType, Instance, NodeAddress
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from workers.node.addresses import desired_addresses
 from workers.node.patches import patch_for
 from workers.node.plan import CannotPlan, plan

@@ -12,7 +12,7 @@ from ccm.bus.inhand import InHand, read_in_hand
 from ccm.decide.children import STEADY, Event, Life, State, follow
 from ccm.durations import format_duration, parse_duration
 from ccm.errors import CloudError, KubernetesError
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.supervisor.mailbox import WINDOW
 from workers.caution import Caution

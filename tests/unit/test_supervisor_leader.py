@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccm.model.node import Json
+from ccm.model.objects import Json
 
 from .lease_world import TIMING, ApiServer, Fate, Replica, Request, play
 

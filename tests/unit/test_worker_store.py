@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.bus.frames import Objects
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.projection import Want
 from workers.store import Absorbed, Gap, Store
 

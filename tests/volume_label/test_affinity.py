@@ -2,7 +2,7 @@
 
 import pytest
 
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from workers.volume_label.affinity import admits, affinity_for
 
 from .volumes import OLD_REGION, OLD_ZONE, REGION, ZONE, place, requirement, terms

@@ -35,7 +35,7 @@ async def test_a_volume_gets_labels_and_affinity_in_one_write_and_then_rests() -
         assert after.labels == {ZONE: "a__b", REGION: "north"}
         assert after.node_affinity is not None
         assert not after.waits_for_labels
-        assert "initializers" not in after.metadata
+        assert "initializers" not in after.meta
         assert (w.cluster.writes, await w.events()) == (1, [])
         assert (await w.sync()).sentence == "labelled"
         assert (w.cluster.writes, len(w.places.reads)) == (1, 1)

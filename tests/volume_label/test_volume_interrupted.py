@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ccm.errors import KubernetesError
 from ccm.model.cloud import Gone, VolumePlace
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.volume import PersistentVolume, read_zones
 from tests.unit.cluster import patched
 from workers.volume_label.affinity import admits

@@ -9,7 +9,7 @@ from ccm.bus.inhand import InHand
 from ccm.errors import KubernetesError, Refused
 from ccm.kube import config
 from ccm.kube.client import Kube
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.volume import PersistentVolume
 from tests.kube.cluster import RealCluster
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud.volume_zones import Placement, allowed_zones, choose_zones, fnv1_32, select_zones
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from ccm.model.volume import IN_LABEL, IN_PARAMETER, read_zones, zones_text
 
 from .volumes import OLD_ZONE, ZONE

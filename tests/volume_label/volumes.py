@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ccm.model.cloud import VolumePlace
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.volume import INITIALIZER, PersistentVolume
 from workers.volume_label.plan import Rules
 

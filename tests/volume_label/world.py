@@ -19,7 +19,7 @@ from ccm.errors import KubernetesError
 from ccm.kube.client import JSON_PATCH, Kube
 from ccm.kube.events import Recorder
 from ccm.model.cloud import PlaceAnswer
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.model.volume import PersistentVolume
 from ccm.settings import Settings

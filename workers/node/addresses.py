@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from ccm.model.cloud import AddressType, NodeAddress
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 
 Ip = IPv4Address | IPv6Address
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from ccm.model.cloud import Answer, Instance, PowerState
-from ccm.model.node import SHUTDOWN_TAINT, Json, Node
+from ccm.model.node import SHUTDOWN_TAINT, Node
+from ccm.model.objects import Json
 from workers.node.plan import SetTaints
 
 SHUTDOWN: Json = {"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}

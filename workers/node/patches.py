@@ -3,7 +3,8 @@
 from typing import assert_never
 from urllib.parse import quote
 
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from workers.apply import Patch
 from workers.node.plan import Action, Initialize, SetAddresses, SetTaints
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ccm.model.cloud import Instance
-from ccm.model.node import UNINITIALIZED_TAINT, Json, Node
+from ccm.model.node import UNINITIALIZED_TAINT, Node
+from ccm.model.objects import Json
 from workers.node.addresses import AddressProblem, desired_addresses
 from workers.node.labels import missing_labels
 

@@ -12,7 +12,8 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, NoPermit, Unreachable
 from ccm.kube.events import Note, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
-from ccm.model.node import PROVIDED_NODE_IP, Json, Node
+from ccm.model.node import PROVIDED_NODE_IP, Node
+from ccm.model.objects import Json
 from ccm.model.projection import Want
 from ccm.settings import Settings
 from workers.apply import Delete

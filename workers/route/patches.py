@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from workers.apply import Merge
 from workers.route.plan import CONDITION, CREATED, NOT_CREATED, SetCondition
 

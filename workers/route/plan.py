@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.cloud import Route
-from ccm.model.node import Json, Node, mapping, objects
+from ccm.model.node import Node
+from ccm.model.objects import Json, mapping, objects
 from workers.route.networks import Network, is_managed
 from workers.route.roster import Claim, Roster
 from workers.route.table import Known, RouteTable

@@ -8,7 +8,8 @@ from typing import assert_never
 from weakref import WeakValueDictionary
 
 from ccm.errors import CloudError
-from ccm.model.node import Node, mapping
+from ccm.model.node import Node
+from ccm.model.objects import mapping
 from workers.duty import Tools
 from workers.route.cloud import CloudRoutes
 from workers.route.listing import Listing

@@ -9,7 +9,8 @@ from ccm.bus.frames import Message
 from ccm.cloud.interface import Routes
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.kube.events import Note, ObjectRef
-from ccm.model.node import Json, Node
+from ccm.model.node import Node
+from ccm.model.objects import Json
 from ccm.model.projection import Want
 from ccm.settings import Settings
 from workers.duty import Duty, Outcome, Tools

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccm.model.cloud import Ingress
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.service import Service
 
 SPEC = (

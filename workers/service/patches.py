@@ -3,7 +3,7 @@
 from typing import assert_never
 from urllib.parse import quote
 
-from ccm.model.node import Json, mapping
+from ccm.model.objects import Json, mapping
 from ccm.model.service import FINALIZER, Service
 from workers.apply import Patch
 from workers.service.plan import AddFinalizer, RemoveFinalizer, SetStatus, Write

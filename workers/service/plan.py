@@ -8,7 +8,7 @@ and goes after it, so that what a new process finds in the cluster always leads 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
 from workers.service.concerns import concerns, same_ingress
 from workers.service.hosts import Hosts

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection
 
-from ccm.model.node import Node, mapping
+from ccm.model.node import Node
+from ccm.model.objects import mapping
 from ccm.model.service import Service
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"

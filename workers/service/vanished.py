@@ -2,7 +2,7 @@
 
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
-from ccm.model.node import mapping
+from ccm.model.objects import mapping
 from ccm.model.service import Service
 from workers.service.patches import path_of
 

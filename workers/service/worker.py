@@ -11,7 +11,7 @@ from ccm.cloud.interface import LoadBalancers
 from ccm.decide.backoff import Backoff
 from ccm.errors import Refused
 from ccm.kube.events import ObjectRef
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.projection import Path, Want
 from ccm.model.service import Service
 from ccm.settings import Settings

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccm.model.cloud import VolumePlace
-from ccm.model.node import Json, mapping, objects, text
+from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.volume import REGION, ZONE
 
 

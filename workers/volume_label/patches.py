@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.volume import INITIALIZER, PersistentVolume
 from workers.apply import Patch
 from workers.volume_label.plan import REGION_KEYS, ZONE_KEYS, Label

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ccm.model.cloud import Gone, VolumePlace
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.volume import (
     LEGACY_REGION,
     LEGACY_ZONE,

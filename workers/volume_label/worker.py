@@ -9,7 +9,7 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, Refused
 from ccm.kube.events import Note, ObjectRef
 from ccm.model.cloud import PlaceAnswer, Unknown
-from ccm.model.node import Json
+from ccm.model.objects import Json
 from ccm.model.projection import Want
 from ccm.model.volume import LEGACY_SOURCES, PersistentVolume
 from ccm.settings import Settings

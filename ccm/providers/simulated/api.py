@@ -11,7 +11,7 @@ import orjson
 
 from ccm.cloud.interface import Gate
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
-from ccm.model.node import Json, mapping, text
+from ccm.model.objects import Json, mapping, text
 from ccm.providers.simulated.config import SimulatedConfig, read_token
 
 IDLE_SECONDS = 15.0

@@ -16,7 +16,8 @@ from ccm.model.cloud import (
     PowerState,
     Unknown,
 )
-from ccm.model.node import Node, mapping, objects, text
+from ccm.model.node import Node
+from ccm.model.objects import mapping, objects, text
 from ccm.providers.simulated.api import Found, SimulatedApi
 
 SCHEME = "simulated"

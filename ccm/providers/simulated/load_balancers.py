@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, IpMode
-from ccm.model.node import Json, Node, mapping, text
+from ccm.model.node import Node
+from ccm.model.objects import Json, mapping, text
 from ccm.model.service import Feature, Service, admits_everybody
 from ccm.providers.simulated.api import Absent, Call, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME

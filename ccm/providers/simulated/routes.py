@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Route
-from ccm.model.node import Node, mapping, text
+from ccm.model.node import Node
+from ccm.model.objects import mapping, text
 from ccm.providers.simulated.api import Absent, Call, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
 

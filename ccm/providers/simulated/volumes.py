@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ccm.errors import CloudError
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
-from ccm.model.node import mapping, text
+from ccm.model.objects import mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
 from ccm.providers.simulated.api import Call, SimulatedApi
 from ccm.providers.simulated.instances import ASKABLE
