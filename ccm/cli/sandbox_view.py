@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -12,6 +13,7 @@ from rich.text import Text
 from ccm.cli.tables import budget_table, deletions_line, workers_table
 from ccm.sandbox.cluster import Sandbox
 from ccm.sandbox.observer import TYPE, ZONE, Sighting, lacks, percentile
+from ccm.sandbox.place import default_directory
 
 ROWS = 14
 
@@ -94,15 +96,17 @@ def _state(sighting: Sighting) -> Text:
 
 
 def _hints(sandbox: Sandbox, status: Mapping[str, Any]) -> Panel:
-    command = sys.argv[0]
+    command, directory = sys.argv[0], sandbox.place.directory
     pids = [str(worker["pid"]) for worker in status.get("workers", []) if worker["pid"]]
-    directory = sandbox.place.directory
+    is_default = directory == Path(default_directory())
+    here = "" if is_default else f" --directory {directory}"
     lines = [
         f"kubectl --kubeconfig {sandbox.place.kubeconfig} get nodes -o wide",
         f"kill -9 {pids[0] if pids else 'PID'}   # a worker dies; the others do not notice",
-        f"{command} sandbox add 20   # twenty more nodes",
-        f"{command} sandbox machine stop vm-3   # then: start vm-3",
-        f"{command} sandbox fault set throttle --times 5   # the cloud pushes back",
+        f"{command} sandbox add 20{here}   # twenty more nodes",
+        f"{command} sandbox machine stop vm-3{here}   # then: start vm-3",
+        f"{command} sandbox machine terminate vm-2{here}   # the node, its route and host go",
+        f"{command} sandbox fault set throttle --times 5{here}   # the cloud pushes back",
         f"{command} status --runtime-dir {sandbox.place.runtime}",
         f"less {directory}/supervisor.log",
     ]
