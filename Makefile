@@ -9,7 +9,7 @@ CODE   := ccm workers tests
 .PHONY: help venv demo test test-fast kube tools check fmt fmt-check lint types layers clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 venv: $(READY) ## Create .venv with the project and its development extras
 
@@ -27,9 +27,9 @@ kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run a
 	$(PYTHON) -m tests.kube.build
 
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
-# Tests that start many processes share one of the two pytest workers: see tests/conftest.py.
+# Tests that start many processes share one pytest worker a folder: see tests/conftest.py.
 test: venv $(if $(CI),kube tools) ## Run all tests (for those on a real API server, `make kube` first)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -q
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -q
 
 tools: # What the tests of the systemd unit need
 	@command -v systemd-analyze unshare >/dev/null || \
