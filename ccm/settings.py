@@ -199,9 +199,6 @@ class Settings:
     concurrent_node_syncs: int = _flag(
         0, NODE, _whole, "Nodes written at the same time; 0 = as --kube-api-in-flight allows."
     )
-    node_status_update_frequency: float = _flag(
-        300.0, NODE, _duration, "Time in which every node is compared with its machine once."
-    )
     node_monitor_period: float = _flag(
         5.0, NODE, _duration, "Time between two questions about nodes that are not Ready."
     )
@@ -314,7 +311,6 @@ def check(settings: Settings) -> Iterator[ConfigurationFault]:
         "node_monitor_period",
         "watch_idle_limit",
         "node_deletion_window",
-        "node_status_update_frequency",
         "route_reconciliation_period",
     ):
         if getattr(settings, name) <= 0:
