@@ -89,8 +89,9 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)
     await provider.initialize(_context(spec, gate))
-    port.permission.outlive_by(_grace(settings))
-    fence = Fence(port.permission.check, _grace(settings))
+    grace = _grace(settings)
+    port.permission.outlive_by(grace)
+    fence = Fence(port.permission.check, grace)
     kube = await _kube(settings, module.COMPONENT, fence)
     try:
         hand = InHand(Path(spec.hand_path))
@@ -100,7 +101,7 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
             store=Store(module.WANTS),
             queue=WorkQueue(module.BACKOFF),
             caution=Caution(hand, port.send, spec.suspects, spec.quarantined),
-            performer=Performer(kube, port.permission, _grace(settings)),
+            performer=Performer(kube, port.permission, grace),
             recorder=Recorder(kube, module.COMPONENT, spec.name),
             tell=port.send,
         )

@@ -44,6 +44,7 @@ TABLE: dict[tuple[State, Event], State] = {
     (State.BACKOFF, Event.STARTED): State.STARTING,
     (State.STOPPED, Event.STARTED): State.STARTING,
     (State.FAILED, Event.STARTED): State.STARTING,
+    (State.SKIPPED, Event.STARTED): State.STARTING,
     (State.STARTING, Event.SAID_HELLO): State.SYNCING,
     (State.SYNCING, Event.SYNCED): State.STANDBY,
     (State.STANDBY, Event.MAY_ACT): State.RUNNING,

@@ -154,8 +154,6 @@ class Supervisor:
         if self._settings.leader_elect:
             await self._leader.release()
 
-    # What we tell systemd.
-
     # What the parts tell us.
 
     def _on_message(self, ident: str, message: Message) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -59,19 +60,19 @@ class Cloud:
 class World:
     """One node duty. `feed` stands for the supervisor, `sync` for the runner's consumer."""
 
-    def __init__(self, hand: InHand) -> None:
+    def __init__(self, hand: InHand, settings: Settings) -> None:
         self.cluster, self.machines = Cluster(), Machines()
         self.told: list[Message] = []  # to the supervisor
         self.queue, self.store = WorkQueue(), Store(WANTS)
         self.permission = Permission()
         self.permission.renew(float("inf"))
         self.recorder = Recorder(self.cluster.kube, COMPONENT, "node-0")
-        self.duty = NodeDuty(self._tools(hand), self.machines)
+        self.duty = NodeDuty(self._tools(hand, settings), self.machines)
         self._epoch = 0
 
-    def _tools(self, hand: InHand) -> Tools:
+    def _tools(self, hand: InHand, settings: Settings) -> Tools:
         return Tools(
-            settings=Settings(cloud_provider="fake"),
+            settings=settings,
             provider=cast(CloudProvider, Cloud(self.machines)),
             store=self.store,
             queue=self.queue,
@@ -114,10 +115,13 @@ class World:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[World]:
-    """A world whose parts run until the end of the block."""
+async def world(*controllers: str) -> AsyncIterator[World]:
+    """A world whose parts run until the end of the block; all controllers unless some are named."""
+    settings = Settings(cloud_provider="fake")
+    if controllers:
+        settings = replace(settings, controllers=controllers, node_monitor_period=0.01)
     with TemporaryDirectory() as directory:
-        async with _running(World(InHand(Path(directory) / "node-0.1.hand"))) as made:
+        async with _running(World(InHand(Path(directory) / "node-0.1.hand"), settings)) as made:
             yield made
 
 

@@ -1,7 +1,11 @@
 """What the node duty does about a Node when it calls the cloud and the cluster (rows CN…)."""
 
+import asyncio
+
 import pytest
 
+from ccm.bus.frames import ProposeDeletions
+from ccm.controllers import LIFECYCLE, NODE
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.model.node import Node
@@ -18,6 +22,7 @@ from .nodes import (
     with_provider_id,
     with_taint,
 )
+from .waiting import let_run, until
 
 SYNCED = ("Normal", "Synced", "Node synced successfully")
 
@@ -194,3 +199,28 @@ async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
         await w.sync()
         assert (await w.duty.reconcile("node-1")).sentence == "initialised"
         assert w.cluster.writes == 1
+
+
+async def test_without_the_lifecycle_controller_no_round_is_made_and_no_taint_follows_power() -> (
+    None
+):
+    async with world(NODE) as w:
+        w.cluster.put(node())  # not Ready: the lifecycle controller would ask about it
+        w.feed()
+        await let_run(50)
+        await asyncio.sleep(0.05)  # several periods in which nothing may happen
+        assert w.machines.reads == []
+        assert w.told == []
+
+
+async def test_with_the_lifecycle_controller_alone_rounds_are_made_and_no_node_is_initialised() -> (
+    None
+):
+    async with world(LIFECYCLE) as w:
+        w.cluster.put(node(tainted))
+        w.machines.answers["node-1"] = machine("fake://1")
+        w.feed()
+        assert (await w.duty.reconcile("node-1")).is_settled
+        await until(lambda: bool(w.told))
+        assert isinstance(w.told[0], ProposeDeletions)
+        assert stored(w).is_uninitialized

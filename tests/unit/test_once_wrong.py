@@ -191,8 +191,9 @@ def test_standby_steady() -> None:
     assert follow(life, Event.DIED, 10 * STEADY).deaths == 1
 
 
-def test_failed_restarted() -> None:
-    assert follow(Life(State.FAILED), Event.STARTED, 1.0).state is State.STARTING
+@pytest.mark.parametrize("state", [State.FAILED, State.SKIPPED])
+def test_a_worker_that_is_started_again_by_command_is_starting(state: State) -> None:
+    assert follow(Life(state), Event.STARTED, 1.0).state is State.STARTING
 
 
 async def test_queue_lost_wakeup() -> None:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
+from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, NoPermit, Unreachable
 from ccm.kube.events import Note, ObjectRef
@@ -78,7 +79,8 @@ class NodeDuty:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._inventory.run())
-            group.create_task(self._monitor.run())
+            if self._does(LIFECYCLE):
+                group.create_task(self._monitor.run())
 
     def about(self, key: str) -> ObjectRef | None:
         node = self._node(key)
@@ -99,13 +101,14 @@ class NodeDuty:
         if node.is_foreign(self._tools.provider.scheme):
             is_settled = not node.is_uninitialized
             return Outcome(f"left alone: {node.provider_id} is not ours", is_settled)
-        if node.is_uninitialized:
+        if node.is_uninitialized and self._does(NODE):
             return await self._initialise(node)
         self._inventory.forget(key)
-        for action in plan_power(node, self._monitor.answer(key)):
+        actions = plan_power(node, self._monitor.answer(key)) if self._does(LIFECYCLE) else ()
+        for action in actions:
             await self._perform(node, action)
             return Outcome("its shutdown taint follows the power of its machine")
-        return Outcome("initialised")
+        return Outcome("left tainted: --controllers" if node.is_uninitialized else "initialised")
 
     def hear(self, message: Message) -> None:
         if isinstance(message, PermitDeletions):
@@ -113,6 +116,10 @@ class NodeDuty:
                 deletion = asyncio.create_task(self._delete(name, uid, evidence))
                 self._deletions.add(deletion)
                 deletion.add_done_callback(self._deletions.discard)
+
+    def _does(self, controller: str) -> bool:
+        """Whether `--controllers` asks for it; this duty is two of upstream's controllers."""
+        return is_enabled(controller, self._tools.settings.controllers)
 
     async def _initialise(self, node: Node) -> Outcome:
         match await self._inventory.answer(node):
