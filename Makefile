@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 CODE   := ccm workers tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-fast kube tools check fmt fmt-check lint types layers clean
+.PHONY: help venv demo test test-fast edge-cases kube tools check docs fmt fmt-check lint types layers clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -38,7 +38,13 @@ tools: # What the tests of the systemd unit need
 test-fast: venv ## Run the unit tests only
 	$(BIN)/python -m pytest tests/unit -q
 
+edge-cases: venv ## Run upstream's edge cases and print which tests hold each of them
+	$(BIN)/python -m tests.edge_cases
+
 check: fmt-check lint types layers test ## Everything CI runs
+
+docs: venv ## Write the pages that are made from the code
+	$(BIN)/python -m ccm.settings.document > docs/flags.md
 
 fmt: venv ## Format the code
 	$(BIN)/ruff format $(CODE)

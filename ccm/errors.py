@@ -61,6 +61,10 @@ class Refused(CloudError):
     """Will not work until the object or the configuration changes: do not retry."""
 
 
+class NoRoom(Refused):
+    """A quota is used up: it will not work until something of the kind is gone."""
+
+
 class ImplementedElsewhere(CloudError):
     """Another controller looks after this object: stop quietly."""
 
@@ -84,3 +88,7 @@ class KubernetesError(Exception):
 
 class Unreachable(Exception):
     """No answer from the API server: refused, reset, timed out or not understood."""
+
+
+class CannotListen(Exception):
+    """An address of ours is taken or not there: the text names the flag; a later start may work."""

@@ -1,6 +1,10 @@
-"""Log records: a constant message and facts as keys, one line each, as text or JSON."""
+"""Log records: a constant message and facts as keys, one line each, as text or JSON.
+
+Whatever looks like a secret is taken out of a line, however it came to be there.
+"""
 
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -8,6 +12,26 @@ from typing import Any
 import orjson
 
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+_NAMED = (
+    r"(?:token|password|passwd|secret|authorization|api[-_]?key|access[-_]?key|private[-_]?key)"
+)
+_SECRETS = (
+    re.compile(
+        rf"""(?i)({_NAMED}\\*["']?\s*[:=]\s*\\*["']?(?:(?:bearer|basic)\s+)?)[^\s"',;&}})\]\\]+"""
+    ),
+    re.compile(r"(?i)(\bbearer\s+)[^\s\"',;\\]+"),
+    re.compile(r"()\beyJ[\w-]+\.[\w-]+\.[\w-]+"),  # a JSON web token, wherever it stands
+    re.compile(r"(://[^/\s:@]+:)[^@\s/]+(?=@)"),  # the password in a URL
+)
+
+
+def redacted(line: str) -> str:
+    """The line without what looks like a secret: named as one, a bearer, or in a URL."""
+    for secret in _SECRETS:
+        line = secret.sub(r"\1[redacted]", line)
+    return line
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
@@ -20,6 +44,9 @@ class _Line(logging.Formatter):
         self._process, self._as_json = process, as_json
 
     def format(self, record: logging.LogRecord) -> str:
+        return redacted(self._line(record))
+
+    def _line(self, record: logging.LogRecord) -> str:
         stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         facts = _facts(record)
         if record.exc_info:
@@ -52,6 +79,7 @@ def set_up(process: str, format_name: str, verbosity: int) -> None:
 
 
 def set_verbosity(verbosity: int) -> None:
-    """Log every decision at 4 and more, changes of state below."""
+    """Log every decision at 4 and more, changes of state below, only what is wrong below 0."""
+    level = logging.DEBUG if verbosity >= 4 else logging.INFO if verbosity >= 0 else logging.WARNING
     for name in ("ccm", "workers"):
-        logging.getLogger(name).setLevel(logging.DEBUG if verbosity >= 4 else logging.INFO)
+        logging.getLogger(name).setLevel(level)

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 
 _PR_SET_PDEATHSIG = 1
@@ -15,6 +16,11 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def open_files() -> tuple[int, int]:
+    """How many file descriptors this process has open, and how many it may have."""
+    return len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def resident_bytes() -> int:

@@ -1,7 +1,7 @@
 """What a duty is to the runner: the objects it wants and one reconcile a key."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ccm.bus.frames import Message
@@ -11,6 +11,7 @@ from ccm.kube.events import ObjectRef, Recorder
 from ccm.model.objects import Json
 from ccm.model.projection import Want
 from ccm.settings import Settings
+from ccm.tally import Tally
 from workers.apply import Performer
 from workers.caution import Caution
 from workers.queue import WorkQueue
@@ -42,6 +43,7 @@ class Tools:
     performer: Performer
     recorder: Recorder
     tell: Callable[[Message], bool]  # to the supervisor
+    tally: Tally = field(default_factory=Tally)
 
 
 class Duty(Protocol):
@@ -69,6 +71,10 @@ class Duty(Protocol):
 
     def facts(self) -> Json:
         """What `status` shows of this duty."""
+        ...
+
+    def evidence(self, key: str) -> Json:
+        """What a decision about this key is based on, for `explain`: short texts by name."""
         ...
 
 

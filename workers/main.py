@@ -10,17 +10,20 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from ccm.bus.frames import Fault, Hello, Message
+from ccm.bus.frames import Fault, Hello, Message, TokenRefused, UseToken
 from ccm.bus.inhand import InHand
 from ccm.bus.port import Port
 from ccm.bus.spec import WorkerSpec
+from ccm.cloud.config import read_config
 from ccm.cloud.gate import WorkerGate
-from ccm.cloud.interface import CloudProvider, ProviderContext
+from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
 from ccm.cloud.registry import load_provider
+from ccm.cloud.rehearsal import Changes, ReadingGate, rehearse
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
 from ccm.kube import config
 from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Recorder
+from ccm.kube.identity import Identity
 from ccm.log import set_up
 from ccm.processes import die_with_parent
 from ccm.settings import Settings
@@ -49,9 +52,12 @@ class _Inbox:
 
     def __init__(self) -> None:
         self.runner: Runner | None = None
+        self.identity: Identity | None = None
 
     def take(self, message: Message) -> None:
-        if self.runner:
+        if self.identity and isinstance(message, UseToken):
+            self.identity.take(message.bearer)
+        elif self.runner:
             self.runner.on_message(message)
 
     def deafen(self, receiving: "asyncio.Task[None]") -> None:
@@ -88,11 +94,17 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
     grants = Grants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)
-    await provider.initialize(_context(spec, gate))
+    await provider.initialize(_context(spec, ReadingGate(gate) if spec.is_rehearsal else gate))
+    require_cluster_id(provider, settings)
+    rehearsed: Changes = {}
+    if spec.is_rehearsal:
+        rehearse(provider, rehearsed)
     grace = _grace(settings)
     port.permission.outlive_by(grace)
     fence = Fence(port.permission.check, grace)
-    kube = await _kube(settings, module.COMPONENT, fence)
+    if settings.use_service_account_credentials:
+        inbox.identity = Identity(lambda: port.send(TokenRefused()))
+    kube = await _kube(settings, module.COMPONENT, fence, inbox.identity)
     try:
         hand = InHand(Path(spec.hand_path))
         tools = Tools(
@@ -109,7 +121,9 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
         if duty is None:
             log.warning("skipped: the provider has nothing for it", extra={"duty": spec.duty})
             return ExitCode.NOT_NEEDED
-        runner = inbox.runner = Runner(Ties(port, grants, gate), tools, duty)
+        runner = inbox.runner = Runner(
+            Ties(port, grants, gate, rehearsed, (gate.tally, kube.tally)), tools, duty
+        )
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, runner.drain, settings.shutdown_timeout)
         await runner.run(_hello(module, provider), module.concurrency(settings))
@@ -119,27 +133,40 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
         await provider.close()
 
 
-def _context(spec: WorkerSpec, gate: WorkerGate) -> ProviderContext:
-    content, settings = b"", spec.settings
-    if settings.cloud_config:
-        try:
-            content = Path(settings.cloud_config).read_bytes()
-        except OSError as error:
-            raise ConfigurationFault(
-                "--cloud-config",
-                f"{settings.cloud_config} cannot be read: {error.strerror}",
-                "give the path of a file that this user may read",
-            ) from error
+def require_cluster_id(provider: CloudProvider, settings: Settings) -> None:
+    """Refuse a cloud whose objects cannot be told from another cluster's, as upstream does."""
+    if provider.has_cluster_id:
+        return
+    if not settings.allow_untagged_cloud:
+        raise ConfigurationFault(
+            "--allow-untagged-cloud",
+            "the cloud's objects carry no cluster ID",
+            "tag them with the cluster's ID, or give this flag",
+        )
+    log.warning("the cloud's objects carry no cluster ID")
+
+
+def _context(spec: WorkerSpec, gate: Gate) -> ProviderContext:
+    settings = spec.settings
+    content = read_config(settings.cloud_config)
     return ProviderContext(gate, content, settings.cloud_config, settings.cluster_name, spec.name)
 
 
-async def _kube(settings: Settings, component: str, fence: Fence) -> Kube:
+async def _kube(
+    settings: Settings, component: str, fence: Fence, identity: Identity | None
+) -> Kube:
+    """The client of this worker; without an identity of its own, with the supervisor's."""
     configuration = await config.load(config.Source(settings.kubeconfig, settings.master))
     rate = None
     if settings.kube_api_qps:
         rate = RateLimit(settings.kube_api_qps, settings.kube_api_burst)
     agent = f"ccm-supervisor/{component}"
-    return Kube(configuration, agent, settings.kube_api_in_flight, rate, fence)
+    if identity:
+        identity.wear(configuration)
+    kube = Kube(configuration, agent, settings.kube_api_in_flight, rate, fence)
+    if identity:
+        kube.on_unauthorized = identity.refused
+    return kube
 
 
 def _grace(settings: Settings) -> float:

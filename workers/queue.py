@@ -3,9 +3,12 @@
 import asyncio
 import heapq
 import random
+import time
 from collections import OrderedDict
 
+from ccm import metrics
 from ccm.decide.backoff import Backoff
+from ccm.tally import Tally
 
 RETRY = Backoff(first=0.2, most=300.0)
 
@@ -15,7 +18,7 @@ class WorkQueue:
 
     def __init__(self, backoff: Backoff = RETRY) -> None:
         self._backoff = backoff
-        self._ready: OrderedDict[str, None] = OrderedDict()
+        self._ready: OrderedDict[str, float] = OrderedDict()  # since when
         self._in_hand: dict[str, float] = {}
         self._dirty: set[str] = set()
         self._failures: dict[str, int] = {}
@@ -24,6 +27,7 @@ class WorkQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._is_closed = False
+        self.tally = Tally()
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -33,6 +37,15 @@ class WorkQueue:
         """Keys that wait for their time."""
         return len(self._due)
 
+    def next_due(self, now: float) -> float | None:
+        """Seconds until the first of the waiting keys is due; None when none waits."""
+        return min(self._due.values()) - now if self._due else None
+
+    def due_in(self, key: str) -> float | None:
+        """Seconds until the time that this key waits for; None when it waits for none."""
+        due = self._due.get(key)
+        return None if due is None else due - asyncio.get_running_loop().time()
+
     def is_in_hand(self, key: str) -> bool:
         return key in self._in_hand
 
@@ -40,13 +53,19 @@ class WorkQueue:
         """Seconds that the longest-running key has been in hand."""
         return max((now - began for began in self._in_hand.values()), default=0.0)
 
+    def unfinished(self, now: float) -> float:
+        """Seconds that the keys in hand have been so, all together."""
+        return sum(now - began for began in self._in_hand.values())
+
     def add(self, key: str) -> None:
         """Reconcile `key` as soon as possible."""
         self._due.pop(key, None)
         if key in self._in_hand:
             self._dirty.add(key)
             return
-        self._ready[key] = None
+        if key not in self._ready:
+            self._ready[key] = time.monotonic()
+            self.tally.count(metrics.ADDS)
         self._wake(1)
 
     def add_after(self, key: str, seconds: float) -> None:
@@ -55,6 +74,7 @@ class WorkQueue:
         when = loop.time() + seconds
         if key in self._ready or self._due.get(key, when + 1) <= when:
             return
+        self.tally.count(metrics.RETRIES)
         self._due[key] = when
         heapq.heappush(self._later, (when, key))
         self._arm(loop)
@@ -63,6 +83,10 @@ class WorkQueue:
         """Reconcile `key` again after its back-off."""
         self._failures[key] = self._failures.get(key, 0) + 1
         self.add_after(key, self._backoff.delay(self._failures[key], random.random()))
+
+    def failures(self, key: str) -> int:
+        """How often in a row this key failed."""
+        return self._failures.get(key, 0)
 
     def forget_failures(self, key: str) -> None:
         self._failures.pop(key, None)
@@ -80,13 +104,16 @@ class WorkQueue:
                 raise
         if self._is_closed:
             return None
-        key, _ = self._ready.popitem(last=False)
+        key, since = self._ready.popitem(last=False)
+        self.tally.observe(metrics.QUEUED, seconds=time.monotonic() - since)
         self._in_hand[key] = asyncio.get_running_loop().time()
         return key
 
     def done(self, key: str) -> None:
         """The key is no longer in hand."""
-        self._in_hand.pop(key, None)
+        if began := self._in_hand.pop(key, None):
+            seconds = asyncio.get_running_loop().time() - began
+            self.tally.observe(metrics.WORKED, seconds=seconds)
         if key in self._dirty:
             self._dirty.discard(key)
             self.add(key)

@@ -4,13 +4,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from ccm import metrics
 from ccm.bus.frames import (
     Beat,
     CallsShut,
     Drain,
+    Explain,
+    Explained,
     Granted,
     Hello,
     LogLevel,
@@ -21,12 +24,15 @@ from ccm.bus.frames import (
 )
 from ccm.bus.port import Port
 from ccm.cloud.gate import WorkerGate
+from ccm.cloud.rehearsal import Changes
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter, Unreachable
 from ccm.kube.events import Note
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
 from ccm.processes import resident_bytes
+from ccm.tally import Numbers, Tally
 from workers.acks import Acks
+from workers.decisions import Decisions
 from workers.duty import Duty, Outcome, Tools
 from workers.grants import Grants
 from workers.ledger import Ledger
@@ -46,6 +52,8 @@ class Ties:
     port: Port
     grants: Grants
     gate: WorkerGate
+    rehearsed: Changes = field(default_factory=dict)  # empty unless this is a rehearsal
+    tallies: tuple[Tally, ...] = ()  # what is counted outside of the runner and its tools
 
 
 class Runner:
@@ -53,9 +61,11 @@ class Runner:
 
     def __init__(self, ties: Ties, tools: Tools, duty: Duty) -> None:
         self._port, self._grants, self._gate = ties.port, ties.grants, ties.gate
+        self._rehearsed = ties.rehearsed
+        self._tallies = (tools.tally, tools.queue.tally, *ties.tallies)
         self._caution = tools.caution
         self._tools, self._duty = tools, duty
-        self._ledger = Ledger()
+        self._ledger, self._decisions = Ledger(), Decisions()
         self._acks = Acks(tools.queue, ties.port)
         self._busy: set[asyncio.Task[Any] | None] = set()
         self._lag = 0.0
@@ -75,6 +85,7 @@ class Runner:
         if busy := [task for task in consumers if task in self._busy]:
             await asyncio.wait(busy, timeout=max(seconds - 1.0, 0.5))
         await self._tools.recorder.drain(1.0)
+        self._port.send(self._sign_of_life())  # what was counted since the last one
         for task in (*consumers, *helpers):
             task.cancel()
         await asyncio.gather(*consumers, *helpers, return_exceptions=True)
@@ -92,6 +103,8 @@ class Runner:
                 self.drain(seconds)
             case LogLevel(verbosity):
                 set_verbosity(verbosity)
+            case Explain(number, key):
+                self._port.send(Explained(number, self._explain(key)))
             case _:
                 self._duty.hear(message)
 
@@ -111,7 +124,7 @@ class Runner:
         self._acks.after(frame)
         if absorbed.completed:
             self._port.send(Synced())
-            self._port.send(Beat(self._facts()))
+            self._port.send(self._sign_of_life())
 
     async def _consume(self) -> None:
         queue, permission = self._tools.queue, self._port.permission
@@ -150,6 +163,7 @@ class Runner:
         except RetryAfter as wait:
             self._wait(key, str(wait), wait.seconds)
         except Refused as refusal:
+            self._decided(key, "refused", f"refused until it changes: {refusal}")
             self._ledger.fail(key, f"refused until it changes: {refusal}")
             self._caution.survived(key)
         except (CloudError, Unreachable) as error:
@@ -163,40 +177,67 @@ class Runner:
     def _note(self, key: str, outcome: Outcome) -> None:
         log.debug("decided", extra={"key": key, "decision": outcome.sentence})
         if outcome.is_settled:
-            self._settle(key)
+            self._settle(key, outcome.sentence)
         else:
             self._wait(key, outcome.sentence, outcome.again_in)
 
-    def _settle(self, key: str) -> None:
+    def _settle(self, key: str, sentence: str) -> None:
+        self._decided(key, "settled", sentence)
         self._tools.queue.forget_failures(key)
         self._ledger.settle(key)
         self._caution.survived(key)
 
     def _after_answer(self, key: str, error: KubernetesError) -> None:
         if error.status == 404:
-            self._settle(key)  # it is gone, and so is the work
+            self._settle(key, "it is gone, and so is the work")
         elif error.status in REPLAN:
             self._wait(key, f"changed meanwhile ({error.reason})", 0.05)
         else:
             self._fail(key, str(error))
 
     def _wait(self, key: str, why: str, again_in: float | None) -> None:
+        self._decided(key, "waiting", why)
         self._ledger.wait(key, why)
         if again_in is not None:
             self._tools.queue.add_after(key, again_in)
 
     def _fail(self, key: str, why: str) -> None:
+        self._decided(key, "failed", why)
         self._ledger.fail(key, why)
         self._caution.survived(key)
         self._tools.queue.add_failed(key)
 
+    def _decided(self, key: str, result: str, sentence: str) -> None:
+        self._tools.tally.count(metrics.RECONCILES, result)
+        self._decisions.note(key, result, sentence)
+
+    def _explain(self, key: str) -> Json:
+        """What is known here about one key; times are seconds from now."""
+        now, queue = time.monotonic(), self._tools.queue
+        last, due = self._decisions.last(key), queue.due_in(key)
+        return {
+            "result": last.result if last else "",
+            "decided": last.sentence if last else "nothing yet",
+            "decided_seconds_ago": round(now - last.at, 1) if last else None,
+            "in_hand": queue.is_in_hand(key),
+            "failures": queue.failures(key),
+            "next_try_seconds": None if due is None else round(due, 1),
+            "evidence": self._duty.evidence(key),
+        }
+
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            self._port.send(Beat(self._facts()))
+            self._port.send(self._sign_of_life())
             due = loop.time() + BEAT
             await asyncio.sleep(BEAT)
             self._lag = loop.time() - due
+
+    def _sign_of_life(self) -> Beat:
+        numbers: Numbers = {metrics.WORKER_CPU.name: [[[], round(time.process_time(), 3)]]}
+        for tally in self._tallies:
+            numbers |= tally.export()
+        return Beat(self._facts(), numbers)
 
     def _facts(self) -> Json:
         queue, now = self._tools.queue, asyncio.get_running_loop().time()
@@ -205,7 +246,9 @@ class Runner:
             "queue": {
                 "ready": len(queue),
                 "later": queue.waiting,
+                "next_seconds": queue.next_due(now),
                 "oldest_seconds": round(queue.oldest_in_hand(now), 3),
+                "unfinished_seconds": round(queue.unfinished(now), 3),
             },
             "settled": self._ledger.settled,
             "unsettled": len(self._ledger),
@@ -216,6 +259,7 @@ class Runner:
             "kube_writes": self._tools.performer.kube.writes,
             "events_waiting": self._tools.recorder.waiting,
             "cloud_calls": calls,
+            **({"rehearsed": self._rehearsed} if self._rehearsed else {}),
             **self._duty.facts(),
         }
 

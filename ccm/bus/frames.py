@@ -51,9 +51,13 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A sign of life from the worker's own loop, with what `status` shows of it."""
+    """A sign of life from the worker's own loop, with what `status` shows of it.
+
+    `numbers` is what it has counted since its start (see `ccm.tally.Numbers`).
+    """
 
     facts: dict[str, Any]
+    numbers: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +126,23 @@ class Survived:
 
 
 @dataclass(frozen=True, slots=True)
+class Explained:
+    """The answer to `Explain` with this number."""
+
+    number: int
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """Why this worker ends and starting it again is pointless: lines for the operator."""
 
     lines: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRefused:
+    """The API server does not take the token of this worker: get another one."""
 
 
 # Supervisor to worker.
@@ -155,6 +172,13 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
+class UseToken:
+    """Who this worker is to the API server from now on; a secret, which nobody logs."""
+
+    bearer: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Granted:
     """`count` of the calls asked for under `number` may be made, from `at` for a short time."""
 
@@ -175,6 +199,14 @@ class PermitDeletions:
     """These nodes may be deleted, once and now: entries `[name, uid, evidence]`."""
 
     nodes: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Say what you know about this key."""
+
+    number: int
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +235,16 @@ Message = (
     | CloudThrottled
     | ProposeDeletions
     | Survived
+    | Explained
     | Fault
+    | TokenRefused
     | Objects
     | Permit
+    | UseToken
     | Granted
     | CallsShut
     | PermitDeletions
+    | Explain
     | LogLevel
     | Drain
 )

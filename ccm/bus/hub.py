@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from ccm.bus.frames import MAX_FRAME, BadFrame, Message, decode, encode
 from ccm.bus.sending import send_now
 
 log = logging.getLogger(__name__)
+
+QUIET = 60.0  # seconds between two lines about strangers
 
 Handler = Callable[[str, Message], None]
 
@@ -26,6 +29,7 @@ class Hub:
     def __init__(self, path: Path, handler: Handler) -> None:
         self._handler = handler
         self._admitted: dict[bytes, int] = {}
+        self.dropped, self._tell_again_at = 0, 0.0
         self._socket = zmq.asyncio.Context.instance().socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # an error instead of a silent loss
         self._socket.setsockopt(zmq.LINGER, 200)
@@ -59,13 +63,22 @@ class Hub:
                 self._take(frames[0].bytes.decode(), frames[1].bytes)
 
     def _is_from_a_worker(self, frames: list[zmq.Frame]) -> bool:
-        peer = str(frames[-1].get("Peer-Address"))
+        peer = _peer(frames[-1])
         _, uid, _, pid = (*peer.split(":"), "", "", "")[:4]
         expected = self._admitted.get(frames[0].bytes)
         if len(frames) == 2 and uid == str(os.geteuid()) and pid == str(expected):
             return True
-        log.warning("message from a stranger dropped", extra={"peer": peer})
+        self._note_stranger(peer)
         return False
+
+    def _note_stranger(self, peer: str) -> None:
+        """Tell of strangers once in a while, however much noise they make."""
+        self.dropped += 1
+        if (now := time.monotonic()) >= self._tell_again_at:
+            log.warning(
+                "message from a stranger dropped", extra={"peer": peer, "so_far": self.dropped}
+            )
+            self._tell_again_at = now + QUIET
 
     def _take(self, worker: str, frame: bytes) -> None:
         try:
@@ -80,3 +93,11 @@ class Hub:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _peer(frame: zmq.Frame) -> str:
+    """Who sent it, as `address:uid:gid:pid`; of a peer that left at once nobody can tell."""
+    try:
+        return str(frame.get("Peer-Address"))
+    except zmq.ZMQError:
+        return "left already"

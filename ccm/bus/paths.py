@@ -9,7 +9,7 @@ from typing import TextIO
 
 from ccm.errors import ConfigurationFault
 
-_SOCKET_PATH_LIMIT = 107  # bytes; sun_path of Linux, less the final zero
+SOCKET_PATH_LIMIT = 107  # bytes; sun_path of Linux, less the final zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def claim(directory: str) -> tuple[RuntimePaths, TextIO]:
     steals the endpoint. Raises `ConfigurationFault`.
     """
     paths = RuntimePaths(Path(directory).absolute())
-    if len(os.fsencode(paths.control)) > _SOCKET_PATH_LIMIT:
+    if len(os.fsencode(paths.control)) > SOCKET_PATH_LIMIT:
         raise _fault(directory, "is too long for a socket in it", "choose a shorter path")
     try:
         paths.directory.mkdir(mode=0o700, parents=True, exist_ok=True)

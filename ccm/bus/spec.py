@@ -11,7 +11,8 @@ class WorkerSpec:
 
     `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
     ("node-0.3"), `duty` is the package under `workers` that does the work. `suspects` are keys that
-    run alone, `quarantined` those that run alone and not before a monotonic time.
+    run alone, `quarantined` those that run alone and not before a monotonic time. In a rehearsal
+    the cloud is asked but never told.
     """
 
     name: str
@@ -21,5 +22,6 @@ class WorkerSpec:
     hand_path: str
     supervisor_pid: int
     settings: Settings
+    is_rehearsal: bool = False
     suspects: tuple[str, ...] = ()
     quarantined: dict[str, float] = field(default_factory=dict)

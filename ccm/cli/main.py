@@ -6,8 +6,14 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "check": "ccm.cli.check:check",
     "deletions": "ccm.cli.deletions:deletions",
+    "explain": "ccm.cli.explain:explain",
     "log-level": "ccm.cli.log_level:log_level",
+    "manifests": "ccm.cli.manifests:manifests",
+    "orphans": "ccm.cli.orphans:orphans",
+    "plan": "ccm.cli.plan:plan",
+    "provider": "ccm.cli.provider_new:provider",
     "providers": "ccm.cli.providers:providers",
     "reload": "ccm.cli.reload:reload",
     "restart": "ccm.cli.restart:restart",

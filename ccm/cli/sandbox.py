@@ -52,6 +52,11 @@ def run(work: Awaitable[T]) -> T:
 @click.option("--exit-when-settled", is_flag=True, help="End once every node is ready.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds for --exit-when-settled.")
 @click.option("-o", "output", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "--story/--no-story",
+    default=None,
+    help="Stop, start and end machines once all is ready.  [default: unless it exits when settled]",
+)
 @directory_option
 @click.pass_context
 def sandbox(
@@ -61,6 +66,7 @@ def sandbox(
     exit_when_settled: bool,
     timeout: float,
     output: str,
+    story: bool | None,
     directory: str,
 ) -> None:
     """Start an API server, a cloud and the supervisor here, and watch tainted nodes become ready.
@@ -77,7 +83,9 @@ def sandbox(
         raise click.UsageError("--nodes must be 0 or more, --node-workers 1 or more")
     is_for_people = output == "table" and sys.stdout.isatty()
     options = SandboxOptions(directory, nodes, node_workers, 0.4 if is_for_people else 0.0)
-    sys.exit(run(show(options, Show(is_for_people, output == "json", exit_when_settled, timeout))))
+    story = not exit_when_settled if story is None else story
+    how = Show(is_for_people, output == "json", exit_when_settled, timeout, story)
+    sys.exit(run(show(options, how)))
 
 
 @sandbox.group()

@@ -10,6 +10,7 @@ import orjson
 
 from ccm.errors import ExitCode
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
+from ccm.sandbox.story import Story
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Show:
     as_json: bool
     exit_when_settled: bool
     timeout: float
+    story: bool
 
 
 async def show(options: SandboxOptions, how: Show) -> int:
@@ -30,15 +32,18 @@ async def show(options: SandboxOptions, how: Show) -> int:
     _say(how, f"starting an API server, a cloud and the supervisor in {options.directory}")
     async with Sandbox(options) as sandbox:
         adding = asyncio.create_task(sandbox.add_nodes())
-        watching = asyncio.create_task(_live(sandbox) if how.live else _lines(sandbox, how))
+        story = Story(sandbox)
+        show_all = _live(sandbox, story) if how.live else _lines(sandbox, story, how)
+        background = [adding, asyncio.create_task(show_all)]
+        background += [asyncio.create_task(story.run())] if how.story else []
         try:
             is_settled = await _until_done(sandbox, how, stop)
             await adding if is_settled else adding.cancel()
             summary = await sandbox.summary(is_settled)
         finally:
-            watching.cancel()
-            adding.cancel()
-            await asyncio.gather(watching, adding, return_exceptions=True)
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
         if how.as_json:
             click.echo(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
         elif how.exit_when_settled:
@@ -63,26 +68,31 @@ async def _until_done(sandbox: Sandbox, how: Show, stop: asyncio.Event) -> bool:
     return sandbox.is_settled
 
 
-async def _live(sandbox: Sandbox) -> None:
+async def _live(sandbox: Sandbox, story: Story) -> None:
     from rich.live import Live
 
     from ccm.cli.sandbox_view import sandbox_view
 
-    with Live(sandbox_view(sandbox, await sandbox.status()), auto_refresh=False) as live:
+    with Live(
+        sandbox_view(sandbox, await sandbox.status(), story.lines), auto_refresh=False
+    ) as live:
         while True:
             await asyncio.sleep(0.25)
-            live.update(sandbox_view(sandbox, await sandbox.status()), refresh=True)
+            live.update(sandbox_view(sandbox, await sandbox.status(), story.lines), refresh=True)
 
 
-async def _lines(sandbox: Sandbox, how: Show) -> None:
-    """One line whenever the count of ready nodes has moved, at most twice a second."""
-    last = ""
+async def _lines(sandbox: Sandbox, story: Story, how: Show) -> None:
+    """A line whenever the count of ready nodes has moved, then the story, twice a second."""
+    last, told = "", 0
     while True:
         ready = len(sandbox.observer.delays())
         line = f"{ready} of {len(sandbox.observer.sightings)} nodes ready"
         if line != last:
             _say(how, line)
             last = line
+        for happened in story.lines[told:]:
+            _say(how, str(happened))
+        told = len(story.lines)
         await asyncio.sleep(0.5)
 
 

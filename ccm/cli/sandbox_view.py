@@ -1,7 +1,7 @@
 """The sandbox's live table: what each node still lacks, who works on it, and what to try next."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +11,26 @@ from rich.table import Table
 from rich.text import Text
 
 from ccm.cli.tables import budget_table, deletions_line, workers_table
+from ccm.model.node import SHUTDOWN_TAINT
 from ccm.sandbox.cluster import Sandbox
 from ccm.sandbox.observer import TYPE, ZONE, Sighting, lacks, percentile
 from ccm.sandbox.place import default_directory
+from ccm.sandbox.story import Line
 
 ROWS = 14
 
 
-def sandbox_view(sandbox: Sandbox, status: Mapping[str, Any]) -> RenderableType:
-    """Everything at once, top down: nodes, workers, budget, hints."""
+def sandbox_view(
+    sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[Line]
+) -> RenderableType:
+    """Everything at once, top down: nodes, workers, budget, what happened, hints."""
     parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if "error" not in status:
         parts += [workers_table(status), budget_table(status)]
         if stopped := deletions_line(status):
             parts.append(stopped)
+    if lines:
+        parts.append(Panel("\n".join(map(str, lines)), title="What happened"))
     parts.append(_hints(sandbox, status))
     return Group(*parts)
 
@@ -64,9 +70,9 @@ def _workload(sandbox: Sandbox) -> Table:
             "Service web",
             "a load balancer",
             sights.service_address
-            and f"{sights.service_address}, {sights.service_hosts} of {count} nodes behind it",
+            and f"{sights.service_address}, {len(sights.service_hosts)} of {count} nodes behind it",
         ),
-        ("pod networks", "routes in the cloud", sights.routes and f"{sights.routes} of {count}"),
+        ("pod networks", "routes", sights.routed and f"{len(sights.routed)} of {count} nodes"),
         ("volume data", "its zone", sights.volume_zone),
     )
     table = Table(title="What the cluster asked the cloud for", title_justify="left")
@@ -91,7 +97,13 @@ def _state(sighting: Sighting) -> Text:
         return Text(f"lacks {', '.join(missing)}", style="yellow")
     ready_after = sighting.seconds_to_ready or 0.0
     if not sighting.node.is_ready:
-        return Text("initialised; its kubelet is silent", style="red")
+        is_off = any(taint.get("key") == SHUTDOWN_TAINT for taint in sighting.node.taints)
+        why = (
+            "its machine is off, so it has the shutdown taint"
+            if is_off
+            else "its kubelet is silent"
+        )
+        return Text(f"not ready: {why}", style="red")
     return Text(f"ready after {ready_after * 1000:.0f} ms", style="green")
 
 

@@ -1,15 +1,18 @@
 """The gate in a worker: every cloud call waits for its grant, has a deadline, and is counted."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
+from ccm import metrics
 from ccm.decide.budget import Priority
 from ccm.durations import format_duration
 from ccm.errors import CloudError, Denied, Refused, Throttled
+from ccm.tally import Tally
 
 T = TypeVar("T")
 
@@ -49,6 +52,7 @@ class WorkerGate:
         self._purse, self._timeout, self._check = purse, timeout, check
         self._loop = asyncio.get_running_loop()
         self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
+        self.tally = Tally()
 
     async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
         granted = await self._purse.take(budget, _priority.get())
@@ -71,21 +75,24 @@ class WorkerGate:
 
     @contextmanager
     def _watched(self, operation: str, budget: str, granted: float) -> Iterator[None]:
+        began, result = time.monotonic(), "ok"
         try:
             yield
-        except Throttled as error:
-            self.calls[(operation, "throttled")] += 1
-            told = self._purse.throttled
-            self._loop.call_soon_threadsafe(told, budget, error.seconds, granted)
-            raise
         except BaseException as error:
-            self.calls[(operation, _result(error))] += 1
+            result = _result(error)
+            if isinstance(error, Throttled):
+                told = self._purse.throttled
+                self._loop.call_soon_threadsafe(told, budget, error.seconds, granted)
             raise
-        self.calls[(operation, "ok")] += 1
+        finally:
+            self.calls[(operation, result)] += 1
+            self.tally.observe(metrics.CALLS, operation, result, seconds=time.monotonic() - began)
 
 
 def _result(error: BaseException) -> str:
     match error:
+        case Throttled():
+            return "throttled"
         case Denied():
             return "denied"
         case Refused():

@@ -6,9 +6,9 @@ call to its cloud through the gate it is given, so that all workers together sta
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
-from ccm.model.cloud import Answer, Balancer, PlaceAnswer, Route
+from ccm.model.cloud import Answer, Balancer, OwnedBalancer, PlaceAnswer, Route
 from ccm.model.node import Node
 from ccm.model.service import Feature, Service
 from ccm.model.volume import PersistentVolume
@@ -27,8 +27,9 @@ class Quota:
 class Gate(Protocol):
     """The only way to the cloud: grant, call with a timeout, metrics, error class.
 
-    `operation` names the call in metrics and logs ("DescribeInstances"); `budget` is one of the
-    classes in `CloudProvider.quotas`. A call that raises `Throttled` slows all workers at once.
+    `operation` names the call in metrics and logs ("DescribeInstances"): a name that begins with
+    Describe, Get, Head or List changes nothing, which is what `plan` goes by. `budget` is one of
+    the classes in `CloudProvider.quotas`. A call that raises `Throttled` slows all workers at once.
     Raises what the call raises; a call that outlives its deadline raises `CloudError`.
     """
 
@@ -75,7 +76,8 @@ class LoadBalancers(Protocol):
 
     A balancer without the mark, even of the right name, is never changed or deleted: `Refused`.
     Raises `RetryAfter` while the cloud is at work, `Refused` for what this cloud cannot do until
-    the Service changes, `ImplementedElsewhere` when another controller looks after this Service.
+    the Service changes, `NoRoom` until another balancer is gone, `ImplementedElsewhere` when
+    another controller looks after this Service.
     """
 
     honours: frozenset[Feature]
@@ -103,6 +105,18 @@ class LoadBalancers(Protocol):
 
     def delete(self, service: Service) -> None | Awaitable[None]:
         """Take the balancer and every leftover of it away; nothing there is success."""
+        ...
+
+
+@runtime_checkable
+class ListsOwned(Protocol):
+    """What a `LoadBalancers` may have besides, so that balancers without a Service can be found."""
+
+    def owned(self) -> Sequence[OwnedBalancer] | Awaitable[Sequence[OwnedBalancer]]:
+        """Every balancer, or leftover of one, with this cluster's mark, and no other.
+
+        Raises rather than answer with a part: what is missing here would pass for deleted.
+        """
         ...
 
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ import aiohttp
 import orjson
 from kubernetes.aio.client import Configuration
 
+from ccm import metrics
 from ccm.errors import KubernetesError, Unreachable
 from ccm.model.objects import Json
+from ccm.tally import Tally
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -85,6 +88,9 @@ class Kube:
         )
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         self.writes = 0
+        self.tally = Tally()
+        self.server_date = ""  # header of the last answer: the API server's clock
+        self.on_unauthorized: Callable[[], None] = lambda: None  # the server does not know us
 
     async def close(self) -> None:
         await self._session.close()
@@ -113,9 +119,9 @@ class Kube:
     ) -> Json:
         """The decoded answer to one request, within `timeout` seconds, waiting included."""
         data = None if body is None else orjson.dumps(body)
-        headers = await self._headers(content_type if data is not None else None)
         try:
             async with asyncio.timeout(timeout), self._slots:
+                headers = await self._headers(content_type if data is not None else None)
                 raw = await self._send_until_heard(method, path, data, params, headers)
         except TimeoutError as error:
             raise Unreachable(f"{method} {path}: no answer within {timeout:g} s") from error
@@ -140,18 +146,39 @@ class Kube:
             if method != "GET":
                 self._fence.before_write()
                 self.writes += 1
-            async with self._session.request(
-                method, self._url + path, data=data, params=params, headers=headers
-            ) as response:
-                raw = await response.read()
-                if response.status < 400:
-                    return raw
-                error = _failure(response, raw)
+            response, raw = await self._send(method, path, data, params, headers)
+            if response.status < 400:
+                return raw
+            error = _failure(response, raw)
+            if error.status == 401:
+                self.on_unauthorized()
             if error.status != 429 or attempt == _TRIES_WHEN_BUSY:
                 raise error
             wait = (error.retry_after or 1.0) * random.uniform(1.0, 1.2)
             self._quiet_until = max(self._quiet_until, loop.time() + wait)
         raise AssertionError("the last try returns or raises")
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        params: Mapping[str, str] | None,
+        headers: dict[str, str],
+    ) -> tuple[aiohttp.ClientResponse, bytes]:
+        """One request and its whole answer, counted."""
+        began, code = time.monotonic(), "<error>"
+        try:
+            async with self._session.request(
+                method, self._url + path, data=data, params=params, headers=headers
+            ) as response:
+                raw = await response.read()
+                code = str(response.status)
+                self.server_date = response.headers.get("Date", "")
+                return response, raw
+        finally:
+            self.tally.count(metrics.REQUESTS, code, method)
+            self.tally.observe(metrics.REQUEST_SECONDS, method, seconds=time.monotonic() - began)
 
     @asynccontextmanager
     async def stream(
@@ -164,6 +191,7 @@ class Kube:
             async with self._session.get(
                 self._url + path, params=params, headers=headers, timeout=timeout
             ) as response:
+                self.tally.count(metrics.REQUESTS, str(response.status), "GET")
                 if response.status >= 400:
                     raise _failure(response, await response.read())
                 try:

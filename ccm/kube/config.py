@@ -1,15 +1,22 @@
 """Where the API server is and who we are: the `kubernetes` package's own configuration loading."""
 
+import logging
 import os
 import re
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from ccm.errors import ConfigurationFault
 
+log = logging.getLogger(__name__)
+
+RENEW_EVERY = 60.0  # seconds, as upstream reads a token file again
 _DEFAULT = Path("~/.kube/config")
 
 
@@ -67,12 +74,35 @@ def _check_readable(path: Path) -> None:
 async def _load_file(path: Path, configuration: Configuration) -> None:
     _check_readable(path)
     try:
-        await load_kube_config(str(path), client_configuration=configuration)
+        loader = await load_kube_config(str(path), client_configuration=configuration)
     except Exception as error:  # the loader lets out yaml's, ssl's and its own errors
         detail = " ".join(str(error).split())
         raise ConfigurationFault(
             "--kubeconfig", f"{path} is not usable: {detail}", "check it with 'kubectl config view'"
         ) from error
+    configuration.refresh_api_key_hook = _renewal(loader)
+
+
+def _renewal(loader: Any) -> Callable[[Configuration], Awaitable[None]]:
+    """Before a request, now and then: a token file may have changed, a plugin's token may end."""
+    due, is_troubled = time.monotonic() + RENEW_EVERY, False
+
+    async def renew(configuration: Configuration) -> None:
+        nonlocal due, is_troubled
+        if time.monotonic() < due:
+            return
+        due = time.monotonic() + RENEW_EVERY  # the others go on with what there is
+        fresh = Configuration()
+        try:
+            await loader.load_and_set(fresh)
+        except Exception:  # around one callback; what we have may still be good
+            if not is_troubled:
+                log.warning("credentials not read again", exc_info=True)
+            is_troubled = True
+            return
+        configuration.api_key, is_troubled = fresh.api_key, False
+
+    return renew
 
 
 def _load_pod_account(configuration: Configuration) -> None:

@@ -12,11 +12,18 @@ from typing import Literal
 from ccm.errors import KubernetesError, NoPermit, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
+from ccm.model.rights import Right
 
 log = logging.getLogger(__name__)
 
 QUEUE = 10_000  # events waiting to be sent; beyond that the oldest is lost, and counted
 REPEAT = 600.0  # seconds in which an equal event is not sent again
+HOME = "default"  # namespace of Events about objects that have none
+
+
+def right_to_tell(namespace: str = HOME) -> Right:
+    """What a Recorder needs for Events in this namespace; in every one when it is empty."""
+    return Right("events", ("create",), "what people should know", namespace=namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ class Recorder:
         self._sent[note] = time.monotonic()
         if len(self._sent) > QUEUE:
             self._sent.popitem(last=False)
-        namespace = note.about.namespace or "default"
+        namespace = note.about.namespace or HOME
         try:
             body = self._body(note, namespace)
             await self._kube.post(f"/api/v1/namespaces/{namespace}/events", body)

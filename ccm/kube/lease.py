@@ -3,18 +3,30 @@
 import math
 import socket
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ccm.decide.lease import LeaseRecord
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
-from ccm.kube.events import Note, ObjectRef, Recorder
+from ccm.kube.events import Note, ObjectRef, Recorder, right_to_tell
 from ccm.model.objects import Json, mapping, text
+from ccm.model.rights import Right
 
 _GROUP = "coordination.k8s.io/v1"
 
 COMPONENT = "cloud-controller-manager"  # the source of our Events, as upstream names it
+
+
+def rights(namespace: str, names: Iterable[str]) -> tuple[Right, ...]:
+    """What these Leases need; RBAC cannot say which name a new object may have."""
+    group, purpose = "coordination.k8s.io", "leader election"
+    return (
+        Right("leases", ("create",), purpose, group, namespace),
+        Right("leases", ("get", "update"), purpose, group, namespace, tuple(names)),
+        right_to_tell(namespace),
+    )
 
 
 def new_identity() -> str:

@@ -146,6 +146,15 @@ async def follow(
             await asyncio.sleep(_wait(trouble, failures))
 
 
+async def list_once(kube: Kube, path: str) -> list[Json]:
+    """All objects under `path` as they are now; raises rather than return a part of them."""
+    try:
+        events = [event async for event in _list(kube, path, _Position())]
+    except _ListAgain as error:
+        raise Unreachable(f"GET {path}: the list expired before its end") from error
+    return [event.raw for event in events if isinstance(event, Put)]
+
+
 def _wait(trouble: Exception, failures: int) -> float:
     """The server's word on when to come back, else longer with each failure in a row."""
     if isinstance(trouble, KubernetesError) and trouble.retry_after:

@@ -107,6 +107,19 @@ class Balancer:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnedBalancer:
+    """A balancer with this cluster's mark, whether or not its Service still exists.
+
+    `service_uid` is the Service it was made for; `service` is `namespace/name` when the mark tells
+    that as well, else empty.
+    """
+
+    name: str
+    service_uid: str
+    service: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class VolumePlace:
     """Where a volume is: the zones from which it can be used, and their region."""
 

@@ -50,6 +50,7 @@ class Sandbox:
         self.place = Place(Path(options.directory).absolute())
         self.power: dict[str, Power] = {}
         self.sights = Sights()
+        self.settled = asyncio.Event()  # it was, at least once
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -118,13 +119,15 @@ class Sandbox:
     async def _look(self) -> None:
         while True:
             self.sights = await look(self.kube, self.cloud)
+            if self.is_settled:
+                self.settled.set()
             await asyncio.sleep(0.25)
 
     @property
     def is_settled(self) -> bool:
         """Whether every node is ready and the workload has what it asked for."""
         sights, count = self.sights, self.options.nodes
-        has_hosts = sights.service_hosts >= count and sights.routes >= count
+        has_hosts = len(sights.service_hosts) >= count and len(sights.routed) >= count
         has_all = bool(sights.service_address and sights.volume_zone) and has_hosts
         return has_all and self.observer.is_settled(count)
 
@@ -163,8 +166,8 @@ class Sandbox:
                 row["count"] for row in counters["rows"] if row["operation"] == "ListMachines"
             ),
             "service_address": self.sights.service_address,
-            "service_hosts": self.sights.service_hosts,
-            "routes": self.sights.routes,
+            "service_hosts": len(self.sights.service_hosts),
+            "routes": len(self.sights.routed),
             "volume_zone": self.sights.volume_zone,
             "seconds_to_ready": {"p50": percentile(delays, 0.5), "p99": percentile(delays, 0.99)},
             "worker_restarts": sum(w["restarts"] for w in status.get("workers", [])),

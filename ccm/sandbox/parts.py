@@ -106,5 +106,6 @@ async def start_supervisor(place: Place, node_workers: int) -> Part:
             f"--runtime-dir={place.runtime}",
             f"--node-workers={node_workers}",
             "--cluster-cidr=10.240.0.0/12",
+            "--secure-port=0",
         ],
     )

@@ -26,12 +26,15 @@ SERVICE: Json = {
 
 @dataclass(frozen=True, slots=True)
 class Sights:
-    """The workload as it is now: texts for a person, empty while something is missing."""
+    """The workload as it is now; empty while something is missing.
+
+    `service_hosts` are the machines behind the balancer, `routed` those with a route, by name.
+    """
 
     service_address: str = ""
-    service_hosts: int = 0
+    service_hosts: frozenset[str] = frozenset()
     volume_zone: str = ""
-    routes: int = 0
+    routed: frozenset[str] = frozenset()
 
 
 async def create(kube: Kube, cloud: CloudAdmin) -> None:
@@ -57,11 +60,13 @@ async def look(kube: Kube, cloud: CloudAdmin) -> Sights:
     ingress = objects(mapping(mapping(service.get("status")).get("loadBalancer")).get("ingress"))
     way_in = ingress[0] if ingress else {}
     labels: Mapping[str, str] = mapping(mapping(volume.get("metadata")).get("labels"))
+    names = {machine["id"]: machine["name"] for machine in state["machines"]}
+    hosts = (host for balancer in state["load_balancers"] for host in balancer["hosts"])
     return Sights(
         service_address=text(way_in.get("ip")) or text(way_in.get("hostname")),
-        service_hosts=max((len(b.get("hosts", ())) for b in state["load_balancers"]), default=0),
+        service_hosts=frozenset(names.get(host, host) for host in hosts),
         volume_zone=labels.get(ZONE, ""),
-        routes=len(state["routes"]),
+        routed=frozenset(names.get(r["machine_id"], r["name"]) for r in state["routes"]),
     )
 
 

@@ -30,7 +30,8 @@ from ccm.decide.budget import (
     throttled,
 )
 from ccm.model.objects import Json
-from ccm.supervisor.spending import Lease, Leases, Spending, shown
+from ccm.supervisor.spending import Lease, Leases, Spending, label, shown
+from ccm.tally import Histogram
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +150,12 @@ class Budget:
             )
             for budget in sorted(names)
         }
+
+    def waits(self) -> Iterator[tuple[str, str, Histogram]]:
+        """How long calls of each class and priority waited, since the start."""
+        for budget, spending in self._spending.items():
+            for priority, waits in spending.waits.items():
+                yield budget, label(priority), waits.spread
 
     def _serve(self) -> None:
         """Grant what can be granted now, and come back when there is more to do."""

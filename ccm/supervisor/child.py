@@ -16,6 +16,7 @@ class Start:
     ident: str
     process: Any
     hand_path: Path
+    controllers: tuple[str, ...]
     is_held: bool = False
     said_hello: bool = False
     is_synced: bool = False

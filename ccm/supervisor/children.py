@@ -22,25 +22,30 @@ from ccm.supervisor.suspects import Suspects
 log = logging.getLogger(__name__)
 
 ORDERLY = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -signal.SIGTERM)
+WHILE_STARTING = 3  # times as long may a worker be silent that still loads its code
 LAST_WORDS = 2.0  # seconds a silent worker gets to write its stacks before it is killed
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Whom the children tell of what happens to them; all by the name of a start on the bus."""
+    """What the children tell of a start, by its name on the bus, and ask for a duty."""
 
     admit: Callable[[str, int], None]
     gone: Callable[[str], None]
     drain: Callable[[str, float], None]
     permit: Callable[[Child], None]
     refused: Callable[[Child], None]
+    settings_for: Callable[[str], Settings]
 
 
 class Children:
     """Every worker of this supervisor. All methods run in the main thread, in its loop."""
 
-    def __init__(self, bus_path: Path, settings: Settings, hooks: Hooks) -> None:
+    def __init__(
+        self, bus_path: Path, settings: Settings, hooks: Hooks, is_rehearsal: bool = False
+    ) -> None:
         self._bus_path, self._settings, self._hooks = bus_path, settings, hooks
+        self._is_rehearsal = is_rehearsal
         self._children: dict[str, Child] = {}
         self.suspects = Suspects()
         self.watched_at = time.monotonic()
@@ -131,7 +136,7 @@ class Children:
                 start.process.join(5.0)
 
     async def watch(self) -> None:
-        """Replace workers whose loop hangs, and those that grew too large."""
+        """Replace workers whose loop hangs, that grew too large, or that do not do all they may."""
         while True:
             await asyncio.sleep(1.0)
             self.watched_at = time.monotonic()
@@ -139,10 +144,12 @@ class Children:
                 for start in child.running():
                     self._check_silence(child, start)
                 self._check_size(child)
+                self._check_controllers(child)
 
     def _check_silence(self, child: Child, start: Start) -> None:
         silent = time.monotonic() - start.heard_at
-        if silent < self._settings.worker_silence_limit:
+        patience = 1 if start.said_hello else WHILE_STARTING
+        if silent < patience * self._settings.worker_silence_limit:
             return
         pid = start.process.pid
         log.error(
@@ -161,6 +168,15 @@ class Children:
             log.warning("worker grew too large", extra={"worker": child.name, "rss_bytes": size})
             self.restart(child)
 
+    def _check_controllers(self, child: Child) -> None:
+        start = child.current
+        is_at_work = child.life.state in (State.STANDBY, State.RUNNING)
+        if not start or not is_at_work or start.is_held or child.successor:
+            return
+        if start.controllers != self._hooks.settings_for(child.duty).controllers:
+            log.info("worker gets more to do", extra={"worker": child.name})
+            self.restart(child)
+
     def _begin(self, child: Child, is_held: bool = False) -> None:
         if self._is_ending or child.current or child.is_leaving:
             return
@@ -170,6 +186,7 @@ class Children:
 
     def _spawn(self, child: Child) -> Start:
         child.starts += 1
+        settings = self._hooks.settings_for(child.duty)
         ident = f"{child.name}.{child.starts}"
         hand_path = self._bus_path.with_name(f"{ident}.hand")
         spec = WorkerSpec(
@@ -179,11 +196,12 @@ class Children:
             bus_path=str(self._bus_path),
             hand_path=str(hand_path),
             supervisor_pid=os.getpid(),
-            settings=self._settings,
+            settings=settings,
+            is_rehearsal=self._is_rehearsal,
             suspects=self.suspects.suspects(child.duty),
             quarantined=self.suspects.quarantined(child.duty),
         )
-        start = Start(ident, spawn.start(spec), hand_path)
+        start = Start(ident, spawn.start(spec), hand_path, settings.controllers)
         self._hooks.admit(ident, start.process.pid)
         loop = asyncio.get_running_loop()
         loop.add_reader(start.process.sentinel, self._on_end, child, start)

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ccm.bus.frames import LogLevel, Message
-from ccm.log import set_verbosity
 from ccm.model.objects import Json
 from ccm.supervisor.children import Children
 from ccm.supervisor.deletions import Governor
+from ccm.supervisor.explaining import Explaining
 from ccm.supervisor.shards import Shards
 
 MOST_WORKERS = 64
@@ -20,10 +19,11 @@ class Commands:
     children: Children
     shards: Shards
     governor: Governor
-    send: Callable[[str, Message], bool]
+    explaining: Explaining
     status: Callable[[], Json]
     stop: Callable[[], None]
     reload: Callable[[], str]
+    set_verbosity: Callable[[int], None]
 
     async def answer(self, request: Json) -> Json:
         match request.get("command"):
@@ -40,6 +40,8 @@ class Commands:
                 return await self._scale(request.get("count"))
             case "deletions":
                 return self.governor.answer(request)
+            case "explain":
+                return await self.explaining.answer(request)
             case "log-level":
                 return self._log_level(request.get("verbosity"))
         return {"error": f"unknown command {request.get('command')!r}"}
@@ -59,8 +61,5 @@ class Commands:
     def _log_level(self, verbosity: object) -> Json:
         if not isinstance(verbosity, int):
             return {"error": "the verbosity must be a number"}
-        set_verbosity(verbosity)
-        for child in self.children:
-            for start in child.running():
-                self.send(start.ident, LogLevel(verbosity))
+        self.set_verbosity(verbosity)
         return {"ok": f"verbosity is {verbosity}"}

@@ -16,6 +16,7 @@ from typing import assert_never
 from ccm.bus.frames import PermitDeletions, ProposeDeletions
 from ccm.decide.deletion import (
     CALM_ROUNDS,
+    RULES,
     Case,
     GoneAnswer,
     Held,
@@ -191,6 +192,18 @@ class Governor:
             "candidates": candidates[:SHOWN],
             "more_candidates": max(len(candidates) - SHOWN, 0),
         }
+
+    def verdict(self, name: str) -> Json | None:
+        """What stands in the way of deleting this Node; None when nobody says that it is gone."""
+        known = self._known.get(name)
+        if known is None or not known.is_vanished:
+            return None
+        now = self._clock()
+        described = _describe(self._judge(name, self._situation(), now), now)
+        for rule in RULES:
+            if rule.reason == described["reason"]:
+                described |= {"meaning": rule.meaning, "remedy": rule.remedy}
+        return described
 
     def _tidy(self, now: float) -> None:
         silent_since = now - self._policy.silence

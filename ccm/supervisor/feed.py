@@ -24,6 +24,7 @@ from ccm.kube.watch import (
 )
 from ccm.model.objects import Json, mapping, text
 from ccm.model.projection import Path, Want, paths_from_json, project
+from ccm.model.rights import Right
 from ccm.supervisor.mailbox import Mailbox, Owns, View
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,11 @@ PATHS = {
 }
 GATHER = 0.1  # seconds that a list waits for more workers that want something of its kind
 TRY_AGAIN = 1.0  # seconds until a frame that the socket did not take is sent again
+
+
+def right_to_watch(kind: str) -> Right:
+    """What the one list and watch of this kind needs."""
+    return Right(PATHS[kind].rpartition("/")[2], ("list", "watch"), "one watch for all workers")
 
 
 class Feed:
@@ -111,6 +117,8 @@ class Feed:
             await kind.close()
 
     def _tell(self, view: View, key: str) -> None:
+        for listen in view.listeners:
+            listen(key)
         for box in self._boxes.values():
             if box.reads(view):
                 box.mark(view.kind, key)
@@ -152,7 +160,7 @@ class Kind:
         self._listed: set[str] | None = None  # keys, while a list is under way
         self._watch: asyncio.Task[None] | None = None
         self._is_watching = False  # a list ended, and what changes is followed
-        self._alive_at = time.monotonic()
+        self._alive_at = self._moved_at = time.monotonic()
         self._trouble, self._trouble_at = "", 0.0
         self._lists = self.undecodable = 0
 
@@ -168,6 +176,7 @@ class Kind:
         return {
             "objects": max(len(view.values) for view in self._views.values()),
             "silent_seconds": round(now - self._alive_at, 3),
+            "standstill_seconds": round(now - self._moved_at, 3),
             "trouble": self._trouble,
             "lists": self._lists,
         }
@@ -196,6 +205,7 @@ class Kind:
         """List and watch, until a list ended that a view missed the beginning of."""
         async with aclosing(self._changes()) as events:
             async for event in events:
+                self._moved_at = time.monotonic()
                 try:
                     self._take(event)
                 except Exception:  # around one callback: one object must not end the watch

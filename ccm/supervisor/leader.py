@@ -22,6 +22,7 @@ from ccm.kube.lease import LeaseFile
 
 log = logging.getLogger(__name__)
 
+OVERDUE = 20.0  # seconds beyond the lease's end until a leader counts as stuck, as upstream
 LOOKS = 4  # times per retry period that a replica looks which has nothing to renew
 TELLING = 1.0  # seconds that a stop waits for its Event to be sent
 WRITTEN_SINCE = (404, 409)  # answers to a write when the Lease is not what we saw last
@@ -61,14 +62,25 @@ class Leader:
         self._turn = asyncio.Lock()  # one round of requests at a time
         self._telling: asyncio.Task[None] | None = None
         self.looked_at = clock()  # when a round of the election was last over
+        self.slow_rounds = 0  # in which somebody else had written the lease
         self.sentence = "the lease was not looked at yet"
 
     @property
     def identity(self) -> str:
         return self._lease.identity
 
+    @property
+    def lease_name(self) -> str:
+        return self._lease.name
+
     def is_leading(self) -> bool:
         return self._clock() < self._until
+
+    def is_overdue(self) -> bool:
+        """Whether we led, should long have noticed that it is over, and did not (as upstream)."""
+        renewed_at = self._until - self._timing.renew_deadline
+        patience = self._timing.lease_duration + OVERDUE
+        return self._has_led and self._clock() - renewed_at > patience
 
     async def run(self) -> None:
         """Return when a leadership that was held is lost, or when `release` was called."""
@@ -76,7 +88,8 @@ class Leader:
             await self._cycle()
         if not self._is_over:
             late = f"not renewed for {self._timing.renew_deadline:g} s; last: {self.sentence}"
-            log.error("leadership lost", extra={"why": late if self._until else self.sentence})
+            why = late if self._until else self.sentence
+            log.error("leadership lost", extra={"lease": self._lease.name, "why": why})
             self._stop_leading()
 
     async def release(self) -> None:
@@ -107,7 +120,8 @@ class Leader:
                 self.sentence = f"could not reach the lease: {error}"
         self.looked_at = self._clock()
         if self.sentence != before:
-            log.info("leader election", extra={"decision": self.sentence})
+            facts = {"lease": self._lease.name, "decision": self.sentence}
+            log.info("leader election", extra=facts)
         await asyncio.sleep(self._pause(is_renewed))
 
     def _pause(self, is_renewed: bool) -> float:
@@ -126,6 +140,7 @@ class Leader:
             if error.status not in WRITTEN_SINCE:
                 raise
         # Perhaps that was ourselves, with a write that went through and was never answered.
+        self.slow_rounds += 1
         await self._look()
         return await self._act()
 
@@ -168,7 +183,7 @@ class Leader:
         self._permit(permit_until(sent_at, self._timing.renew_deadline))
         if not self._has_led:
             self._has_led = True
-            log.info("became leader", extra={"identity": self.identity})
+            log.info("became leader", extra={"lease": self._lease.name, "identity": self.identity})
             self._tell("became leader")
 
     def _stop_leading(self) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ccm.bus.frames import (
     Beat,
     CloudThrottled,
     Drain,
+    Explained,
     Fault,
     Hello,
     MadeCalls,
@@ -27,6 +29,8 @@ from ccm.bus.frames import (
     ReturnCalls,
     Survived,
     Synced,
+    TokenRefused,
+    UseToken,
 )
 from ccm.bus.hub import Hub
 from ccm.bus.paths import RuntimePaths
@@ -37,19 +41,25 @@ from ccm.kube.events import Note, Recorder
 from ccm.kube.lease import COMPONENT, LeaseFile
 from ccm.model.objects import Json
 from ccm.settings import Settings
+from ccm.settings.migration import migration_of
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.child import Child, Start
 from ccm.supervisor.children import Children, Hooks
 from ccm.supervisor.commands import Commands
 from ccm.supervisor.deletions import Governor, Views, policy_of
 from ccm.supervisor.duties import duties
+from ccm.supervisor.explaining import Explaining
 from ccm.supervisor.feed import Feed
-from ccm.supervisor.leader import Leader, Timing
+from ccm.supervisor.identities import Identities
+from ccm.supervisor.leadership import Leadership
+from ccm.supervisor.metrics.totals import Totals
 from ccm.supervisor.nodes import WANT as NODES_WANT
 from ccm.supervisor.nodes import NodesSeen
 from ccm.supervisor.progress import Progress
+from ccm.supervisor.serving import Shown, https_server
 from ccm.supervisor.shards import Shards
 from ccm.supervisor.systemd import Notifier, keep_fed, keep_informed
+from ccm.supervisor.verbosity import Verbosity
 
 log = logging.getLogger(__name__)
 
@@ -58,47 +68,82 @@ class Supervisor:
     """One replica. It knows its workers by name only and runs no provider code."""
 
     def __init__(
-        self, settings: Settings, paths: RuntimePaths, kube: Kube, lease: LeaseFile
+        self,
+        settings: Settings,
+        paths: RuntimePaths,
+        kube: Kube,
+        lease: LeaseFile,
+        is_rehearsal: bool = False,
     ) -> None:
-        self._settings = settings
+        migration = migration_of(settings)
+        self._settings = settings = migration.narrow(settings) if migration else settings
         self._notifier = Notifier(os.environ)
+        self.verbosity = Verbosity(settings, self._broadcast)
         self._hub = Hub(paths.bus, self._on_message)
         self._feed = Feed(kube, self._hub.send_raw, settings.watch_idle_limit)
         self._budget = Budget(settings.cloud_rate, self._hub.send, reserve=settings.cloud_reserve)
-        self._lease = lease
-        self._leader = Leader(lease, _timing(settings), self._on_permit)
+        self._identities = Identities(kube, self._hand_token)
+        self._leader = Leadership(settings, lease, migration, self._on_permit)
         hooks = Hooks(
-            self._hub.admit, self._on_gone, self._drain, self._send_permit, self._on_refusal
+            self._hub.admit,
+            self._on_gone,
+            self._drain,
+            self._send_permit,
+            self._on_refusal,
+            self._settings_for,
         )
-        self._children = Children(paths.bus, settings, hooks)
+        self._children = Children(paths.bus, settings, hooks, is_rehearsal)
         self._shards = Shards(settings.node_workers, self._children, self._feed, self._send_permit)
         self._nodes = NodesSeen(self._feed.view(NODES_WANT))
         self._recorder = Recorder(kube, COMPONENT, self._leader.identity)
         state = Path(settings.state_dir or paths.directory) / "deletions.json"
         views = Views(self._nodes.look, self._nodes.total)
         self._governor = Governor(policy_of(settings), state, views, self._warn)
+        self._explaining = Explaining(self._children, self._shards, self._governor, self._hub.send)
         commands = Commands(
             self._children,
             self._shards,
             self._governor,
-            self._hub.send,
-            self._status,
-            self._on_stop_signal,
+            self._explaining,
+            self.status,
+            self.stop,
             self._reload,
+            self.verbosity.set,
         )
         self._control = ControlServer(paths.control, commands.answer)
         self._progress = Progress(settings, self._leader, self._children)
-        self._until = 0.0
         self._began = time.monotonic()
         self._stop = asyncio.Event()
+        self._totals = Totals()
+        self._https = https_server(
+            Shown(
+                settings=settings,
+                migration=migration,
+                status=self.status,
+                leader=self._leader,
+                progress=self._progress,
+                feed=self._feed,
+                nodes=self._nodes.view,
+                children=self._children,
+                budget=self._budget,
+                totals=self._totals,
+                tally=kube.tally,
+                set_verbosity=self.verbosity.set,
+                is_stopping=self._stop.is_set,
+            )
+        )
         self._outcome = ExitCode.OK
         self.faults: list[str] = []  # why the outcome is CONFIGURATION, for the operator
 
     async def run(self) -> ExitCode:
         """Run until a signal, a command, a lost lease or a refused configuration."""
         self._handle_signals()
+        wanted = duties(self._settings)
+        if self._settings.use_service_account_credentials:
+            await self._identities.begin({*wanted.values()})
+        await self._https.start()
         await self._control.start()
-        self._children.add(duties(self._settings))
+        self._children.add(wanted)
         tasks = [self._watch_over(name, work) for name, work in self._own_work()]
         log.info("supervisor started", extra={"version": __version__})
         try:
@@ -112,15 +157,17 @@ class Supervisor:
             await self._feed.close()
             self._control.close()
             self._hub.close()
+            await self._https.close()
         return self._outcome
 
     def _own_work(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
-        lead = self._leader.run() if self._settings.leader_elect else self._always_permit()
         return [
             ("bus", self._hub.run()),
-            ("leadership", lead),
+            *self._leader.elections(),
             ("children", self._children.watch()),
+            ("identities", self._identities.run()),
             ("events", self._recorder.run()),
+            ("https", self._https.run()),
             (
                 "systemd",
                 keep_informed(self._notifier, self._progress.is_settled, self._progress.sentence),
@@ -140,19 +187,12 @@ class Supervisor:
 
         return asyncio.create_task(guarded(), name=name)
 
-    async def _always_permit(self) -> None:
-        """Without leader election we may always act; the permission still needs renewing."""
-        while True:
-            self._on_permit(time.monotonic() + self._settings.leader_elect_renew_deadline)
-            await asyncio.sleep(self._settings.leader_elect_retry_period)
-
     async def _end(self) -> None:
         """Drain the workers while we may still act, then give the lease back."""
         log.info("stopping")
         self._notifier.stopping(self._settings.shutdown_timeout)
         await self._children.end_all(self._settings.shutdown_timeout)
-        if self._settings.leader_elect:
-            await self._leader.release()
+        await self._leader.release()
 
     # What the parts tell us.
 
@@ -165,8 +205,9 @@ class Supervisor:
         match message:
             case Ack(seq):
                 self._feed.acknowledge(ident, seq)
-            case Beat(facts):
+            case Beat(facts, numbers):
                 start.facts = facts
+                self._totals.hear(ident, numbers)
             case AskCalls():
                 self._budget.ask(ident, message)
             case ReturnCalls():
@@ -189,6 +230,8 @@ class Supervisor:
                 start.said_hello = True
                 self._budget.declare(message.quotas)
                 self._nodes.scheme = self._nodes.scheme or message.scheme
+                if bearer := self._identities.bearer(child.duty):
+                    self._hub.send(start.ident, UseToken(bearer))
                 if start is child.current:
                     self._children.note(child, Event.SAID_HELLO)
                 self._feed.join(start.ident, message, self._shards.owns(child))
@@ -198,6 +241,10 @@ class Supervisor:
             case Resync(why):
                 log.warning("worker asks for a snapshot", extra={"worker": child.name, "why": why})
                 self._feed.begin_again(start.ident)
+            case TokenRefused():
+                self._identities.refused(child.duty)
+            case Explained():
+                self._explaining.hear(message)
             case Fault(lines):
                 start.faults = lines
 
@@ -205,8 +252,7 @@ class Supervisor:
         """For the watchdog; systemd limits an orderly stop by its duration."""
         return None if self._stop.is_set() else self._progress.what_is_stuck()
 
-    def _on_permit(self, until: float) -> None:
-        self._until = until
+    def _on_permit(self) -> None:
         for child in self._children:
             self._send_permit(child)
 
@@ -215,8 +261,9 @@ class Supervisor:
         start = child.current
         if start is None or start.is_held:
             return
-        self._hub.send(start.ident, Permit(self._until))
-        may_act = self._until > time.monotonic()
+        until = self._leader.until(child.duty)
+        self._hub.send(start.ident, Permit(until))
+        may_act = until > time.monotonic()
         self._children.note(child, Event.MAY_ACT if may_act else Event.MAY_NOT_ACT)
 
     def _on_gone(self, ident: str) -> None:
@@ -224,6 +271,7 @@ class Supervisor:
         self._feed.leave(ident)
         self._budget.forget(ident)
         self._governor.forget(ident)
+        self._totals.end(ident)
 
     def _on_refusal(self, child: Child) -> None:
         """A worker cannot work as configured: at the start that is true for all of us."""
@@ -233,22 +281,36 @@ class Supervisor:
             self.faults = child.last_faults or [f"worker {child.name} refused to start"]
             self._request_stop(ExitCode.CONFIGURATION)
 
+    def _settings_for(self, duty: str) -> Settings:
+        return replace(self._leader.settings_for(duty), v=self.verbosity.level)
+
+    def _broadcast(self, message: Message) -> None:
+        for child in self._children:
+            for start in child.running():
+                self._hub.send(start.ident, message)
+
+    def _hand_token(self, duty: str, bearer: str) -> None:
+        for child in self._children:
+            for start in child.running() if child.duty == duty else ():
+                self._hub.send(start.ident, UseToken(bearer))
+
     def _drain(self, ident: str, seconds: float) -> None:
         self._hub.send(ident, Drain(seconds))
 
     def _warn(self, reason: str, message: str) -> None:
         """Tell people by an Event on the Lease, which outlives every Node."""
-        self._recorder.tell(Note(self._lease.about(), "Warning", reason, message))
+        self._recorder.tell(Note(self._leader.about(), "Warning", reason, message))
 
     # What people tell us.
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop_signal)
+            loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
 
-    def _on_stop_signal(self) -> None:
+    def stop(self) -> None:
+        """Stop in order; the second time at once."""
         if self._stop.is_set():
             log.warning("stopping at once")
             self._children.kill_all()
@@ -262,37 +324,28 @@ class Supervisor:
     def _reload(self) -> str:
         """Cloud configuration and credentials are read anew by successors of all workers.
 
-        A successor that refuses them ends, and the worker that it was to replace goes on.
+        A successor that refuses them ends, and the worker that it was to replace goes on. Of the
+        flags, only the verbosity in the file of `--config` counts without a restart.
         """
         self._notifier.reloading()
-        log.info("reloading; flags are not read again, they need a restart")
+        log.info("reloading")
+        flags = self.verbosity.reload()
         for child in self._children:
             self._children.restart(child)
-        return "workers read the cloud configuration anew; flags need a restart"
+        return f"workers read the cloud configuration anew; {flags}"
 
-    def _status(self) -> Json:
+    def status(self) -> Json:
+        """What `ccm-supervisor status` shows."""
         now = time.monotonic()
         return {
             "version": __version__,
             "provider": self._settings.cloud_provider,
             "up_seconds": round(now - self._began, 1),
-            "leader": {
-                "identity": self._leader.identity,
-                "may_act": self._until > now,
-                "seconds_left": round(max(self._until - now, 0.0), 1),
-                "decision": self._leader.sentence if self._settings.leader_elect else "not used",
-            },
+            "leader": self._leader.facts(now),
             "workers": [child.describe(now) for child in self._children],
             "quarantined": self._children.suspects.facts(now),
             "deletions": self._governor.facts(now),
             "feed": self._feed.facts(now),
             "budget": self._budget.facts(now),
+            "identities": self._identities.facts(now),
         }
-
-
-def _timing(settings: Settings) -> Timing:
-    return Timing(
-        settings.leader_elect_lease_duration,
-        settings.leader_elect_renew_deadline,
-        settings.leader_elect_retry_period,
-    )

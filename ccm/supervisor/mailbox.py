@@ -24,6 +24,7 @@ class View:
     kind: str
     values: dict[str, tuple[int, bytes]] = field(default_factory=dict)  # key → version, value
     is_listed: bool = False
+    listeners: list[Callable[[str], None]] = field(default_factory=list)  # of keys that changed
 
 
 class Mailbox:

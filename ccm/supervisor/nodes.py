@@ -3,7 +3,7 @@
 import orjson
 
 from ccm.decide.deletion import NodeFacts
-from ccm.model.node import Node
+from ccm.model.node import UNINITIALIZED_TAINT, Node
 from ccm.model.projection import Want
 from ccm.supervisor.mailbox import View
 
@@ -11,7 +11,9 @@ WANT = Want(
     "Node",
     (
         ("metadata", "uid"),
+        ("metadata", "creationTimestamp"),
         ("spec", "providerID"),
+        ("spec", "taints", ("key", UNINITIALIZED_TAINT)),
         ("status", "conditions", ("type", "Ready"), "status"),
     ),
 )
@@ -21,12 +23,12 @@ class NodesSeen:
     """The supervisor's own view of all Nodes. `scheme` is told by the first worker."""
 
     def __init__(self, view: View) -> None:
-        self._view = view
+        self.view = view
         self.scheme = ""
 
     def look(self, name: str) -> NodeFacts | None:
         """The Node of this name; None when there is none, or nothing was listed yet."""
-        entry = self._view.values.get(name)
+        entry = self.view.values.get(name)
         if entry is None:
             return None
         node = Node(orjson.loads(entry[1]))
@@ -35,4 +37,4 @@ class NodesSeen:
         return NodeFacts(node.uid, node.is_ready, is_foreign, bool(node.provider_id))
 
     def total(self) -> int:
-        return len(self._view.values)
+        return len(self.view.values)

@@ -6,7 +6,7 @@ from collections import Counter
 from ccm.decide.children import State
 from ccm.settings import Settings
 from ccm.supervisor.children import Children
-from ccm.supervisor.leader import Leader
+from ccm.supervisor.leadership import Leadership
 
 CHILDREN_PATIENCE = 15.0  # seconds; they are looked at every second
 
@@ -14,7 +14,7 @@ CHILDREN_PATIENCE = 15.0  # seconds; they are looked at every second
 class Progress:
     """Reads the parts, changes nothing."""
 
-    def __init__(self, settings: Settings, leader: Leader, children: Children) -> None:
+    def __init__(self, settings: Settings, leader: Leadership, children: Children) -> None:
         self._settings, self._leader, self._children = settings, leader, children
 
     def is_settled(self) -> bool:

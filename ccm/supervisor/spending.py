@@ -4,8 +4,10 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ccm import metrics
 from ccm.decide.budget import Ask, Bucket, Priority
 from ccm.model.objects import Json
+from ccm.tally import Histogram
 
 RECENT = 1000  # waits per priority that the percentiles are of
 
@@ -82,12 +84,14 @@ class Waits:
     calls: int = 0
     seconds: float = 0.0
     longest: float = 0.0
+    spread: Histogram = field(default_factory=lambda: Histogram(metrics.GRANT_WAITS.buckets))
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def note(self, seconds: float, calls: int) -> None:
         self.calls += calls
         self.seconds += seconds * calls
         self.longest = max(self.longest, seconds)
+        self.spread.observe(seconds, calls)
         self.recent.extend([seconds] * min(calls, RECENT))
 
     def facts(self) -> Json:

@@ -25,10 +25,12 @@ async def connect(kubeconfig: Path) -> Kube:
     return Kube(await config.load(config.Source(str(kubeconfig))), "bystander")
 
 
-async def add_machines_and_nodes(kube: Kube, cloud_url: str, count: int) -> list[str]:
-    """Machines in the cloud and a tainted Node for each of them."""
+async def add_machines_and_nodes(
+    kube: Kube, cloud_url: str, count: int, first: int = 1
+) -> list[str]:
+    """Machines vm-<first> and following in the cloud, and a tainted Node for each of them."""
     async with CloudAdmin(cloud_url) as cloud:
-        machines = await cloud.add(new_machines(1, count))
+        machines = await cloud.add(new_machines(first, count))
     names = [machine.name for machine in machines]
     await register(kube, names)
     return names

@@ -222,7 +222,7 @@ class FaultProxy:
             request.method,
             self._upstream + request.raw_path,
             headers=headers,
-            data=await request.read(),
+            data=await request.read() or None,
             timeout=timeout,
         ) as response:
             yield response

@@ -12,27 +12,18 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from ccm.bus.control import NotRunning, ask
+from ccm.manifests.subjects import subjects
 from ccm.sandbox.cloud.service import Tokens
+from ccm.settings import Settings
 
 T = TypeVar("T")
 Json = dict[str, Any]
 
 RULES = [
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch", "delete"]},
-    {"apiGroups": [""], "resources": ["nodes/status", "services/status"], "verbs": ["patch"]},
-    {
-        "apiGroups": [""],
-        "resources": ["services", "persistentvolumes"],
-        "verbs": ["get", "list", "watch", "patch"],
-    },
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-    {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "verbs": ["get", "create", "update"],
-    },
+    {"apiGroups": [right.group], "resources": [right.resource], "verbs": [*right.verbs]}
+    for right in subjects(Settings(), "kube-system")[0].rights
 ]
-"""What docs/permissions.md says that the supervisor needs."""
+"""What docs/permissions.md says that the supervisor and its workers need."""
 
 
 NODES_ONLY = "--controllers=cloud-node,cloud-node-lifecycle"
@@ -121,6 +112,7 @@ class Supervisor(Running):
                 f"--kubeconfig={where.kubeconfig}",
                 f"--runtime-dir={self.runtime}",
                 NODES_ONLY,
+                "--secure-port=0",
                 *flags,
             ],
         )

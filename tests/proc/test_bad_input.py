@@ -54,7 +54,7 @@ def test_every_wrong_flag_is_told_at_once() -> None:
     for flag in (
         "--leader-elect-retry-period: 'soon' is not a duration",
         "--cloud-provider: cannot be empty",
-        "--node-workers: must be a positive number",
+        "--node-workers: '0' must be a positive number",
         "--logging-format: 'xml' is not known; choose one of text, json",
     ):
         assert any(flag in line for line in lines), flag

@@ -33,38 +33,39 @@ async def after(node: Node, is_created: bool, causes: list[str]) -> tuple[Json, 
     return network_condition(stored), cluster.writes
 
 
-@pytest.mark.parametrize(
-    ("before", "is_created", "causes", "expected", "turned", "writes"),
-    [
-        pytest.param(nothing, True, [], CREATED, LATER, 1, id="RT19"),
-        pytest.param(nothing, False, [], NOT_CREATED, LATER, 1, id="RT20"),
-        pytest.param(
-            (with_condition("False", "RouteCreated", "as it was"),),
-            True, [], ("False", "RouteCreated", "as it was"), OLD, 0, id="RT21",
-        ),
-        pytest.param(
-            (with_condition("False", "CalicoIsUp"),), True, [], CREATED, OLD, 1, id="RT22"
-        ),
-        pytest.param(
-            (with_condition("False", "RouteCreated"),), False, [], NOT_CREATED, LATER, 1, id="RT23"
-        ),
-        pytest.param(
-            (with_condition("True", "NoRouteCreated", "as it was"),),
-            False, [], ("True", "NoRouteCreated", "as it was"), OLD, 0, id="still-not-created",
-        ),
-        pytest.param(
-            (with_condition("True", "NoRouteCreated", "an older cause"),),
-            False, ["10.1.0.0/24: 5 of 5 used"], CAUSE, OLD, 1, id="another-cause",
-        ),
-        pytest.param(
-            (with_condition("True", "NoRouteCreated", CAUSE[2]),),
-            False, ["10.1.0.0/24: 5 of 5 used"], CAUSE, OLD, 0, id="the-same-cause",
-        ),
-        pytest.param(
-            (with_condition("True", "NoRouteCreated"),), True, [], CREATED, LATER, 1, id="at-last"
-        ),
-    ],
-)  # fmt: skip
+CASES = [
+    pytest.param(nothing, True, [], CREATED, LATER, 1, id="RT19"),
+    pytest.param(nothing, False, [], NOT_CREATED, LATER, 1, id="RT20"),
+    pytest.param(
+        (with_condition("False", "RouteCreated", "as it was"),),
+        True, [], ("False", "RouteCreated", "as it was"), OLD, 0, id="RT21",
+    ),
+    pytest.param(
+        (with_condition("False", "CalicoIsUp"),), True, [], CREATED, OLD, 1, id="RT22"
+    ),
+    pytest.param(
+        (with_condition("False", "RouteCreated"),), False, [], NOT_CREATED, LATER, 1, id="RT23"
+    ),
+    pytest.param(
+        (with_condition("True", "NoRouteCreated", "as it was"),),
+        False, [], ("True", "NoRouteCreated", "as it was"), OLD, 0, id="still-not-created",
+    ),
+    pytest.param(
+        (with_condition("True", "NoRouteCreated", "an older cause"),),
+        False, ["10.1.0.0/24: 5 of 5 used"], CAUSE, OLD, 1, id="another-cause",
+    ),
+    pytest.param(
+        (with_condition("True", "NoRouteCreated", CAUSE[2]),),
+        False, ["10.1.0.0/24: 5 of 5 used"], CAUSE, OLD, 0, id="the-same-cause",
+    ),
+    pytest.param(
+        (with_condition("True", "NoRouteCreated"),), True, [], CREATED, LATER, 1, id="at-last"
+    ),
+]  # fmt: skip
+"""What is there, whether the routes are, why not, what it says then, since when, and the writes."""
+
+
+@pytest.mark.parametrize(("before", "is_created", "causes", "expected", "turned", "writes"), CASES)
 async def test_the_condition_is_written_when_it_says_something_else(
     before: tuple[Tweak, ...],
     is_created: bool,

@@ -131,7 +131,8 @@ async def test_a_node_whose_addresses_are_missing_for_a_moment_keeps_its_routes(
     ],
 )
 async def test_a_change_of_a_node_queues_the_key_of_this_node(tweak: Tweak) -> None:
-    async with world(routed("a", A4), routed("b", B4)) as w:
+    there = routed("a", A4, tweaks=(with_addresses("InternalIP 10.0.0.8"),))
+    async with world(there, routed("b", B4)) as w:
         await w.settle()
         w.cluster.put(changed(w.node("a"), tweak))
         assert w.feed() == ["a"]

@@ -10,6 +10,7 @@ from ccm.model.objects import Json
 from tests.route.cloud import outage
 from tests.route.nodes import changed, network_condition, routed, with_condition, with_pod_cidrs
 from tests.route.world import World, successor, world
+from tests.unit.nodes import recreated
 from workers.route import listing
 from workers.route.worker import ALL
 
@@ -326,6 +327,21 @@ async def test_a_creation_that_was_done_but_not_answered_is_adopted() -> None:
         await w.settle()
         assert w.cloud.routes == {A4: "a", B4: "b"}
         assert told(w, "b")[0] == "False"
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["gone", "back-with-another-network"])
+async def test_a_route_that_was_made_without_an_answer_goes_with_its_node(is_back: bool) -> None:
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        await w.settle()
+        w.cluster.put(routed("c", C4))
+        w.cloud.answers["create"] = outage()
+        await w.settle()
+        w.cloud.put(C4, "c")  # the call that failed was performed
+        w.cluster.remove("c")
+        if is_back:
+            w.cluster.put(routed("c", A6, tweaks=(recreated,)))
+        await w.settle()
+        assert w.cloud.routes == {A4: "a", B4: "b"} | ({A6: "c"} if is_back else {})
 
 
 async def test_lists_that_nodes_ask_for_keep_their_distance(

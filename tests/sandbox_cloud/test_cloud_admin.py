@@ -121,6 +121,29 @@ async def test_a_dump_is_a_seed(cloud: CloudServer, admin: CloudAdmin, caller: C
     assert {**twin.dump(), "revision": 0} == {**cloud.state.dump(), "revision": 0}
 
 
+async def test_the_state_is_replaced_whole_or_not_at_all(
+    cloud: CloudServer, admin: CloudAdmin, caller: Caller
+) -> None:
+    [machine] = await admin.add([Machine("a")])
+    await caller.post("/v1/routes", {"cidr": "10.1.0.0/24", "machine_id": machine.id})
+    await caller.post("/v1/load-balancers", {"name": "lb", "hosts": [machine.id]})
+    before = await admin.state()
+    with pytest.raises(Refused, match="gravity"):
+        await admin.replace_state({"machines": [{"name": "b"}], "gravity": 1})
+    assert await admin.state() == before
+    await admin.replace_state({"machines": before["machines"], "volumes": [{"id": "vol-1"}]})
+    after = await admin.state()
+    assert after["machines"] == before["machines"]
+    assert [volume["id"] for volume in after["volumes"]] == ["vol-1"]
+    assert (after["routes"], after["load_balancers"]) == ([], [])
+    assert after["revision"] > before["revision"]
+    [other] = await admin.add([Machine("b")])
+    assert other.id != machine.id
+    body = {"cidr": "10.1.0.0/24", "machine_id": machine.id}
+    assert (await caller.post("/v1/routes", body)).status == 201
+    assert (await admin.state())["routes"][0]["id"] != before["routes"][0]["id"]
+
+
 async def test_no_cloud_is_told_as_such() -> None:
     async with CloudServer() as cloud:
         url = cloud.url

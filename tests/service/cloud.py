@@ -8,7 +8,7 @@ from typing import Any
 
 from ccm.cloud.gate import _priority
 from ccm.decide.budget import Priority
-from ccm.errors import Refused
+from ccm.errors import NoRoom, Refused
 from ccm.model.cloud import Balancer, Ingress, IpMode
 from ccm.model.node import Node
 from ccm.model.objects import Json
@@ -39,6 +39,7 @@ class Balancers:
         self.holds: dict[str, asyncio.Event] = {}  # by Service: its calls wait for this
         self.before_write: Callable[[], None] = lambda: None
         self.elsewhere: set[str] = set()
+        self.most = 1000
         self.ip_mode: IpMode | None = None
         self.most_at_once = 0
         self._at_once = 0
@@ -61,6 +62,8 @@ class Balancers:
         await self._begin("ensure", service, hosts)
         record = self.of(service)
         if record is None:
+            if len(self.records) >= self.most:
+                raise NoRoom(f"the account may have {self.most} load balancers")
             number = len(self.records) + 1
             record = self._set(service, Record(service.uid, f"192.0.2.{number}"))
         self._check(service, record)

@@ -35,6 +35,11 @@ class Cluster:
     def writes(self) -> int:
         return len(self.patches)
 
+    @property
+    def written(self) -> list[str]:
+        """What the patches changed, in their order."""
+        return [operations[-1]["path"].split("/")[2] for _, operations in self.patches]
+
     def put(self, thing: Service | Node) -> None:
         """Create an object, or replace it as somebody else would."""
         self._version += 1

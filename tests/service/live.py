@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from ccm.bus.frames import Ack, Hello, Message, Resync, decode
 from ccm.bus.inhand import InHand
@@ -26,8 +26,9 @@ from ccm.supervisor.feed import Feed
 from workers.apply import Performer
 from workers.caution import Caution
 from workers.duty import Duty, Tools
+from workers.grants import Grants
 from workers.queue import WorkQueue
-from workers.runner import Runner
+from workers.runner import Runner, Ties
 from workers.service.worker import BACKOFF, COMPONENT, WANTS, duty
 from workers.store import Store
 
@@ -91,10 +92,8 @@ async def started(kubeconfig: Path, cloud: CloudServer) -> AsyncIterator[Worker]
         )
         made = duty(tools)
         assert made
-        ties: Any = SimpleNamespace(
-            port=SimpleNamespace(send=send, permission=permission), grants=None, gate=gate
-        )
-        runner = Runner(ties, tools, made)
+        port: Any = SimpleNamespace(send=send, permission=permission)
+        runner = Runner(Ties(port, cast(Grants, None), gate), tools, made)
 
         def deliver(worker: str, frame: bytes) -> bool:
             asyncio.get_running_loop().call_soon(runner.on_message, decode(frame))

@@ -5,7 +5,7 @@ import pytest
 from ccm.errors import Refused
 from ccm.model.service import SOURCE_RANGES, Feature
 
-from .objects import KEY, Tweak, annotated, node, port, service, spec
+from .objects import KEY, Tweak, annotated, being_deleted, node, port, service, spec
 from .world import World, running, running_with
 
 N1 = node("n1")
@@ -98,6 +98,36 @@ async def test_what_the_cloud_refuses_is_told_once_and_not_tried_until_something
         spec(ports=[port(81)])(changed.raw)
         await w.put(changed)
         assert w.service().ingress
+
+
+async def test_the_place_of_a_balancer_that_went_is_for_the_service_that_had_no_room_first() -> (
+    None
+):
+    w = World()
+    w.balancers.most = 1
+    w.balancers.failures["ensure"] = [Refused("port 80 is taken")]
+    async with running(w):
+        for name in ("hopeless", "web", "second", "third"):
+            await w.put(service(name=name))
+        gone = w.service()
+        being_deleted(gone.raw)
+        await w.put(gone)
+        assert w.service("default/second").ingress
+        assert not w.service("default/third").ingress
+        asked = [name for _, name, *_ in w.balancers.named("ensure")]
+        assert asked == ["hopeless", "web", "second", "third", "second", "third"]
+        assert w.queue.failed == []
+
+
+async def test_who_finds_that_there_is_room_again_tells_the_next() -> None:
+    w = World()
+    w.balancers.most = 0
+    async with running(w):
+        for name in ("web", "second", "third"):
+            await w.put(service(name=name))
+        w.balancers.most = 3
+        await w.put(service(annotated({"try": "again"})))
+        assert all(w.service(f"default/{name}").ingress for name in ("web", "second", "third"))
 
 
 @pytest.mark.parametrize("by_cloud", [True, False])

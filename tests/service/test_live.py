@@ -22,7 +22,7 @@ SERVICES = "/api/v1/namespaces/default/services"
 LIVE = f"{SERVICES}/live"
 RULES = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
-    {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": [""], "resources": ["services/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
 ]

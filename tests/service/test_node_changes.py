@@ -7,6 +7,7 @@ import pytest
 from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.node import Node
+from tests.edge_cases.rows import row
 from tests.unit.waiting import until
 from workers.service.concerns import LAST_APPLIED
 from workers.service.predicates import EXCLUDE_LABEL, LEAVING_TAINT
@@ -26,7 +27,7 @@ from .objects import (
     with_provider_id,
     with_taint,
 )
-from .world import World, row, running, running_with
+from .world import World, running, running_with
 
 N1, N2, N3 = node("n1"), node("n2"), node("n3")
 BOTH = ("n1", "n2")
@@ -35,6 +36,10 @@ ALL_THREE = ["default/a", "default/b", "default/c"]
 
 def leaving(raw: dict[str, dict[str, object]]) -> None:
     raw["metadata"]["deletionTimestamp"] = DELETED_AT
+
+
+def under_pressure(raw: dict[str, dict[str, list[object]]]) -> None:
+    raw["status"]["conditions"].append({"type": "MemoryPressure", "status": "True"})
 
 
 def updates(w: World) -> list[tuple[str, ...]]:
@@ -154,7 +159,7 @@ async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_e
     ("before", "after", "left"),
     [
         pytest.param([], [ready("False")], None, id="SN8"),
-        pytest.param([], [labelled(EXCLUDE_LABEL, "")], ["n1"], id="SN9"),
+        pytest.param([], [labelled(EXCLUDE_LABEL, "")], ["n1"], id="SN9-ST11"),
         pytest.param([], [with_taint("other")], None, id="SN11"),
         pytest.param([with_provider_id("")], [], ["n1", "n2"], id="SN14"),
         pytest.param([], [labelled("a", "b"), with_taint("c")], None, id="ST10"),
@@ -181,6 +186,7 @@ async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_e
         pytest.param([ready("False")], [ready(None)], None, id="ST12-lost"),
         pytest.param([ready(None)], [ready("False")], None, id="ST12-found"),
         pytest.param([ready(None)], [ready(None)], None, id="ST12-absent"),
+        pytest.param([], [under_pressure], None, id="ST12-another-condition"),
         pytest.param([], [with_provider_id("")], ["n1", "n2"], id="ST14-unset"),
         pytest.param([], [with_provider_id("fake://x")], ["n1", "n2"], id="ST14-changed"),
         pytest.param(

@@ -5,12 +5,12 @@ import pytest
 from ccm.errors import KubernetesError
 from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, Service
+from tests.edge_cases.rows import row
 from tests.unit.cluster import patched
 from workers.service.patches import patch_for
 from workers.service.plan import AddFinalizer, RemoveFinalizer, SetStatus, Write
 
 from .objects import Tweak, annotated, finalized, service, with_finalizer, with_status, with_uid
-from .world import row
 
 INGRESS: list[Json] = [{"ip": "192.0.2.1"}]
 
@@ -23,7 +23,7 @@ def after(write: Write, found: Service | None = None) -> Service:
 def test_a_finalizer_is_one_test_of_the_list_and_one_replacement() -> None:
     """Row SV16 in our form: upstream sends a strategic merge that names the added one only."""
     patch = patch_for(AddFinalizer(service(with_finalizer("foo"))))
-    assert patch.path == "/api/v1/namespaces/default/services/web"
+    assert patch.path == "/api/v1/namespaces/default/services/web/status"
     assert patch.operations == (
         {"op": "test", "path": "/metadata/uid", "value": "uid-of-web"},
         {"op": "test", "path": "/metadata/finalizers", "value": ["foo"]},

@@ -15,6 +15,7 @@ from ccm.errors import (
 )
 from ccm.model.cloud import IpMode
 from ccm.model.service import FINALIZER
+from tests.edge_cases.rows import row
 from tests.unit.waiting import until
 
 from .objects import (
@@ -32,7 +33,7 @@ from .objects import (
     with_status,
     with_uid,
 )
-from .world import World, row, running, running_with
+from .world import World, running, running_with
 
 CONFLICT = KubernetesError(409, "Conflict", "the object has been modified", None)
 
@@ -48,7 +49,7 @@ async def test_a_service_of_another_type_is_no_work() -> None:
 async def test_a_new_service_costs_one_ensure_and_two_patches(protocol: str) -> None:
     async with running_with(service(spec(ports=[port(53, protocol)])), node("n1")) as w:
         assert w.balancers.calls == [("ensure", "web", "n1")]
-        assert [path.endswith("/status") for path, _ in w.cluster.patches] == [False, True]
+        assert w.cluster.written == ["finalizers", "loadBalancer"]
         assert w.service().finalizers == [FINALIZER]
         assert w.service().ingress == [{"ip": "192.0.2.1"}]
         assert await w.events() == [
@@ -81,7 +82,7 @@ async def test_cleanup_costs_a_delete_and_two_patches(tweak: Tweak) -> None:
         assert w.balancers.calls == [("delete", "web")]
         assert w.balancers.records == {}
         # The status goes first: a crash in between leaves the finalizer, which leads back here.
-        assert [path.endswith("/status") for path, _ in w.cluster.patches] == [True, False]
+        assert w.cluster.written == ["loadBalancer", "finalizers"]
         assert await w.events() == [
             ("DeletingLoadBalancer", "Deleting load balancer"),
             ("DeletedLoadBalancer", "Deleted load balancer"),
@@ -191,23 +192,20 @@ async def test_back_off_is_upstreams_and_retry_after_leaves_it_alone() -> None:
 @pytest.mark.parametrize(
     ("tweaks", "patches"),
     [
-        pytest.param([finalized], ["status"], id="SV13-present"),
-        pytest.param([], ["finalizer", "status"], id="SV13-absent"),
+        pytest.param([finalized], ["loadBalancer"], id="SV13-present"),
+        pytest.param([], ["finalizers", "loadBalancer"], id="SV13-absent"),
         pytest.param([finalized, with_status("192.0.2.1")], [], id="SV14-equal"),
-        pytest.param([finalized, with_status("192.0.2.9")], ["status"], id="SV14-new"),
+        pytest.param([finalized, with_status("192.0.2.9")], ["loadBalancer"], id="SV14-new"),
         pytest.param(
             [finalized, with_status("192.0.2.1"), typed("NodePort")],
-            ["status", "finalizer"],
+            ["loadBalancer", "finalizers"],
             id="SV14-cleared",
         ),
     ],
 )
 async def test_only_differences_are_patched(tweaks: list[Tweak], patches: list[str]) -> None:
     async with running_with(service(*tweaks), node("n1")) as w:
-        kinds = [
-            "status" if path.endswith("/status") else "finalizer" for path, _ in w.cluster.patches
-        ]
-        assert kinds == patches
+        assert w.cluster.written == patches
 
 
 @row("SV15")

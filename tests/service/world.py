@@ -8,8 +8,6 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from ccm.bus.frames import Hello, Message, Objects
 from ccm.bus.inhand import InHand
 from ccm.bus.port import Permission
@@ -23,8 +21,9 @@ from ccm.settings import Settings
 from workers.apply import Performer
 from workers.caution import Caution
 from workers.duty import Tools
+from workers.grants import Grants
 from workers.queue import WorkQueue
-from workers.runner import Runner
+from workers.runner import Runner, Ties
 from workers.service.worker import BACKOFF, COMPONENT, WANTS, ServiceDuty
 from workers.store import Store
 
@@ -34,11 +33,6 @@ from .objects import KEY
 
 PATIENCE = 10.0  # seconds after which what a test waits for will not come any more
 PATHS = {want.kind: want.paths for want in WANTS}
-
-
-def row(name: str) -> pytest.MarkDecorator:
-    """Give a test the id of a row of the reference."""
-    return pytest.mark.parametrize((), [pytest.param(id=name)])
 
 
 class Queue(WorkQueue):
@@ -179,12 +173,9 @@ async def running(world: World, until_rest: bool = True) -> AsyncIterator[World]
         hand = InHand(Path(directory) / "service.1.hand")
         caution = Caution(hand, world.send, suspects=(), quarantined={})
         object.__setattr__(world.tools, "caution", caution)
-        ties: Any = SimpleNamespace(
-            port=SimpleNamespace(send=world.send, permission=world.permission),
-            grants=None,
-            gate=SimpleNamespace(calls={}),
-        )
-        runner = Runner(ties, world.tools, world.duty)
+        port: Any = SimpleNamespace(send=world.send, permission=world.permission)
+        gate: Any = SimpleNamespace(calls={})
+        runner = Runner(Ties(port, cast(Grants, None), gate), world.tools, world.duty)
         world.take = runner.on_message
         concurrency = world.settings.concurrent_service_syncs
         work = asyncio.create_task(runner.run(Hello([], {}), concurrency))

@@ -54,6 +54,7 @@ class Fate(Enum):
     ANSWERED = "answered"
     REFUSED = "connection refused"
     FAILED = "500 from the server"
+    FORBIDDEN = "403 from the server"
     LOST = "never arrives"
     UNHEARD = "carried out, and the answer is lost"
     FROZEN = "carried out, and this process is stopped before it sees the answer"
@@ -181,6 +182,8 @@ class Wire:
             raise Unreachable("refused")
         if go.fate is Fate.FAILED:
             raise KubernetesError(500, "InternalError", "etcd is away", None)
+        if go.fate is Fate.FORBIDDEN:
+            raise KubernetesError(403, "Forbidden", "no", None)
         return self.server.handle(*what)
 
 

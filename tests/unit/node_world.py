@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Any, cast
 
 from ccm.bus.frames import Message
 from ccm.bus.inhand import InHand
@@ -34,9 +34,8 @@ WAITS = "waits for the cloud's answer"
 class Machines:
     """The instances part of a cloud: what it says of each node, and the reads it was asked for."""
 
-    batch_size = 100
-
-    def __init__(self) -> None:
+    def __init__(self, page: int) -> None:
+        self.batch_size = page
         self.answers: dict[str, Answer] = {}
         self.failures: list[Exception] = []  # what the next reads end with
         self.reads: list[list[str]] = []
@@ -60,8 +59,8 @@ class Cloud:
 class World:
     """One node duty. `feed` stands for the supervisor, `sync` for the runner's consumer."""
 
-    def __init__(self, hand: InHand, settings: Settings) -> None:
-        self.cluster, self.machines = Cluster(), Machines()
+    def __init__(self, hand: InHand, settings: Settings, page: int) -> None:
+        self.cluster, self.machines = Cluster(), Machines(page)
         self.told: list[Message] = []  # to the supervisor
         self.queue, self.store = WorkQueue(), Store(WANTS)
         self.permission = Permission()
@@ -115,13 +114,14 @@ class World:
 
 
 @asynccontextmanager
-async def world(*controllers: str) -> AsyncIterator[World]:
+async def world(*controllers: str, page: int = 100, **flags: Any) -> AsyncIterator[World]:
     """A world whose parts run until the end of the block; all controllers unless some are named."""
-    settings = Settings(cloud_provider="fake")
+    settings = Settings(cloud_provider="fake", **flags)
     if controllers:
         settings = replace(settings, controllers=controllers, node_monitor_period=0.01)
     with TemporaryDirectory() as directory:
-        async with _running(World(InHand(Path(directory) / "node-0.1.hand"), settings)) as made:
+        hand = InHand(Path(directory) / "node-0.1.hand")
+        async with _running(World(hand, settings, page)) as made:
             yield made
 
 

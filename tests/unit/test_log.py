@@ -5,7 +5,7 @@ import logging
 import orjson
 import pytest
 
-from ccm.log import _Line, set_up
+from ccm.log import _Line, redacted, set_up
 
 
 def record(message: str, **facts: object) -> logging.LogRecord:
@@ -68,3 +68,40 @@ def test_verbosity_four_logs_every_decision(
         for name, (old, handlers) in zip(names, before, strict=True):
             logging.getLogger(name).setLevel(old)
             logging.getLogger(name).handlers[:] = handlers
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Authorization: Bearer CANARY",
+        "authorization=CANARY end",
+        "{'Authorization': 'Bearer CANARY', 'x': 1}",
+        '{"token":"CANARY","user":"u"}',
+        'said="{\\"token\\": \\"CANARY\\"}"',
+        "token = CANARY",
+        "?api_key=CANARY&page=2",
+        "aws_secret_access_key = CANARY",
+        "password: CANARY, user: u",
+        "http://user:CANARY@host/path",
+        "got eyJCANARY.eyJhbGci.c2ln from the server",
+    ],
+)
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_looks_like_a_secret_is_taken_out(line: str, as_json: bool) -> None:
+    said = _Line("node-0", as_json).format(record("failed", error=line))
+    assert "CANARY" not in said
+    assert "[redacted]" in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "the token of route-controller is renewed",
+        "no new token account=route-controller",
+        "next page token missing in the answer",
+        "https://host:6443/api/v1/nodes?limit=500",
+        "secretName=web-tls keyed=1",
+    ],
+)
+def test_what_is_no_secret_stays(line: str) -> None:
+    assert redacted(line) == line

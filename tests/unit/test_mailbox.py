@@ -1,4 +1,4 @@
-"""What a worker is told: newest state only, bounded, gap-proof."""
+"""What a worker is told: newest state only, bounded, gap-proof, whatever the socket takes."""
 
 from collections import deque
 
@@ -16,8 +16,14 @@ def test_nothing_is_sent_before_everything_is_listed() -> None:
     feed.nodes.is_listed = True
     feed.box.begin()
     feed.put("a", 1)
+    feed.move("a")
+    feed.box.acknowledge(1)
+    feed.box.flush()
     assert not feed.worker.on_the_way
     assert not feed.box.has_begun
+    feed.put("b", 1)
+    feed.listed().settle()
+    assert feed.told() == {"b": 1}
 
 
 def test_a_snapshot_has_everything_of_all_kinds() -> None:
@@ -125,18 +131,75 @@ def test_an_answer_to_a_frame_that_was_never_sent_opens_the_window_no_further(se
         assert 0 <= feed.box.in_flight <= WINDOW
 
 
+def test_an_object_that_goes_away_during_its_snapshot_is_not_left_over() -> None:
+    with small_frames():
+        feed = Feed()
+        for number in range(5):
+            feed.put(f"n{number}", "a value")
+        feed.listed()
+        feed.delete("n0")  # has left
+        feed.delete("n4")  # has not
+        feed.settle()
+    assert feed.told() == feed.there()
+    assert sorted(feed.told()) == ["n1", "n2", "n3"]
+
+
+def test_a_frame_that_the_socket_does_not_take_is_sent_later() -> None:
+    feed = Feed().listed()
+    feed.settle()
+    feed.worker.is_there = False
+    feed.put("a", 1)
+    feed.delete("a")
+    feed.put("b", 1)
+    assert feed.box.in_flight == 0
+    assert not feed.box.is_caught_up
+    feed.worker.is_there = True
+    feed.box.try_again()
+    feed.settle()
+    assert feed.told() == {"b": 1}
+    assert feed.box.is_caught_up
+
+
+def test_a_full_socket_is_not_tried_at_each_change() -> None:
+    feed = Feed().listed()
+    feed.settle()
+    tries: list[bytes] = []
+
+    def refuse(frame: bytes) -> bool:
+        tries.append(frame)
+        return False
+
+    feed.box._send = refuse
+    for number in range(1000):
+        feed.put(f"n{number}", number)
+    assert len(tries) == 1
+    assert feed.box.depth == 1000
+
+
+def test_a_key_that_moves_away_is_named_although_a_snapshot_begins_anew() -> None:
+    feed = Feed().listed()
+    feed.put("a", 1)
+    feed.settle()
+    for number in range(WINDOW):
+        feed.put("b", number)
+    feed.move("a")  # waits behind a full window
+    feed.worker.on_the_way.clear()
+    feed.box.begin()
+    feed.settle()
+    assert feed.worker.moved == ["a"]
+    assert feed.told() == {"b": WINDOW - 1}
+
+
 keys = st.sampled_from(["n0", "n1", "n2", "n9", "other"])
+others = ["take", "answer", "lose", "restart", "full", "free", "again"]
 moves = st.lists(
-    st.one_of(
-        st.tuples(st.just("put"), keys),
-        st.tuples(st.just("delete"), keys),
-        st.sampled_from([("take", ""), ("answer", ""), ("lose", ""), ("restart", "")]),
-    ),
+    st.tuples(st.sampled_from(["put", "delete", "move"]), keys)
+    | st.tuples(st.sampled_from(others), st.just("")),
     max_size=60,
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=500)
 @given(st.integers(0, 12), moves)
 def test_whatever_happens_a_worker_ends_with_what_there_is(
     before: int, history: list[tuple[str, str]]
@@ -147,28 +210,53 @@ def test_whatever_happens_a_worker_ends_with_what_there_is(
             feed.put(f"n{number}", "before")
         feed.listed()
         _play(feed, history)
+        feed.worker.is_there = True
+        feed.box.try_again()
         feed.settle()
         assert feed.told() == feed.there()
+        assert feed.box.is_caught_up
 
 
 def _play(feed: Feed, history: list[tuple[str, str]]) -> None:
-    answers: deque[int | str] = deque()
+    answers: deque[int | str] = deque()  # on their way back
     for number, (move, key) in enumerate(history):
-        match move:
-            case "put":
-                feed.put(key, number)
-            case "delete":
-                feed.delete(key)
-            case "take":
-                if answer := feed.worker.take_one():
-                    answers.append(answer)
-            case "answer" if answers:
-                first = answers.popleft()
-                feed.box.acknowledge(first) if isinstance(first, int) else feed.box.begin()
-            case "lose" if len(feed.worker.on_the_way) > 1:  # the next one shows the gap
-                feed.worker.on_the_way.popleft()
-            case "restart":
-                answers.clear()
-                feed.join()
+        if key:
+            _change(feed, move, key, number)
+        else:
+            _carry(feed, move, answers)
     for answer in answers:
-        feed.box.acknowledge(answer) if isinstance(answer, int) else feed.box.begin()
+        _hear(feed, answer)
+
+
+def _change(feed: Feed, move: str, key: str, number: int) -> None:
+    """What happens to the objects."""
+    match move:
+        case "put":
+            feed.put(key, number)
+        case "delete":
+            feed.delete(key)
+        case "move":
+            feed.move(*feed.elsewhere ^ {key})
+
+
+def _carry(feed: Feed, move: str, answers: deque[int | str]) -> None:
+    """What happens to frames and answers on their way."""
+    match move:
+        case "take":
+            if answer := feed.worker.take_one():
+                answers.append(answer)
+        case "answer" if answers:
+            _hear(feed, answers.popleft())
+        case "lose" if len(feed.worker.on_the_way) > 1:  # the next one shows the gap
+            feed.worker.on_the_way.popleft()
+        case "restart":
+            answers.clear()
+            feed.join()
+        case "full" | "free":
+            feed.worker.is_there = move == "free"
+        case "again":
+            feed.box.try_again()
+
+
+def _hear(feed: Feed, answer: int | str) -> None:
+    feed.box.acknowledge(answer) if isinstance(answer, int) else feed.box.begin()

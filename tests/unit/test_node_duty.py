@@ -13,6 +13,7 @@ from ccm.model.node import Node
 from .node_world import World, world
 from .nodes import (
     OTHER_TAINT,
+    Tweak,
     machine,
     node,
     provided_ip,
@@ -59,14 +60,14 @@ async def test_a_tainted_node_gets_what_its_machine_is() -> None:
         pytest.param(None, ValueError("a bug of the provider"), id="a-provider-that-fails"),
         pytest.param(Unknown("a field is missing"), None, id="unknown"),
         pytest.param(Gone("not in the list"), None, id="gone"),
-        pytest.param(machine(""), None, id="CN15"),
     ],
 )
 async def test_without_a_usable_answer_the_node_stays_as_it_is_and_is_tried_again(
     answer: Instance | Gone | Unknown | None, failure: Exception | None
 ) -> None:
     async with world() as w:
-        w.cluster.put(node(tainted, with_taint(OTHER_TAINT), provided_ip("10.0.0.1")))
+        having = (with_taint(OTHER_TAINT), provided_ip("10.0.0.1"), with_provider_id("fake://1"))
+        w.cluster.put(node(tainted, *having))
         before = stored(w)
         if answer:
             w.machines.answers["node-1"] = answer
@@ -80,17 +81,26 @@ async def test_without_a_usable_answer_the_node_stays_as_it_is_and_is_tried_agai
         assert not stored(w).is_uninitialized
 
 
-async def test_an_annotation_that_is_not_an_ip_is_told_to_people() -> None:
-    async with world() as w:  # CN8
-        w.cluster.put(node(tainted, provided_ip("nonsense")))
+@pytest.mark.parametrize(
+    ("tweaks", "provider_id", "complaint"),
+    [
+        pytest.param([provided_ip("nonsense")], "fake://1", "nonsense", id="CN8"),
+        pytest.param([], "", "does not set node provider ID", id="CN9-CN15"),
+    ],
+)
+async def test_what_does_not_fit_the_node_is_told_to_people(
+    tweaks: list[Tweak], provider_id: str, complaint: str
+) -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted, *tweaks))
         before = stored(w)
-        w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
-        with pytest.raises(CloudError, match="nonsense"):
+        w.machines.answers["node-1"] = machine(provider_id, "InternalIP 10.0.0.1")
+        with pytest.raises(CloudError, match=complaint):
             await w.sync()
         assert stored(w) == before
         ((kind, reason, message),) = await w.events()
         assert (kind, reason) == ("Warning", "InitializationFailed")
-        assert "nonsense" in message
+        assert complaint in message
 
 
 async def test_a_node_without_a_machine_is_told_to_people_and_not_deleted() -> None:

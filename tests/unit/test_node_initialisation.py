@@ -47,121 +47,125 @@ def zoned(**labels: str) -> Instance:
     return Instance("fake://12345", zone="us-west-1a", region="us-west", labels=extra)
 
 
-@pytest.mark.parametrize(
-    ("before", "instance", "after"),
-    [
-        pytest.param(
-            node(tainted, with_addresses("Hostname old")),
-            machine("fake://12345", *OFFERED),
-            node(with_provider_id("fake://12345"), with_addresses(*OFFERED)),
-            id="CN1",
+INITIALISED = [
+    pytest.param(
+        node(tainted, with_addresses("Hostname old")),
+        machine("fake://12345", *OFFERED),
+        node(with_provider_id("fake://12345"), with_addresses(*OFFERED)),
+        id="CN1",
+    ),
+    pytest.param(
+        node(tainted, with_addresses("Hostname old")),
+        machine("fake://12345", *OFFERED[1:]),
+        node(with_provider_id("fake://12345"), with_addresses(*OFFERED[1:], "Hostname old")),
+        id="CN2",
+    ),
+    pytest.param(
+        node(with_taint(OTHER_TAINT)),
+        machine("fake://12345", *OFFERED, type="t1", zone="z", region="r"),
+        node(with_taint(OTHER_TAINT)),
+        id="CN3",
+    ),
+    pytest.param(
+        node(tainted, ready),
+        machine("aws://12345", zone="us-west-1a", region="us-west"),
+        node(ready, with_provider_id("aws://12345"), labelled(ZONED)),
+        id="CN4",
+    ),
+    pytest.param(
+        node(with_taint(OTHER_TAINT), tainted),
+        machine(),
+        node(with_taint(OTHER_TAINT), with_provider_id("fake://12345")),
+        id="CN5",
+    ),
+    pytest.param(
+        node(
+            tainted,
+            provided_ip("10.0.0.1"),
+            with_provider_id("fake://12345"),
+            with_addresses("Hostname node-1"),
         ),
-        pytest.param(
-            node(tainted, with_addresses("Hostname old")),
-            machine("fake://12345", *OFFERED[1:]),
-            node(with_provider_id("fake://12345"), with_addresses(*OFFERED[1:], "Hostname old")),
-            id="CN2",
+        machine("fake://12345", "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163"),
+        node(
+            provided_ip("10.0.0.1"),
+            with_provider_id("fake://12345"),
+            with_addresses("InternalIP 10.0.0.1", "ExternalIP 132.143.154.163", "Hostname node-1"),
         ),
-        pytest.param(
-            node(with_taint(OTHER_TAINT)),
-            machine("fake://12345", *OFFERED, type="t1", zone="z", region="r"),
-            node(with_taint(OTHER_TAINT)),
-            id="CN3",
+        id="CN7",
+    ),
+    pytest.param(
+        node(tainted, with_provider_id("fake://12345")),
+        machine("", *OFFERED),
+        node(with_provider_id("fake://12345"), with_addresses(*OFFERED)),
+        id="CN10",
+    ),
+    pytest.param(
+        node(tainted),
+        machine("fake://12345", *OFFERED, zone="us-west-1a", region="us-west"),
+        node(with_provider_id("fake://12345"), with_addresses(*OFFERED), labelled(ZONED)),
+        id="CN11",
+    ),
+    pytest.param(
+        node(tainted),
+        zoned(topology_k8s_cp__zone="z1", my_custom_label__foo="bar"),
+        node(
+            with_provider_id("fake://12345"),
+            labelled({**ZONED, "topology.k8s.cp/zone": "z1", "my.custom.label/foo": "bar"}),
         ),
-        pytest.param(
-            node(tainted, ready),
-            machine("aws://12345", zone="us-west-1a", region="us-west"),
-            node(ready, with_provider_id("aws://12345"), labelled(ZONED)),
-            id="CN4",
+        id="CN12",
+    ),
+    pytest.param(
+        node(tainted),
+        zoned(
+            topology_kubernetes_io__region="wrong",
+            topology_k8s_io__region="wrong",
+            kubernetes_io__foo="bar",
+            k8s_io__foo="bar",
         ),
-        pytest.param(
-            node(with_taint(OTHER_TAINT), tainted),
-            machine(),
-            node(with_taint(OTHER_TAINT), with_provider_id("fake://12345")),
-            id="CN5",
+        node(with_provider_id("fake://12345"), labelled(ZONED)),
+        id="CN13",
+    ),
+    pytest.param(
+        node(tainted, labelled({"my.label/same": "1", "my.label/other": "2"})),
+        zoned(my_label__same="1", my_label__other="not 2"),
+        node(
+            with_provider_id("fake://12345"),
+            labelled({"my.label/same": "1", "my.label/other": "2", **ZONED}),
         ),
-        pytest.param(
-            node(
-                tainted,
-                provided_ip("10.0.0.1"),
-                with_provider_id("fake://12345"),
-                with_addresses("Hostname node-1"),
+        id="CN14",
+    ),
+    pytest.param(
+        node(tainted),
+        machine("fake://12345", *OFFERED),
+        node(with_provider_id("fake://12345"), with_addresses(*OFFERED)),
+        id="CP7",
+    ),
+    pytest.param(
+        node(tainted, with_provider_id("fake://asdasd")),
+        machine(""),
+        node(with_provider_id("fake://asdasd")),
+        id="CP8",
+    ),
+    pytest.param(
+        node(tainted, with_provider_id("fake://asdasd")),
+        machine("", *OFFERED, type="t1.micro"),
+        node(
+            with_provider_id("fake://asdasd"),
+            with_addresses(*OFFERED),
+            labelled(
+                {
+                    "node.kubernetes.io/instance-type": "t1.micro",
+                    "beta.kubernetes.io/instance-type": "t1.micro",
+                }
             ),
-            machine("fake://12345", "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163"),
-            node(
-                provided_ip("10.0.0.1"),
-                with_provider_id("fake://12345"),
-                with_addresses(
-                    "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163", "Hostname node-1"
-                ),
-            ),
-            id="CN7",
         ),
-        pytest.param(
-            node(tainted, with_provider_id("fake://12345")),
-            machine("", *OFFERED),
-            node(with_provider_id("fake://12345"), with_addresses(*OFFERED)),
-            id="CN10",
-        ),
-        pytest.param(
-            node(tainted),
-            machine("fake://12345", *OFFERED, zone="us-west-1a", region="us-west"),
-            node(with_provider_id("fake://12345"), with_addresses(*OFFERED), labelled(ZONED)),
-            id="CN11",
-        ),
-        pytest.param(
-            node(tainted),
-            zoned(topology_k8s_cp__zone="z1", my_custom_label__foo="bar"),
-            node(
-                with_provider_id("fake://12345"),
-                labelled({**ZONED, "topology.k8s.cp/zone": "z1", "my.custom.label/foo": "bar"}),
-            ),
-            id="CN12",
-        ),
-        pytest.param(
-            node(tainted),
-            zoned(
-                topology_kubernetes_io__region="wrong",
-                topology_k8s_io__region="wrong",
-                kubernetes_io__foo="bar",
-                k8s_io__foo="bar",
-            ),
-            node(with_provider_id("fake://12345"), labelled(ZONED)),
-            id="CN13",
-        ),
-        pytest.param(
-            node(tainted, labelled({"my.label/same": "1", "my.label/other": "2"})),
-            zoned(my_label__same="1", my_label__other="not 2"),
-            node(
-                with_provider_id("fake://12345"),
-                labelled({"my.label/same": "1", "my.label/other": "2", **ZONED}),
-            ),
-            id="CN14",
-        ),
-        pytest.param(node(tainted), machine(), node(with_provider_id("fake://12345")), id="CP7"),
-        pytest.param(
-            node(tainted, with_provider_id("fake://asdasd")),
-            machine(""),
-            node(with_provider_id("fake://asdasd")),
-            id="CP8",
-        ),
-        pytest.param(
-            node(tainted, with_provider_id("fake://asdasd")),
-            machine("", *OFFERED, type="t1.micro"),
-            node(
-                with_provider_id("fake://asdasd"),
-                with_addresses(*OFFERED),
-                labelled(
-                    {
-                        "node.kubernetes.io/instance-type": "t1.micro",
-                        "beta.kubernetes.io/instance-type": "t1.micro",
-                    }
-                ),
-            ),
-            id="CP9",
-        ),
-    ],
-)
+        id="CP9",
+    ),
+]
+"""A Node, its machine, and what the Node then is."""
+
+
+@pytest.mark.parametrize(("before", "instance", "after"), INITIALISED)
 def test_initialisation_does_what_upstream_does(
     before: Node, instance: Instance, after: Node
 ) -> None:

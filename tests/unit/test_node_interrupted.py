@@ -31,7 +31,8 @@ from .nodes import (
 )
 
 HOSTS = ["Hostname a", "Hostname b", "InternalIP 10.0.0.1", "InternalIP 10.0.0.2", "ExternalIP ::1"]
-KEYS = ["topology.kubernetes.io/zone", "my/label", "my~label", "kubernetes.io/os"]
+ZONES = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"]
+KEYS = [*ZONES, "my/label", "my~label", "kubernetes.io/os"]
 words = st.sampled_from(["", "one", "two"])
 
 tweaks: st.SearchStrategy[list[Tweak]] = st.lists(

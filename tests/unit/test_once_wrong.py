@@ -83,20 +83,6 @@ async def test_odd_answer_from_provider(answers: Any) -> None:
             await w.sync()
 
 
-@pytest.mark.parametrize("rates", ["read=0", "read=-1", "read=nan", "=5", "read=inf"])
-def test_rates(rates: str) -> None:
-    from .test_settings import faults
-
-    assert faults(cloud_rate=rates)
-
-
-@pytest.mark.parametrize("n", ["nan", "inf"])
-def test_qps_nan(n: str) -> None:
-    from .test_settings import faults
-
-    assert faults(kube_api_qps=n)
-
-
 @pytest.mark.parametrize("s", [60.00001, 1e-8])
 def test_duration_tiny(s: float) -> None:
     parse_duration(format_duration(s))

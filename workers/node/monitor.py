@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
 
 from ccm.bus.frames import ProposeDeletions
 from ccm.decide.budget import Priority
@@ -11,6 +10,7 @@ from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.node import Node
 from workers.duty import Tools
 from workers.node.lifecycle import is_watched
+from workers.node.rounds import batches, nodes_where
 from workers.questions import Questions
 
 log = logging.getLogger(__name__)
@@ -39,11 +39,11 @@ class Monitor:
             await self._round()
 
     async def _round(self) -> None:
-        nodes = [node for node in self._nodes() if is_watched(node, self._tools.provider.scheme)]
+        scheme = self._tools.provider.scheme
+        nodes = nodes_where(self._tools.store, lambda node: is_watched(node, scheme))
         answers: dict[str, Answer] = {}
         gone: list[list[object]] = []
-        for first in range(0, len(nodes), self._batch_size):
-            batch = nodes[first : first + self._batch_size]
+        for batch in batches(nodes, self._batch_size):
             asked_at = time.monotonic()  # an answer is at least as new as its question
             batch_answers = await self._inventory.describe(batch, Priority.REFRESH)
             if batch_answers is None:
@@ -63,9 +63,3 @@ class Monitor:
     def _propose(self, asked: int, gone: list[list[object]], answers: dict[str, Answer]) -> None:
         not_gone = [name for name, answer in answers.items() if not isinstance(answer, Gone)]
         self._tools.tell(ProposeDeletions(asked, gone, not_gone))
-
-    def _nodes(self) -> Iterator[Node]:
-        for kind, key in self._tools.store.names():
-            raw = self._tools.store.get(kind, key)
-            if raw is not None:
-                yield Node(raw)

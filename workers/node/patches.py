@@ -1,12 +1,13 @@
 """A planned action on a Node as the JSON patch that performs it, with tests of what was seen."""
 
+from collections.abc import Mapping
 from typing import assert_never
 from urllib.parse import quote
 
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from workers.apply import Patch
-from workers.node.plan import Action, Initialize, SetAddresses, SetTaints
+from workers.node.plan import Action, Initialize, SetAddresses, SetLabels, SetTaints
 
 
 def patch_for(node: Node, action: Action) -> Patch:
@@ -26,9 +27,13 @@ def patch_for(node: Node, action: Action) -> Patch:
             }
             change: Json = {"op": "add", "path": "/status/addresses", "value": addresses}
             return Patch(f"{path}/status", (same_object, seen, change))
-        case Initialize():
-            taints = _taints(node, action.taints_left)
-            return Patch(path, (same_object, *taints, *_rest(node, action)))
+        case Initialize(labels, provider_id, taints_left):
+            taints = _taints(node, taints_left)
+            set_id: Json = {"op": "add", "path": "/spec/providerID", "value": provider_id}
+            rest = [*_labels(node, labels), *([set_id] if provider_id else ())]
+            return Patch(path, (same_object, *taints, *rest))
+        case SetLabels(labels):
+            return Patch(path, (same_object, *_labels(node, labels)))
         case SetTaints(wanted):
             return Patch(path, (same_object, *_taints(node, wanted)))
         case _:
@@ -43,19 +48,16 @@ def _taints(node: Node, wanted: list[Json]) -> tuple[Json, Json]:
     return seen, {"op": "add", "path": "/spec/taints", "value": wanted}
 
 
-def _rest(node: Node, action: Initialize) -> list[Json]:
-    operations: list[Json] = []
-    if action.labels and not node.has_labels:
-        operations.append({"op": "test", "path": "/metadata/labels", "value": None})
-        operations.append({"op": "add", "path": "/metadata/labels", "value": dict(action.labels)})
-    elif action.labels:
-        operations += [
-            {"op": "add", "path": f"/metadata/labels/{_escaped(key)}", "value": value}
-            for key, value in action.labels.items()
+def _labels(node: Node, labels: Mapping[str, str]) -> list[Json]:
+    if labels and not node.has_labels:
+        return [
+            {"op": "test", "path": "/metadata/labels", "value": None},
+            {"op": "add", "path": "/metadata/labels", "value": dict(labels)},
         ]
-    if action.provider_id:
-        operations.append({"op": "add", "path": "/spec/providerID", "value": action.provider_id})
-    return operations
+    return [
+        {"op": "add", "path": f"/metadata/labels/{_escaped(key)}", "value": value}
+        for key, value in labels.items()
+    ]
 
 
 def _escaped(key: str) -> str:

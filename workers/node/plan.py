@@ -7,7 +7,7 @@ from ccm.model.cloud import Instance
 from ccm.model.node import UNINITIALIZED_TAINT, Node
 from ccm.model.objects import Json
 from workers.node.addresses import AddressProblem, desired_addresses
-from workers.node.labels import missing_labels
+from workers.node.labels import agreeing_labels, followed_labels, missing_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,14 @@ class SetTaints:
     taints: list[Json]
 
 
-Action = SetAddresses | Initialize | SetTaints
+@dataclass(frozen=True, slots=True)
+class SetLabels:
+    """Add or change these labels; the others stay."""
+
+    labels: Mapping[str, str]
+
+
+Action = SetAddresses | Initialize | SetTaints | SetLabels
 
 
 class CannotPlan(Exception):
@@ -53,14 +60,32 @@ def plan(node: Node, instance: Instance) -> Iterator[Action]:
         return
     if not (node.provider_id or instance.provider_id):
         raise CannotPlan(f"cloud provider does not set node provider ID for node {node.name}")
+    yield from _plan_addresses(node, instance)
+    yield Initialize(
+        labels=missing_labels(instance, node.labels),
+        provider_id="" if node.provider_id else instance.provider_id,
+        taints_left=[taint for taint in node.taints if taint.get("key") != UNINITIALIZED_TAINT],
+    )
+
+
+def follow(node: Node, instance: Instance | None, beta_wins: bool) -> Iterator[Action]:
+    """Yield what makes an initialised `node` what its machine is by now; None when that is unknown.
+
+    Labels of GA and beta keys are made to agree in any case.
+    """
+    labels = agreeing_labels(node.labels, beta_wins)
+    if instance:
+        labels |= followed_labels(instance, {**node.labels, **labels})
+    if labels:
+        yield SetLabels(labels)
+    if instance:
+        yield from _plan_addresses(node, instance)
+
+
+def _plan_addresses(node: Node, instance: Instance) -> Iterator[SetAddresses]:
     try:
         addresses = desired_addresses(node, instance.addresses)
     except AddressProblem as problem:
         raise CannotPlan(str(problem)) from problem
     if addresses and addresses != node.addresses:
         yield SetAddresses(addresses)
-    yield Initialize(
-        labels=missing_labels(instance, node.labels),
-        provider_id="" if node.provider_id else instance.provider_id,
-        taints_left=[taint for taint in node.taints if taint.get("key") != UNINITIALIZED_TAINT],
-    )

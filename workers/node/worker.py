@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 from urllib.parse import quote
 
+from ccm import metrics
 from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
@@ -22,7 +23,8 @@ from workers.duty import Duty, Outcome, Tools
 from workers.node.lifecycle import plan_power
 from workers.node.monitor import Monitor
 from workers.node.patches import patch_for
-from workers.node.plan import Action, CannotPlan, plan
+from workers.node.plan import Action, CannotPlan, follow, plan
+from workers.node.refresh import Refresh
 from workers.questions import Questions
 from workers.queue import RETRY
 
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "cloud-node-controller"
 ASK_AGAIN = 5.0  # seconds without an answer after which a question is put again
+HICCUPS = 2  # failed questions about a node of which people are not told
 
 BACKOFF = RETRY
 
@@ -70,7 +73,8 @@ class NodeDuty:
             instances, Priority.NODE_INIT, tools.caution, tools.queue.add
         )
         self._monitor = Monitor(tools, self._inventory, instances.batch_size)
-        self._initialised = self._deleted = 0
+        self._refresh = Refresh(tools, self._inventory, instances.batch_size)
+        self._initialised = self._deleted = self._followed = 0
         self._deletions: set[asyncio.Task[None]] = set()
 
     def keys_for(self, kind: str, key: str) -> Iterable[str]:
@@ -81,6 +85,8 @@ class NodeDuty:
             group.create_task(self._inventory.run())
             if self._does(LIFECYCLE):
                 group.create_task(self._monitor.run())
+            if self._does(NODE):
+                group.create_task(self._refresh.run())
 
     def about(self, key: str) -> ObjectRef | None:
         node = self._node(key)
@@ -91,6 +97,19 @@ class NodeDuty:
             "objects": self._tools.store.count("Node"),
             "initialised": self._initialised,
             "deleted": self._deleted,
+            "followed": self._followed,
+            "refresh_passes": self._refresh.passes,
+        }
+
+    def evidence(self, key: str) -> Json:
+        node, said = self._node(key), self._monitor.answer(key)
+        if node is None:
+            return {"node": "there is none"}
+        return {
+            "provider ID": node.provider_id or "none",
+            "uninitialized taint": "there" if node.is_uninitialized else "gone",
+            "kubelet": "ready" if node.is_ready else "not ready: the cloud is asked about it",
+            "cloud": _told(said) if said else "not asked in the last round",
         }
 
     async def reconcile(self, key: str) -> Outcome:
@@ -104,11 +123,7 @@ class NodeDuty:
         if node.is_uninitialized and self._does(NODE):
             return await self._initialise(node)
         self._inventory.forget(key)
-        actions = plan_power(node, self._monitor.answer(key)) if self._does(LIFECYCLE) else ()
-        for action in actions:
-            await self._perform(node, action)
-            return Outcome("its shutdown taint follows the power of its machine")
-        return Outcome("left tainted: --controllers" if node.is_uninitialized else "initialised")
+        return await self._follow(node)
 
     def hear(self, message: Message) -> None:
         if isinstance(message, PermitDeletions):
@@ -127,6 +142,8 @@ class NodeDuty:
                 return Outcome("waits for the cloud's answer", False, again_in=ASK_AGAIN)
             case Unknown(why):
                 self._inventory.forget(node.name)
+                if self._tools.queue.failures(node.name) >= HICCUPS:
+                    self._tell(node, "InitializationFailed", why)
                 raise CloudError(why)
             case Gone(evidence):
                 self._inventory.forget(node.name)
@@ -150,6 +167,29 @@ class NodeDuty:
         self._tools.recorder.tell(note)
         return Outcome("initialised")
 
+    async def _follow(self, node: Node) -> Outcome:
+        """Make a node what its machine is, as far as the last rounds told."""
+        answer = self._monitor.answer(node.name)
+        if self._does(LIFECYCLE):
+            for change in plan_power(node, answer):
+                await self._perform(node, change)
+        if node.is_uninitialized:
+            return Outcome("left tainted: --controllers")
+        if not self._does(NODE):
+            return Outcome("initialised")
+        if not isinstance(answer, Instance) or not node.provider_id:
+            answer = self._refresh.answer(node)
+        try:
+            for action in follow(node, answer, self._tools.settings.prefer_beta_labels):
+                await self._perform(node, action)
+                self._followed += 1
+            outcome = Outcome("initialised")
+        except CannotPlan as problem:
+            self._tell(node, "AddressesNotUpdated", str(problem))
+            outcome = Outcome(str(problem), is_settled=False)
+        self._refresh.forget(node.name)
+        return outcome
+
     async def _perform(self, node: Node, action: Action) -> None:
         answer = await self._tools.performer.perform(patch_for(node, action))
         self._tools.store.wrote("Node", node.name, answer)
@@ -165,6 +205,7 @@ class NodeDuty:
         try:
             await self._tools.performer.perform(Delete(f"/api/v1/nodes/{quote(name)}", uid))
             self._deleted += 1
+            self._tools.tally.count(metrics.DELETED)
         except (KubernetesError, Unreachable, NoPermit) as error:
             self._tell(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
 
@@ -180,3 +221,13 @@ class NodeDuty:
 
 def _about(node: Node) -> ObjectRef:
     return ObjectRef("v1", "Node", node.name, node.uid)
+
+
+def _told(answer: Answer) -> str:
+    match answer:
+        case Gone(evidence):
+            return f"the machine is gone: {evidence}"
+        case Unknown(why):
+            return f"unknown: {why}"
+        case Instance(provider_id, power=power):
+            return f"{provider_id} is {power}"

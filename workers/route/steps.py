@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import assert_never
 from weakref import WeakValueDictionary
 
+from ccm import metrics
 from ccm.errors import CloudError
 from ccm.model.node import Node
 from ccm.model.objects import mapping
@@ -85,12 +86,14 @@ class Steps:
         await self._cloud.create(claim.node, str(network))
         self.picture.table.created(name, network)
         self.created += 1
+        self._tools.tally.count(metrics.ROUTES_CREATED)
         log.info("route created", extra={"node": name, "cidr": str(network)})
 
     async def _delete(self, known: Known, why: str) -> None:
         await self._cloud.delete(known.route)
         self.picture.table.deleted(known)
         self.deleted += 1
+        self._tools.tally.count(metrics.ROUTES_DELETED)
         facts = {"route": known.route.id, "cidr": known.route.cidr, "node": known.route.node}
         log.info("route deleted", extra={**facts, "why": why})
         if first := next(iter(self.refused), None):

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from ccm import metrics
 from ccm.bus.frames import Message
 from ccm.cloud.interface import Routes
 from ccm.errors import CloudError, Refused, RetryAfter
@@ -99,7 +100,9 @@ class RouteDuty:
     def keys_for(self, kind: str, key: str) -> Iterable[str]:
         """The Node, and those that claimed or now claim a part of its networks, too.
 
-        Nothing when it is what we know already: that is the echo of our own write.
+        Nothing when it is what we know already: that is the echo of our own write. Routes to
+        networks that it claims no longer are found by a list, also those that were made without
+        an answer and are not in the table.
         """
         roster = self._picture.roster
         raw = self._tools.store.get(kind, key)
@@ -110,6 +113,8 @@ class RouteDuty:
         if not node:
             roster.remove(key)
         self._listing.changed(key)
+        if before and not set(before.networks) <= set(after.networks if after else ()):
+            self._listing.ask()
         if before and after and before.networks == after.networks:
             return (key,)
         return (key, *sorted(self._rivals(before) | self._rivals(after)))
@@ -139,6 +144,18 @@ class RouteDuty:
             "refused": len(steps.refused),
         }
 
+    def evidence(self, key: str) -> Json:
+        claim, listing = self._picture.roster.get(key), self._listing
+        if claim is None:
+            return {"node": "there is none"}
+        routes = sorted(str(known.network) for known in self._picture.table.to(key))
+        return {
+            "pod networks": ", ".join(map(str, claim.networks)) or "none",
+            "unreadable pod CIDRs": ", ".join(claim.unreadable) or "none",
+            "routes to it": ", ".join(routes) or "none",
+            "list of routes": f"{listing.age:.0f} s old" if listing.is_done else "none yet",
+        }
+
     async def reconcile(self, key: str) -> Outcome:
         if key == ALL:
             return await self._compare_all()
@@ -157,6 +174,7 @@ class RouteDuty:
         self._listing.begin()
         self._picture.table.begin_listing()
         listed = await self._cloud.list(nodes, is_urgent=self._listing.is_awaited)
+        self._tools.tally.count(metrics.ROUTE_SYNCS)
         picture = replace(self._picture, table=self._picture.table.relisted(listed))
         self._listing.believe(sum(is_missing(claim, picture) for claim in picture.roster))
         self._steps.picture = picture

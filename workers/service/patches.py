@@ -10,9 +10,12 @@ from workers.service.plan import AddFinalizer, RemoveFinalizer, SetStatus, Write
 
 
 def patch_for(write: Write) -> Patch:
-    """The write; it fails with 422 when the Service is not what it was."""
+    """The write; it fails with 422 when the Service is not what it was.
+
+    Finalizers are written through the status, too: then no right to change a spec is needed.
+    """
     service = write.service
-    path = path_of(service)
+    path = f"{path_of(service)}/status"
     same_object: Json = {"op": "test", "path": "/metadata/uid", "value": service.uid}
     match write:
         case AddFinalizer():
@@ -22,7 +25,7 @@ def patch_for(write: Write) -> Patch:
             left = [finalizer for finalizer in service.finalizers if finalizer != FINALIZER]
             return Patch(path, (same_object, *_finalizers(service, left)))
         case SetStatus(_, ingress):
-            return Patch(f"{path}/status", (same_object, *_status(service, ingress)))
+            return Patch(path, (same_object, *_status(service, ingress)))
         case _:
             assert_never(write)
 

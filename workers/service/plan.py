@@ -6,7 +6,7 @@ and goes after it, so that what a new process finds in the cluster always leads 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
@@ -44,12 +44,13 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What the cloud refused to do, and why."""
+    """What the cloud refused to do, and why; `is_for_room` when a quota was used up."""
 
     concerns: Json
     hosts: Hosts
     at: float
     why: str
+    is_for_room: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,11 @@ class Memory:
     refused: Refusal | None = None
     is_deleted: bool = False  # the balancer was taken away
     is_gone: bool = False  # the API server itself says that the Service does not exist
+
+    def asking_again(self) -> "Memory":
+        """The same, with a refusal that is long ago."""
+        refused = replace(self.refused, at=float("-inf")) if self.refused else None
+        return replace(self, refused=refused)
 
 
 @dataclass(frozen=True, slots=True)

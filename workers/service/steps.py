@@ -5,7 +5,8 @@ import time
 from dataclasses import replace
 from typing import assert_never
 
-from ccm.errors import CloudError, KubernetesError, Refused, RetryAfter
+from ccm import metrics
+from ccm.errors import CloudError, KubernetesError, NoRoom, Refused, RetryAfter
 from ccm.kube.events import Note
 from ccm.model.service import Service
 from workers.apply import Patch
@@ -116,7 +117,8 @@ class Steps:
         except RetryAfter:
             raise
         except Refused as error:
-            refusal = Refusal(asked, hosts, time.monotonic(), str(error))
+            is_for_room = isinstance(error, NoRoom)
+            refusal = Refusal(asked, hosts, time.monotonic(), str(error), is_for_room)
             self.memories[key] = replace(memory, refused=refusal)
             return
         except CloudError as error:
@@ -124,16 +126,21 @@ class Steps:
             self._tell(notes.sync_failed(service, why))
             raise
         self.ensured += 1
+        self._tools.tally.count(metrics.ENSURED)
         ingress = ingress_json(balancer.ingress) if balancer else None
         made = Made(asked, hosts, time.monotonic(), ingress)
         self.memories[key] = replace(memory, made=made, refused=None)
         if balancer and not step.is_check:
             self._tell(notes.ensured(service))
+        if memory.refused and memory.refused.is_for_room:
+            self._offer_room()
 
     async def _update_hosts(self, key: str, service: Service, hosts: Hosts) -> None:
         memory = self.memories.get(key) or Memory(service)
         self.given[key] = hosts
         now = time.monotonic()
+        tally = self._tools.tally
+        tally.count(metrics.HOST_UPDATES)
         try:
             is_ours = await self._cloud.update_hosts(service, hosts)
         except RetryAfter:
@@ -143,9 +150,11 @@ class Steps:
             self.memories[key] = replace(memory, made=Made(None, hosts, now))
             return
         except CloudError as error:
+            tally.count(metrics.HOST_UPDATES_FAILED)
             self._tell(notes.update_failed(service, hosts, str(error)))
             raise
         self.updated += 1
+        tally.observe(metrics.HOST_UPDATE_SECONDS, seconds=time.monotonic() - now)
         made = replace(memory.made, hosts=hosts) if memory.made else Made(None, hosts, now)
         self.memories[key] = replace(memory, made=made)
         if is_ours and memory.made:
@@ -163,8 +172,19 @@ class Steps:
             self._tell(notes.orphan_failed(service, str(error)) if is_orphan else failed)
             raise
         self.deleted += 1
-        self.memories[key] = replace(memory, made=None, is_deleted=True)
+        self._tools.tally.count(metrics.BALANCERS_DELETED)
+        self.memories[key] = replace(memory, made=None, refused=None, is_deleted=True)
         self._tell(notes.deleted(service))
+        self._offer_room()
+
+    def _offer_room(self) -> None:
+        """There may be room for one more: the Service that had none for longest has its turn."""
+        refused = [(memory.refused, key) for key, memory in self.memories.items() if memory.refused]
+        lacking = [(refusal.at, key) for refusal, key in refused if refusal.is_for_room]
+        if lacking:
+            _, first = min(lacking)
+            self.memories[first] = self.memories[first].asking_again()
+            self._tools.queue.add(first)
 
     async def _confirm(self, key: str, service: Service) -> None:
         missing = [

@@ -31,7 +31,7 @@ from workers.service.plan import (
     UpdateHosts,
     plan,
 )
-from workers.service.predicates import EXCLUDE_LABEL, LEAVING_TAINT
+from workers.service.predicates import LEAVING_TAINT
 from workers.service.steps import Steps
 
 COMPONENT = "service-controller"
@@ -49,7 +49,7 @@ _NODE: tuple[Path, ...] = (
     ("metadata", "name"),
     ("metadata", "uid"),
     ("metadata", "deletionTimestamp"),
-    ("metadata", "labels", EXCLUDE_LABEL),
+    ("metadata", "labels"),  # a provider may choose hosts by them
     ("spec", "providerID"),
     ("spec", "taints", ("key", LEAVING_TAINT)),
     ("status", "addresses"),
@@ -119,6 +119,19 @@ class ServiceDuty:
             "ensured": self._steps.ensured,
             "host_updates": self._steps.updated,
             "deleted": self._steps.deleted,
+        }
+
+    def evidence(self, key: str) -> Json:
+        service, memory = self._service(key), self._steps.memories.get(key)
+        made, refused = (memory.made, memory.refused) if memory else (None, None)
+        there = "being deleted" if service and service.is_being_deleted else "there"
+        now = time.monotonic()
+        return {
+            "service": there if service else "there is none",
+            "balancer": f"compared {now - made.at:.0f} s ago" if made else "none that we know of",
+            **({"its hosts": ", ".join(made.hosts.names) or "none"} if made else {}),
+            **({"refused": f"{now - refused.at:.0f} s ago: {refused.why}"} if refused else {}),
+            "hosts it should have": ", ".join(self._hosts.now().names) or "none",
         }
 
     async def reconcile(self, key: str) -> Outcome:

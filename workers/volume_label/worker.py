@@ -11,7 +11,7 @@ from ccm.kube.events import Note, ObjectRef
 from ccm.model.cloud import PlaceAnswer, Unknown
 from ccm.model.objects import Json
 from ccm.model.projection import Want
-from ccm.model.volume import LEGACY_SOURCES, PersistentVolume
+from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
 from ccm.settings import Settings
 from workers.apply import Patch
 from workers.duty import Duty, Outcome, Tools
@@ -88,6 +88,16 @@ class VolumeDuty:
 
     def facts(self) -> Json:
         return {"objects": self._tools.store.count(KIND), "labelled": self._labelled}
+
+    def evidence(self, key: str) -> Json:
+        volume = self._volume(key)
+        if volume is None:
+            return {"volume": "there is none"}
+        labels = {k: v for k, v in volume.labels.items() if k in (ZONE, REGION)}
+        return {
+            "volume": why_left_alone(volume, self._rules) or "ours to label",
+            "labels": ", ".join(f"{k}={v}" for k, v in labels.items()) or "none about its place",
+        }
 
     async def reconcile(self, key: str) -> Outcome:
         volume = self._volume(key)

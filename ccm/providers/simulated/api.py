@@ -2,15 +2,15 @@
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
 import orjson
 
 from ccm.cloud.interface import Gate
-from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
+from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
 from ccm.model.objects import Json, mapping, text
 from ccm.providers.simulated.config import SimulatedConfig, read_token
 
@@ -20,6 +20,10 @@ IDLE_SECONDS = 15.0
 
 class Absent(Refused):
     """The cloud's positive word that the one thing asked for by name does not exist."""
+
+
+class Taken(Refused):
+    """What was to be created is there already, or something else is in its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,9 @@ class SimulatedApi:
     """The calls the provider needs. Every one is a single HTTP request, never retried in here.
 
     Raises `Denied` (401, 403), `Throttled` (429), `RetryAfter` (409 with a time: at work),
-    `Absent` (404), `Refused` (other 4xx, a full quota too), and `CloudError` for everything that is
-    not an answer: 5xx, a timeout, a broken connection, a body that is not understood.
+    `Absent` (404), `Taken` (other 409), `NoRoom` (a full quota), `Refused` (other 4xx), and
+    `CloudError` for everything that is not an answer: 5xx, a timeout, a broken connection, a body
+    that is not understood.
     """
 
     def __init__(self, config: SimulatedConfig, gate: Gate, caller: str) -> None:
@@ -65,18 +70,31 @@ class SimulatedApi:
         """Machines by `names` or `ids`, all pages of the answer; at most `page_size` values."""
         records: list[object] = []
         absent: set[str] = set()
-        query, seen = {by: ",".join(values)}, set()
-        while True:
-            answer = await self.call(Call("ListMachines", "read", "GET", "/v1/machines", query))
-            items, missing, token = _page(answer)
-            records += items
-            absent |= missing
-            if not token:
-                return Found(records, frozenset(absent))
-            if token in seen:
-                raise CloudError("the pages of ListMachines go round in a circle")
+        call = Call("ListMachines", "read", "GET", "/v1/machines", {by: ",".join(values)})
+        async for page in self._pages(call):
+            missing = page.get("not_found")
+            if not isinstance(missing, list):
+                raise CloudError(f"{call.operation}: the answer lacks not_found")
+            records += page["items"]
+            absent |= {name for name in missing if isinstance(name, str)}
+        return Found(records, frozenset(absent))
+
+    async def items(self, call: Call) -> list[object]:
+        """The records of a list, from all its pages; raises rather than return a part."""
+        return [item async for page in self._pages(call) for item in page["items"]]
+
+    async def _pages(self, call: Call) -> AsyncIterator[Json]:
+        """The answers to one list, each with a list of `items`."""
+        token, seen = "", set[str]()
+        while token not in seen:
             seen.add(token)
-            query = {**query, "page_token": token}
+            query = {**call.query, **({"page_token": token} if token else {})}
+            page = _page(call.operation, await self.call(replace(call, query=query)))
+            yield page
+            token = page.get("next_page_token") or ""
+            if not token:
+                return
+        raise CloudError(f"the pages of {call.operation} go round in a circle")
 
     async def call(self, call: Call) -> Any:
         """The JSON of the answer to one call; None when it has no body."""
@@ -142,6 +160,10 @@ def _read(operation: str, status: int, headers: Mapping[str, str], content: byte
         raise RetryAfter(message, wait)
     if status == 404 and code == "NotFound":
         raise Absent(message)
+    if status == 409:
+        raise Taken(message)
+    if code == "QuotaExceeded":
+        raise NoRoom(message)
     if 400 <= status < 500 and status != 408:
         raise Refused(message)
     raise CloudError(message)
@@ -163,12 +185,11 @@ def _seconds(value: str | None) -> float | None:
     return seconds if 0 <= seconds < math.inf else None
 
 
-def _page(answer: object) -> tuple[list[object], set[str], str]:
-    """The records, the absent and the token of the next page in one answer."""
-    body: Json = dict(mapping(answer))
-    items, absent, token = body.get("items"), body.get("not_found"), body.get("next_page_token")
-    if not isinstance(items, list) or not isinstance(absent, list):
-        raise CloudError("ListMachines: the answer lacks items or not_found")
-    if not isinstance(token, str | None):
-        raise CloudError("ListMachines: the token of the next page is not text")
-    return items, {name for name in absent if isinstance(name, str)}, token or ""
+def _page(operation: str, answer: object) -> Json:
+    """One page of a list."""
+    page: Json = dict(mapping(answer))
+    if not isinstance(page.get("items"), list):
+        raise CloudError(f"{operation}: the answer lacks items")
+    if not isinstance(page.get("next_page_token"), str | None):
+        raise CloudError(f"{operation}: the token of the next page is not text")
+    return page

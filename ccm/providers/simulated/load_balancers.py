@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ccm.errors import CloudError, Refused, RetryAfter
-from ccm.model.cloud import Balancer, Ingress, IpMode
+from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
 from ccm.model.node import Node
 from ccm.model.objects import Json, mapping, text
 from ccm.model.service import Feature, Service, admits_everybody
@@ -75,6 +75,15 @@ class SimulatedLoadBalancers:
             return
         if left := await self._read(service):
             raise _at_work(left)
+
+    async def owned(self) -> Sequence[OwnedBalancer]:
+        call = Call("ListLoadBalancers", "read", "GET", "/v1/load-balancers")
+        records = [_record(item) for item in await self._api.items(call)]
+        return [
+            OwnedBalancer(record["name"], text(mapping(record["tags"]).get("service")))
+            for record in records
+            if mapping(record["tags"]).get("cluster") == self._cluster
+        ]
 
     async def _create(self, service: Service, wanted: Json) -> Json:
         name = self.name_for(service)

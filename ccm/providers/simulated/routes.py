@@ -7,11 +7,11 @@ from ipaddress import ip_network
 from typing import Any
 from urllib.parse import quote
 
-from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.errors import Refused, RetryAfter
 from ccm.model.cloud import Route
 from ccm.model.node import Node
 from ccm.model.objects import mapping, text
-from ccm.providers.simulated.api import Absent, Call, SimulatedApi
+from ccm.providers.simulated.api import Absent, Call, SimulatedApi, Taken
 from ccm.providers.simulated.instances import SCHEME
 
 log = logging.getLogger(__name__)
@@ -64,11 +64,8 @@ class SimulatedRoutes:
         body = {"name": name, "cidr": cidr, "machine_id": machine_id, "tags": tags}
         try:
             await self._api.call(Call("CreateRoute", "write", "POST", "/v1/routes", body=body))
-        except Refused as refusal:
-            # The client says in words only which of the refusals it is.
-            if not str(refusal).startswith("CreateRoute: 409 "):
-                raise
-            await self._adopt(name, cidr, machine_id, refusal)
+        except Taken as taken:
+            await self._adopt(name, cidr, machine_id, taken)
 
     async def delete(self, route: Route) -> None:
         path = f"/v1/routes/{quote(route.id, safe='')}"
@@ -77,7 +74,7 @@ class SimulatedRoutes:
         except Absent:
             return
 
-    async def _adopt(self, name: str, cidr: str, machine_id: str, refusal: Refused) -> None:
+    async def _adopt(self, name: str, cidr: str, machine_id: str, taken: Taken) -> None:
         """Return if what is in the way is the very same route; raise what it is otherwise."""
         network = ip_network(cidr)
         found = [
@@ -86,7 +83,7 @@ class SimulatedRoutes:
             if record.name == name or ip_network(record.cidr) == network
         ]
         if not found:
-            raise RetryAfter(f"{refusal}, but it is not listed", UNSEEN) from refusal
+            raise RetryAfter(f"{taken}, but it is not listed", UNSEEN) from taken
         for record in found:
             is_ours = record.cluster == self._cluster and not record.is_blackhole
             if is_ours and record.machine_id == machine_id and ip_network(record.cidr) == network:
@@ -94,37 +91,16 @@ class SimulatedRoutes:
         there = found[0]
         owner = f"cluster {there.cluster!r}" if there.cluster else "nobody's mark"
         raise Refused(
-            f"{refusal}; it leads to machine {there.machine_id} and carries {owner}"
-        ) from refusal
+            f"{taken}; it leads to machine {there.machine_id} and carries {owner}"
+        ) from taken
 
     async def _records(self) -> Sequence[Record]:
         """The routes on all pages; one that is not understood is skipped, and so left alone."""
-        items: list[object] = []
-        query: dict[str, str] = {}
-        seen: set[str] = set()
-        while True:
-            answer = await self._api.call(Call("ListRoutes", "read", "GET", "/v1/routes", query))
-            page, token = _page(answer)
-            items += page
-            if not token:
-                break
-            if token in seen:
-                raise CloudError("the pages of ListRoutes go round in a circle")
-            seen.add(token)
-            query = {"page_token": token}
+        items = await self._api.items(Call("ListRoutes", "read", "GET", "/v1/routes"))
         records = [read_record(mapping(item)) for item in items]
         if None in records:
             log.warning("routes not understood", extra={"count": records.count(None)})
         return [record for record in records if record is not None]
-
-
-def _page(answer: Any) -> tuple[Sequence[object], str]:
-    """The items of one answer and the token of the next page."""
-    body = mapping(answer)
-    items, token = body.get("items"), body.get("next_page_token")
-    if not isinstance(items, list) or not isinstance(token, str | None):
-        raise CloudError("ListRoutes: the answer is not a page of routes")
-    return items, token or ""
 
 
 def read_record(fields: Mapping[str, Any]) -> Record | None:

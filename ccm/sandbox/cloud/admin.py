@@ -1,7 +1,7 @@
 """The admin surface over HTTP, for people and tests: no token, no limit, no fault."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from aiohttp import web
@@ -28,6 +28,7 @@ class Admin:
     def add_routes(self, app: web.Application) -> None:
         table: tuple[tuple[str, str, Handler], ...] = (
             ("GET", "/admin/state", self._dump),
+            ("PUT", "/admin/state", self._replace),
             ("GET", "/admin/machines", self._list_machines),
             ("POST", "/admin/machines", self._add_machines),
             ("PATCH", "/admin/machines/{ref}", self._change_machine),
@@ -43,6 +44,7 @@ class Admin:
             ("DELETE", "/admin/faults/{id}", self._clear_faults),
             ("GET", "/admin/limits", self._limits),
             ("PATCH", "/admin/limits", self._set_limits),
+            ("PUT", "/admin/token", self._set_token),
         )
         for method, path, handler in table:
             app.router.add_route(method, path, self._served(handler))
@@ -59,6 +61,9 @@ class Admin:
 
     async def _dump(self, _request: web.Request) -> Any:
         return self._service.state.dump()
+
+    async def _replace(self, request: web.Request) -> Any:
+        self._service.state.replace(await body_of(request))
 
     async def _list_machines(self, _request: web.Request) -> Any:
         return list(self._service.state.machines.records.values())
@@ -118,6 +123,11 @@ class Admin:
 
     async def _clear_faults(self, request: web.Request) -> Any:
         self._service.faults.clear(request.match_info.get("id"))
+
+    async def _set_token(self, request: web.Request) -> Any:
+        body = Fields(await body_of(request), "the token")
+        self._service.tokens = replace(self._service.tokens, full=body.text("token"))
+        body.done()
 
     async def _limits(self, _request: web.Request) -> Any:
         return {**self._service.limits.rates(), **asdict(self._service.conditions)}

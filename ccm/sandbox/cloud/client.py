@@ -73,6 +73,14 @@ class CloudAdmin:
         """Everything the cloud holds; a seed file has the same form."""
         return _object(await self._ask("GET", "state"))
 
+    async def replace_state(self, state: Json) -> None:
+        """Make the cloud hold this and nothing else; what was under way there is forgotten."""
+        await self._ask("PUT", "state", state)
+
+    async def set_token(self, token: str) -> None:
+        """From now on take this bearer token, and the one before it no more."""
+        await self._ask("PUT", "token", {"token": token})
+
     async def counters(self) -> Json:
         """Totals (`total`, `reads`, `writes`, `throttled`, `unanswered`) and `rows` by call."""
         return _object(await self._ask("GET", "counters"))

@@ -60,6 +60,16 @@ class CloudState:
             "volumes": list(self.volumes.values()),
         }
 
+    def replace(self, body: object) -> None:
+        """Hold what a dump holds and nothing else; numbers given out before are not used again."""
+        CloudState(self.ledger.conditions).load(body)  # what is wrong raises before all is lost
+        self.machines = Machines(self.ledger)
+        self.balancers = Balancers(self.ledger, self.machines)
+        self.routes = Routes(self.ledger, self.machines)
+        self.volumes = {}
+        self.load(body)
+        self.ledger.changed()
+
     def load(self, body: object) -> None:
         """Add what a seed file or a dump holds."""
         fields = Fields(body, "the state")

@@ -12,8 +12,9 @@ from aiohttp import web
 
 from ccm.sandbox.kubernetes.api import Api
 from ccm.sandbox.kubernetes.faults import Faults
-from ccm.sandbox.kubernetes.kinds import stored_kinds
+from ccm.sandbox.kubernetes.kinds import Kind, stored_kinds
 from ccm.sandbox.kubernetes.kubeconfig import write_kubeconfig
+from ccm.sandbox.kubernetes.objects import Object, metadata
 from ccm.sandbox.kubernetes.requests import Requests
 from ccm.sandbox.kubernetes.resources import Resources
 from ccm.sandbox.kubernetes.seed import seed
@@ -50,6 +51,17 @@ class SandboxServer:
         self._api = Api(self, resources, Streams(self._store, self.faults), self._tokens)
         self._runner: web.ServerRunner | None = None
         self._restart: asyncio.Task[None] | None = None
+
+    def take_over(self, kind: Kind, objects: Iterable[Object]) -> None:
+        """Hold `objects` as another API server has them, identities and states included."""
+        for obj in objects:
+            meta = metadata(obj)
+            key = kind.key(meta.get("namespace", ""), meta["name"])
+            self._store.write(kind, key, {**obj, "kind": kind.name, "apiVersion": kind.api_version})
+
+    def objects(self, kind: Kind) -> dict[str, Object]:
+        """What is held of this kind by `namespace/name` or name; to be read, not changed."""
+        return {key: stored.obj for key, stored in self._store.current(kind).items()}
 
     @property
     def url(self) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
-from ccm.providers.simulated.api import Absent, Call, SimulatedApi
+from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
+from ccm.providers.simulated.api import Absent, Call, SimulatedApi, Taken
 from ccm.providers.simulated.config import SimulatedConfig
 from ccm.sandbox.cloud.records import Machine
 from ccm.sandbox.cloud.server import CloudServer
@@ -36,7 +36,7 @@ async def test_an_answer_without_a_body_is_none(api: SimulatedApi) -> None:
 
 async def test_a_name_that_is_taken_is_refused(api: SimulatedApi) -> None:
     await api.call(create("web"))
-    with pytest.raises(Refused, match="AlreadyExists: load balancer web exists"):
+    with pytest.raises(Taken, match="AlreadyExists: load balancer web exists"):
         await api.call(create("web"))
 
 
@@ -44,7 +44,7 @@ async def test_a_full_account_is_refused(cloud: CloudServer, api: SimulatedApi) 
     cloud.service.change_conditions(max_routes=0)
     cloud.state.machines.add(Machine("a", id="m-1"))
     body = {"cidr": "10.1.0.0/24", "machine_id": "m-1"}
-    with pytest.raises(Refused, match="QuotaExceeded"):
+    with pytest.raises(NoRoom, match="QuotaExceeded"):
         await api.call(Call("CreateRoute", "write", "POST", "/v1/routes", body=body))
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.interface import LoadBalancers
+from ccm.cloud.interface import ListsOwned, LoadBalancers
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
-from ccm.model.cloud import Balancer, Ingress, IpMode
+from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import Service
@@ -259,6 +259,25 @@ async def test_a_balancer_without_our_mark_is_never_touched(
             await attempt
     assert record(cloud) == before
     assert cloud.counters.writes == 0
+
+
+async def test_balancers_with_our_mark_are_listed_from_all_pages_and_no_other(
+    cloud: CloudServer, balancers: SimulatedLoadBalancers
+) -> None:
+    cloud.service.change_conditions(page=2)
+    cloud.state.balancers.put(LoadBalancer("a-nobody"))
+    cloud.state.balancers.put(LoadBalancer("b-other", tags={"cluster": "other", "service": UID}))
+    cloud.state.balancers.put(LoadBalancer("c-half", tags={"cluster": "test"}))
+    for uid in ("one", "two"):
+        await balancers.ensure(service(uid=uid), [])
+    used(cloud)
+    assert isinstance(balancers, ListsOwned)
+    assert sorted(await balancers.owned(), key=lambda one: one.name) == [
+        OwnedBalancer("aone", "one"),
+        OwnedBalancer("atwo", "two"),
+        OwnedBalancer("c-half", ""),
+    ]
+    assert used(cloud) == (3, 0)
 
 
 @pytest.mark.parametrize(

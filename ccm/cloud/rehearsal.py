@@ -1,0 +1,158 @@
+"""A cloud that answers and takes nothing: what a provider's parts become for a rehearsal."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from ccm.cloud.gate import WorkerGate
+from ccm.cloud.interface import CloudProvider, LoadBalancers, Routes
+from ccm.cloud.invoke import invoke
+from ccm.errors import CloudError
+from ccm.model.cloud import Balancer, Ingress, Route
+from ccm.model.node import Node
+from ccm.model.objects import Json
+from ccm.model.service import Service
+
+T = TypeVar("T")
+
+READS = ("Describe", "Get", "Head", "List")
+UNASSIGNED = "to-be-assigned.invalid"
+"""Stands for the address of a balancer that is not there yet."""
+
+Changes = dict[str, Json]
+"""What the cloud would have been told and not told otherwise later; the keys mean nothing.
+
+`about` says in words what changes, `does` is create, update or delete, and `call` is the provider's
+first call that would have written.
+"""
+
+
+class WouldWrite(CloudError):
+    """The provider was about to change something in the cloud, and was stopped."""
+
+
+def only_reads(operation: str) -> bool:
+    """Whether a call of this name changes nothing: such names begin with one of `READS`.
+
+    What stands before the last dot or colon does not count ("ec2:DescribeRouteTables").
+    """
+    return operation.replace(":", ".").rpartition(".")[2].startswith(READS)
+
+
+class ReadingGate:
+    """A gate that lets reads through and stops the first call that is none."""
+
+    def __init__(self, gate: WorkerGate) -> None:
+        self._gate = gate
+
+    async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
+        _stop_write(operation)
+        return await self._gate.call(operation, budget, function)
+
+    def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
+        _stop_write(operation)
+        return self._gate.call_blocking(operation, budget, function)
+
+
+def _stop_write(operation: str) -> None:
+    if not only_reads(operation):
+        raise WouldWrite(operation)
+
+
+def rehearse(provider: CloudProvider, changes: Changes) -> None:
+    """Let `provider`, initialised with a `ReadingGate`, note in `changes` what it would write."""
+    if provider.load_balancers:
+        provider.load_balancers = RehearsedBalancers(provider.load_balancers, changes)
+    if provider.routes:
+        provider.routes = RehearsedRoutes(provider.routes, changes)
+
+
+class RehearsedBalancers:
+    """The balancers that are there, and beside them those that would be."""
+
+    def __init__(self, real: LoadBalancers, changes: Changes) -> None:
+        self._real, self._changes = real, changes
+        self.honours = real.honours
+        self.name_for = real.name_for
+
+    async def get(self, service: Service) -> Balancer | None:
+        planned = self._changes.get(service.uid)
+        if planned and planned["does"] != "update":
+            return self._new(service) if planned["does"] == "create" else None
+        return await invoke(self._real.get, service)
+
+    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+        try:
+            there = await invoke(self._real.ensure, service, hosts)
+        except WouldWrite as write:
+            found = await invoke(self._real.get, service)
+            self._note(service, "update" if found else "create", str(write), hosts)
+            return found or self._new(service)
+        self._changes.pop(service.uid, None)
+        return there
+
+    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
+        planned = self._changes.get(service.uid)
+        if planned and planned["does"] == "create":
+            self._note(service, "create", planned["call"], hosts)
+            return
+        try:
+            await invoke(self._real.update_hosts, service, hosts)
+            self._changes.pop(service.uid, None)
+        except WouldWrite as write:
+            self._note(service, "update", str(write), hosts)
+
+    async def delete(self, service: Service) -> None:
+        try:
+            await invoke(self._real.delete, service)
+        except WouldWrite as write:
+            self._note(service, "delete", str(write), ())
+
+    def _new(self, service: Service) -> Balancer:
+        return Balancer(self.name_for(service), (Ingress(hostname=UNASSIGNED),))
+
+    def _note(self, service: Service, does: str, call: str, hosts: Sequence[Node]) -> None:
+        about = f"load balancer {self.name_for(service)} of {service.key}"
+        change: Json = {"about": about, "does": does, "call": call}
+        if does != "delete":
+            ports = (f"{port.get('protocol', 'TCP')} {port.get('port')}" for port in service.ports)
+            change |= {"ports": list(ports), "hosts": sorted(node.name for node in hosts)}
+        self._changes[service.uid] = change
+
+
+class RehearsedRoutes:
+    """The routes that are there, without those that would go and with those that would come."""
+
+    def __init__(self, real: Routes, changes: Changes) -> None:
+        self._real, self._changes = real, changes
+        self._deleted: set[str] = set()
+        self._created: dict[str, Route] = {}  # by the ID that stands for the coming one
+
+    async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
+        there = await invoke(self._real.list, nodes)
+        left = [route for route in there if route.id not in self._deleted]
+        names = {node.name for node in nodes}
+        coming = self._created.values()
+        return [*left, *(r if r.node in names else replace(r, node="") for r in coming)]
+
+    async def create(self, node: Node, cidr: str) -> None:
+        try:
+            await invoke(self._real.create, node, cidr)
+        except WouldWrite as write:
+            route = Route(cidr, node.name, id=f"to-be-created-{cidr}")
+            self._created[route.id] = route
+            self._note("create", str(write), route)
+
+    async def delete(self, route: Route) -> None:
+        if self._created.pop(route.id, None):
+            del self._changes[route.id]
+            return
+        try:
+            await invoke(self._real.delete, route)
+        except WouldWrite as write:
+            self._deleted.add(route.id)
+            self._note("delete", str(write), route)
+
+    def _note(self, does: str, call: str, route: Route) -> None:
+        about = f"route {route.cidr} to {route.node or 'no node'}"
+        self._changes[route.id] = {"about": about, "does": does, "call": call}

@@ -1,0 +1,55 @@
+"""Which balancers and routes of ours nobody in the cluster asks for any more."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from ccm.model.cloud import OwnedBalancer, Route
+from ccm.model.node import Node
+from ccm.model.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Something in the cloud with our mark; `why` says what it lacks."""
+
+    kind: str
+    name: str
+    why: str
+
+
+def orphaned_balancers(
+    balancers: Iterable[OwnedBalancer], services: Iterable[Service]
+) -> Iterator[Orphan]:
+    """Balancers that no worker will take away; `services` were listed after `balancers`.
+
+    A Service with our finalizer still leads a worker to its balancer.
+    """
+    by_uid = {service.uid: service for service in services}
+    for balancer in balancers:
+        service, told = by_uid.get(balancer.service_uid), balancer.service or "its Service"
+        if service is None:
+            why = f"{told} ({balancer.service_uid}) does not exist"
+            yield Orphan("load balancer", balancer.name, why)
+        elif service.type != "LoadBalancer" and not service.has_finalizer:
+            why = f"Service {service.key} is of type {service.type} and lacks our finalizer"
+            yield Orphan("load balancer", balancer.name, why)
+
+
+def orphaned_routes(routes: Iterable[Route], nodes: Iterable[Node]) -> Iterator[Orphan]:
+    """Routes that lead to no Node, or to one with other pod networks."""
+    networks = {node.name: set(_networks(node.pod_cidrs)) for node in nodes}
+    for route in routes:
+        name = f"{route.cidr} ({route.id})"
+        if route.node not in networks:
+            yield Orphan("route", name, "no Node has the machine it leads to")
+        elif not networks[route.node] & {*_networks([route.cidr])}:
+            yield Orphan("route", name, f"Node {route.node} has other pod networks")
+
+
+def _networks(cidrs: Iterable[str]) -> Iterator[object]:
+    for cidr in cidrs:
+        try:
+            yield ip_network(cidr, strict=False)
+        except ValueError:
+            yield cidr

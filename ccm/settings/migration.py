@@ -1,0 +1,121 @@
+"""Leader migration: which controllers run under the main lease, and which under a second one.
+
+While controllers move from another component to this one, both components hold the main lease of
+their own, and contend for the second one, so that a migrated controller runs in one of them only.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ccm.controllers import KNOWN
+from ccm.errors import ConfigurationFault, ConfigurationFaults
+from ccm.settings.values import Settings
+
+COMPONENT = "cloud-controller-manager"
+KIND = "LeaderMigrationConfiguration"
+GROUP = "controllermanager.config.k8s.io"
+VERSIONS = ("v1alpha1", "v1beta1", "v1")
+
+Lock = Literal["main", "migration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """The second lease, and who runs what: pairs of controller and component (`*`: any)."""
+
+    lease_name: str
+    leaders: tuple[tuple[str, str], ...]
+
+    def lock(self, controller: str) -> Lock | None:
+        """The lease that this controller of ours runs under; None: it runs elsewhere."""
+        component = dict(self.leaders).get(controller)
+        if component is None:
+            return "main"
+        return "migration" if component in (COMPONENT, "*") else None
+
+    def narrow(self, settings: Settings) -> Settings:
+        """The same settings without the controllers that run elsewhere."""
+        return without(settings, (name for name in KNOWN if self.lock(name) is None))
+
+
+def without(settings: Settings, controllers: Iterable[str]) -> Settings:
+    """The same settings with these controllers turned off, whatever `--controllers` says."""
+    off = (f"-{name}" for name in controllers)
+    return replace(settings, controllers=(*off, *settings.controllers))
+
+
+DEFAULT = Migration(
+    "cloud-provider-extraction-migration",
+    (
+        ("route-controller", "*"),
+        ("service-controller", "*"),
+        ("cloud-node-lifecycle-controller", "*"),
+    ),
+)
+"""Upstream's, whose first two names are of kube-controller-manager and match none of ours."""
+
+
+def migration_of(settings: Settings) -> Migration | None:
+    """The migration that the flags ask for; raises `ConfigurationFaults`."""
+    if not (settings.enable_leader_migration and settings.leader_elect):
+        return None
+    path = settings.leader_migration_config
+    migration = _read(path) if path else DEFAULT
+    if migration.lease_name == settings.leader_elect_resource_name:
+        problem = f"names the main lease {migration.lease_name!r} as the second one"
+        raise ConfigurationFaults([_fault(path, problem, "give them different names")])
+    return migration
+
+
+def _fault(path: str, problem: str, remedy: str) -> ConfigurationFault:
+    return ConfigurationFault("--leader-migration-config", f"{path} {problem}", remedy)
+
+
+def _read(path: str) -> Migration:
+    from ccm.settings.strict_yaml import read_yaml  # YAML is loaded for those who use it
+
+    try:
+        content = read_yaml(path)
+    except ValueError as error:
+        problem, _, remedy = str(error).partition("|")
+        raise ConfigurationFaults([_fault(path, problem, remedy)]) from error
+    if problems := list(_problems(content)):
+        raise ConfigurationFaults([_fault(path, *problem) for problem in problems])
+    leaders = content.get("controllerLeaders") or []
+    return Migration(
+        content["leaderName"], tuple((item["name"], item["component"]) for item in leaders)
+    )
+
+
+def _problems(content: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(content, dict):
+        yield "is not a mapping", f"write a {KIND}"
+        return
+    group, _, version = str(content.get("apiVersion")).rpartition("/")
+    fields = {"kind", "apiVersion", "leaderName", "controllerLeaders"}
+    if content.get("kind") != KIND:
+        yield f"has not the kind {KIND}", "correct it"
+    if group != GROUP or version not in VERSIONS:
+        yield "has an unknown apiVersion", f"use {GROUP}/v1"
+    elif version != "v1":
+        fields.add("resourceLock")
+        if content.get("resourceLock") != "leases":
+            yield "has a resourceLock other than leases", "write resourceLock: leases"
+    for name in sorted(content.keys() - fields):
+        yield f"has an unknown field {name!r}", "take it out"
+    if not _is_name(content.get("leaderName")):
+        yield "has no leaderName", "name the second Lease"
+    leaders = content.get("controllerLeaders") or []
+    if not isinstance(leaders, list):
+        yield "has no list of controllerLeaders", "write entries with name and component"
+        return
+    for number, item in enumerate(leaders):
+        if not isinstance(item, dict) or item.keys() != {"name", "component"}:
+            yield f"has more or less than name and component in entry {number}", "give just these"
+        elif not all(_is_name(value) for value in item.values()):
+            yield f"has an empty name or component in entry {number}", "fill it in"
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)

@@ -1,0 +1,1 @@
+"""The HTTPS server of the supervisor: health, metrics and configuration, for those who may."""

@@ -1,0 +1,155 @@
+"""What we lead: the main lease and, in a leader migration, a second one; who may act, and as what.
+
+A worker whose controllers were assigned to the second lease may act while both are held. One with a
+controller under each begins without those of the second, and hands over when that is held, too.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ccm.controllers import is_enabled
+from ccm.kube.events import ObjectRef
+from ccm.kube.lease import LeaseFile
+from ccm.model.objects import Json
+from ccm.settings import Settings
+from ccm.settings.migration import Lock, Migration, without
+from ccm.supervisor.duties import controllers
+from ccm.supervisor.leader import Leader, Timing
+
+
+class Leadership:
+    """Tells `on_permit` whenever a permission changed; to lose either lease is to lose."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        lease: LeaseFile,
+        migration: Migration | None,
+        on_permit: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._lease, self._migration = settings, lease, migration
+        self._on_permit, self._clock = on_permit, clock
+        timing = _timing(settings)
+        self._main = Leader(lease, timing, self._on_main, clock)
+        self._second: Leader | None = None
+        if migration:
+            file = replace(lease, name=migration.lease_name)
+            self._second = Leader(file, timing, self._on_second, clock)
+        self._main_until = self._second_until = 0.0
+        self._has_main, self._has_second = asyncio.Event(), False
+        self._contender: Leader | None = None  # the second one, since the main lease is held
+
+    @property
+    def identity(self) -> str:
+        return self._main.identity
+
+    @property
+    def sentence(self) -> str:
+        """What the elections decided last."""
+        if self._contender:
+            return f"{self._main.sentence}; migration: {self._contender.sentence}"
+        return self._main.sentence
+
+    def leaders(self) -> Iterator[Leader]:
+        """The elections that we take part in."""
+        if self._settings.leader_elect:
+            yield from filter(None, (self._main, self._second))
+
+    @property
+    def looked_at(self) -> float:
+        """When a round of the election that is least far was last over."""
+        if self._contender:
+            return min(self._main.looked_at, self._contender.looked_at)
+        return self._main.looked_at
+
+    def until(self, duty: str) -> float:
+        """Until when workers of this duty may act, as a monotonic time; 0 when they may not."""
+        locks = self._locks(duty)
+        if "migration" in locks and ("main" not in locks or self._has_second):
+            return min(self._main_until, self._second_until)
+        return self._main_until
+
+    def settings_for(self, duty: str) -> Settings:
+        """What a worker has to do now: nothing of the second lease before that is held."""
+        if not self._migration or self._has_second or self._locks(duty) != {"main", "migration"}:
+            return self._settings
+        later = (name for name in controllers(duty) if self._migration.lock(name) == "migration")
+        return without(self._settings, later)
+
+    def facts(self, now: float) -> Json:
+        """What `status` shows."""
+        facts: Json = {
+            "identity": self.identity,
+            "may_act": self._main_until > now,
+            "seconds_left": round(max(self._main_until - now, 0.0), 1),
+            "decision": self.sentence if self._settings.leader_elect else "not used",
+        }
+        if self._migration:
+            facts["migration"] = {
+                "lease": self._migration.lease_name,
+                "may_act": min(self._main_until, self._second_until) > now,
+            }
+        return facts
+
+    def about(self) -> ObjectRef:
+        """The main Lease as the object of an Event."""
+        return self._lease.about()
+
+    def elections(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """What has to run; when one of them ends, a lease was lost."""
+        if not self._settings.leader_elect:
+            yield "leadership", self._always_permit()
+            return
+        yield "leadership", self._main.run()
+        if self._second:
+            yield "leader migration", self._contend(self._second)
+
+    async def release(self) -> None:
+        """Give back what is held; the main lease last, because with it others go on."""
+        if not self._settings.leader_elect:
+            return
+        if self._second:
+            await self._second.release()
+        await self._main.release()
+
+    async def _contend(self, second: Leader) -> None:
+        await self._has_main.wait()
+        second.looked_at = self._clock()
+        self._contender = second
+        await second.run()
+
+    async def _always_permit(self) -> None:
+        """Without leader election we may always act; the permission still needs renewing."""
+        while True:
+            self._on_main(self._clock() + self._settings.leader_elect_renew_deadline)
+            await asyncio.sleep(self._settings.leader_elect_retry_period)
+
+    def _on_main(self, until: float) -> None:
+        self._main_until = until
+        if until:
+            self._has_main.set()
+        self._on_permit()
+
+    def _on_second(self, until: float) -> None:
+        self._second_until = until
+        self._has_second = self._has_second or until > 0
+        self._on_permit()
+
+    def _locks(self, duty: str) -> set[Lock | None]:
+        """The leases that the controllers of this duty run under."""
+        wanted = [
+            name for name in controllers(duty) if is_enabled(name, self._settings.controllers)
+        ]
+        return {self._migration.lock(name) if self._migration else "main" for name in wanted}
+
+
+def _timing(settings: Settings) -> Timing:
+    return Timing(
+        settings.leader_elect_lease_duration,
+        settings.leader_elect_renew_deadline,
+        settings.leader_elect_retry_period,
+    )

@@ -1,0 +1,55 @@
+"""How long nodes wait to be initialised, as the supervisor's own watch sees it."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import orjson
+
+from ccm import metrics
+from ccm.model.node import Node
+from ccm.model.objects import text
+from ccm.supervisor.mailbox import View
+from ccm.tally import Tally
+
+
+class Newcomers:
+    """Follows the uninitialized taint of every Node; a replica that stands by counts nothing."""
+
+    def __init__(self, view: View, is_leading: Callable[[], bool]) -> None:
+        self._view, self._is_leading = view, is_leading
+        self._since: dict[str, tuple[str, float]] = {}  # name → UID, when it was first seen
+        self.tally = Tally()
+        view.listeners.append(self._note)
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def oldest(self, now: float) -> float:
+        """Seconds that we have seen the first of them."""
+        return max((now - at for _, at in self._since.values()), default=0.0)
+
+    def _note(self, name: str) -> None:
+        entry = self._view.values.get(name)
+        node = Node(orjson.loads(entry[1])) if entry else None
+        uid, since = self._since.pop(name, ("", 0.0))
+        if node and node.is_uninitialized:
+            now = time.monotonic()
+            self._since[name] = (node.uid, since if uid == node.uid else now)
+        elif node and uid == node.uid and self._is_leading():
+            self._count(node, time.monotonic() - since)
+
+    def _count(self, node: Node, seconds: float) -> None:
+        self.tally.observe(metrics.INITIALISED, seconds=seconds)
+        if (age := _age(node)) is not None:
+            self.tally.observe(metrics.TAINT_REMOVED, seconds=age)
+            self.tally.observe(metrics.FIRST_SYNC, seconds=age)
+
+
+def _age(node: Node) -> float | None:
+    """Seconds since its creation, by two clocks: good enough for upstream's coarse buckets."""
+    try:
+        created = datetime.fromisoformat(text(node.meta.get("creationTimestamp")))
+        return max((datetime.now(UTC) - created).total_seconds(), 0.0)
+    except (ValueError, TypeError):
+        return None

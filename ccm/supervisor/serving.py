@@ -1,0 +1,78 @@
+"""Puts together what the HTTPS server shows of the supervisor."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from ccm.model.objects import Json
+from ccm.settings import Settings
+from ccm.settings.migration import Migration
+from ccm.settings.shown import configz, flagz
+from ccm.supervisor.budget import Budget
+from ccm.supervisor.checks import Checks
+from ccm.supervisor.children import Children
+from ccm.supervisor.feed import Feed
+from ccm.supervisor.https.endpoints import Pages, Sources
+from ccm.supervisor.https.health import Health
+from ccm.supervisor.https.server import HttpsServer
+from ccm.supervisor.leadership import Leadership
+from ccm.supervisor.mailbox import View
+from ccm.supervisor.metrics.collector import HealthCollector, Parts, SupervisorCollector
+from ccm.supervisor.metrics.totals import Totals
+from ccm.supervisor.newcomers import Newcomers
+from ccm.supervisor.progress import Progress
+from ccm.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The parts of a supervisor that others may look at."""
+
+    settings: Settings
+    migration: Migration | None
+    status: Callable[[], Json]
+    leader: Leadership
+    progress: Progress
+    feed: Feed
+    nodes: View
+    children: Children
+    budget: Budget
+    totals: Totals
+    tally: Tally  # of requests to the API server
+    set_verbosity: Callable[[int], None]
+    is_stopping: Callable[[], bool]
+
+
+def https_server(shown: Shown) -> HttpsServer:
+    """A server with all pages, not started yet."""
+    settings, leader = shown.settings, shown.leader
+    server = HttpsServer(settings)
+    newcomers = Newcomers(shown.nodes, lambda: leader.until("node") > time.monotonic())
+    checks = Checks(settings, leader, shown.progress, shown.feed, shown.children, shown.is_stopping)
+    health = Health({"healthz": checks.alive, "livez": checks.alive, "readyz": checks.ready})
+    metrics, slis = CollectorRegistry(), CollectorRegistry()
+    slis.register(HealthCollector(health))
+    parts = Parts(
+        settings=settings,
+        status=shown.status,
+        totals=shown.totals,
+        tallies=(shown.tally, newcomers.tally, server.tally),
+        waits=shown.budget.waits,
+        newcomers=newcomers,
+        leaders=leader.leaders,
+        certificate_ends_at=server.certificate_ends_at,
+    )
+    metrics.register(SupervisorCollector(parts))
+    sources = Sources(
+        health=health,
+        metrics=metrics,
+        slis=slis,
+        status=shown.status,
+        configz=lambda: configz(settings, shown.migration),
+        flagz=lambda: flagz(settings),
+        set_verbosity=shown.set_verbosity,
+    )
+    server.add(Pages(sources).routes(settings.profiling))
+    return server

@@ -1,0 +1,78 @@
+"""A cluster as the deletion governor sees it, for tests of what it permits over time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ccm.bus.frames import ProposeDeletions
+from ccm.decide.deletion import NodeFacts, Policy
+from ccm.supervisor.deletions import Governor, Views
+
+POLICY = Policy(period=5.0, limit=10, limit_percent=10.0, window=600.0, vanish_share=0.3)
+NOT_READY = NodeFacts("", is_ready=False, is_foreign=False, has_provider_id=True)
+
+
+@dataclass
+class Site:
+    """A cluster as the supervisor sees it, its clock, and the governor with its state file."""
+
+    path: Path
+    policy: Policy = POLICY
+    now: float = 1000.0
+    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        views = Views(self.nodes.get, lambda: len(self.nodes))
+        self.governor = Governor(
+            self.policy,
+            self.path,
+            views,
+            lambda reason, message: self.warnings.append((reason, message)),
+            lambda: self.now,
+        )
+
+    def fill(self, count: int) -> "Site":
+        for number in range(count):
+            self.nodes[f"n{number}"] = replace(NOT_READY, uid=f"u{number}", is_ready=True)
+        return self
+
+    def change(self, name: str, **facts: Any) -> None:
+        self.nodes[name] = replace(self.nodes[name], **facts)
+
+    def round(
+        self, gone: Iterable[str] = (), not_gone: Iterable[str] = (), worker: str = "node-0.1"
+    ) -> list[str]:
+        """The names permitted after a round in which the cloud answers right now."""
+        entries = [[name, self.nodes[name].uid, "no such machine", self.now] for name in gone]
+        names = list(not_gone)
+        message = ProposeDeletions(len(entries) + len(names), entries, names)
+        return [entry[0] for entry in self.governor.hear(worker, message).nodes]
+
+    def later(self, seconds: float = 5.0) -> "Site":
+        self.now += seconds
+        return self
+
+    def kill(self, *names: str) -> "Site":
+        for name in names:
+            self.change(name, is_ready=False)
+        return self
+
+    def why(self, name: str) -> str:
+        found = [c for c in self.facts()["candidates"] if c["node"] == name]
+        return str(found[0]["reason"]) if found else ""
+
+    def facts(self) -> dict[str, Any]:
+        """What a person gets: it must be JSON at any time."""
+        facts: dict[str, Any] = orjson.loads(orjson.dumps(self.governor.facts(self.now)))
+        return facts
+
+
+def names(count: int, first: int = 0) -> list[str]:
+    return [f"n{number}" for number in range(first, first + count)]

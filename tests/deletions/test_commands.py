@@ -1,0 +1,73 @@
+"""What people type and see: `ccm-supervisor deletions` and the flags behind it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ccm.bus.control import ControlServer
+from ccm.cli.deletions import deletions
+from ccm.decide.deletion import Policy
+from ccm.settings import parse
+from ccm.supervisor.deletions import policy_of
+
+from .site import POLICY, Site
+
+
+def test_the_policy_is_what_the_flags_say() -> None:
+    texts: dict[str, str | None] = {"cloud_provider": "simulated"}
+    assert policy_of(parse(texts)) == POLICY
+    texts |= {"node_deletion_limit": "3", "node_monitor_period": "1m", "node_vanish_share": "0.5"}
+    assert policy_of(parse(texts)) == Policy(60.0, 3, 0.0, 600.0, 0.5)
+
+
+async def typed(site: Site, runtime: Path, *words: str) -> Result:
+    """What `ccm-supervisor deletions …` prints, over a real control socket."""
+
+    async def reply(request: dict[str, Any]) -> dict[str, Any]:
+        assert request["command"] == "deletions"
+        return site.governor.answer(request)
+
+    server = ControlServer(runtime / "control.sock", reply)
+    await server.start()
+    try:
+        return await asyncio.to_thread(CliRunner().invoke, deletions, list(words))
+    finally:
+        server.close()
+
+
+async def test_a_person_sees_and_switches_deletions(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_USER", "ada")
+    site.fill(3).kill("n0").round(["n0"])
+    here = f"--runtime-dir={tmp_path}"
+    shown = await typed(site, tmp_path, here)
+    assert shown.output.splitlines() == [
+        "allowed",
+        "budget: 10 of 10 left in 10m",
+        "since the start: 1 proposed, 0 permitted",
+        "  n0  not yet: not-confirmed, not before 5s from now",
+    ]
+    frozen = await typed(site, tmp_path, "freeze", "--reason", "audit", here)
+    assert "no node is deleted" in frozen.output
+    assert " by ada: audit" in (await typed(site, tmp_path, here)).output.splitlines()[0]
+    allowed = await typed(site, tmp_path, here, "allow")
+    assert allowed.exit_code == 0, allowed.output
+    assert site.facts()["frozen"] is None
+
+
+async def test_a_freeze_that_is_not_kept_is_told_as_a_failure(site: Site, tmp_path: Path) -> None:
+    site.path.unlink()
+    site.path.mkdir()
+    result = await typed(site, tmp_path, "freeze", f"--runtime-dir={tmp_path}")
+    assert result.exit_code == 2
+    assert "a restart may forget it" in result.output
+    shown = await typed(site, tmp_path, f"--runtime-dir={tmp_path}")
+    assert "stopped: the state file" in shown.output
+
+
+def test_an_unknown_action_says_which_there_are(site: Site) -> None:
+    assert "show, freeze or allow" in site.governor.answer({"action": "melt"})["error"]

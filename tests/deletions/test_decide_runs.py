@@ -1,0 +1,118 @@
+"""How evidence grows and ends, and which rounds of a worker are believed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccm.decide.deletion import GoneAnswer, History, Round, Said, add_gone, interrupted, read_round
+
+from .site import POLICY
+
+NOW = 1000.0
+
+
+def gone(at: float, uid: str = "u1") -> GoneAnswer:
+    return GoneAnswer("n", uid, "no such machine", at)
+
+
+def run(first: float, last: float) -> History:
+    return History("u1", "w", Said.GONE, first=first, last=last)
+
+
+def not_gone_at(at: float) -> History:
+    return interrupted(run(900.0, 905.0), Said.NOT_GONE, at)
+
+
+@pytest.mark.parametrize(
+    ("before", "answer", "worker", "expected"),
+    [
+        pytest.param(None, gone(999.0), "w", (Said.GONE, 999.0, 999.0), id="the-first"),
+        pytest.param(None, gone(970.0), "w", (Said.GONE, 970.0, 970.0), id="just-fresh"),
+        pytest.param(None, gone(969.9), "w", (Said.NOTHING,), id="too-old"),
+        pytest.param(None, gone(1000.1), "w", (Said.NOTHING,), id="from-the-future"),
+        pytest.param(None, gone(float("nan")), "w", (Said.NOTHING,), id="no-time"),
+        pytest.param(run(990.0, 995.0), gone(999.0), "w", (Said.GONE, 990.0, 999.0), id="goes-on"),
+        pytest.param(run(990.0, 995.0), gone(995.0), "w", (Said.GONE, 990.0, 995.0), id="repeated"),
+        pytest.param(run(990.0, 995.0), gone(980.0), "w", (Said.GONE, 990.0, 995.0), id="late"),
+        pytest.param(run(990.0, 995.0), gone(960.0), "w", (Said.GONE, 990.0, 995.0), id="stale"),
+        pytest.param(run(900.0, 939.0), gone(999.0), "w", (Said.GONE, 900.0, 999.0), id="pause"),
+        pytest.param(run(900.0, 938.9), gone(999.0), "w", (Said.GONE, 999.0, 999.0), id="silence"),
+        pytest.param(run(990.0, 995.0), gone(999.0, "u2"), "w", (Said.GONE, 999.0, 999.0),
+                     id="created-anew"),
+        pytest.param(run(990.0, 995.0), gone(999.0), "w2", (Said.GONE, 999.0, 999.0),
+                     id="another-worker"),
+        pytest.param(not_gone_at(996.0), gone(999.0), "w", (Said.GONE, 999.0, 999.0),
+                     id="after-a-contradiction"),
+        pytest.param(not_gone_at(996.0), gone(996.0), "w", (Said.NOT_GONE,),
+                     id="given-before-the-contradiction"),
+    ],
+)  # fmt: skip
+def test_a_run_of_answers_grows_only_by_new_unbroken_ones(
+    before: History | None, answer: GoneAnswer, worker: str, expected: tuple[object, ...]
+) -> None:
+    after = add_gone(before, answer, worker, POLICY, NOW)
+    found = (after.said, after.first, after.last)
+    assert found[: len(expected)] == expected
+
+
+def test_a_new_run_still_remembers_what_came_before_it() -> None:
+    known = add_gone(not_gone_at(996.0), gone(998.0), "w", POLICY, 998.0)
+    assert add_gone(known, gone(995.0), "w2", POLICY, NOW) == known
+
+
+@given(st.lists(st.tuples(st.sampled_from(["gone", "else"]), st.floats(0, 40)), max_size=8))
+def test_a_contradiction_is_never_inside_a_run(rounds: list[tuple[str, float]]) -> None:
+    now, known, contradicted = 0.0, History("u1", "w"), float("-inf")
+    for word, age in rounds:
+        now += 5.0
+        if word == "gone":
+            known = add_gone(known, gone(now - age), "w", POLICY, now)
+        else:
+            known, contradicted = interrupted(known, Said.NOT_GONE, now), now
+        assert known.said is not Said.GONE or contradicted < known.first <= known.last <= now
+
+
+# Rounds, as a process that runs provider code may send them.
+
+GOOD = ["n1", "u1", "no such machine", 5.0]
+
+
+def test_a_round_names_each_node_once() -> None:
+    assert read_round(3, [GOOD], ["n2"]) == Round(
+        (GoneAnswer("n1", "u1", "no such machine", 5.0),), ("n2",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "gone", "not_gone"),
+    [
+        pytest.param("3", [GOOD], [], id="asked-is-text"),
+        pytest.param(True, [GOOD], [], id="asked-is-a-truth"),
+        pytest.param(None, [GOOD], [], id="asked-is-missing"),
+        pytest.param(0, [GOOD], [], id="more-answers-than-questions"),
+        pytest.param(-1, [], [], id="fewer-than-none"),
+        pytest.param(3, None, [], id="gone-is-missing"),
+        pytest.param(3, {"n1": GOOD}, [], id="gone-is-an-object"),
+        pytest.param(3, "n1", [], id="gone-is-text"),
+        pytest.param(3, [GOOD], None, id="not-gone-is-missing"),
+        pytest.param(3, [GOOD], "n2", id="not-gone-is-text"),
+        pytest.param(3, [GOOD], [7], id="a-name-is-a-number"),
+        pytest.param(3, [GOOD], [""], id="a-name-is-empty"),
+        pytest.param(3, [GOOD], [["n2"]], id="a-name-is-a-list"),
+        pytest.param(3, [GOOD, "n2"], [], id="an-entry-is-text"),
+        pytest.param(3, [GOOD, "n2u5"], [], id="an-entry-is-text-of-four"),
+        pytest.param(3, [GOOD, ["n2", "u2", "why"]], [], id="an-entry-is-short"),
+        pytest.param(3, [[*GOOD, 1]], [], id="an-entry-is-long"),
+        pytest.param(3, [["n1", "", "why", 5.0]], [], id="an-empty-uid"),
+        pytest.param(3, [["n1", "u1", None, 5.0]], [], id="evidence-is-missing"),
+        pytest.param(3, [["n1", "u1", "why", "5.0"]], [], id="time-is-text"),
+        pytest.param(3, [["n1", "u1", "why", True]], [], id="time-is-a-truth"),
+        pytest.param(3, [["n1", "u1", "why", None]], [], id="time-is-missing"),
+        pytest.param(3, [GOOD, ["n1", "u1", "why", 0.0]], [], id="its-own-confirmation"),
+        pytest.param(3, [GOOD], ["n1"], id="it-contradicts-itself"),
+    ],
+)
+def test_a_round_with_anything_odd_in_it_is_not_believed_at_all(
+    asked: object, gone: object, not_gone: object
+) -> None:
+    assert read_round(asked, gone, not_gone) is None

@@ -1,0 +1,76 @@
+"""Which controllers run: names, lists of them, and those that a provider has nothing for."""
+
+import importlib
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ccm.controllers import ALIASES, KNOWN, LIFECYCLE, NODE, ROUTE, SERVICE, canonical, is_enabled
+from ccm.settings import Settings
+from ccm.supervisor.duties import duties
+
+from .rows import row
+
+
+@row("OP6")
+def test_old_names_become_full_names_in_their_order() -> None:
+    given = [SERVICE, "-service", "route", "-cloud-node-lifecycle-controller"]
+    assert canonical(given) == (SERVICE, f"-{SERVICE}", ROUTE, f"-{LIFECYCLE}")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, id=f"OP10-{name}") for name in KNOWN])
+def test_names_of_controllers_have_one_form(name: str) -> None:
+    assert re.fullmatch(r"[a-z]([-a-z]*[a-z])?", name)
+    assert name.endswith("-controller")
+    assert name not in ALIASES
+
+
+@pytest.mark.parametrize("unknown", ["nodes", "-nodes", "Service", "-*", "service "])
+def test_an_unknown_name_is_told_without_its_sign(unknown: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(unknown.removeprefix("-"))):
+        canonical(["*", unknown])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("*", True),
+        ("cloud-node", True),
+        ("-cloud-node", False),
+        ("*,-cloud-node", False),
+        ("-cloud-node,*", False),
+        ("cloud-node,-cloud-node", True),
+        ("-cloud-node,cloud-node", False),
+        ("-service", False),
+        ("service", False),
+        ("", False),
+    ],
+)
+def test_the_first_item_that_names_a_controller_decides(given: str, expected: bool) -> None:
+    items = canonical([item for item in given.split(",") if item])
+    assert is_enabled(NODE, items) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "workers"),
+    [
+        ("*", {"node-0", "route", "service", "volume-label"}),
+        ("cloud-node", {"node-0"}),
+        ("cloud-node-lifecycle", {"node-0"}),
+        ("*,-cloud-node", {"node-0", "route", "service", "volume-label"}),
+        ("*,-cloud-node,-cloud-node-lifecycle,-route", {"service", "volume-label"}),
+        ("-service", set()),
+    ],
+)
+def test_a_controller_that_is_off_has_no_worker(given: str, workers: set[str]) -> None:
+    assert duties(Settings(controllers=canonical(given.split(",")))).keys() == workers
+
+
+@pytest.mark.parametrize("duty", sorted(set(duties(Settings()).values())))
+def test_what_the_provider_lacks_is_no_duty_and_no_failure(duty: str) -> None:
+    parts = dict.fromkeys(("instances", "load_balancers", "routes", "volumes"))
+    provider = SimpleNamespace(name="bare", scheme="bare", **parts)
+    tools: Any = SimpleNamespace(settings=Settings(cluster_cidr=("10.0.0.0/8",)), provider=provider)
+    assert importlib.import_module(f"workers.{duty}.worker").duty(tools) is None

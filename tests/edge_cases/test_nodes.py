@@ -1,0 +1,38 @@
+"""Rows of initialising a Node, as the writes that an API server takes."""
+
+from typing import Any
+
+import pytest
+
+from ccm.bus.port import Permission
+from ccm.model.cloud import Instance
+from ccm.model.node import Node
+from tests.unit.test_node_initialisation import INITIALISED
+from workers.apply import Performer
+from workers.node.patches import patch_for
+from workers.node.plan import plan
+
+from .servers import ApiServer
+
+
+def seen(node: Node) -> tuple[Any, ...]:
+    """All of a Node that its initialisation may concern."""
+    conditions = [(one["type"], one["status"]) for one in node.status.get("conditions", [])]
+    labels, annotations = dict(node.labels), dict(node.annotations)
+    return node.provider_id, node.taints, node.addresses, labels, annotations, conditions
+
+
+@pytest.mark.parametrize(("before", "instance", "after"), INITIALISED)
+async def test_a_node_is_initialised_on_an_api_server(
+    api_server: ApiServer, before: Node, instance: Instance, after: Node
+) -> None:
+    permission = Permission()
+    permission.renew(float("inf"))
+    performer = Performer(api_server.kube, permission, grace=5.0)
+    node = await api_server.node(before)
+    assert seen(node) == seen(before)
+    for action in plan(node, instance):
+        await performer.perform(patch_for(node, action))
+    found = await api_server.find(node)
+    assert found
+    assert seen(Node(found)) == seen(after)

@@ -1,0 +1,153 @@
+"""Rows of a Service's finalizer and status, as the writes that an API server takes."""
+
+import pytest
+
+from ccm.errors import CloudError, KubernetesError
+from ccm.kube.client import MERGE_PATCH
+from ccm.model.objects import Json
+from ccm.model.service import FINALIZER, Service
+from tests.service.objects import (
+    Tweak,
+    finalized,
+    service,
+    spec,
+    with_finalizer,
+    with_status,
+)
+
+from .rows import row
+from .servers import SERVICES, ApiServer
+from .services import Desk
+
+ADDRESS = "192.0.2.1"  # of the first balancer that the cloud makes
+THEIRS = "example.com/theirs"
+
+
+def wanting(*tweaks: Tweak, protocol: str = "TCP") -> Service:
+    """A Service that leaves its node port to the API server."""
+    return service(spec(ports=[{"port": 53, "protocol": protocol}]), *tweaks)
+
+
+async def found(api_server: ApiServer, of: Service) -> Service:
+    raw = await api_server.find(of)
+    assert raw
+    return Service(raw)
+
+
+def addresses(of: Service) -> list[str]:
+    return [way["ip"] for way in of.ingress]
+
+
+async def change(api_server: ApiServer, of: Service, body: Json, part: str = "") -> None:
+    """What somebody else does to it."""
+    await api_server.kube.patch(f"{SERVICES}/{of.name}{part}", MERGE_PATCH, body)
+
+
+async def provided(
+    api_server: ApiServer, desk: Desk, *tweaks: Tweak, protocol: str = "TCP"
+) -> Service:
+    """A Service after its first reconcile."""
+    made = await api_server.service(wanting(*tweaks, protocol=protocol))
+    await desk.see(made)
+    assert (await desk.reconcile(made)).is_settled
+    return await found(api_server, made)
+
+
+@pytest.mark.parametrize("protocol", [pytest.param(p, id=f"SV2-{p}") for p in ("TCP", "UDP")])
+async def test_a_new_balancer_is_one_ensure_and_two_writes(
+    api_server: ApiServer, desk: Desk, protocol: str
+) -> None:
+    after = await provided(api_server, desk, protocol=protocol)
+    assert (after.finalizers, addresses(after)) == ([FINALIZER], [ADDRESS])
+    assert len(desk.balancers.calls) == 1
+    assert len(desk.performer.writes) == 2
+
+
+@row("SV3")
+async def test_a_service_of_another_type_loses_balancer_status_and_finalizer(
+    api_server: ApiServer, desk: Desk
+) -> None:
+    made = await provided(api_server, desk)
+    await change(api_server, made, {"spec": {"type": "ClusterIP"}})
+    await desk.see(made)
+    await desk.reconcile(made)
+    after = await found(api_server, made)
+    assert (after.finalizers, after.ingress, desk.balancers.records) == ([], [], {})
+    assert len(desk.performer.writes) == 2 + 1  # the API server has cleared the status itself
+
+
+@row("SV4")
+async def test_a_service_being_deleted_goes_with_its_balancer(
+    api_server: ApiServer, desk: Desk
+) -> None:
+    made = await provided(api_server, desk)
+    await api_server.kube.request("DELETE", f"{SERVICES}/{made.name}")
+    assert (await desk.see(made)).is_being_deleted
+    await desk.reconcile(made)
+    assert await api_server.find(made) is None
+    assert desk.balancers.records == {}
+    assert len(desk.performer.writes) == 2 + 2
+
+
+@row("SV5")
+async def test_a_status_that_somebody_wrote_meanwhile_is_not_overwritten_unseen(
+    api_server: ApiServer, desk: Desk
+) -> None:
+    made = await api_server.service(wanting(finalized))
+    await desk.see(made)
+    theirs = {"loadBalancer": {"ingress": [{"ip": "192.0.2.99"}]}}
+    await change(api_server, made, {"status": theirs}, "/status")
+    with pytest.raises(KubernetesError) as race:
+        await desk.reconcile(made)
+    assert race.value.status in (409, 422)
+    with pytest.raises(CloudError, match="failed to update load balancer status"):
+        await desk.reconcile(made)
+    assert addresses(await found(api_server, made)) == ["192.0.2.99"]
+    await desk.see(made)
+    await desk.reconcile(made)
+    assert addresses(await found(api_server, made)) == [ADDRESS]
+    assert len(desk.balancers.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "writes"),
+    [
+        pytest.param([], 2, id="SV13-absent"),
+        pytest.param([finalized], 1, id="SV13-present"),
+        pytest.param([finalized, with_status("192.0.2.9")], 1, id="SV14-new"),
+        pytest.param([finalized, with_status(ADDRESS)], 0, id="SV14-equal"),
+    ],
+)
+async def test_only_differences_are_written(
+    api_server: ApiServer, desk: Desk, tweaks: list[Tweak], writes: int
+) -> None:
+    after = await provided(api_server, desk, *tweaks)
+    assert (after.finalizers, addresses(after)) == ([FINALIZER], [ADDRESS])
+    assert len(desk.performer.writes) == writes
+    await desk.see(after)
+    await desk.reconcile(after)
+    assert len(desk.performer.writes) == writes
+
+
+@row("SV15")
+async def test_what_others_wrote_since_we_looked_survives(
+    api_server: ApiServer, desk: Desk
+) -> None:
+    made = await api_server.service(wanting())
+    await desk.see(made)
+    theirs = {"metadata": {"annotations": {"theirs": "kept"}}, "spec": {"selector": {"a": "b"}}}
+    await change(api_server, made, theirs)
+    before = await found(api_server, made)
+    await desk.reconcile(made)
+    after = await found(api_server, made)
+    assert after.annotations == {"theirs": "kept"}
+    assert (after.finalizers, addresses(after)) == ([FINALIZER], [ADDRESS])
+    assert after.spec == before.spec
+
+
+@row("SV16")
+async def test_our_finalizer_is_added_behind_those_of_others(
+    api_server: ApiServer, desk: Desk
+) -> None:
+    after = await provided(api_server, desk, with_finalizer(THEIRS))
+    assert after.finalizers == [THEIRS, FINALIZER]

@@ -1,0 +1,37 @@
+"""What the tests of a row say about it, as one line of the table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .rows import Row
+
+SERVERS = ("sandbox", "real")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`result` is for people; only what is good lets the whole table pass."""
+
+    result: str
+    is_good: bool
+
+
+def judge(row: Row, outcomes: Mapping[str, str], difference: str) -> Verdict:
+    """The verdict on one row; `outcomes` are those of its tests, by node id."""
+    if "failed" in outcomes.values():
+        return Verdict("FAILED", False)
+    if not outcomes:
+        return Verdict("differs", True) if difference else Verdict("MISSING", False)
+    for server in SERVERS:
+        if row.needs_both and not any(server in _case(test) for test in outcomes):
+            return Verdict(f"MISSING on {server}", False)
+    if "passed" not in outcomes.values():
+        return Verdict("NOT RUN", False)
+    skipped = list(outcomes.values()).count("skipped")
+    told = f"passed, {skipped} not run" if skipped else "passed"
+    return Verdict(f"{told}, differs" if difference else told, True)
+
+
+def _case(test: str) -> list[str]:
+    """The parts of the id of a test's case."""
+    return test.partition("[")[2].rstrip("]").split("-")

@@ -1,0 +1,138 @@
+"""What becomes of a Node that is not Ready (rows NL1 to NL15), on both API servers."""
+
+import asyncio
+
+import pytest
+
+from ccm.errors import CloudError
+from ccm.model.cloud import Answer, Gone, Instance, PowerState
+from ccm.model.node import SHUTDOWN_TAINT, Node
+from ccm.model.objects import Json
+from tests.edge_cases.rows import row
+from tests.edge_cases.servers import ApiServer
+from tests.unit.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
+
+from .world import World, world
+
+ID = "fake://12345"
+RUNNING = Instance(ID)
+STOPPED = Instance(ID, power=PowerState.STOPPED)
+GONE = Gone("no such machine")
+OURS = with_provider_id(ID)
+
+
+def is_ready(status: str) -> Tweak:
+    return lambda raw: raw["status"].update(conditions=[{"type": "Ready", "status": status}])
+
+
+async def put(api_server: ApiServer, w: World, *tweaks: Tweak) -> Node:
+    """A Node that both halves of the world have seen."""
+    made = await api_server.node(node(with_taint(OTHER_TAINT), *tweaks))
+    await w.until(lambda: w.look(made.name) and w.tools.store.get("Node", made.name))
+    return made
+
+
+async def after_rounds(api_server: ApiServer, w: World, made: Node) -> Json | None:
+    await w.rounds()
+    await w.until(lambda: not len(w.tools.queue))
+    return await api_server.find(made)
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "answers"),
+    [
+        pytest.param([is_ready("Unknown"), OURS], [GONE], id="NL4"),
+        pytest.param([is_ready("False"), OURS], [GONE], id="NL6"),
+        pytest.param([is_ready("False"), OURS], [RUNNING, GONE], id="NL13"),
+        pytest.param([OURS], [GONE], id="no-condition"),
+        pytest.param([is_ready("False"), OURS], [STOPPED, GONE], id="it-was-off-before"),
+        pytest.param([is_ready("False"), OURS, tainted], [GONE], id="uninitialised"),
+    ],
+)
+async def test_a_node_whose_machine_is_gone_is_deleted(
+    api_server: ApiServer, tweaks: list[Tweak], answers: list[Answer]
+) -> None:
+    async with world(api_server.kube) as w:
+        made = await put(api_server, w, *tweaks)
+        for answer in answers:
+            w.machines.answers[made.name] = answer
+            await w.rounds(2)
+        await until_gone(api_server, made)
+
+
+async def until_gone(api_server: ApiServer, made: Node) -> None:
+    async with asyncio.timeout(10.0):
+        while await api_server.find(made):  # noqa: ASYNC110 - the server is asked
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "answer", "is_asked"),
+    [
+        # Deliberate difference: without a provider ID the cloud's "no" is about a name only.
+        pytest.param([is_ready("False")], GONE, True, id="NL1-NL10-NL12"),
+        pytest.param([is_ready("False"), OURS], CloudError("boom"), True, id="NL2"),
+        pytest.param([is_ready("False"), OURS], RUNNING, True, id="NL3-NL7"),
+        pytest.param([is_ready("True"), OURS], GONE, False, id="NL5"),
+        pytest.param([is_ready("Unknown"), OURS], RUNNING, True, id="NL8"),
+        pytest.param([is_ready("False")], CloudError("boom"), True, id="NL11"),
+        pytest.param([is_ready("True"), OURS], STOPPED, False, id="NL14"),
+        pytest.param([is_ready("False"), OURS], None, True, id="the-cloud-leaves-it-out"),
+        pytest.param([is_ready("False"), with_provider_id("other://1")], GONE, False, id="foreign"),
+    ],
+)
+async def test_any_other_node_stays_as_it_is(
+    api_server: ApiServer, tweaks: list[Tweak], answer: Answer | Exception | None, is_asked: bool
+) -> None:
+    async with world(api_server.kube) as w:
+        if isinstance(answer, Exception):
+            w.machines.failures = [answer] * 1000
+        made = await put(api_server, w, *tweaks)
+        if answer and not isinstance(answer, Exception):
+            w.machines.answers[made.name] = answer
+        assert await after_rounds(api_server, w, made) == made.raw
+        assert any(made.name in read for read in w.machines.reads) is is_asked
+        is_told_of = is_asked and answer is not GONE
+        assert (made.name in w.proposals[-1].not_gone) is is_told_of
+        assert w.governor.facts(0.0)["counts"]["permitted"] == 0
+
+
+@pytest.mark.parametrize("status", [pytest.param("False", id="NL9"), "Unknown"])
+async def test_a_node_whose_machine_is_off_is_tainted_until_it_is_on(
+    api_server: ApiServer, status: str
+) -> None:
+    async with world(api_server.kube) as w:
+        made = await put(api_server, w, is_ready(status), OURS)
+        w.machines.answers[made.name] = STOPPED
+        shutdown = {"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}
+        found = await until_taints(api_server, made, [OTHER_TAINT, shutdown])
+        assert await after_rounds(api_server, w, made) == found
+        w.machines.answers[made.name] = RUNNING
+        await until_taints(api_server, made, [OTHER_TAINT])
+
+
+async def until_taints(api_server: ApiServer, of: Node, expected: list[Json]) -> Json:
+    """The Node as soon as it has these taints."""
+    async with asyncio.timeout(10.0):
+        while True:
+            found = await api_server.find(of)
+            assert found
+            if Node(found).taints == expected:
+                return found
+            await asyncio.sleep(0.01)
+
+
+@row("NL15")
+async def test_a_deletion_is_told_with_a_whole_reference(api_server: ApiServer) -> None:
+    async with world(api_server.kube) as w:
+        made = await put(api_server, w, is_ready("False"), OURS)
+        w.machines.answers[made.name] = GONE
+        await until_gone(api_server, made)
+        await w.tools.recorder.drain(10.0)
+        events = (await api_server.kube.get("/api/v1/namespaces/default/events"))["items"]
+    (told,) = [one for one in events if one["involvedObject"]["name"] == made.name]
+    about = {"apiVersion": "v1", "kind": "Node", "name": made.name, "uid": made.uid}
+    assert told["involvedObject"] == about
+    assert (told["type"], told["reason"]) == ("Normal", "DeletingNode")
+    expected = f"Deleting node {made.name} because it does not exist in the cloud provider"
+    assert told["message"] == expected

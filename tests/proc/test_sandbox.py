@@ -1,0 +1,40 @@
+"""`ccm-supervisor sandbox`, as a newcomer starts it."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TOLD = (
+    "put the shutdown taint on vm-1",
+    "took the shutdown taint away",
+    "took vm-2 from the balancer",
+    "deleted Node vm-2",
+    "removed the route to vm-2",
+    "now it is your turn",
+)
+
+
+def test_the_sandbox_stops_and_ends_machines_and_tells_what_each_worker_does(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "ccm.cli.main", "sandbox", "--nodes=3"]
+    with subprocess.Popen(
+        [*command, f"--directory={tmp_path}"], stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout
+        missing, lines, deadline = list(TOLD), [], time.monotonic() + 90
+        try:
+            for line in running.stdout:
+                lines.append(line.rstrip())
+                missing = [told for told in missing if told not in line]
+                if not missing or time.monotonic() > deadline:
+                    break
+        finally:
+            running.send_signal(signal.SIGTERM)
+    if missing:
+        pytest.fail(f"not told: {missing}; but: {lines}")
+    assert running.returncode == 0

@@ -1,0 +1,188 @@
+"""How the words of a command line are read: upstream's rules."""
+
+import pytest
+
+from ccm.settings import CertKey, read_arguments
+from tests.edge_cases.rows import row
+from tests.settings.writing import faults, settings
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--node-workers=3"],
+        ["--node-workers", "3"],
+        ["--node_workers=3"],
+        ["--node_workers", "3"],
+        ["--node-workers=1", "--node-workers=3"],
+    ],
+)
+def test_a_value_follows_its_flag(words: list[str]) -> None:
+    assert settings(*words).node_workers == 3
+
+
+@pytest.mark.parametrize("words", [["-v=4"], ["-v4"], ["-v", "4"], ["--v=4"], ["--v", "4"]])
+def test_the_verbosity_has_a_short_name(words: list[str]) -> None:
+    assert settings(*words).v == 4
+
+
+def test_a_value_may_look_like_a_flag() -> None:
+    assert settings("--controllers", "-service").controllers == ("-service-lb-controller",)
+    assert settings("--cluster-name", "--odd").cluster_name == "--odd"
+
+
+def test_a_boolean_stands_alone() -> None:
+    made = settings("--allocate-node-cidrs", "--leader-elect=false", "--profiling=F")
+    assert (made.allocate_node_cidrs, made.leader_elect, made.profiling) == (True, False, False)
+
+
+def test_a_boolean_takes_no_value_from_the_next_word() -> None:
+    found = faults("--leader-elect", "false")
+    assert found == {"'false'": "is not a flag; a value is joined to its flag by '=', as in --v=4"}
+
+
+def test_a_list_is_separated_by_commas_and_repeated() -> None:
+    made = settings("--controllers=route,-service", "--controllers=cloud-node")
+    assert made.controllers == (
+        "node-route-controller",
+        "-service-lb-controller",
+        "cloud-node-controller",
+    )
+
+
+def test_a_mapping_is_repeated_and_a_name_counts_last() -> None:
+    made = settings("--cloud-rate=read=5,write=1", "--cloud-rate=read=7")
+    assert made.cloud_rate == {"read": 7.0, "write": 1.0}
+
+
+def test_certificates_for_names_are_one_value_each() -> None:
+    made = settings("--tls-sni-cert-key=a.crt,a.key", "--tls-sni-cert-key=b.crt,b.key:*.b.c,b.c")
+    assert made.tls_sni_cert_key == (
+        CertKey("a.crt", "a.key"),
+        CertKey("b.crt", "b.key", ("*.b.c", "b.c")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "field", "told"),
+    [
+        ("--node-wrokers=2", "--node-wrokers", "is not a known flag; did you mean --node-workers?"),
+        ("--zzz", "--zzz", "is not a known flag; 'ccm-supervisor start --help' lists all flags"),
+        ("-x", "-x", "is not a known flag"),
+        ("-cloud-config=x", "-cloud-config", "did you mean --cloud-config?"),
+        ("stray", "'stray'", "is not a flag"),
+        ("--", "'--'", "is not a flag"),
+        ("-", "'-'", "is not a flag"),
+        ("--node-workers", "--node-workers", "has no value; write --node-workers=N"),
+        ("-v", "--v", "has no value; write --v=N"),
+        ("--version=soon", "--version", "'soon' is not known; write --version or --version=raw"),
+    ],
+)
+def test_a_word_that_is_no_flag_is_told(word: str, field: str, told: str) -> None:
+    found = faults(word)
+    assert list(found) == [field]
+    assert told in found[field]
+
+
+def test_the_value_of_an_unknown_flag_is_not_told_as_well() -> None:
+    assert list(faults("--zzz", "value", "--v=1", "--yyy", "--v=2")) == ["--zzz", "--yyy"]
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    found = faults("--zzz", "stray", "--node-workers=0", "--leader-elect=maybe", "--v")
+    assert set(found) == {"--zzz", "--node-workers", "--leader-elect", "--v"}
+    found = faults("stray", "--node-workers=0", "--cluster-cidr=everything", CCM_V="much")
+    assert set(found) == {"'stray'", "--node-workers", "--cluster-cidr", "--v (from CCM_V)"}
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help_is_a_wish(word: str) -> None:
+    assert read_arguments(["--v=1", word]).wants_help
+    assert not read_arguments(["--v=1"]).wants_help
+
+
+@pytest.mark.parametrize(
+    ("words", "version"),
+    [
+        ([], "false"),
+        (["--version"], "true"),
+        (["--version=true"], "true"),
+        (["--version=raw"], "raw"),
+        (["--version=v1.31.0-x"], "v1.31.0-x"),
+    ],
+)
+def test_the_version_is_a_wish(words: list[str], version: str) -> None:
+    line = read_arguments(words)
+    assert (line.version, line.faults) == (version, [])
+
+
+@row("OP2")
+def test_the_list_of_paths_for_everyone_can_be_emptied() -> None:
+    assert settings("--authorization-always-allow-paths=").authorization_always_allow_paths == ()
+    assert "/livez" in settings().authorization_always_allow_paths
+
+
+@row("OP3")
+def test_flags_are_stored_as_they_are_given() -> None:
+    made = settings(
+        "--leader-elect=false",
+        "--leader-elect-lease-duration=100s",
+        "--leader-elect-renew-deadline=90s",
+        "--leader-elect-retry-period=15s",
+        "--leader-elect-resource-lock=leases",
+        "--leader-elect-resource-name=test",
+        "--leader-elect-resource-namespace=default",
+        "--kube-api-content-type=application/json",
+        "--kube-api-qps=50.0",
+        "--kube-api-burst=100",
+        "--min-resync-period=100m",
+        "--controller-start-interval=2m",
+        "--bind-address=192.168.4.21",
+        "--secure-port=10001",
+        "--cert-dir=/a/b/c",
+        "--webhook-tls-cert-file=/w.crt",
+        "--webhook-tls-private-key-file=/w.key",
+        "--webhook-tls-sni-cert-key=example.crt,example.key:example.com",
+    )
+    assert (made.leader_elect, made.leader_elect_lease_duration) == (False, 100.0)
+    assert (made.leader_elect_renew_deadline, made.leader_elect_retry_period) == (90.0, 15.0)
+    assert made.leader_elect_resource_name == "test"
+    assert made.leader_elect_resource_namespace == "default"
+    assert (made.kube_api_qps, made.kube_api_burst) == (50.0, 100)
+    assert (made.min_resync_period, made.controller_start_interval) == (6000.0, 120.0)
+    assert (made.bind_address, made.secure_port) == ("192.168.4.21", 10001)
+    assert made.cert_dir == "/a/b/c"
+    assert (made.webhook_tls_cert_file, made.webhook_tls_private_key_file) == ("/w.crt", "/w.key")
+    assert made.webhook_tls_sni_cert_key == (
+        CertKey("example.crt", "example.key", ("example.com",)),
+    )
+
+
+@row("OP6")
+def test_old_names_of_controllers_become_the_full_ones() -> None:
+    made = settings(
+        "--controllers=service-lb-controller,-service,route,-cloud-node-lifecycle-controller"
+    )
+    assert made.controllers == (
+        "service-lb-controller",
+        "-service-lb-controller",
+        "node-route-controller",
+        "-cloud-node-lifecycle-controller",
+    )
+
+
+@pytest.mark.parametrize(
+    "text", [pytest.param("-5", id="OP7-negative"), pytest.param("0", id="OP7-none")]
+)
+def test_no_node_syncs_are_an_error(text: str) -> None:
+    found = faults(f"--concurrent-node-syncs={text}")
+    assert "must be a positive number" in found["--concurrent-node-syncs"]
+
+
+@pytest.mark.parametrize(
+    "updates", [pytest.param("0", id="OP8-none"), pytest.param("5", id="OP8-some")]
+)
+def test_any_number_of_status_updates_is_valid(updates: str) -> None:
+    words = ("--concurrent-node-syncs=5", f"--concurrent-node-status-updates={updates}")
+    assert settings(*words).concurrent_node_status_updates == int(updates)
+    assert faults("--concurrent-node-status-updates=-1")

@@ -1,0 +1,260 @@
+"""One lease or two: who may act under which, in virtual time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, cast
+
+from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, is_enabled
+from ccm.kube.client import Kube
+from ccm.kube.lease import LeaseFile
+from ccm.model.objects import Json
+from ccm.settings import Settings
+from ccm.settings.migration import Migration
+from ccm.supervisor.leadership import Leadership
+
+from .lease_world import TIMING, ApiServer, Fate, Replica, Request, Wire, play
+
+MIGRATION = Migration("second", ((SERVICE, "*"), (LIFECYCLE, "*"), (ROUTE, "somebody-else")))
+
+
+def in_virtual_time(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def test() -> None:
+        play(story())
+
+    return test
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class BothLeases:
+    """A client for two Leases; each lies in a world of its own."""
+
+    def __init__(self, main: Wire, second: Wire) -> None:
+        self._wires = {"ccm": main, "second": second}
+
+    def _to(self, path: str, body: Json) -> Wire:
+        name = path.rpartition("/")[2]
+        return self._wires.get(name) or self._wires.get(
+            body["metadata"]["name"], self._wires["ccm"]
+        )
+
+    async def request(self, method: str, path: str, timeout: float) -> Json:
+        return await self._to(path, {}).request(method, path, timeout=timeout)
+
+    async def put(self, path: str, body: Json, timeout: float) -> Json:
+        return await self._to(path, body).put(path, body, timeout)
+
+    async def post(self, path: str, body: Json, timeout: float = 30.0) -> Json:
+        return await self._to(path, body).post(path, body, timeout)
+
+
+class World:
+    """Our replica, and the API server with its two Leases."""
+
+    def __init__(self, migration: Migration | None = MIGRATION, **settings: Any) -> None:
+        self.main, self.second = ApiServer(), ApiServer()
+        self.to_main, self.to_second = Wire(self.main), Wire(self.second)
+        file = LeaseFile(
+            cast(Kube, BothLeases(self.to_main, self.to_second)),
+            "ns",
+            "ccm",
+            "us",
+            TIMING.lease_duration,
+        )
+        chosen = Settings(**settings)
+        if migration:
+            chosen = migration.narrow(chosen)
+        self.ours = Leadership(chosen, file, migration, self._note, now)
+        self.first_act: dict[str, float] = {}
+
+    def _note(self) -> None:
+        for duty in self.acting():
+            self.first_act.setdefault(duty, now())
+
+    def may(self, duty: str) -> bool:
+        return self.ours.until(duty) > now()
+
+    def acting(self) -> set[str]:
+        return {duty for duty in ("node", "service", "route") if self.may(duty)}
+
+    def node_work(self) -> set[str]:
+        """What a node worker that starts now does."""
+        listed = self.ours.settings_for("node").controllers
+        return {name for name in (NODE, LIFECYCLE) if is_enabled(name, listed)}
+
+    def start(self) -> None:
+        self.elections = {name: asyncio.create_task(run) for name, run in self.ours.elections()}
+
+    async def rival(self, server: ApiServer) -> Replica:
+        """Another component that holds this Lease, and renews it."""
+        rival = Replica(server, "rival")
+        rival.start()
+        await asyncio.sleep(1.0)
+        assert rival.leader.is_leading()
+        return rival
+
+
+@in_virtual_time
+async def test_without_a_migration_one_lease_counts_for_all() -> None:
+    w = World(migration=None)
+    w.start()
+    await asyncio.sleep(1.0)
+    assert w.acting() == {"node", "service", "route"}
+    assert w.node_work() == {NODE, LIFECYCLE}
+    assert w.second.log == []
+    assert list(w.elections) == ["leadership"]
+
+
+@in_virtual_time
+async def test_what_migrates_waits_until_the_other_component_lets_go() -> None:
+    w = World()
+    rival = await w.rival(w.second)
+    w.start()
+    await asyncio.sleep(60.0)
+    assert w.may("node")
+    assert w.ours.until("service") == 0
+    await rival.release()
+    await asyncio.sleep(1.0)
+    assert w.may("service")
+    assert w.second.holder() == w.main.holder() == "us"
+
+
+@in_virtual_time
+async def test_the_other_component_is_waited_out_when_it_dies() -> None:
+    w = World()
+    rival = await w.rival(w.second)
+    w.start()
+    await asyncio.sleep(10.0)
+    await rival.kill()
+    await asyncio.sleep(20.0)
+    assert w.first_act["service"] > rival.may_act_until
+    assert w.may("service")
+
+
+@in_virtual_time
+async def test_a_standby_leaves_the_second_lease_alone() -> None:
+    w = World()
+    rival = await w.rival(w.main)
+    w.start()
+    await asyncio.sleep(60.0)
+    assert w.second.log == []
+    assert not w.may("node")
+    w.to_second.normally = Request(there=1.0)
+    await rival.release()
+    for _ in range(30):
+        await asyncio.sleep(0.1)
+        assert now() - w.ours.looked_at < TIMING.retry_period + 1.0  # it did not stand still
+    assert w.second.holder() == "us"
+
+
+@in_virtual_time
+async def test_a_migrated_controller_acts_only_as_long_as_both_leases_are_renewed() -> None:
+    w = World()
+    w.start()
+    await asyncio.sleep(3.0)
+    w.to_second.normally = Request(Fate.LOST)
+    await asyncio.sleep(5.0)
+    assert w.may("service")
+    assert w.ours.until("service") < w.ours.until("route")
+    await asyncio.sleep(5.1)
+    assert not w.may("service")
+    assert w.may("route")
+    await asyncio.wait_for(w.elections["leader migration"], 1.0)
+
+
+@in_virtual_time
+async def test_without_the_main_lease_nothing_acts() -> None:
+    w = World()
+    w.start()
+    await asyncio.sleep(3.0)
+    w.to_main.normally = Request(Fate.LOST)
+    await asyncio.sleep(10.1)
+    assert w.acting() == set()
+    await asyncio.wait_for(w.elections["leadership"], 1.0)
+
+
+@in_virtual_time
+async def test_a_node_worker_does_what_stays_and_later_what_migrates() -> None:
+    w = World()
+    rival = await w.rival(w.second)
+    w.start()
+    await asyncio.sleep(5.0)
+    assert w.node_work() == {NODE}
+    assert w.may("node")
+    await rival.release()
+    await asyncio.sleep(1.0)
+    assert w.node_work() == {NODE, LIFECYCLE}
+    w.to_second.normally = Request(Fate.LOST)
+    await asyncio.sleep(10.1)
+    assert not w.may("node")  # it removes nodes by now
+    assert w.node_work() == {NODE, LIFECYCLE}
+
+
+@in_virtual_time
+async def test_a_node_worker_whose_controllers_all_migrate_waits_as_others_do() -> None:
+    w = World(replace(MIGRATION, leaders=((NODE, "*"), (LIFECYCLE, "*"))))
+    await w.rival(w.second)
+    w.start()
+    await asyncio.sleep(5.0)
+    assert not w.may("node")
+    assert w.node_work() == {NODE, LIFECYCLE}
+
+
+@in_virtual_time
+async def test_a_controller_that_is_turned_off_causes_no_hand_over() -> None:
+    w = World(controllers=(NODE,))
+    rival = await w.rival(w.second)
+    w.start()
+    await asyncio.sleep(5.0)
+    assert w.may("node")
+    before = w.ours.settings_for("node")
+    await rival.release()
+    await asyncio.sleep(1.0)
+    assert w.ours.settings_for("node") == before
+    assert w.node_work() == {NODE}
+
+
+@in_virtual_time
+async def test_both_leases_are_given_back_the_main_one_last() -> None:
+    w = World()
+    w.start()
+    await asyncio.sleep(3.0)
+    await w.ours.release()
+    await asyncio.wait_for(asyncio.gather(*w.elections.values()), TIMING.retry_period)
+    assert w.main.holder() == w.second.holder() == ""
+    assert w.second.log[-1][0] < w.main.log[-1][0]
+
+
+@in_virtual_time
+async def test_the_sentence_and_the_facts_tell_of_both() -> None:
+    w = World()
+    await w.rival(w.second)
+    w.start()
+    await asyncio.sleep(3.0)
+    assert w.ours.sentence == "holds the lease; migration: stands by; rival leads"
+    assert w.ours.facts(now())["migration"] == {"lease": "second", "may_act": False}
+    assert w.ours.facts(now())["may_act"] is True
+
+
+@in_virtual_time
+async def test_an_election_that_stands_still_is_noticed_in_either_lease() -> None:
+    w = World()
+    w.start()
+    await asyncio.sleep(3.0)
+    w.elections["leader migration"].cancel()
+    await asyncio.sleep(30.0)
+    assert now() - w.ours.looked_at >= 30.0
+
+
+@in_virtual_time
+async def test_without_an_election_everything_may_act() -> None:
+    w = World(None, leader_elect=False)
+    w.start()
+    for _ in range(5):
+        await asyncio.sleep(7.0)
+        assert w.acting() == {"node", "service", "route"}
+    await w.ours.release()
+    assert w.main.log == w.second.log == []
