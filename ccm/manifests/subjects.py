@@ -1,0 +1,76 @@
+"""Which identities there are under given settings, and all that each may do."""
+
+import importlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ccm.controllers import is_enabled
+from ccm.kube import identity, lease
+from ccm.model.rights import Right, joined
+from ccm.settings import Settings
+from ccm.settings.migration import migration_of
+from ccm.supervisor import nodes
+from ccm.supervisor.duties import duties
+from ccm.supervisor.feed import right_to_watch
+
+NAME = "ccm-supervisor"
+"""Of the supervisor's account, the Pods' controller and, before a colon, of roles.
+
+Not `cloud-controller-manager`: who replaces an upstream one deletes what it had under that name.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A service account, the process that acts as it, and what it may do."""
+
+    name: str
+    namespace: str
+    process: str
+    rights: tuple[Right, ...]
+
+
+def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
+    """The supervisor's account in `namespace`, then one for each duty that has its own."""
+    if migration := migration_of(settings):
+        settings = migration.narrow(settings)
+    wanted = sorted({*duties(settings).values()})
+    own = [*_of_supervisor(settings, wanted)]
+    by_duty = {duty: [*_of_duty(duty, settings)] for duty in wanted}
+    if not settings.use_service_account_credentials:
+        everything = joined([*own, *(right for rights in by_duty.values() for right in rights)])
+        return (Subject(NAME, namespace, "the supervisor and its workers", everything),)
+    accounts = identity.ACCOUNTS
+    own += identity.rights(accounts[duty] for duty in wanted)
+    return (
+        Subject(NAME, namespace, "the supervisor", joined(own)),
+        *(
+            Subject(
+                accounts[duty],
+                identity.NAMESPACE,
+                f"the {duty.replace('_', '-')} worker",
+                joined(by_duty[duty]),
+            )
+            for duty in wanted
+        ),
+    )
+
+
+def _of_supervisor(settings: Settings, wanted: Iterable[str]) -> Iterator[Right]:
+    kinds = {nodes.WANT.kind}
+    for duty in wanted:
+        kinds |= {want.kind for want in importlib.import_module(f"workers.{duty}.worker").WANTS}
+    yield from map(right_to_watch, sorted(kinds))
+    if settings.leader_elect:
+        migration = migration_of(settings)
+        second = [migration.lease_name] if migration else []
+        yield from lease.rights(
+            settings.leader_elect_resource_namespace,
+            [settings.leader_elect_resource_name, *second],
+        )
+
+
+def _of_duty(duty: str, settings: Settings) -> Iterator[Right]:
+    for controller, rights in importlib.import_module(f"workers.{duty}.rights").RIGHTS.items():
+        if is_enabled(controller, settings.controllers):
+            yield from rights

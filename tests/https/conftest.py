@@ -1,0 +1,31 @@
+"""What the tests of the HTTPS server share."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.https.reviewer import Reviewer, reviewing
+from tests.proc.conftest import api, cloud, cluster, where, witness
+
+__all__ = ["api", "cloud", "cluster", "where", "witness"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Whole supervisors are started one at a time, as in `tests/proc`."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if item.path.name == "test_process.py":
+                item.add_marker(pytest.mark.xdist_group("proc"))
+
+
+@pytest.fixture(autouse=True)
+def somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is no Pod, whatever runs these tests; and what changes is seen soon."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr("ccm.supervisor.https.server.LOOK", 0.02)
+
+
+@pytest.fixture
+async def reviewer() -> AsyncIterator[Reviewer]:
+    async with reviewing() as reviewer:
+        yield reviewer

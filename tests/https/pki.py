@@ -1,0 +1,115 @@
+"""Certificate authorities of a test, and what they sign."""
+
+import datetime
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+NOW = datetime.datetime.now(datetime.UTC)
+HOUR = datetime.timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        form = serialization.PrivateFormat.PKCS8
+        return self.key.private_bytes(
+            serialization.Encoding.PEM, form, serialization.NoEncryption()
+        )
+
+    def write(self, directory: Path, name: str) -> tuple[Path, Path]:
+        """Put both into files, the certificate first."""
+        cert_file, key_file = directory / f"{name}.crt", directory / f"{name}.key"
+        cert_file.write_bytes(self.pem)
+        key_file.write_bytes(self.key_pem)
+        return cert_file, key_file
+
+    def present(self, directory: Path) -> ssl.SSLContext:
+        """A client's context that shows this certificate and believes any server."""
+        context = trusting_anybody()
+        context.load_cert_chain(*self.write(directory, f"client-{id(self)}"))
+        return context
+
+    def serial(self) -> int:
+        return self.certificate.serial_number
+
+
+class Authority:
+    """A CA; one of another CA when `issuer` is given."""
+
+    def __init__(self, name: str, issuer: "Authority | None" = None) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        signer = issuer.own.key if issuer else key
+        self.name = _name(name, ())
+        builder = _builder(self.name, key).issuer_name(issuer.name if issuer else self.name)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        self.own: Signed = Signed(builder.sign(signer, hashes.SHA256()), key)
+
+    @property
+    def pem(self) -> bytes:
+        return self.own.pem
+
+    def client(
+        self, name: str, *groups: str, purpose: str = "client", ends_in: datetime.timedelta = HOUR
+    ) -> Signed:
+        """A certificate for a client: CN is the user, O are the groups."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(_name(name, groups), key, ends_in).add_extension(
+            x509.ExtendedKeyUsage([PURPOSES[purpose]]), False
+        )
+        return self._sign(builder, key)
+
+    def server(self, *names: str) -> Signed:
+        """A certificate for a server with these host names."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        hosts = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
+        builder = _builder(_name(names[0], ()), key).add_extension(hosts, False)
+        return self._sign(builder, key)
+
+    def _sign(self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> Signed:
+        signed = builder.issuer_name(self.name).sign(self.own.key, hashes.SHA256())
+        return Signed(signed, key)
+
+
+PURPOSES = {"client": ExtendedKeyUsageOID.CLIENT_AUTH, "server": ExtendedKeyUsageOID.SERVER_AUTH}
+
+
+def trusting_anybody() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _name(common: str, organizations: tuple[str, ...]) -> x509.Name:
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, part) for part in organizations]
+    named = [x509.NameAttribute(NameOID.COMMON_NAME, common)] if common else []
+    return x509.Name([*parts, *named])
+
+
+def _builder(
+    name: x509.Name, key: ec.EllipticCurvePrivateKey, ends_in: datetime.timedelta = HOUR
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(NOW - 2 * HOUR)
+        .not_valid_after(NOW + ends_in)
+    )

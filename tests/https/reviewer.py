@@ -1,0 +1,97 @@
+"""An API server that knows tokens and rights, and nothing else; it holds state and may fail."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import orjson
+from aiohttp import web
+
+from ccm.model.objects import Json
+
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+
+Right = tuple[str, str, str]  # user or group, verb, path
+
+
+@dataclass
+class Reviewer:
+    """`tokens` by text: the user of a TokenReview. `failures`: what the next reviews end with."""
+
+    url: str = ""
+    tokens: dict[str, Json] = field(default_factory=dict)
+    rights: set[Right] = field(default_factory=set)
+    config: Json | None = None  # of the ConfigMap
+    failures: list[int] = field(default_factory=list)
+    hangs: asyncio.Event | None = None  # while it is not set, no review is answered
+    asked: Counter[str] = field(default_factory=Counter)  # reviews by kind
+    specs: list[Json] = field(default_factory=list)
+
+    def know(self, token: str, name: str, *groups: str) -> None:
+        user = {"username": name, "uid": f"uid-{name}", "groups": [*groups]}
+        self.tokens[token] = {**user, "extra": {"scopes": ["a", "b"]}}
+
+    def allow(self, who: str, path: str, verb: str = "get") -> None:
+        self.rights.add((who, verb, path))
+
+    def trust(self, clients: bytes, proxies: bytes = b"", *names: str) -> None:
+        """Publish CAs as an API server does."""
+        self.config = {
+            "client-ca-file": clients.decode(),
+            "requestheader-client-ca-file": proxies.decode(),
+            "requestheader-username-headers": '["X-Remote-User"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+            "requestheader-allowed-names": json.dumps(names),
+        }
+
+    async def review(self, request: web.Request) -> web.Response:
+        body = orjson.loads(await request.read())
+        self.asked[body["kind"]] += 1
+        self.specs.append(body["spec"])
+        if self.hangs:
+            await self.hangs.wait()
+        if self.failures:
+            status = self.failures.pop(0)
+            return web.json_response({"kind": "Status", "reason": "Broken"}, status=status)
+        answer = self._who if body["kind"] == "TokenReview" else self._may
+        return web.json_response({**body, "status": answer(body["spec"])}, status=201)
+
+    async def config_map(self, request: web.Request) -> web.Response:
+        self.asked["ConfigMap"] += 1
+        if self.config is None:
+            return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
+        return web.json_response({"data": self.config})
+
+    def _who(self, spec: Json) -> Json:
+        user = self.tokens.get(spec["token"])
+        return {"authenticated": True, "user": user} if user else {"authenticated": False}
+
+    def _may(self, spec: Json) -> Json:
+        asked = spec["nonResourceAttributes"]
+        who = {spec["user"], *spec["groups"]}
+        may = any((one, asked["verb"], asked["path"]) in self.rights for one in who)
+        return {"allowed": True} if may else {"allowed": False, "reason": "no rule"}
+
+
+@asynccontextmanager
+async def reviewing() -> AsyncIterator[Reviewer]:
+    reviewer, app = Reviewer(), web.Application()
+    app.router.add_post(TOKEN_REVIEWS, reviewer.review)
+    app.router.add_post(ACCESS_REVIEWS, reviewer.review)
+    app.router.add_get(CONFIG_MAP, reviewer.config_map)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    reviewer.url = "http://{}:{}".format(*runner.addresses[0])
+    try:
+        yield reviewer
+    finally:
+        if reviewer.hangs:
+            reviewer.hangs.set()
+        await runner.cleanup()

@@ -1,0 +1,145 @@
+"""The shipped alert rules: Prometheus takes them, their metrics exist, and each of them fires."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.https.promql import metrics_in, promtool, served
+
+FILE = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
+RULES: list[dict[str, Any]] = yaml.safe_load(FILE.read_text())["groups"][0]["rules"]
+
+LEADS = {"ccm_info": "1", "ccm_permission_seconds": "9"}
+
+WELL = {
+    **LEADS,
+    'kubernetes_healthcheck{name="progress",type="livez"}': "1",
+    'ccm_worker_state{worker="node-0",state="running"}': "1",
+    'ccm_worker_state{worker="node-0",state="backoff"}': "0",
+    'ccm_worker_deaths_in_a_row{worker="node-0"}': "1",
+    'workqueue_longest_running_processor_seconds{name="Nodes"}': "20",
+    'ccm_keys_quarantined{controller="node"}': "0",
+    'ccm_reconciles_total{controller="node",result="failed"}': "0+1x3000",
+    'ccm_reconciles_total{controller="node",result="settled"}': "0+9x3000",
+    "ccm_nodes_oldest_uninitialised_seconds": "10",
+    'ccm_node_initialisation_seconds_bucket{le="1"}': "0+9x3000",
+    'ccm_node_initialisation_seconds_bucket{le="+Inf"}': "0+9x3000",
+    "ccm_node_deletions_on_hold": "0",
+    "ccm_node_deletions_frozen": "0",
+    "ccm_node_deletions_state_trouble": "0",
+    "ccm_node_deletions_not_understood_total": "0",
+    'ccm_cloud_request_duration_seconds_count{operation="x",result="ok"}': "0+9x3000",
+    'ccm_cloud_request_duration_seconds_count{operation="x",result="error"}': "0+1x3000",
+    'ccm_cloud_request_duration_seconds_count{operation="x",result="denied"}': "0",
+    'ccm_cloud_budget_per_second{class="read"}': "8",
+    'ccm_cloud_budget_full_per_second{class="read"}': "10",
+    'ccm_cloud_oldest_wait_seconds{class="read"}': "5",
+    'ccm_feed_trouble{kind="Node"}': "0",
+    'ccm_feed_silent_seconds{kind="Node"}': "65",
+    "ccm_feed_undecodable_total": "0",
+    'ccm_mailbox_depth{worker="node-0"}': "0",
+    'rest_client_requests_total{code="200"}': "0+9x3000",
+    'rest_client_requests_total{code="503"}': "0+1x3000",
+    "ccm_https_certificate_expiration_timestamp_seconds": "8640000",
+    'ccm_https_reviews_total{kind="token",result="failed"}': "3",
+}
+
+ILL: dict[str, dict[str, str]] = {
+    "CCMAbsent": {"ccm_info": ""},
+    "CCMNoLeader": {"ccm_permission_seconds": "0"},
+    "CCMTwoLeaders": {'ccm_permission_seconds{instance="b"}': "9"},
+    "CCMUnhealthy": {'kubernetes_healthcheck{name="progress",type="livez"}': "0"},
+    "CCMWorkerDown": {'ccm_worker_state{worker="node-0",state="failed"}': "1"},
+    "CCMWorkerDies": {'ccm_worker_deaths_in_a_row{worker="node-0"}': "3"},
+    "CCMKeyStuck": {'workqueue_longest_running_processor_seconds{name="Nodes"}': "700"},
+    "CCMKeysQuarantined": {'ccm_keys_quarantined{controller="node"}': "1"},
+    "CCMReconcilesFail": {'ccm_reconciles_total{controller="node",result="failed"}': "0+30x3000"},
+    "CCMNodesWait": {"ccm_nodes_oldest_uninitialised_seconds": "700"},
+    "CCMNodesSlow": {
+        'ccm_node_initialisation_seconds_bucket{le="1"}': "0+1x3000",
+        'ccm_node_initialisation_seconds_bucket{le="60"}': "0+9x3000",
+    },
+    "CCMDeletionsHeld": {"ccm_node_deletions_on_hold": "1"},
+    "CCMDeletionsFrozen": {"ccm_node_deletions_frozen": "1"},
+    "CCMDeletionsBroken": {"ccm_node_deletions_state_trouble": "1"},
+    "CCMCloudDenied": {
+        'ccm_cloud_request_duration_seconds_count{operation="x",result="denied"}': "0+1x3000"
+    },
+    "CCMCloudFails": {
+        'ccm_cloud_request_duration_seconds_count{operation="x",result="error"}': "0+9x3000"
+    },
+    "CCMCloudThrottled": {'ccm_cloud_budget_per_second{class="read"}': "3"},
+    "CCMCloudCallsWait": {'ccm_cloud_oldest_wait_seconds{class="read"}': "130"},
+    "CCMWatchBroken": {'ccm_feed_silent_seconds{kind="Node"}': "200"},
+    "CCMObjectsSkipped": {"ccm_feed_undecodable_total": "0+1x3000"},
+    "CCMWorkerBehind": {'ccm_mailbox_depth{worker="node-0"}': "5"},
+    "CCMApiFails": {'rest_client_requests_total{code="503"}': "0+9x3000"},
+    "CCMCertificateEnds": {"ccm_https_certificate_expiration_timestamp_seconds": "500000"},
+    "CCMReviewsFail": {'ccm_https_reviews_total{kind="token",result="failed"}': "0+1x3000"},
+}
+"""What is different from `WELL` when an alert has to fire."""
+
+
+def series(values: dict[str, str]) -> list[dict[str, str]]:
+    """Each with the labels of one replica, a sample a minute."""
+    found = []
+    for name, value in values.items():
+        bare, _, labels = name.partition("{")
+        target = 'job="ccm"' if "instance=" in labels else 'job="ccm",instance="a"'
+        own = labels.rstrip("}")
+        full = f"{bare}{{{target}{',' if own else ''}{own}}}"
+        if value:
+            found.append({"series": full, "values": value if "x" in value else f"{value}x3000"})
+    return found
+
+
+def case(values: dict[str, str], expected: set[str], hours: int = 2) -> dict[str, Any]:
+    """What promtool has to find firing after some hours."""
+    samples = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(expected)]
+    firing = 'min by (alertname) (ALERTS{alertstate="firing"})'
+    test = {"expr": firing, "eval_time": f"{hours}h", "exp_samples": samples}
+    return {"interval": "1m", "input_series": series(values), "promql_expr_test": [test]}
+
+
+def check(cases: list[dict[str, Any]], directory: Path) -> None:
+    file = directory / "cases.yaml"
+    tests = {"rule_files": [str(FILE)], "evaluation_interval": "1m", "tests": cases}
+    file.write_text(yaml.safe_dump(tests))
+    promtool("test", "rules", file)
+
+
+def test_prometheus_takes_the_rules() -> None:
+    assert f"{len(RULES)} rules found" in promtool("check", "rules", FILE)
+
+
+def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
+    check([case(WELL, set())], tmp_path)
+
+
+def test_each_alert_fires_for_its_own_reason_and_no_other_does(tmp_path: Path) -> None:
+    assert ILL.keys() == {rule["alert"] for rule in RULES}
+    cases = [
+        case({**WELL, **changes}, {alert}, 25 if alert == "CCMDeletionsFrozen" else 2)
+        for alert, changes in ILL.items()
+    ]
+    check(cases, tmp_path)
+
+
+def test_a_replica_that_stands_by_is_not_blamed(tmp_path: Path) -> None:
+    stands_by = {"ccm_permission_seconds": "0", 'ccm_permission_seconds{instance="b"}': "9"}
+    for alert in ("CCMNodesWait", "CCMCloudCallsWait"):
+        check([case({**WELL, **stands_by, **ILL[alert]}, set())], tmp_path)
+
+
+def test_every_metric_in_a_rule_is_served() -> None:
+    assert {name for rule in RULES for name in metrics_in(rule["expr"])} <= served()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_a_rule_says_how_bad_it_is_and_where_to_read_on(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert rule["annotations"]["summary"].endswith(".")
+    anchor = rule["alert"].lower()
+    assert rule["annotations"]["runbook_url"] == f"docs/operations.md#{anchor}"

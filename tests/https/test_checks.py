@@ -1,0 +1,146 @@
+"""What alive and ready mean: progress, and everything in place."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ccm.decide.children import Life, State
+from ccm.settings import Settings
+from ccm.supervisor.checks import Checks
+from ccm.supervisor.child import Child
+from ccm.supervisor.children import Children
+from ccm.supervisor.feed import Feed
+from ccm.supervisor.leadership import Leadership
+from ccm.supervisor.progress import Progress
+
+
+@dataclass
+class Supervisor:
+    """The state that the checks look at, all well at first."""
+
+    settings: Settings = field(default_factory=Settings)
+    stuck: str | None = None
+    is_overdue: bool = False
+    is_stopping: bool = False
+    silent: float = 0.0
+    standstill: float = 0.0
+    trouble: str = ""
+    children: list[Child] = field(
+        default_factory=lambda: [Child("node-0", "node", Life(State.RUNNING))]
+    )
+
+    def facts(self, now: float) -> Any:
+        kind = {
+            "silent_seconds": self.silent,
+            "standstill_seconds": self.standstill,
+            "trouble": self.trouble,
+        }
+        return {"kinds": {"Node": kind, "Service": {**kind, "silent_seconds": 0.0}}}
+
+    def failing(self) -> dict[str, dict[str, str]]:
+        """For both kinds of checks, those that fail."""
+        leader = SimpleNamespace(lease_name="ccm", is_overdue=lambda: self.is_overdue)
+        checks = Checks(
+            self.settings,
+            cast(Leadership, SimpleNamespace(leaders=lambda: [leader])),
+            cast(Progress, SimpleNamespace(what_is_stuck=lambda: self.stuck)),
+            cast(Feed, self),
+            cast(Children, self.children),
+            lambda: self.is_stopping,
+        )
+        looked = {"alive": checks.alive(), "ready": checks.ready()}
+        return {
+            name: {check.name: why for check in of_kind if (why := check.look())}
+            for name, of_kind in looked.items()
+        }
+
+
+@pytest.fixture
+def supervisor() -> Supervisor:
+    return Supervisor()
+
+
+def test_all_is_well(supervisor: Supervisor) -> None:
+    assert supervisor.failing() == {"alive": {}, "ready": {}}
+
+
+Tweak = Callable[[Supervisor], None]
+
+
+def that(**state: Any) -> Tweak:
+    def tweak(supervisor: Supervisor) -> None:
+        for name, value in state.items():
+            setattr(supervisor, name, value)
+
+    return tweak
+
+
+@pytest.mark.parametrize(
+    ("tweak", "check"),
+    [
+        pytest.param(that(stuck="the workers were not looked at"), "progress", id="stuck"),
+        pytest.param(that(is_overdue=True), "leaderElection", id="election"),
+        pytest.param(that(silent=400.0, standstill=200.0), "watches", id="watch"),
+        pytest.param(
+            that(standstill=200.0, trouble="429 TooManyRequests"), "watches", id="watch-in-trouble"
+        ),
+    ],
+)
+def test_who_does_not_come_round_is_not_alive(
+    supervisor: Supervisor, tweak: Tweak, check: str
+) -> None:
+    tweak(supervisor)
+    failing = supervisor.failing()
+    assert failing["alive"].keys() == {check}
+    assert failing["ready"].keys() >= {check}
+
+
+@pytest.mark.parametrize(
+    ("tweak", "check", "why"),
+    [
+        pytest.param(
+            that(silent=300.0, trouble="no connection"),
+            "freshness",
+            "nothing from the watch of Node for 300 s no connection",
+            id="api-server-away",
+        ),
+        pytest.param(that(is_stopping=True), "shutdown", "it stops", id="stopping"),
+    ],
+)
+def test_what_a_new_process_would_not_mend_leaves_us_alive(
+    supervisor: Supervisor, tweak: Tweak, check: str, why: str
+) -> None:
+    tweak(supervisor)
+    assert supervisor.failing() == {"alive": {}, "ready": {check: why}}
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_worker_that_is_not_in_place_is_not_ready_and_costs_no_life(
+    supervisor: Supervisor, state: State
+) -> None:
+    supervisor.children[0].life = Life(state)
+    in_place = {State.STANDBY, State.RUNNING, State.SKIPPED}
+    lack = {} if state in in_place else {"node-0": f"worker is {state}"}
+    assert supervisor.failing() == {"alive": {}, "ready": lack}
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_hand_over_is_no_gap(supervisor: Supervisor, is_synced: bool) -> None:
+    child = supervisor.children[0]
+    child.life = Life(State.DRAINING)
+    child.successor = cast(Any, SimpleNamespace(is_synced=is_synced))
+    assert bool(supervisor.failing()["ready"]) is not is_synced
+
+
+def test_a_quiet_cluster_is_fresh(supervisor: Supervisor) -> None:
+    supervisor.silent = supervisor.standstill = supervisor.settings.watch_idle_limit + 15
+    assert supervisor.failing() == {"alive": {}, "ready": {}}
+
+
+def test_without_an_election_there_is_none_to_watch(supervisor: Supervisor) -> None:
+    supervisor.settings = Settings(leader_elect=False)
+    supervisor.is_overdue = True
+    assert supervisor.failing()["alive"] == {}

@@ -1,0 +1,109 @@
+"""How long nodes wait: measured by the leader, from what it sees itself."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from ccm.model.node import UNINITIALIZED_TAINT
+from ccm.supervisor.mailbox import View
+from ccm.supervisor.newcomers import Newcomers
+
+
+class Cluster:
+    """Nodes as the feed keeps them, and a replica that leads or not; time is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.is_leading = 1000.0, True
+        monkeypatch.setattr("ccm.supervisor.newcomers.time.monotonic", lambda: self.now)
+        self.view = View("Node")
+        self.newcomers = Newcomers(self.view, lambda: self.is_leading)
+
+    def put(self, name: str, tainted: bool, uid: str = "1", created: str | None = None) -> None:
+        taints = [{"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}] if tainted else []
+        meta = {"uid": uid, "creationTimestamp": created}
+        raw = {"metadata": meta, "spec": {"taints": taints}}
+        self.view.values[name] = (1, orjson.dumps(raw))
+        self._tell(name)
+
+    def remove(self, name: str) -> None:
+        del self.view.values[name]
+        self._tell(name)
+
+    def counted(self, metric: str = "ccm_node_initialisation_seconds") -> tuple[int, float]:
+        """How many, and how long all together."""
+        series = self.newcomers.tally.export().get(metric, [[[], [0.0]]])
+        total, *counts = series[0][1]
+        return sum(counts), total
+
+    def _tell(self, name: str) -> None:
+        for listen in self.view.listeners:
+            listen(name)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+def test_from_the_first_sight_of_the_taint_to_its_end(cluster: Cluster) -> None:
+    cluster.put("a", tainted=True)
+    cluster.now += 1.5
+    cluster.put("a", tainted=True)
+    cluster.now += 0.5
+    assert (len(cluster.newcomers), cluster.newcomers.oldest(cluster.now)) == (1, 2.0)
+    cluster.put("a", tainted=False)
+    cluster.put("a", tainted=False)
+    assert cluster.counted() == (1, 2.0)
+    assert (len(cluster.newcomers), cluster.newcomers.oldest(cluster.now)) == (0, 0.0)
+
+
+def test_who_stands_by_counts_nothing_but_sees_them_wait(cluster: Cluster) -> None:
+    cluster.is_leading = False
+    cluster.put("a", tainted=True)
+    assert len(cluster.newcomers) == 1
+    cluster.put("a", tainted=False)
+    assert (len(cluster.newcomers), cluster.counted()) == (0, (0, 0.0))
+
+
+def test_a_node_that_was_never_tainted_was_not_initialised(cluster: Cluster) -> None:
+    cluster.put("a", tainted=False)
+    assert cluster.counted() == (0, 0.0)
+
+
+def test_a_node_that_goes_was_not_initialised_and_one_of_its_name_begins_anew(
+    cluster: Cluster,
+) -> None:
+    cluster.put("a", tainted=True)
+    cluster.now += 50
+    cluster.remove("a")
+    assert len(cluster.newcomers) == 0
+    cluster.put("a", tainted=True, uid="2")
+    cluster.now += 1
+    cluster.put("a", tainted=True, uid="3")  # the deletion between was not seen
+    cluster.now += 1
+    cluster.put("a", tainted=False, uid="3")
+    assert cluster.counted() == (1, 1.0)
+
+
+@pytest.mark.parametrize("metric", ["taint_removal_delay", "initial_node_sync_delay"])
+def test_upstreams_delays_count_from_the_creation(cluster: Cluster, metric: str) -> None:
+    name = {
+        "taint_removal_delay": "node_controller_cloud_provider_taint_removal_delay_seconds",
+        "initial_node_sync_delay": "node_controller_initial_node_sync_delay_seconds",
+    }[metric]
+    created = (datetime.now(UTC) - timedelta(seconds=100)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    cluster.put("a", tainted=True, created=created)
+    cluster.put("a", tainted=False, created=created)
+    count, seconds = cluster.counted(name)
+    assert count == 1
+    assert 99 <= seconds < 110
+
+
+@pytest.mark.parametrize("created", [None, "yesterday", "2026-01-01T00:00:00", 7])
+def test_a_creation_that_is_not_understood_is_left_out(cluster: Cluster, created: Any) -> None:
+    cluster.put("a", tainted=True, created=created)
+    cluster.put("a", tainted=False, created=created)
+    assert cluster.counted()[0] == 1
+    assert cluster.counted("node_controller_initial_node_sync_delay_seconds") == (0, 0.0)

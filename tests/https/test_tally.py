@@ -1,0 +1,145 @@
+"""Counting in a process, and adding up what processes counted: numbers only grow, and are few."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccm import metrics
+from ccm.supervisor.metrics.totals import Sums, Totals
+from ccm.tally import MOST, Histogram, Tally
+
+
+def test_a_histogram_counts_what_is_not_above_a_bound() -> None:
+    histogram = Histogram((1.0, 2.0))
+    for value in (0.0, 1.0, 1.5, 2.0, 2.1, 99.0):
+        histogram.observe(value)
+    assert histogram.counts == [2, 2, 2]
+    assert histogram.export() == [105.6, 2, 2, 2]
+
+
+def test_many_observations_of_one_value_are_one_step() -> None:
+    histogram = Histogram((1.0,))
+    histogram.observe(0.5, times=10)
+    assert histogram.export() == [5.0, 10, 0]
+
+
+def test_the_export_is_what_a_frame_can_carry() -> None:
+    tally = Tally()
+    tally.count(metrics.ADDS)
+    tally.count(metrics.RECONCILES, "failed", by=0)
+    tally.observe(metrics.CALLS, "describe", "ok", seconds=0.3)
+    counts = [0, 0, 0, 0, 1, *[0] * 8]
+    assert orjson.loads(orjson.dumps(tally.export())) == {
+        "workqueue_adds_total": [[[], 1]],
+        "ccm_reconciles_total": [[["failed"], 0]],
+        "ccm_cloud_request_duration_seconds": [[["describe", "ok"], [0.3, *counts]]],
+    }
+
+
+def test_labels_that_never_end_are_counted_together() -> None:
+    """A provider may name an operation after its object; memory and frames stay small."""
+    tally = Tally()
+    for number in range(10 * MOST):
+        tally.observe(metrics.CALLS, f"get node-{number}", "ok", seconds=0.1)
+        tally.count(metrics.REQUESTS, str(number), "GET")
+    exported = tally.export()
+    for series in exported.values():
+        assert len(series) == MOST + 1
+        assert series[-1][0] == ["other", "other"]
+    assert exported["rest_client_requests_total"][-1][1] == 9 * MOST
+
+
+def test_threads_lose_no_count() -> None:
+    tally = Tally()
+
+    def work(_: int) -> None:
+        for _ in range(2000):
+            tally.count(metrics.ADDS)
+            tally.observe(metrics.WORKED, seconds=0.1)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    exported = tally.export()
+    assert exported["workqueue_adds_total"] == [[[], 16_000]]
+    assert sum(exported["workqueue_work_duration_seconds"][0][1][1:]) == 16_000
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from("12"), st.sampled_from(["tell", "end"])),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_no_counter_ever_goes_back_whatever_starts_and_ends(steps: list[tuple[str, ...]]) -> None:
+    totals, running, told = Totals(), dict[str, int](), 0
+    before: dict[str, Sums] = {}
+    for worker, start, step in steps:
+        ident = f"{worker}.{start}"
+        if step == "tell":
+            running[ident] = running.get(ident, 0) + 1
+            told += 1
+            totals.hear(ident, numbers(running[ident]))
+        elif running.pop(ident, None):
+            totals.end(ident)
+        after = totals.by_worker()
+        for name, sums in before.items():
+            for key, value in sums.items():
+                assert all(new >= old for new, old in zip(after[name][key], value, strict=True))
+        before = after
+    counted = sum(sums[metrics.ADDS, ()][0] for sums in before.values())
+    assert counted == told
+
+
+def numbers(count: int) -> dict[str, Any]:
+    histogram = Histogram(metrics.WORKED.buckets)
+    histogram.observe(0.5, count)
+    return {
+        metrics.ADDS.name: [[[], count]],
+        metrics.WORKED.name: [[[], histogram.export()]],
+    }
+
+
+def test_a_hand_over_counts_both_processes() -> None:
+    totals = Totals()
+    totals.hear("node-0.1", numbers(5))
+    totals.hear("node-0.2", numbers(2))
+    totals.end("node-0.1")
+    totals.hear("node-0.2", numbers(3))
+    assert totals.by_worker()["node-0"][metrics.ADDS, ()] == [8]
+    assert totals.exits == {"node-0": 1}
+
+
+def test_a_process_that_died_before_it_said_anything_is_an_exit() -> None:
+    totals = Totals()
+    totals.end("route.1")
+    assert totals.exits == {"route": 1}
+    assert totals.by_worker() == {"route": {}}
+
+
+def test_what_was_added_is_not_changed_by_looking() -> None:
+    totals = Totals()
+    totals.hear("a.1", numbers(1))
+    totals.end("a.1")
+    totals.hear("a.2", numbers(1))
+    assert totals.by_worker() == totals.by_worker()
+
+
+@pytest.mark.parametrize("metric", list(metrics.catalogue()), ids=lambda metric: metric.name)
+def test_a_metric_is_declared_as_prometheus_wants_it(metric: metrics.Metric) -> None:
+    is_counter = metric.kind is metrics.Kind.COUNTER
+    assert metric.name.endswith("_total") is is_counter
+    assert metric.help.endswith((".", ").")) or metric.help.endswith(": 1 or 0.")
+    assert bool(metric.buckets) is (metric.kind is metrics.Kind.HISTOGRAM)
+    assert list(metric.buckets) == sorted(set(metric.buckets))
+    assert len(set(metric.labels)) == len(metric.labels)
+    assert not set(metric.labels) & {"node", "service", "volume", "key", "object", "uid", "le"}
+
+
+def test_no_name_is_declared_twice() -> None:
+    names = [metric.name for metric in metrics.catalogue()]
+    assert len(names) == len(set(names)) > 60

@@ -1,0 +1,178 @@
+"""Everything that all controllers do, once: what it takes to need each of their rights."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+
+from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.model.node import Node
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.records import Volume
+from ccm.sandbox.kubelets import new_machines, ready_condition, register, registration
+from ccm.sandbox.observer import ZONE, lacks
+from ccm.sandbox.workload import DRIVER, SERVICE
+from tests.proc.running import Json, Supervisor
+
+FLAGS = (
+    "--controllers=*",
+    "--cluster-cidr=10.240.0.0/12",
+    "--node-monitor-period=300ms",
+    "--node-vanish-share=0.9",
+    "--worker-silence-limit=1m",  # on a busy machine a start takes its time
+)
+SERVICES = "/api/v1/namespaces/default/services"
+VOLUMES = "/api/v1/persistentvolumes"
+MACHINES = ("vm-1", "vm-2", "vm-3")
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+
+async def until(what: str, look: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
+    """Until the awaited `look` is true."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not await look():  # noqa: ASYNC110 - servers are asked
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"not within {seconds:g} s: {what}") from None
+
+
+class Story:
+    """Told by a bystander who may do all, who ends machines in the cloud, and reads `page`."""
+
+    def __init__(self, api: Kube, admin: CloudAdmin, page: str, token: str) -> None:
+        self._api, self._admin = api, admin
+        self._page, self._headers = page, {"Authorization": f"Bearer {token}"}
+
+    async def tell(self, supervisor: Supervisor) -> None:
+        """From the first tainted node to the last Event."""
+        await self._ask_for_everything()
+        await until("nodes are initialised", self._are_nodes_initialised)
+        await until("services have addresses", self._have_services_addresses)
+        await until("nodes have routes", self._have_nodes_routes)
+        await until("the volume is labelled", self._is_volume_labelled)
+        await self._end_a_machine("vm-3")
+        pid = supervisor.workers()["service"]["pid"]
+        os.kill(pid, signal.SIGSTOP)  # it sees nothing of the Service's end but the end
+        await self._lose(f"{SERVICES}/lost")
+        os.kill(pid, signal.SIGCONT)
+        await until("its node is gone", self._is_node_gone)
+        await until("the lost balancer is gone", self._is_one_balancer_left)
+        await until("people are told", self._are_people_told)
+        await until("the page is shown", self._is_page_shown)
+
+    async def joins(self, name: str) -> None:
+        """A node vm-… joins, and is initialised."""
+        await self._admin.add(new_machines(int(name.removeprefix("vm-")), 1))
+        await register(self._api, [name])
+
+        async def is_ready() -> bool:
+            return not lacks((await self._nodes())[name])
+
+        await until(f"{name} is initialised", is_ready)
+
+    async def forget(self) -> None:
+        """Leave nothing of it behind, whatever somebody should still do about it."""
+        for path in (SERVICES, VOLUMES):
+            for item in await self._all(path):
+                if item["metadata"]["name"] != "kubernetes":
+                    await self._lose(f"{path}/{item['metadata']['name']}")
+        events = [f"/api/v1/namespaces/{name}/events" for name in ("default", "kube-system")]
+        for path in ("/api/v1/nodes", LEASES, *events):
+            await self._api.request("DELETE", path)
+
+    async def _ask_for_everything(self) -> None:
+        """And for what cannot be: a pod network twice, a volume that the cloud does not have."""
+        await self._admin.add(new_machines(1, len(MACHINES)))
+        await register(self._api, MACHINES)
+        await self._api.post("/api/v1/nodes", registration("twin", "10.244.1.0/24"))
+        for name in ("web", "lost"):
+            meta = {"name": name, "namespace": "default"}
+            await self._api.post(SERVICES, {**SERVICE, "metadata": meta})
+        await self._admin.add_volume(Volume(id="vol-1", zones=("zone-b",), region="region-1"))
+        for name in ("vol-1", "vol-2"):
+            await self._api.post(VOLUMES, volume(name))
+
+    async def _all(self, path: str) -> list[Json]:
+        items: list[Json] = (await self._api.get(path))["items"]
+        return items
+
+    async def _nodes(self) -> dict[str, Node]:
+        nodes = map(Node, await self._all("/api/v1/nodes"))
+        return {node.name: node for node in nodes}
+
+    async def _are_nodes_initialised(self) -> bool:
+        nodes = await self._nodes()
+        return not any(lacks(nodes[name]) for name in MACHINES)
+
+    async def _have_services_addresses(self) -> bool:
+        statuses = [
+            service["status"]["loadBalancer"]
+            for service in await self._all(SERVICES)
+            if service["spec"]["type"] == "LoadBalancer"
+        ]
+        return all(status.get("ingress") for status in statuses)
+
+    async def _have_nodes_routes(self) -> bool:
+        conditions = [
+            (entry["type"], entry["status"])
+            for node in (await self._nodes()).values()
+            for entry in node.raw["status"]["conditions"]
+        ]
+        return conditions.count(("NetworkUnavailable", "False")) >= 2  # vm-1 has a rival
+
+    async def _is_volume_labelled(self) -> bool:
+        labels = (await self._api.get(f"{VOLUMES}/vol-1"))["metadata"].get("labels", {})
+        return ZONE in labels
+
+    async def _end_a_machine(self, name: str) -> None:
+        await self._admin.vanish(name)
+        silent = {"status": {"conditions": [ready_condition(False)]}}
+        await self._api.patch(f"/api/v1/nodes/{name}/status", MERGE_PATCH, silent)
+
+    async def _is_node_gone(self) -> bool:
+        return "vm-3" not in await self._nodes()
+
+    async def _lose(self, path: str) -> None:
+        """An object goes without waiting for anybody: its finalizers were taken away."""
+        await self._api.patch(path, MERGE_PATCH, {"metadata": {"finalizers": None}})
+        await self._api.request("DELETE", path)
+
+    async def _is_one_balancer_left(self) -> bool:
+        return len((await self._admin.state())["load_balancers"]) == 1
+
+    async def _is_page_shown(self) -> bool:
+        async with (
+            aiohttp.ClientSession(headers=self._headers) as session,
+            session.get(self._page, ssl=False) as response,
+        ):
+            return response.status == 200
+
+    async def _are_people_told(self) -> bool:
+        told = {
+            (event["source"]["component"], event["metadata"]["namespace"])
+            for event in await self._all("/api/v1/events")
+        }
+        return told >= {
+            ("cloud-node-controller", "default"),
+            ("route_controller", "default"),
+            ("service-controller", "default"),
+            ("volume-label-controller", "default"),
+            ("cloud-controller-manager", "kube-system"),
+        }
+
+
+def volume(name: str) -> Json:
+    """The PersistentVolume of a volume of this name in the simulated cloud."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": DRIVER, "volumeHandle": name},
+        },
+    }

@@ -1,0 +1,102 @@
+"""Credentials of a kubeconfig that change while we run are used without a restart."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ccm.kube import config
+from ccm.kube.client import Kube
+from ccm.model.objects import Json
+from tests.unit.api_server import json_answer, serving
+
+PLUGIN = """#!/bin/sh
+read -r token < "{tokens}" || exit 1
+sed -i 1d "{tokens}"
+cat <<END
+{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+ "status": {{"token": "$token", "expirationTimestamp": "{expiry}"}}}}
+END
+"""
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "RENEW_EVERY", 0.0)
+
+
+class Host:
+    """A kubeconfig whose user has a token file, or a plugin that prints the next of some tokens."""
+
+    def __init__(self, directory: Path) -> None:
+        self.tokens = directory / "tokens"
+        self._plugin, self._kubeconfig = directory / "plugin", directory / "kubeconfig"
+        self._user: Json = {}
+
+    def with_file(self, token: str) -> None:
+        self.tokens.write_text(token)
+        self._user = {"tokenFile": str(self.tokens)}
+
+    def with_plugin(self, *tokens: str, expiry: str) -> None:
+        self.tokens.write_text("".join(f"{token}\n" for token in tokens))
+        self._plugin.write_text(PLUGIN.format(tokens=self.tokens, expiry=expiry))
+        self._plugin.chmod(0o700)
+        api = "client.authentication.k8s.io/v1"
+        self._user = {"exec": {"apiVersion": api, "command": str(self._plugin)}}
+
+    async def connect(self, url: str) -> Kube:
+        body = {
+            "current-context": "here",
+            "clusters": [{"name": "here", "cluster": {"server": url}}],
+            "users": [{"name": "us", "user": self._user}],
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "us"}}],
+        }
+        self._kubeconfig.write_text(json.dumps(body))
+        return Kube(await config.load(config.Source(str(self._kubeconfig))), "us")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+async def shown(host: Host, *before: object) -> list[str]:
+    """The tokens of one request each, after each of these changes."""
+    async with serving(json_answer({})) as (server, _):
+        kube = await host.connect(server.url)
+        for change in before:
+            if callable(change):
+                change()
+            await kube.get("/api")
+        await kube.close()
+        return [request.headers["Authorization"] for request in server.requests]
+
+
+async def test_a_token_file_is_read_again(host: Host) -> None:
+    host.with_file("one")
+    seen = await shown(host, None, lambda: host.tokens.write_text("two"))
+    assert seen == ["Bearer one", "Bearer two"]
+
+
+async def test_a_token_file_that_is_gone_for_a_moment_changes_nothing(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    host.with_file("one")
+    gone = host.tokens.unlink
+    assert await shown(host, gone, None) == ["Bearer one"] * 2
+    assert caplog.text.count("credentials not read again") == 1
+
+
+@pytest.mark.parametrize(
+    ("expiry", "expected"),
+    [
+        ("2020-01-01T00:00:00Z", ["Bearer two", "Bearer three"]),
+        ("2120-01-01T00:00:00Z", ["Bearer one"] * 2),
+    ],
+    ids=["ended", "good"],
+)
+async def test_a_plugin_is_asked_again_when_its_token_ends(
+    host: Host, expiry: str, expected: list[str]
+) -> None:
+    host.with_plugin("one", "two", "three", expiry=expiry)
+    assert await shown(host, None, None) == expected

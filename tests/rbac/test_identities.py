@@ -1,0 +1,204 @@
+"""Tokens of the workers' accounts: asked for, handed over, renewed, and never shown."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from kubernetes.aio.client import Configuration
+
+from ccm.bus.frames import UseToken, decode, encode
+from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
+from ccm.kube.client import Kube
+from ccm.kube.identity import ACCOUNTS, Identity, Token
+from ccm.supervisor import identities
+from ccm.supervisor.identities import Identities
+from tests.rbac.accounts import accounts
+from tests.unit.waiting import until
+
+NODE, ROUTE = ACCOUNTS["node"], ACCOUNTS["route"]
+
+
+class Given:
+    """What was handed to the workers of each duty, in its order."""
+
+    def __init__(self) -> None:
+        self.tokens: list[tuple[str, str]] = []
+
+    def take(self, duty: str, bearer: str) -> None:
+        self.tokens.append((duty, bearer))
+
+
+@asynccontextmanager
+async def kept(kube: Kube, *duties: str) -> AsyncIterator[tuple[Identities, Given]]:
+    """Identities that have begun, and run."""
+    given = Given()
+    own = Identities(kube, given.take)
+    await own.begin(duties)
+    running = asyncio.create_task(own.run())
+    try:
+        yield own, given
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_each_duty_gets_a_token_of_its_own_account() -> None:
+    async with accounts(NODE, ROUTE) as (_, kube), kept(kube, "node", "route") as (own, _):
+        assert own.bearer("node").startswith(NODE)
+        assert own.bearer("route").startswith(ROUTE)
+        assert own.bearer("service") == ""
+
+
+async def test_a_missing_account_is_made() -> None:
+    async with accounts() as (known, kube), kept(kube, "node") as (own, _):
+        assert known.uids == {NODE: 1}
+        assert own.bearer("node").startswith(NODE)
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["no-token", "no-account"])
+async def test_a_token_that_we_may_not_have_is_a_fault_that_names_the_remedy(
+    is_there: bool,
+) -> None:
+    async with accounts(*([NODE] if is_there else [])) as (known, kube):
+        known.may_make = False
+        known.troubles = [403] if is_there else []
+        with pytest.raises(ConfigurationFault) as fault:
+            await Identities(kube, Given().take).begin(["node"])
+        assert NODE in str(fault.value)
+        assert "ccm-supervisor manifests" in str(fault.value)
+
+
+async def test_an_api_server_in_trouble_is_asked_again() -> None:
+    async with accounts(NODE) as (known, kube):
+        known.troubles = [500, 500]
+        async with kept(kube, "node") as (own, given):
+            assert own.bearer("node") == ""
+            await until(lambda: given.tokens == [("node", f"{NODE}/1/1")])
+            assert own.facts(time.monotonic())[NODE]["trouble"] == ""
+
+
+async def test_a_token_is_renewed_before_it_ends_and_handed_over() -> None:
+    async with accounts(NODE) as (known, kube):
+        known.lifetime = 1
+        began = time.monotonic()
+        async with kept(kube, "node") as (own, given):
+            await until(lambda: len(given.tokens) == 2)
+            assert identities.RENEW_AT <= time.monotonic() - began < 1.0
+            assert given.tokens[-1] == ("node", own.bearer("node")) == ("node", f"{NODE}/1/2")
+
+
+async def test_a_token_that_cannot_be_renewed_stays_and_the_trouble_is_visible() -> None:
+    async with accounts(NODE) as (known, kube):
+        known.lifetime = 1
+        async with kept(kube, "node") as (own, _):
+            known.troubles = [403] * 100
+            first = own.bearer("node")
+            await until(lambda: own.facts(time.monotonic())[NODE]["trouble"])
+            assert own.bearer("node") == first
+            known.troubles = []
+            await until(lambda: own.bearer("node") != first)
+
+
+async def test_a_refused_token_is_replaced_but_not_in_a_storm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when the account was deleted and made anew: what it had is worth nothing now."""
+    monkeypatch.setattr(identities, "SOONEST", 0.3)
+    async with accounts(NODE, ROUTE) as (known, kube), kept(kube, "node", "route") as (own, given):
+        known.make(NODE)
+        began = time.monotonic()
+        own.refused("node")
+        own.refused("service")  # it has none of its own
+        await until(lambda: len(given.tokens) == 3)
+        assert time.monotonic() - began >= 0.25
+        assert own.bearer("node").startswith(f"{NODE}/2/")
+
+
+def worn(identity: Identity, host: str) -> Kube:
+    configuration = Configuration()
+    configuration.host = host
+    identity.wear(configuration)
+    kube = Kube(configuration, "worker")
+    kube.on_unauthorized = identity.refused
+    return kube
+
+
+@asynccontextmanager
+async def worker(supervisor: Kube) -> AsyncIterator[tuple[Identity, Kube, list[str]]]:
+    """A worker's identity, its client, and its complaints."""
+    complaints: list[str] = []
+    identity = Identity(lambda: complaints.append("refused"))
+    kube = worn(identity, supervisor._url)
+    yield identity, kube, complaints
+    await kube.close()
+
+
+async def test_without_its_token_a_worker_asks_nothing() -> None:
+    async with accounts(NODE) as (known, kube), worker(kube) as (identity, own, _):
+        with pytest.raises(Unreachable):
+            await own.request("GET", "/api/v1/nodes", timeout=0.05)
+        assert known.askers == []
+        asking = asyncio.create_task(own.get("/api/v1/nodes"))
+        identity.take(f"{NODE}/1/1")
+        await asking
+        assert known.askers == [f"Bearer {NODE}/1/1"]
+
+
+async def test_a_new_token_is_used_from_the_next_request_on() -> None:
+    async with accounts(NODE) as (known, kube), worker(kube) as (identity, own, _):
+        for number in (1, 2):
+            identity.take(f"{NODE}/1/{number}")
+            await own.get("/api/v1/nodes")
+        assert known.askers == [f"Bearer {NODE}/1/1", f"Bearer {NODE}/1/2"]
+
+
+async def test_a_worker_complains_once_of_each_token_that_is_refused() -> None:
+    async with accounts(NODE) as (known, kube), worker(kube) as (identity, own, complaints):
+        identity.take(f"{NODE}/1/1")
+        known.make(NODE)
+        await refused(own, times=3)
+        assert complaints == ["refused"]
+        identity.take(f"{NODE}/1/2")
+        await refused(own, times=3)
+        assert complaints == ["refused"] * 2
+        identity.take(f"{NODE}/2/3")
+        await own.get("/api/v1/nodes")
+
+
+async def refused(kube: Kube, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(KubernetesError) as error:
+            await kube.get("/api/v1/nodes")
+        assert error.value.status == 401
+
+
+async def test_credentials_of_the_supervisor_are_put_down(tmp_path: Path) -> None:
+    """A client certificate would win over the token; this one would not even load."""
+    async with accounts(NODE) as (known, kube):
+        configuration = Configuration()
+        configuration.host = "https://127.0.0.1:1"
+        configuration.cert_file = configuration.key_file = str(tmp_path / "admin.crt")
+        configuration.api_key["BearerToken"] = "Bearer supervisor"
+        configuration.refresh_api_key_hook = lambda configuration: None
+        identity = Identity(lambda: None)
+        identity.wear(configuration)
+        own = Kube(configuration, "worker")
+        own._url = kube._url
+        identity.take(f"{NODE}/1/1")
+        await own.get("/api/v1/nodes")
+        await own.close()
+        assert known.askers == [f"Bearer {NODE}/1/1"]
+
+
+def test_a_token_travels_but_is_not_shown() -> None:
+    message = UseToken("canary")
+    assert decode(encode(message)) == message
+    assert "canary" not in f"{message!r} {Token('canary', 1.0)!r}"
+
+
+def test_all_accounts_are_of_workers_and_none_is_of_kube_controller_manager() -> None:
+    assert "node-controller" not in ACCOUNTS.values()
+    assert len({*ACCOUNTS.values()}) == len(ACCOUNTS)

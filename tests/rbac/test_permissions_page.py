@@ -1,0 +1,19 @@
+"""`docs/permissions.md` lists what the code declares."""
+
+from ccm.manifests.subjects import subjects
+from ccm.model.rights import Right
+from ccm.settings import Settings
+from tests.unit.test_docs import rows
+
+
+def test_the_table_of_rights_is_the_one_in_the_code() -> None:
+    _, *told = rows("permissions.md", "rights")
+    accounts = subjects(Settings(use_service_account_credentials=True), "kube-system")
+    assert told == [row(each.name, right) for each in accounts for right in each.rights]
+
+
+def row(account: str, right: Right) -> list[str]:
+    resource = ".".join(filter(None, (right.resource, right.group)))
+    target = " ".join(filter(None, (f"`{resource}`", ", ".join(right.names))))
+    where = right.namespace or "the cluster"
+    return [f"`{account}`", ", ".join(right.verbs), target, where, right.purpose]
