@@ -1,0 +1,1 @@
+"""Checks of the provider and of what the cloud says."""

@@ -1,0 +1,1 @@
+"""Checks of the flags and of this machine."""

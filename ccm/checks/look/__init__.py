@@ -1,0 +1,1 @@
+"""Facts that several checks need; nothing is judged here."""

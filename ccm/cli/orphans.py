@@ -1,0 +1,75 @@
+"""`ccm-supervisor orphans`: what carries our mark in the cloud and belongs to nothing any more."""
+
+import asyncio
+import os
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults, ExitCode
+
+if TYPE_CHECKING:
+    from ccm.decide.orphans import Orphan
+    from ccm.settings import Reading
+
+
+@click.group()
+def orphans() -> None:
+    """Find balancers and routes that nobody in the cluster asks for any more."""
+
+
+@orphans.command("list", context_settings={"ignore_unknown_options": True})
+@click.option("-o", "output", type=click.Choice(["text", "json"]), default="text")
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+def list_orphans(output: str, flags: tuple[str, ...]) -> None:
+    """List them; nothing is changed. Takes the FLAGS of `start`."""
+    from ccm.checks.finding import NotChecked
+    from ccm.settings import read, read_arguments
+
+    try:
+        found = asyncio.run(_find(read(read_arguments(flags), os.environ)))
+    except (ConfigurationFault, ConfigurationFaults) as fault:
+        click.echo(f"ccm-supervisor: {fault}", err=True)
+        sys.exit(ExitCode.CONFIGURATION)
+    except (CloudError, NotChecked) as error:
+        click.echo(f"ccm-supervisor: {error}", err=True)
+        sys.exit(ExitCode.FAILED)
+    if output == "json":
+        click.echo(orjson.dumps([asdict(one) for one in found], option=orjson.OPT_INDENT_2))
+        return
+    for one in found:
+        click.echo(f"{one.kind} {one.name}: {one.why}")
+    click.echo(f"{len(found)} orphans" if found else "no orphans")
+
+
+async def _find(reading: "Reading") -> "list[Orphan]":
+    """What the cloud has is listed first: what Services and Nodes come meanwhile is no orphan's."""
+    from ccm.checks.site import Site
+    from ccm.cloud.interface import ListsOwned
+    from ccm.cloud.invoke import invoke
+    from ccm.decide.orphans import Orphan, orphaned_balancers, orphaned_routes
+
+    site = Site(reading.settings, reading.given)
+    try:
+        started = await site.started()
+        if started.faults:
+            raise ConfigurationFaults([*started.faults])
+        provider, found = await site.provider(), list[Orphan]()
+        balancers: object = provider.load_balancers
+        if isinstance(balancers, ListsOwned):
+            found += orphaned_balancers(await invoke(balancers.owned), await site.services())
+        elif balancers:
+            _say(f"provider {provider.name} cannot list its load balancers")
+        if provider.routes:
+            routes = await invoke(provider.routes.list, await site.nodes())
+            found += orphaned_routes(routes, await site.nodes())
+        return found
+    finally:
+        await site.close()
+
+
+def _say(line: str) -> None:
+    click.echo(f"ccm-supervisor: {line}", err=True)

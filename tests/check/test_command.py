@@ -1,0 +1,95 @@
+"""The command itself: flags from every source, both formats, exit codes; no cluster is needed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ccm.checks.all import CHECKS
+from ccm.cli.main import main
+
+OFF = "https://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def _no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+
+def check(*words: str) -> Result:
+    return CliRunner().invoke(main, ["check", *words])
+
+
+def flags(tmp_path: Path) -> list[str]:
+    return [
+        "--cloud-provider=simulated",
+        f"--master={OFF}",
+        f"--runtime-dir={tmp_path}/run",
+        "--secure-port=0",
+    ]
+
+
+def test_unusable_flags_end_it_as_they_end_a_start() -> None:
+    words = ["--leader-elect-retry-period=soon", "--node-workers=0", "--no-such-flag"]
+    told = check(*words)
+    assert told.exit_code == 78
+    assert told.stderr == CliRunner().invoke(main, ["start", *words]).stderr
+    assert told.stdout == ""
+
+
+def test_without_an_api_server_everything_else_is_still_told(tmp_path: Path) -> None:
+    done = check("-o", "json", *flags(tmp_path))
+    body = json.loads(done.stdout)
+    states = {each["name"]: each["state"] for each in body["checks"]}
+    assert done.exit_code == 1
+    assert list(states) == [each.name for each in CHECKS]
+    assert {name for name, state in states.items() if state == "failed"} == {
+        "api-server",
+        "cloud-provider",
+    }
+    assert states["directories"] == states["open-files"] == "ok"
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_table_has_every_remedy(tmp_path: Path) -> None:
+    done = check(*flags(tmp_path))
+    assert done.exit_code == 1
+    text = " ".join(done.stdout.split())
+    assert "→ check the address, and that the API server is running" in text
+    assert "→ give the URL of the simulated cloud" in text
+    assert f"{len(CHECKS)} checks: " in text
+    assert "2 failed" in text
+
+
+def test_flags_come_from_environment_and_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CCM_MASTER", OFF)
+    file = tmp_path / "flags.yaml"
+    file.write_text("cloud-provider: nimbus\nsecure-port: 0\n")
+    body = json.loads(check("-o", "json", f"--config={file}").stdout)
+    assert body["provider"] == "nimbus"
+    [found] = [each for each in body["checks"] if each["name"] == "api-server"]
+    assert OFF in found["findings"][0]["seen"]
+    assert "--master" in found["findings"][0]["seen"]
+
+
+def test_help_names_its_own_option_and_those_of_start() -> None:
+    text = check("--help").stdout
+    assert "-o [table|json]" in text
+    assert "--leader-elect-lease-duration" in text
+
+
+def test_an_unknown_format_is_refused() -> None:
+    done = check("-o", "xml")
+    assert done.exit_code == 2
+    assert "choose one of table, json" in done.stderr
+
+
+def test_in_json_standard_output_is_nothing_but_json(tmp_path: Path) -> None:
+    config = tmp_path / "cloud.conf"
+    config.write_text("[Global]\nurl = http://127.0.0.1:9\ntoken = t\n")
+    done = check("-o", "json", *flags(tmp_path), f"--cloud-config={config}")
+    assert done.stdout.startswith("{")
+    assert json.loads(done.stdout)["version"]

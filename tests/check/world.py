@@ -1,0 +1,162 @@
+"""A healthy cluster with a supervisor at work, and `check` run against it in this process."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from click.testing import CliRunner
+
+from ccm.cli.main import main
+from ccm.manifests.subjects import subjects
+from ccm.model.rights import Right
+from ccm.sandbox import workload
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.kubelets import new_machines, register
+from ccm.settings import parse
+from tests.kube.cluster import RealCluster
+from tests.proc.cluster_nodes import connect
+from tests.proc.running import Cloud, Json, Supervisor, Where, wait_for
+
+T = TypeVar("T")
+
+CLUSTER_CIDR = "10.244.0.0/14"
+FLAGS = ("--controllers=*", f"--cluster-cidr={CLUSTER_CIDR}", "--secure-port=0")
+NODES = ("vm-1", "vm-2", "vm-3")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run said."""
+
+    exit_code: int
+    body: Json
+    errors: str
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {check["name"]: check["state"] for check in self.body["checks"]}
+
+    def of(self, *states: str) -> set[str]:
+        """The checks in one of these states."""
+        return {name for name, state in self.states.items() if state in states}
+
+    def findings(self, name: str) -> list[Json]:
+        [findings] = [c["findings"] for c in self.body["checks"] if c["name"] == name]
+        return list(findings)
+
+
+def run_check(*flags: str) -> Report:
+    done = CliRunner().invoke(main, ["check", "-o", "json", *flags])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    body = json.loads(done.stdout) if done.stdout else {}
+    return Report(done.exit_code, body, done.stderr)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The healthy cluster; whoever changes it puts it back."""
+
+    cluster: RealCluster
+    cloud: Cloud
+    where: Where
+    supervisor: Supervisor
+
+    def flags(self, identity: str = "ccm") -> tuple[str, ...]:
+        """Those of the supervisor at work, with another identity if need be."""
+        return (
+            "--cloud-provider=simulated",
+            f"--cloud-config={self.where.cloud_config}",
+            f"--kubeconfig={self.cluster.kubeconfig(identity)}",
+            f"--runtime-dir={self.supervisor.runtime}",
+            *FLAGS,
+        )
+
+    def check(self, *changes: str, identity: str = "ccm") -> Report:
+        """`check` with those flags; of two that are the same, the later one counts."""
+        return run_check(*self.flags(identity), *changes)
+
+    def tell_cloud(self, what: Callable[[CloudAdmin], Awaitable[T]]) -> T:
+        async def tell() -> T:
+            async with CloudAdmin(self.cloud.url) as admin:
+                return await what(admin)
+
+        return asyncio.run(tell())
+
+    @contextmanager
+    def with_object(self, path: str, body: Json) -> Iterator[Json]:
+        """An object that is there for a while, whatever its finalizers say."""
+        made = self.cluster.request("POST", path, body).expect().body
+        where = f"{path}/{made['metadata']['name']}"
+        try:
+            yield made
+        finally:
+            self.cluster.request("DELETE", where).expect(200, 202, 404)
+            wait_for("it is gone", lambda: self.cluster.request("GET", where).status == 404)
+
+
+def rules(rights: Iterable[Right]) -> Sequence[dict[str, Any]]:
+    """As RBAC has them."""
+    return [
+        {
+            "apiGroups": [right.group],
+            "resources": [right.resource],
+            "verbs": list(right.verbs),
+            **({"resourceNames": list(right.names)} if right.names else {}),
+        }
+        for right in rights
+    ]
+
+
+def needed_rights() -> tuple[Right, ...]:
+    """What one identity for all processes needs under `FLAGS`."""
+    texts = {"cloud_provider": "simulated", "controllers": "*"}
+    (everybody,) = subjects(parse(texts), "kube-system")
+    return everybody.rights
+
+
+def grant(cluster: RealCluster, identity: str, rights: Iterable[Right]) -> None:
+    """Just these, in the namespaces they are for."""
+    given = list(rights)
+    for namespace in {right.namespace for right in given}:
+        part = [right for right in given if right.namespace == namespace]
+        cluster.grant(identity, rules(part), namespace or None)
+
+
+def make_healthy(cluster: RealCluster, cloud: Cloud, supervisor: Supervisor) -> None:
+    """Nodes, a Service and a volume, and the wait until all have what they need."""
+
+    async def make() -> None:
+        kube = await connect(cluster.kubeconfig("admin"))
+        try:
+            async with CloudAdmin(cloud.url) as admin:
+                await admin.add(new_machines(1, len(NODES)))
+                await register(kube, NODES)
+                await workload.create(kube, admin)
+                async with asyncio.timeout(60):
+                    while not _is_served(await workload.look(kube, admin)):  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+        finally:
+            await kube.close()
+
+    asyncio.run(make())
+    supervisor.wait_running()
+
+
+def _is_served(seen: workload.Sights) -> bool:
+    return bool(seen.service_address and seen.volume_zone) and seen.routed == {*NODES}
+
+
+def copy_of(config: Path, to: Path, **changes: str) -> Path:
+    """A cloud configuration with other values; `token_file` stands for `token-file`."""
+    lines = config.read_text().splitlines()
+    for key, value in changes.items():
+        name = key.replace("_", "-")
+        lines = [line for line in lines if line.partition("=")[0].strip() != name]
+        lines.append(f"{name} = {value}")
+    to.write_text("\n".join(lines) + "\n")
+    return to
