@@ -1,0 +1,1 @@
+"""The conformance kit for provider authors: `pytest --pyargs ccm.cloud.testkit --provider mine`."""

@@ -1,0 +1,218 @@
+"""What the kit needs of a cloud to try a provider on it: the one class that an author writes.
+
+A method may be `async` or plain, as in a provider; plain ones run in a thread. What a cloud cannot
+do stays as it is here and raises `NotShown`: the tests that need it are reported, not passed.
+"""
+
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias, TypeVar
+
+from ccm.model.cloud import NodeAddress
+from ccm.model.objects import Json
+from ccm.model.service import HealthCheck, Service
+
+T = TypeVar("T")
+
+MaybeAsync: TypeAlias = T | Awaitable[T]
+
+CLUSTER = "kit"
+"""The name of the cluster that the provider under test serves."""
+
+
+class NotShown(Exception):
+    """What is to be shown needs something that this cloud or its adapter cannot do; says what."""
+
+
+class FaultKind(StrEnum):
+    """How every call to the cloud fails while a fault is in force."""
+
+    DENIED = "denied"
+    """The credentials may not do this (403)."""
+    THROTTLED = "throttled"
+    """Too many calls (429), with `Adapter.retry_after`."""
+    ERROR = "error"
+    """A server error (500)."""
+    SILENT = "silent"
+    """No answer at all; the provider's own timeout, or the gate's, ends the call."""
+    GARBAGE = "garbage"
+    """A success whose body is not what was asked for."""
+
+
+class Mark(StrEnum):
+    """Whose a thing is that the kit plants beside the provider's own."""
+
+    NOBODY = "nobody"
+    """It carries no mark at all."""
+    OTHER_CLUSTER = "other cluster"
+    """It carries our kind of mark, for another cluster."""
+    OTHER_SERVICE = "other Service"
+    """It carries this cluster's mark, for another Service; balancers only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine that exists: the name its Node has, and what the provider is to say about it.
+
+    Empty fields are not compared. `addresses` are compared without regard to order.
+    """
+
+    node: str
+    provider_id: str
+    type: str = ""
+    zone: str = ""
+    region: str = ""
+    addresses: tuple[NodeAddress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBalancer:
+    """One balancer as it is in the cloud, whoever owns it.
+
+    `listeners` are (protocol, port, node port); `hosts` provider IDs; `source_ranges` networks,
+    empty when everybody may come; `health_check` is None when it is the cloud's own default.
+    """
+
+    name: str
+    listeners: frozenset[tuple[str, int, int]]
+    hosts: frozenset[str]
+    source_ranges: frozenset[str] = frozenset()
+    health_check: HealthCheck | None = None
+    has_affinity: bool = False
+    families: frozenset[str] = frozenset({"IPv4"})
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRoute:
+    """One route as it is in the cloud, whoever owns it."""
+
+    cidr: str
+    provider_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A volume that exists: the `spec` of its PersistentVolume, and where it is."""
+
+    spec: Json
+    zones: tuple[str, ...]
+    region: str
+
+
+class Adapter:
+    """Makes and looks at things in the cloud directly, past the provider under test.
+
+    Every method returns once the cloud's own reads show what it did. The kit makes one adapter for
+    a run. `start` and `stop` come once; `reset` comes before each test.
+    """
+
+    page_size: int = 0
+    """The most routes or balancers in one answer of a list; 0 when lists come whole. The kit makes
+    one more than this, so an emulator is best told to use a small one."""
+    most_machines: int = 1000
+    """How many machines the kit may have at once; it wants two batches of the provider and one."""
+    retry_after: float | None = 7.0
+    """The seconds that a throttled answer names; None when this cloud's answers name none."""
+    call_timeout: float = 2.0
+    """How long the gate lets one call take. A plain provider's SDK has to give up by itself: make
+    the configuration that `reset` returns say so."""
+    patience: float = 60.0
+    """How long the kit comes back in all while an operation raises `RetryAfter`."""
+    sdk: Collection[str] = ()
+    """The modules of the cloud's SDK, such as `boto3`: importing the provider's package must not
+    import them."""
+
+    def start(self) -> None:
+        """Before the first test: start an emulator, check credentials."""
+
+    def stop(self) -> None:
+        """After the last test; also when `start` failed."""
+
+    def reset(self) -> MaybeAsync[bytes]:
+        """An empty cloud without faults; returns the `--cloud-config` to reach it with."""
+        raise NotImplementedError
+
+    def is_write(self, operation: str, budget: str) -> bool:
+        """Whether a call that the provider names so to its gate may change the cloud."""
+        raise NotImplementedError
+
+    def snapshot(self) -> MaybeAsync[object]:
+        """Everything that a provider could change, such that equal (`==`) means unchanged."""
+        raise NotImplementedError
+
+    def calls(self) -> MaybeAsync[int]:
+        """How many API calls the cloud itself has counted, apart from the adapter's own."""
+        raise NotShown("the adapter does not count the cloud's calls")
+
+    def inject(self, kind: FaultKind) -> MaybeAsync[None]:
+        """Let every call of the provider fail like this from now on."""
+        raise NotShown("the adapter injects no faults")
+
+    def heal(self) -> MaybeAsync[None]:
+        """End the fault."""
+        raise NotShown("the adapter injects no faults")
+
+    # For `instances`; the other parts need machines as well.
+
+    def create_machines(self, names: Sequence[str]) -> MaybeAsync[Sequence[Machine]]:
+        """Running machines, one a name, in this order; the cloud may call their Nodes otherwise."""
+        raise NotShown("the adapter creates no machines")
+
+    def stop_machine(self, machine: Machine) -> MaybeAsync[None]:
+        raise NotShown("the adapter stops no machines")
+
+    def start_machine(self, machine: Machine) -> MaybeAsync[None]:
+        raise NotShown("the adapter starts no machines")
+
+    def terminate_machine(self, machine: Machine) -> MaybeAsync[None]:
+        """End it for good, whether the cloud still shows it as terminated or not at all."""
+        raise NotShown("the adapter terminates no machines")
+
+    def absent_provider_id(self) -> str:
+        """A well-formed provider ID that no machine ever had."""
+        raise NotShown("the adapter knows no provider ID without a machine")
+
+    # For `load_balancers`.
+
+    def balancers(self) -> MaybeAsync[Sequence[SeenBalancer]]:
+        """Every balancer there is, planted ones included."""
+        raise NotShown("the adapter does not look at balancers")
+
+    def pieces(self) -> MaybeAsync[Collection[str]]:
+        """The ids of all that the cloud keeps for balancers: themselves, target groups, rules …"""
+        raise NotShown("the adapter does not look at the pieces of balancers")
+
+    def plant_balancer(self, name: str, service: Service, mark: Mark) -> MaybeAsync[None]:
+        """A balancer of that name that is not the given Service's, marked so."""
+        raise NotShown("the adapter plants no balancers")
+
+    def annotations(self) -> Sequence[Mapping[str, str]]:
+        """Sets of annotations, one or more; each asks for another balancer than none does."""
+        raise NotShown("the adapter names no annotations")
+
+    def free_ip(self) -> MaybeAsync[str]:
+        """An IP that a Service may ask for."""
+        raise NotShown("the adapter has no IP that may be asked for")
+
+    # For `routes`.
+
+    def routes(self) -> MaybeAsync[Sequence[SeenRoute]]:
+        """Every route there is, planted ones included."""
+        raise NotShown("the adapter does not look at routes")
+
+    def plant_route(self, cidr: str, machine: Machine, mark: Mark) -> MaybeAsync[None]:
+        """A route that is not this cluster's, marked so."""
+        raise NotShown("the adapter plants no routes")
+
+    # For `volumes`; `source` is one of the provider's `csi_drivers` or `legacy_sources`.
+
+    def create_volume(self, source: str) -> MaybeAsync[Disk]:
+        raise NotShown("the adapter creates no volumes")
+
+    def delete_volume(self, disk: Disk) -> MaybeAsync[None]:
+        raise NotShown("the adapter deletes no volumes")
+
+    def absent_volume(self, source: str) -> Json:
+        """The `spec` of a PersistentVolume whose volume never existed."""
+        raise NotShown("the adapter knows no volume that is not there")

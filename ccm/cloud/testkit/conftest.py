@@ -1,0 +1,60 @@
+"""The fixtures of the kit: one adapter for the run, an empty cloud for each test."""
+
+import importlib
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from ccm.cloud.registry import check_name
+from ccm.cloud.testkit.adapter import Adapter
+from ccm.cloud.testkit.world import World
+from ccm.errors import ConfigurationFault
+
+ADAPTER = pytest.StashKey[Adapter]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    """Find both before the first test, so that a wrong name is one error and not hundreds."""
+    provider, adapter = config.getoption("--provider"), config.getoption("--adapter")
+    if not provider or not adapter:
+        raise pytest.UsageError(
+            "the conformance kit needs --provider NAME and --adapter MODULE:NAME"
+        )
+    try:
+        check_name(provider)
+    except ConfigurationFault as unknown:
+        raise pytest.UsageError(f"--provider: {unknown.problem}; {unknown.remedy}") from unknown
+    config.stash[ADAPTER] = load_adapter(adapter)
+
+
+def load_adapter(where: str) -> Adapter:
+    """The adapter that `module:name` makes."""
+    module, _, name = where.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), name)()
+    except (ImportError, AttributeError, ValueError) as fault:
+        raise pytest.UsageError(f"--adapter {where}: {fault}") from fault
+    if not isinstance(made, Adapter):
+        raise pytest.UsageError(f"--adapter {where} makes no ccm.cloud.testkit.adapter.Adapter")
+    return made
+
+
+@pytest.fixture(scope="session")
+def adapter(pytestconfig: pytest.Config) -> Iterator[Adapter]:
+    made = pytestconfig.stash[ADAPTER]
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest_asyncio.fixture
+async def world(pytestconfig: pytest.Config, adapter: Adapter) -> AsyncIterator[World]:
+    there = World(pytestconfig.getoption("--provider"), adapter)
+    try:
+        await there.reset()
+        yield there
+    finally:
+        await there.close()

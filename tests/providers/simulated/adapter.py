@@ -1,0 +1,201 @@
+"""The conformance kit's way around the provider: the simulated cloud as a process of its own."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ccm.cloud.testkit.adapter import (
+    CLUSTER,
+    Adapter,
+    Disk,
+    FaultKind,
+    Machine,
+    Mark,
+    SeenBalancer,
+    SeenRoute,
+)
+from ccm.model.cloud import AddressType, NodeAddress
+from ccm.model.objects import Json
+from ccm.model.service import HealthCheck, Service
+from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
+from ccm.sandbox.cloud import records
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.faults import Fault, Kind
+
+PAGE = 4
+FAULTS = {
+    FaultKind.DENIED: Kind.DENIED,
+    FaultKind.THROTTLED: Kind.THROTTLE,
+    FaultKind.ERROR: Kind.ERROR,
+    FaultKind.SILENT: Kind.TIMEOUT,
+    FaultKind.GARBAGE: Kind.GARBAGE,
+}
+KINDS = ("machines", "load_balancers", "routes", "volumes")
+
+
+class SimulatedAdapter(Adapter):
+    """Works on the admin surface, which neither counts nor fails."""
+
+    page_size = PAGE
+    sdk = ("aiohttp", "ccm.sandbox")
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._url = ""
+
+    def start(self) -> None:
+        file = Path(self._directory.name, "url")
+        command = [sys.executable, "-m", "ccm.sandbox.cloud", f"--url-file={file}"]
+        self._child = subprocess.Popen(
+            [*command, f"--page={PAGE}", "--port=0"], stdout=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 20
+        while not file.exists():
+            assert time.monotonic() < deadline, "the cloud did not get ready"
+            time.sleep(0.01)
+        self._url = file.read_text()
+
+    def stop(self) -> None:
+        if self._child:
+            self._child.terminate()
+            self._child.wait(20)
+        self._directory.cleanup()
+
+    async def reset(self) -> bytes:
+        async with self._admin() as admin:
+            await admin.clear_faults()
+            await admin.replace_state({})
+        url = f"[Global]\nurl = {self._url}\ntoken = sandbox\n"
+        return f"{url}page-size = {PAGE}\ntimeout = 100ms\n".encode()
+
+    def is_write(self, operation: str, budget: str) -> bool:
+        return budget == "write"
+
+    async def snapshot(self) -> object:
+        return {kind: await self._records(kind) for kind in KINDS}
+
+    async def calls(self) -> int:
+        async with self._admin() as admin:
+            return int((await admin.counters())["total"])
+
+    async def inject(self, kind: FaultKind) -> None:
+        async with self._admin() as admin:
+            await admin.set_fault(Fault(FAULTS[kind], retry_after=self.retry_after or 0))
+
+    async def heal(self) -> None:
+        async with self._admin() as admin:
+            await admin.clear_faults()
+
+    async def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
+        async with self._admin() as admin:
+            wanted = [records.Machine(name, zone="zone-b", type="large") for name in names]
+            return [_machine(made) for made in await admin.add(wanted)]
+
+    async def stop_machine(self, machine: Machine) -> None:
+        async with self._admin() as admin:
+            await admin.stop(_id(machine.provider_id))
+
+    async def start_machine(self, machine: Machine) -> None:
+        async with self._admin() as admin:
+            await admin.start(_id(machine.provider_id))
+
+    async def terminate_machine(self, machine: Machine) -> None:
+        async with self._admin() as admin:
+            await admin.terminate(_id(machine.provider_id))
+
+    def absent_provider_id(self) -> str:
+        return "simulated://m-99999999"
+
+    async def balancers(self) -> Sequence[SeenBalancer]:
+        return [_balancer(record) for record in await self._records("load_balancers")]
+
+    async def pieces(self) -> Collection[str]:
+        return [record["id"] for record in await self._records("load_balancers")]
+
+    async def plant_balancer(self, name: str, service: Service, mark: Mark) -> None:
+        owner = {"cluster": CLUSTER, "service": service.uid}
+        tags = {
+            Mark.NOBODY: {},
+            Mark.OTHER_CLUSTER: owner | {"cluster": "another"},
+            Mark.OTHER_SERVICE: owner | {"service": "another"},
+        }[mark]
+        listeners = [{"protocol": "TCP", "port": 22, "node_port": 30022}]
+        await self._plant("load_balancers", name=name, tags=tags, listeners=listeners)
+
+    def annotations(self) -> Sequence[Mapping[str, str]]:
+        return [{SCHEME_ANNOTATION: "internal"}]
+
+    def free_ip(self) -> str:
+        return "192.0.2.77"
+
+    async def routes(self) -> Sequence[SeenRoute]:
+        return [
+            SeenRoute(record["cidr"], f"simulated://{record['machine_id']}")
+            for record in await self._records("routes")
+        ]
+
+    async def plant_route(self, cidr: str, machine: Machine, mark: Mark) -> None:
+        tags = {"cluster": "another"} if mark is Mark.OTHER_CLUSTER else {}
+        await self._plant("routes", cidr=cidr, machine_id=_id(machine.provider_id), tags=tags)
+
+    async def create_volume(self, source: str) -> Disk:
+        number = len(await self._records("volumes"))
+        await self._plant("volumes", id=f"vol-{number}", zones=["zone-a", "zone-b"])
+        return Disk(_spec(source, f"vol-{number}"), ("zone-a", "zone-b"), "region-1")
+
+    async def delete_volume(self, disk: Disk) -> None:
+        gone = disk.spec["csi"]["volumeHandle"]
+        left = [record for record in await self._records("volumes") if record["id"] != gone]
+        async with self._admin() as admin:
+            await admin.replace_state({**await self._state(), "volumes": left})
+
+    def absent_volume(self, source: str) -> Json:
+        return _spec(source, "vol-404")
+
+    def _admin(self) -> CloudAdmin:
+        return CloudAdmin(self._url)
+
+    async def _state(self) -> Json:
+        async with self._admin() as admin:
+            return await admin.state()
+
+    async def _records(self, kind: str) -> list[Json]:
+        return list((await self._state())[kind])
+
+    async def _plant(self, kind: str, **record: Any) -> None:
+        state = await self._state()
+        async with self._admin() as admin:
+            await admin.replace_state({**state, kind: [*state[kind], record]})
+
+
+def _id(provider_id: str) -> str:
+    return provider_id.removeprefix("simulated://")
+
+
+def _machine(made: records.Machine) -> Machine:
+    addresses = tuple(NodeAddress(AddressType(a.type), a.address) for a in made.addresses)
+    return Machine(
+        made.name, f"simulated://{made.id}", made.type, made.zone, made.region, addresses
+    )
+
+
+def _balancer(record: Json) -> SeenBalancer:
+    health = record["health_check"]
+    return SeenBalancer(
+        name=record["name"],
+        listeners=frozenset(
+            (one["protocol"], one["port"], one["node_port"]) for one in record["listeners"]
+        ),
+        hosts=frozenset(f"simulated://{host}" for host in record["hosts"]),
+        source_ranges=frozenset(record["source_ranges"]),
+        health_check=HealthCheck(health["port"], health["path"]) if health else None,
+    )
+
+
+def _spec(driver: str, handle: str) -> Json:
+    return {"csi": {"driver": driver, "volumeHandle": handle}}
