@@ -1,0 +1,100 @@
+"""When nothing changed nothing is written to the cloud, and what changed is written once."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from ccm.kube.client import Kube
+from tests.life.life import Life, living
+from tests.life.processes import WORKERS
+from tests.life.script import Step
+from tests.proc.running import Cloud, Where
+
+pytestmark = pytest.mark.real
+
+NODES, SERVICES, VOLUMES = 100, 50, 10
+PATIENCE = 60.0
+
+
+async def populate(life: Life, nodes: int, volumes: int = 0) -> None:
+    """Services first, so that their balancers get all hosts one after the other."""
+    policies = ("Cluster", "Local")
+    asked = [
+        Step("users", "ask", (f"web-{n}", {"externalTrafficPolicy": policies[n % 2]}, {}))
+        for n in range(SERVICES)
+    ]
+    await life.take_together(asked)
+    joined = [Step("nodes", "join", (f"vm-{n}", n)) for n in range(1, nodes + 1)]
+    added = [Step("users", "volume", (f"vol-{n}", ["zone-a"], False)) for n in range(volumes)]
+    await life.take_together([*joined, *added])
+    await life.settle(PATIENCE)
+
+
+async def calls(life: Life) -> Counter[str]:
+    """Calls to the cloud since the counters began, by operation."""
+    counts: Counter[str] = Counter()
+    for row in (await life.admin.counters())["rows"]:
+        counts[row["operation"]] += row["count"]
+    return counts
+
+
+def pids(life: Life) -> dict[str, int]:
+    return {name: worker["pid"] for name, worker in life.processes.workers().items()}
+
+
+async def test_neither_a_restart_nor_a_fail_over_writes_to_the_cloud(
+    where: Where, cloud: Cloud, api: Kube
+) -> None:
+    async with living(where, cloud, api) as life:
+        await populate(life, NODES, VOLUMES)
+        await life.admin.reset_counters()
+        for how in ("kill", "restart"):
+            before = pids(life)
+            await life.take_together(Step("processes", how, (name,)) for name in WORKERS)
+            await life.settle(PATIENCE, besides=before)
+        life.processes.add("standby")
+        for name in ("SIGTERM", "SIGKILL"):  # an orderly fail-over, and a supervisor that dies
+            before = pids(life)
+            await life.take(Step("processes", "replace", (name,)))
+            await life.settle(PATIENCE, besides=before)
+        counters = await life.admin.counters()
+        assert counters["reads"] > SERVICES
+        assert counters["writes"] == 0, counters["rows"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to nodes at the same time, and how many balancers have other hosts then."""
+
+    steps: tuple[Step, ...]
+    updates: int
+
+
+CHANGES = (
+    Change((Step("nodes", "exclude", ("vm-5", True)),), SERVICES),
+    Change((Step("nodes", "join", ("vm-6", 6)),), SERVICES),
+    Change((Step("nodes", "stop", ("vm-4",)),), 0),
+    Change((Step("nodes", "start", ("vm-4",)), Step("nodes", "exclude", ("vm-3", False))), 0),
+    Change(
+        (Step("nodes", "leave", ("vm-6", True)), Step("nodes", "leave", ("vm-4", False))), SERVICES
+    ),
+    Change((Step("nodes", "unregister", ("vm-5",)),), 0),
+)
+
+
+async def test_a_node_change_is_one_update_of_each_balancer_that_it_concerns(
+    where: Where, cloud: Cloud, api: Kube
+) -> None:
+    async with living(where, cloud, api) as life:
+        await populate(life, nodes=5)
+        await life.admin.set_conditions(latency=0.2)  # a node is there before it is initialised
+        for change in CHANGES:
+            await life.admin.reset_counters()
+            await life.take_together(change.steps)
+            await life.settle(PATIENCE)
+            made = await calls(life)
+            assert made["UpdateLoadBalancer"] == change.updates, change.steps
+            assert not made["CreateLoadBalancer"] + made["DeleteLoadBalancer"]
+            if not change.updates:
+                assert not made["GetLoadBalancer"], change.steps

@@ -1,0 +1,163 @@
+"""What people get wrong: one Event that says what to do, nobody held up, and no storm.
+
+The API server itself refuses source ranges and pod CIDRs that are no networks; what the workers do
+with them all the same is tested in `tests/service` and `tests/route`.
+"""
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+
+from ccm.errors import KubernetesError
+from ccm.kube.client import Kube
+from ccm.model.objects import Json
+from ccm.model.volume import ZONE
+from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
+from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.records import Volume
+from tests.life.conftest import EVENTS
+from tests.life.life import Life, living, until_nothing
+from tests.life.users import SERVICES, UNKNOWN, VOLUMES, persistent_volume
+from tests.proc.running import Cloud, Where
+
+pytestmark = pytest.mark.real
+
+PATIENCE = 30.0
+WATCHED = 4.0  # seconds in which a storm would be seen
+
+ASKED: dict[str, tuple[Json, dict[str, str]]] = {
+    "bad-key": ({}, {UNKNOWN: "blue"}),
+    "bad-value": ({}, {SCHEME_ANNOTATION: "public"}),
+    "bad-protocol": ({"ports": [(80, "SCTP")]}, {}),
+    "bad-node-port": ({"allocateLoadBalancerNodePorts": False}, {}),
+    "bad-affinity": ({"sessionAffinity": "ClientIP"}, {}),
+    "bad-families": ({"ipFamilyPolicy": "RequireDualStack"}, {}),
+    "bad-ip": ({"loadBalancerIP": "banana"}, {}),
+}
+"""Services that cannot have what they ask for: their spec and their annotations."""
+
+TOLD = {
+    "bad-key": ("SyncLoadBalancerFailed", f"{UNKNOWN} is not known; there is only"),
+    "bad-value": ("SyncLoadBalancerFailed", f"{SCHEME_ANNOTATION} is 'public'; it may be internet"),
+    "bad-protocol": ("SyncLoadBalancerFailed", "port 80 is SCTP: use TCP or UDP"),
+    "bad-node-port": ("SyncLoadBalancerFailed", "set spec.allocateLoadBalancerNodePorts to true"),
+    "bad-affinity": ("SyncLoadBalancerFailed", "session affinity: set spec.sessionAffinity to"),
+    "bad-families": ("SyncLoadBalancerFailed", "two IP families: set spec.ipFamilyPolicy to"),
+    "bad-ip": ("SyncLoadBalancerFailed", "spec.loadBalancerIP 'banana' is not an IP address"),
+    "bad-node": ("FailedToCreateRoute", "it overlaps with a pod CIDR of node vm-1"),
+    "bad-handle": ("VolumeNotFound", "the cloud has no volume vol-404"),
+    "bad-zone": ("NodeAffinityConflict", "delete this PersistentVolume and create it again with"),
+    "web-1": ("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer"),
+}
+"""Reason and words of the one Warning about each of them; `web-1` is there before any node is."""
+
+
+async def warnings(life: Life) -> dict[str, list[tuple[str, str]]]:
+    """Reason and message of all Warnings, by the name of whom they are about."""
+    told: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for event in (await life.api.get(EVENTS))["items"]:
+        if event["type"] == "Warning":
+            about = event["involvedObject"]["name"]
+            told[about] += [(event["reason"], event["message"])] * event["count"]
+    return told
+
+
+async def until_told(life: Life, *names: str) -> None:
+    async def look() -> set[str]:
+        return {*names} - (await warnings(life)).keys()
+
+    await until_nothing("untold", look, PATIENCE)
+
+
+async def until_good(life: Life) -> None:
+    """Until nothing is wrong but what has to be."""
+
+    async def look() -> list[str]:
+        return [text for text in await life.wrong() if "bad-" not in text]
+
+    await until_nothing("wrong", look, PATIENCE)
+
+
+async def ask_for_what_cannot_be(life: Life) -> None:
+    for name, (spec, annotations) in ASKED.items():
+        await life.users.ask(name, spec, annotations)
+    await life.nodes.join("bad-node", 1)  # the networks of vm-1
+    await life.admin.add_volume(Volume("vol-bad", ("zone-a",), "region-1"))
+    elsewhere = {"key": ZONE, "operator": "In", "values": ["zone-z"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}}
+    for name, handle, spec in (
+        ("bad-handle", "vol-404", {}),
+        ("bad-zone", "vol-bad", {"nodeAffinity": affinity}),
+    ):
+        await life.api.post(VOLUMES, persistent_volume(name, handle, **spec))
+
+
+async def test_each_is_told_once_and_holds_up_nobody(where: Where, cloud: Cloud, api: Kube) -> None:
+    both = {"ports": [(53, "TCP"), (53, "UDP")]}
+    async with living(where, cloud, api) as life:
+        await life.users.ask("web-1", {}, {})
+        await until_told(life, "web-1")
+        await life.nodes.join("vm-1", 1)
+        await until_good(life)
+        await ask_for_what_cannot_be(life)
+        await life.nodes.join("vm-2", 2)
+        await life.users.ask("web-2", both, {})
+        await life.users.volume("vol-1", ["zone-a"], is_late=False)
+        await until_told(life, *TOLD)
+        await until_good(life)
+        await life.admin.reset_counters()
+        await asyncio.sleep(WATCHED)
+        counters = await life.admin.counters()
+        assert counters["writes"] == 0, counters["rows"]
+        assert counters["reads"] <= 4, counters["rows"]  # whether vol-404 is there by now
+        told = await warnings(life)
+        assert told.keys() == TOLD.keys()
+        for name, (reason, words) in TOLD.items():
+            times = 2 if name == "bad-node" else 1  # it has two networks
+            assert [given for given, _ in told[name]] == [reason] * times
+            assert all(words in message for _, message in told[name]), told[name]
+
+
+async def test_what_is_taken_back_while_it_is_made_leaves_nothing_behind(
+    where: Where, cloud: Cloud, api: Kube
+) -> None:
+    """First while the call is under way, then while the cloud is at work."""
+    async with living(where, cloud, api) as life:
+
+        async def look() -> list[str]:
+            rows, state = (await life.admin.counters())["rows"], await life.admin.state()
+            signs = [row["operation"] for row in rows if not row["status"]]
+            signs += [record["state"] for record in state["load_balancers"]]
+            return [] if {"CreateLoadBalancer", "provisioning"} & {*signs} else ["nothing", *signs]
+
+        await life.nodes.join("vm-1", 1)
+        await life.settle(PATIENCE)
+        await life.admin.set_conditions(provisioning=0.8, deletion=0.8)
+        await life.admin.set_fault(Fault(Kind.SLOW, "CreateLoadBalancer", 1, delay=0.8))
+        for _ in range(2):
+            await life.users.ask("web-1", {}, {})
+            await until_nothing("not begun", look, PATIENCE)
+            await life.users.drop("web-1")
+            await life.settle(PATIENCE)
+            with pytest.raises(KubernetesError, match="404"):
+                await life.api.get(f"{SERVICES}/web-1")
+        assert await warnings(life) == {}
+
+
+async def test_who_finds_the_quota_used_up_gets_the_next_place(
+    where: Where, cloud: Cloud, api: Kube
+) -> None:
+    async with living(where, cloud, api) as life:
+        await life.nodes.join("vm-1", 1)
+        await life.users.ask("web-1", {}, {})
+        await life.settle(PATIENCE)
+        used = len((await life.admin.state())["load_balancers"])
+        await life.admin.set_conditions(max_load_balancers=used)
+        await life.users.ask("web-2", {}, {})
+        await until_told(life, "web-2")
+        [(reason, message)] = (await warnings(life))["web-2"]
+        assert reason == "SyncLoadBalancerFailed"
+        assert f"QuotaExceeded: the account may have {used} load balancers" in message
+        await life.users.drop("web-1")
+        await life.settle(PATIENCE)
