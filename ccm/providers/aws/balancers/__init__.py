@@ -1,0 +1,1 @@
+"""Load balancers: what all kinds share, and a folder for each kind."""

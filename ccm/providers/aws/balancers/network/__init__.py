@@ -1,0 +1,1 @@
+"""Network load balancers: one target group for each listener, rules in the nodes' groups."""

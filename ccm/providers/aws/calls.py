@@ -1,0 +1,132 @@
+"""Every call that this provider makes: which budget it spends and what it does, in one table.
+
+The quotas that the supervisor is told, the classes of the gate and the IAM policy come from here; a
+call that is not in the table cannot be made.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ccm.cloud.interface import Quota
+
+EC2_DESCRIBE = "ec2-describe"
+EC2_MUTATE = "ec2-mutate"
+EC2_RESOURCE = "ec2-resource-intensive"
+ELB_DESCRIBE = "elb-describe"
+ELB_MUTATE = "elb-mutate"
+ELBV2_DESCRIBE = "elbv2-describe"
+ELBV2_MUTATE = "elbv2-mutate"
+ELBV2_REGISTER = "elbv2-register"
+
+QUOTAS: Mapping[str, Quota] = {
+    EC2_DESCRIBE: Quota(per_second=20.0, burst=100),
+    EC2_MUTATE: Quota(per_second=5.0, burst=50),
+    EC2_RESOURCE: Quota(per_second=5.0, burst=50),
+    ELB_DESCRIBE: Quota(per_second=10.0, burst=40),
+    ELB_MUTATE: Quota(per_second=3.0, burst=20),
+    ELBV2_DESCRIBE: Quota(per_second=10.0, burst=40),
+    ELBV2_MUTATE: Quota(per_second=3.0, burst=20),
+    ELBV2_REGISTER: Quota(per_second=4.0, burst=40),
+}
+"""What AWS documents for an account in one region: bucket size and refill of each category."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One operation of one service, as boto3 and IAM name it."""
+
+    client: str
+    operation: str
+    budget: str
+
+    @property
+    def action(self) -> str:
+        """Its name in an IAM policy."""
+        prefix = "ec2" if self.client == "ec2" else "elasticloadbalancing"
+        return f"{prefix}:{self.operation}"
+
+    @property
+    def is_write(self) -> bool:
+        return not self.operation.startswith("Describe")
+
+
+_OPERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("ec2", EC2_DESCRIBE): (
+        "DescribeAvailabilityZones",
+        "DescribeInstances",
+        "DescribeRouteTables",
+        "DescribeSecurityGroups",
+        "DescribeSubnets",
+        "DescribeVolumes",
+    ),
+    ("ec2", EC2_MUTATE): (
+        "CreateRoute",
+        "CreateSecurityGroup",
+        "DeleteRoute",
+        "DeleteSecurityGroup",
+        "ModifyInstanceAttribute",
+        "ModifyNetworkInterfaceAttribute",
+        "ReplaceRoute",
+    ),
+    ("ec2", EC2_RESOURCE): (
+        "AuthorizeSecurityGroupIngress",
+        "RevokeSecurityGroupIngress",
+    ),
+    ("elb", ELB_DESCRIBE): (
+        "DescribeLoadBalancerAttributes",
+        "DescribeLoadBalancerPolicies",
+        "DescribeLoadBalancers",
+        "DescribeTags",
+    ),
+    ("elb", ELB_MUTATE): (
+        "AddTags",
+        "ApplySecurityGroupsToLoadBalancer",
+        "AttachLoadBalancerToSubnets",
+        "ConfigureHealthCheck",
+        "CreateLoadBalancer",
+        "CreateLoadBalancerListeners",
+        "CreateLoadBalancerPolicy",
+        "DeleteLoadBalancer",
+        "DeleteLoadBalancerListeners",
+        "DeregisterInstancesFromLoadBalancer",
+        "DetachLoadBalancerFromSubnets",
+        "ModifyLoadBalancerAttributes",
+        "RegisterInstancesWithLoadBalancer",
+        "RemoveTags",
+        "SetLoadBalancerPoliciesForBackendServer",
+        "SetLoadBalancerPoliciesOfListener",
+    ),
+    ("elbv2", ELBV2_DESCRIBE): (
+        "DescribeListeners",
+        "DescribeLoadBalancerAttributes",
+        "DescribeLoadBalancers",
+        "DescribeTags",
+        "DescribeTargetGroupAttributes",
+        "DescribeTargetGroups",
+        "DescribeTargetHealth",
+    ),
+    ("elbv2", ELBV2_MUTATE): (
+        "AddTags",
+        "CreateListener",
+        "CreateLoadBalancer",
+        "CreateTargetGroup",
+        "DeleteListener",
+        "DeleteLoadBalancer",
+        "DeleteTargetGroup",
+        "ModifyListener",
+        "ModifyLoadBalancerAttributes",
+        "ModifyTargetGroup",
+        "ModifyTargetGroupAttributes",
+        "RemoveTags",
+        "SetSecurityGroups",
+        "SetSubnets",
+    ),
+    ("elbv2", ELBV2_REGISTER): ("DeregisterTargets", "RegisterTargets"),
+}
+
+CALLS: Mapping[str, Call] = {
+    f"{client}:{operation}": Call(client, operation, budget)
+    for (client, budget), operations in _OPERATIONS.items()
+    for operation in operations
+}
+"""By client and operation, as `ec2:DescribeInstances`."""

@@ -1,0 +1,90 @@
+"""Which subnets a balancer lives in: one a zone, chosen as upstream does."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.errors import Refused
+from ccm.model.objects import Json, objects, text
+from ccm.providers.aws.tags import CLUSTER_PREFIX, Mark, Tags, read_tags
+
+ROLES = {True: "kubernetes.io/role/internal-elb", False: "kubernetes.io/role/elb"}
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """A subnet; `is_public` when its route table leads to an internet gateway."""
+
+    id: str
+    zone: str
+    cidr: str
+    tags: Tags
+    is_public: bool
+
+    @property
+    def name(self) -> str:
+        return self.tags.get("Name", "")
+
+
+def read_subnets(subnets: Iterable[Json], tables: Sequence[Json]) -> list[Subnet]:
+    public = _public(tables)
+    return [
+        Subnet(
+            id=text(record.get("SubnetId")),
+            zone=text(record.get("AvailabilityZone")),
+            cidr=text(record.get("CidrBlock")),
+            tags=read_tags(record.get("Tags")),
+            is_public=public.get(text(record.get("SubnetId")), public.get("", False)),
+        )
+        for record in subnets
+    ]
+
+
+def _public(tables: Sequence[Json]) -> Mapping[str, bool]:
+    """Whether each subnet with a table of its own is public; under "" the VPC's main table."""
+    found: dict[str, bool] = {}
+    for table in tables:
+        routes = objects(table.get("Routes"))
+        leads_out = any(text(route.get("GatewayId")).startswith("igw-") for route in routes)
+        for association in objects(table.get("Associations")):
+            is_main = association.get("Main") is True
+            found["" if is_main else text(association.get("SubnetId"))] = leads_out
+    return found
+
+
+def choose(subnets: Sequence[Subnet], mark: Mark, is_internal: bool) -> list[Subnet]:
+    """One subnet for each zone; an open balancer only in public ones.
+
+    A subnet with the role's tag goes before one without, then one with the cluster's tag, then the
+    first by ID. Subnets that only other clusters have marked are left alone.
+    """
+    by_zone: dict[str, list[Subnet]] = {}
+    for subnet in subnets:
+        marks = [key for key in subnet.tags if key.startswith(CLUSTER_PREFIX)]
+        if marks and not mark.is_on(subnet.tags):
+            continue
+        if is_internal or subnet.is_public:
+            by_zone.setdefault(subnet.zone, []).append(subnet)
+    role = ROLES[is_internal]
+
+    def rank(subnet: Subnet) -> tuple[bool, bool, str]:
+        return role not in subnet.tags, not mark.is_on(subnet.tags), subnet.id
+
+    chosen = [min(found, key=rank) for _, found in sorted(by_zone.items())]
+    if not chosen:
+        kind = "subnet" if is_internal else "public subnet"
+        raise Refused(f"the VPC has no {kind} for a balancer: tag one with {mark.key} and {role}")
+    return chosen
+
+
+def pick(subnets: Sequence[Subnet], names: Sequence[str]) -> list[Subnet]:
+    """The subnets of these IDs or names, one a zone; `Refused` for others."""
+    picked: list[Subnet] = []
+    for name in names:
+        found = [subnet for subnet in subnets if name in (subnet.id, subnet.name)]
+        if len(found) != 1:
+            raise Refused(f"{len(found)} subnets of the VPC are {name!r}")
+        picked += found
+    zones = [subnet.zone for subnet in picked]
+    if twice := sorted({zone for zone in zones if zones.count(zone) > 1}):
+        raise Refused(f"two subnets in {', '.join(twice)}: give one a zone")
+    return sorted(picked, key=lambda subnet: subnet.zone)

@@ -1,0 +1,344 @@
+"""The conformance kit's way around the provider: moto, seen past the proxy that injects faults."""
+
+import os
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ccm.cloud.testkit.adapter import (
+    Adapter,
+    Disk,
+    FaultKind,
+    Machine,
+    Mark,
+    SeenBalancer,
+    SeenRoute,
+)
+from ccm.model.cloud import AddressType, NodeAddress
+from ccm.model.objects import Json
+from ccm.model.service import HealthCheck, Service
+from ccm.providers.aws.annotations import PREFIX
+from tests.providers.aws.emulator import CREDENTIALS, REGION, Emulator
+from tests.providers.aws.proxy import Fault, Garbage, Proxy, Refusal, Silence, throttling
+from tests.providers.aws.world import MARK, ZONES, Account, config_text
+
+TAGS = {
+    Mark.NOBODY: {"Name": "theirs"},
+    Mark.OTHER_CLUSTER: {"kubernetes.io/cluster/other": "owned"},
+    Mark.OTHER_SERVICE: {MARK: "owned", "kubernetes.io/service-name": "default/another"},
+}
+FAULTS: Mapping[FaultKind, Fault] = {
+    FaultKind.DENIED: Refusal(403, "UnauthorizedOperation"),
+    FaultKind.ERROR: Refusal(500, "InternalError"),
+    FaultKind.SILENT: Silence(),
+    FaultKind.GARBAGE: Garbage(),
+}
+
+
+class AwsAdapter(Adapter):
+    """Classic balancers, which is what a Service without annotations gets."""
+
+    most_machines = 401
+    retry_after = None  # AWS does not say when to come back
+    sdk = ("boto3", "botocore")
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory()
+        self._emulator: Emulator | None = None
+        self._proxy: Proxy | None = None
+        self.account: Account
+
+    def start(self) -> None:
+        os.environ.update(CREDENTIALS, AWS_EC2_METADATA_DISABLED="true")
+        self._emulator = Emulator(Path(self._directory.name))
+        self._proxy = Proxy(self._emulator.url).__enter__()
+
+    def stop(self) -> None:
+        if self._proxy:
+            self._proxy.__exit__()
+        if self._emulator:
+            self._emulator.__exit__()
+        self._directory.cleanup()
+
+    @property
+    def emulator(self) -> Emulator:
+        assert self._emulator, "not started"
+        return self._emulator
+
+    @property
+    def proxy(self) -> Proxy:
+        assert self._proxy, "not started"
+        return self._proxy
+
+    def reset(self) -> bytes:
+        self.proxy.reset()
+        self.emulator.reset()
+        self.account = Account.make(self.emulator, ZONES[:1])
+        return config_text(self.account, self.proxy.url, "CallTimeout = 2s").encode()
+
+    def is_write(self, operation: str, budget: str) -> bool:
+        return not operation.startswith("Describe")
+
+    def snapshot(self) -> object:
+        """Everything that the provider could change, without what moto changes by itself."""
+        ec2 = self.account.ec2
+        instances = ec2.describe_instances()["Reservations"]
+        checks = {i["InstanceId"]: i["SourceDestCheck"] for r in instances for i in r["Instances"]}
+        groups = ec2.describe_security_groups()["SecurityGroups"]
+        tables = ec2.describe_route_tables()["RouteTables"]
+        return [checks, groups, tables, list(self._classic(True)), list(self._network(True))]
+
+    def calls(self) -> int:
+        return len(self.proxy.requests)
+
+    def inject(self, kind: FaultKind) -> None:
+        self.proxy.rule = (
+            throttling if kind is FaultKind.THROTTLED else lambda request: FAULTS[kind]
+        )
+
+    def heal(self) -> None:
+        self.proxy.rule = lambda request: None
+
+    # Machines
+
+    def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
+        ec2 = self.account.ec2
+        made = self.account.launch_many(len(names))
+        subnet = ec2.describe_subnets(SubnetIds=[self.account.public[ZONES[0]]])["Subnets"][0]
+        return [_machine(one, subnet["AvailabilityZone"]) for one in made]
+
+    def stop_machine(self, machine: Machine) -> None:
+        self.account.ec2.stop_instances(InstanceIds=[_instance_id(machine.provider_id)])
+
+    def start_machine(self, machine: Machine) -> None:
+        self.account.ec2.start_instances(InstanceIds=[_instance_id(machine.provider_id)])
+
+    def terminate_machine(self, machine: Machine) -> None:
+        self.account.ec2.terminate_instances(InstanceIds=[_instance_id(machine.provider_id)])
+
+    def absent_provider_id(self) -> str:
+        return f"aws:///{ZONES[0]}/i-0123456789abcdef0"
+
+    # Balancers
+
+    def balancers(self) -> Sequence[SeenBalancer]:
+        return [*map(self._seen_classic, self._classic()), *map(self._seen_nlb, self._network())]
+
+    def pieces(self) -> Collection[str]:
+        found = {one["LoadBalancerName"] for one in self._classic()}
+        found |= {one["LoadBalancerArn"] for one in self._network()}
+        elbv2 = self.emulator.client("elbv2")
+        found |= {g["TargetGroupArn"] for g in elbv2.describe_target_groups()["TargetGroups"]}
+        for group in self._groups():
+            found |= {group["GroupId"], *(str(rule) for rule in _rules(group))}
+        return found
+
+    def plant_balancer(self, name: str, service: Service, mark: Mark) -> None:
+        tags = [{"Key": key, "Value": value} for key, value in TAGS[mark].items()]
+        self.emulator.client("elb").create_load_balancer(
+            LoadBalancerName=name,
+            Listeners=[{"Protocol": "TCP", "LoadBalancerPort": 80, "InstancePort": 30080}],
+            Subnets=list(self.account.public.values()),
+            SecurityGroups=[self.account.nodes_group],
+            Tags=tags,
+        )
+
+    def annotations(self) -> Sequence[Mapping[str, str]]:
+        asked = (
+            {"type": "nlb"},
+            {"internal": "true"},
+            {"scheme": "internal"},
+            {"proxy-protocol": "*"},
+            {"cross-zone-load-balancing-enabled": "true"},
+            {"connection-draining-enabled": "true", "connection-draining-timeout": "60"},
+            {"connection-idle-timeout": "90"},
+            {"additional-resource-tags": "team=web,empty="},
+            {"healthcheck-interval": "20", "healthcheck-healthy-threshold": "3"},
+            {"healthcheck-protocol": "HTTP", "healthcheck-path": "/ready"},
+            {"backend-protocol": "http"},
+            {"subnets": f"private-{ZONES[0]}", "internal": "true"},
+        )
+        return [{PREFIX + key: value for key, value in one.items()} for one in asked]
+
+    # Routes
+
+    def routes(self) -> Sequence[SeenRoute]:
+        tables = self.account.ec2.describe_route_tables()["RouteTables"]
+        return [
+            SeenRoute(route["DestinationCidrBlock"], self._provider_id(route["InstanceId"]))
+            for table in tables
+            for route in table["Routes"]
+            if route.get("InstanceId")
+        ]
+
+    def plant_route(self, cidr: str, machine: Machine, mark: Mark) -> None:
+        """A route has no tags in AWS: its table tells whose it is."""
+        ec2 = self.account.ec2
+        table = ec2.create_route_table(VpcId=self.account.vpc)["RouteTable"]["RouteTableId"]
+        tags = [{"Key": key, "Value": value} for key, value in TAGS[mark].items()]
+        ec2.create_tags(Resources=[table], Tags=tags)
+        ec2.create_route(
+            RouteTableId=table,
+            DestinationCidrBlock=cidr,
+            InstanceId=_instance_id(machine.provider_id),
+        )
+
+    # Volumes
+
+    def create_volume(self, source: str) -> Disk:
+        zone = ZONES[0]
+        made = self.account.ec2.create_volume(AvailabilityZone=zone, Size=1)["VolumeId"]
+        return Disk(_volume_spec(source, made), (zone,), REGION)
+
+    def delete_volume(self, disk: Disk) -> None:
+        handle = disk.spec.get("csi", {}).get("volumeHandle")
+        volume_id = handle or disk.spec["awsElasticBlockStore"]["volumeID"].rpartition("/")[2]
+        self.account.ec2.delete_volume(VolumeId=volume_id)
+
+    def absent_volume(self, source: str) -> Json:
+        return _volume_spec(source, "vol-0123456789abcdef0")
+
+    # Looking
+
+    def _classic(self, is_deep: bool = False) -> Iterator[Json]:
+        elb = self.emulator.client("elb")
+        for one in elb.describe_load_balancers()["LoadBalancerDescriptions"]:
+            if is_deep:
+                name = one["LoadBalancerName"]
+                one["tags"] = elb.describe_tags(LoadBalancerNames=[name])["TagDescriptions"]
+                answer = elb.describe_load_balancer_attributes(LoadBalancerName=name)
+                one["attributes"] = answer["LoadBalancerAttributes"]
+            yield one
+
+    def _network(self, is_deep: bool = False) -> Iterator[Json]:
+        elbv2 = self.emulator.client("elbv2")
+        for one in elbv2.describe_load_balancers()["LoadBalancers"]:
+            arn = one["LoadBalancerArn"]
+            del one["State"]  # moto moves it on by itself
+            one["listeners"] = elbv2.describe_listeners(LoadBalancerArn=arn)["Listeners"]
+            groups = elbv2.describe_target_groups(LoadBalancerArn=arn)["TargetGroups"]
+            one["groups"] = {group["TargetGroupArn"]: group for group in groups}
+            for group in groups:
+                health = elbv2.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
+                group["targets"] = [
+                    t["Target"]["Id"]
+                    for t in health["TargetHealthDescriptions"]
+                    if t["TargetHealth"]["State"] != "draining"
+                ]
+            if is_deep:
+                answer = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)
+                one["attributes"] = answer["Attributes"]
+                arns = [arn, *one["groups"]]
+                one["tags"] = elbv2.describe_tags(ResourceArns=arns)["TagDescriptions"]
+            yield one
+
+    def _seen_classic(self, one: Json) -> SeenBalancer:
+        listeners = [description["Listener"] for description in one["ListenerDescriptions"]]
+        own = f"k8s-elb-{one['LoadBalancerName']}"
+        rules = [r for g in self._groups() if g["GroupName"] == own for r in _rules(g)]
+        ranges = {source for protocol, *_, source, _ in rules if protocol == "tcp"}
+        return SeenBalancer(
+            name=one["LoadBalancerName"],
+            listeners=frozenset(
+                ("TCP", one["LoadBalancerPort"], one["InstancePort"]) for one in listeners
+            ),
+            hosts=frozenset(self._provider_id(i["InstanceId"]) for i in one["Instances"]),
+            source_ranges=frozenset(ranges - {"0.0.0.0/0"}),
+            health_check=_check(one["HealthCheck"]["Target"]) if one.get("HealthCheck") else None,
+        )
+
+    def _seen_nlb(self, one: Json) -> SeenBalancer:
+        groups = one["groups"]
+        listeners: set[tuple[str, int, int]] = set()
+        for listener in one["listeners"]:
+            group = groups[listener["DefaultActions"][0]["TargetGroupArn"]]
+            for protocol in listener["Protocol"].split("_"):
+                listeners.add((protocol, listener["Port"], group["Port"]))
+        targets = {frozenset(group["targets"]) for group in groups.values()}
+        assert len(targets) == 1, "all target groups have the same targets"
+        note = f"kubernetes.io/rule/nlb/client={one['LoadBalancerName']}"
+        rules = [rule for group in self._groups() for rule in _rules(group)]
+        ranges = {source for *_, source, said in rules if said == note}
+        (group, *_) = groups.values()
+        checked = f"{group['HealthCheckProtocol']}:{group['HealthCheckPort']}"
+        return SeenBalancer(
+            name=one["LoadBalancerName"],
+            listeners=frozenset(listeners),
+            hosts=frozenset(map(self._provider_id, *targets)),
+            source_ranges=frozenset(ranges - {"0.0.0.0/0"}),
+            health_check=_check(checked + group.get("HealthCheckPath", "")),
+        )
+
+    def _groups(self) -> Sequence[Json]:
+        found: Sequence[Json] = self.account.ec2.describe_security_groups()["SecurityGroups"]
+        return found
+
+    def _provider_id(self, instance_id: str) -> str:
+        return f"aws:///{ZONES[0]}/{instance_id}"
+
+
+class NetworkAdapter(AwsAdapter):
+    """The same with network load balancers wherever a Service does not say what it wants."""
+
+    def reset(self) -> bytes:
+        return super().reset().replace(b"[Global]", b"[Global]\nLoadBalancerType = nlb")
+
+    def plant_balancer(self, name: str, service: Service, mark: Mark) -> None:
+        tags = [{"Key": key, "Value": value} for key, value in TAGS[mark].items()]
+        self.emulator.client("elbv2").create_load_balancer(
+            Name=name, Type="network", Subnets=list(self.account.public.values()), Tags=tags
+        )
+
+    def annotations(self) -> Sequence[Mapping[str, str]]:
+        asked = (
+            {"type": "classic"},
+            {"internal": "true"},
+            {"proxy-protocol": "*"},
+            {"cross-zone-load-balancing-enabled": "true"},
+            {"access-log-enabled": "true", "access-log-s3-bucket-name": "logs"},
+            {"attributes": "deletion_protection.enabled=true"},
+            {"target-group-attributes": "deregistration_delay.timeout_seconds=60"},
+            {"additional-resource-tags": "team=web"},
+            {"healthcheck-protocol": "HTTP", "healthcheck-path": "/ready"},
+            {"healthcheck-interval": "10"},
+        )
+        return [{PREFIX + key: value for key, value in one.items()} for one in asked]
+
+
+def _machine(instance: Json, zone: str) -> Machine:
+    name = instance["PrivateDnsName"]
+    pairs = (
+        (AddressType.INTERNAL_IP, instance["PrivateIpAddress"]),
+        (AddressType.EXTERNAL_IP, instance.get("PublicIpAddress")),
+        (AddressType.INTERNAL_DNS, name),
+        (AddressType.HOSTNAME, name),
+        (AddressType.EXTERNAL_DNS, instance.get("PublicDnsName")),
+    )
+    addresses = tuple(NodeAddress(kind, value) for kind, value in pairs if value)
+    provider_id = f"aws:///{zone}/{instance['InstanceId']}"
+    return Machine(name, provider_id, instance["InstanceType"], zone, REGION, addresses)
+
+
+def _instance_id(provider_id: str) -> str:
+    return provider_id.rpartition("/")[2]
+
+
+def _check(target: str) -> HealthCheck | None:
+    protocol, _, rest = target.partition(":")
+    port, _, path = rest.partition("/")
+    return HealthCheck(int(port), f"/{path}") if protocol == "HTTP" else None
+
+
+def _rules(group: Json) -> Iterator[tuple[Any, ...]]:
+    for permission in group["IpPermissions"]:
+        ports = permission.get("FromPort"), permission.get("ToPort")
+        for one in (*permission["IpRanges"], *permission["UserIdGroupPairs"]):
+            source = one.get("CidrIp") or one.get("GroupId")
+            yield permission["IpProtocol"], *ports, source, one.get("Description", "")
+
+
+def _volume_spec(source: str, volume_id: str) -> Json:
+    if source == "awsElasticBlockStore":
+        return {source: {"volumeID": f"aws://{ZONES[0]}/{volume_id}"}}
+    return {"csi": {"driver": source, "volumeHandle": volume_id}}

@@ -1,0 +1,45 @@
+"""One emulator for all tests here, with a fresh account, a proxy and a provider for each."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from ccm.providers.aws.provider import AwsCloud
+from tests.providers.aws.emulator import CREDENTIALS, Emulator
+from tests.providers.aws.proxy import Proxy
+from tests.providers.aws.world import Account, started
+
+
+@pytest.fixture(scope="session")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    with Emulator(tmp_path_factory.mktemp("moto")) as emulator:
+        yield emulator
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials for the emulator, and nothing of the machine that the tests run on."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def account(emulator: Emulator) -> Account:
+    emulator.reset()
+    return Account.make(emulator)
+
+
+@pytest.fixture
+def proxy(emulator: Emulator) -> Iterator[Proxy]:
+    with Proxy(emulator.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def cloud(account: Account, proxy: Proxy) -> AsyncIterator[AwsCloud]:
+    cloud = await started(account, proxy)
+    yield cloud
+    await cloud.close()

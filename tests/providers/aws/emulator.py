@@ -1,0 +1,78 @@
+"""moto as a process of its own on loopback, and the client with which tests look behind it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+from urllib.request import Request, urlopen
+
+import boto3
+from botocore.config import Config
+
+from tests.proc.running import wait_for
+
+REGION = "us-east-1"
+ACCOUNT = "123456789012"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
+
+
+class Emulator:
+    """One moto server; `reset` empties it between tests."""
+
+    def __init__(self, directory: Path) -> None:
+        url_file = directory / "moto.url"
+        self._log = directory / "moto.log"
+        self._clients: dict[str, Any] = {}
+        module = "tests.providers.aws.serve_moto"
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, str(url_file), str(os.getpid())],
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "MOTO_EC2_LOAD_DEFAULT_AMIS": "false"},
+            )
+        wait_for("moto listens", lambda: self._is_up(url_file), 60)
+        self.url = url_file.read_text()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._process.kill()
+        self._process.wait()
+
+    def reset(self) -> None:
+        self._post("reset", b"")
+
+    def require_permission(self, is_required: bool) -> None:
+        """Judge calls by the policies of their user from now on, or let every call pass."""
+        self._post("reset-auth", b"0" if is_required else b"inf")
+
+    def client(self, service: str) -> Any:
+        """The tests' own way to the emulator, which no fault and no count touches."""
+        if service not in self._clients:
+            self._clients[service] = self._new_client(service)
+        return self._clients[service]
+
+    def _new_client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            region_name=REGION,
+            endpoint_url=self.url,
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+            config=Config(retries={"total_max_attempts": 1, "mode": "standard"}),
+        )
+
+    def _post(self, what: str, body: bytes) -> None:
+        request = Request(f"{self.url}/moto-api/{what}", data=body, method="POST")
+        with urlopen(request, timeout=30) as response:
+            assert response.status == 200
+
+    def _is_up(self, url_file: Path) -> bool:
+        if self._process.poll() is not None:
+            raise AssertionError(self._log.read_text(errors="replace")[-2000:])
+        return url_file.exists()

@@ -1,0 +1,229 @@
+"""A proxy between boto3 and the emulator: a log of the calls, and the faults that moto lacks.
+
+Every fault in here is *injected*: what AWS would answer, by its documentation.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+CLIENTS = {"2012-06-01": "elb", "2015-12-01": "elbv2", "2011-06-15": "sts"}
+ERROR = """<?xml version="1.0"?><Response><Errors><Error><Code>{code}</Code>\
+<Message>{message}</Message></Error></Errors><RequestID>r</RequestID></Response>"""
+QUERY_ERROR = """<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code>\
+<Message>{message}</Message></Error><RequestId>r</RequestId></ErrorResponse>"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call as boto3 sent it."""
+
+    client: str
+    operation: str
+    parameters: dict[str, str]
+    user_agent: str
+    at: float = field(default_factory=time.monotonic)
+
+    @property
+    def name(self) -> str:
+        return f"{self.client}:{self.operation}"
+
+    @property
+    def is_write(self) -> bool:
+        return not self.operation.startswith("Describe")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error instead of the call."""
+
+    status: int
+    code: str
+    message: str = "injected"
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The connection breaks before the call, or after it when `is_done`."""
+
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """No answer until the proxy closes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """A success whose body is not what was asked for."""
+
+
+Fault = Refusal | Reset | Silence | Garbage
+
+
+def throttling(request: Request) -> Refusal:
+    """How each service says that there were too many calls."""
+    if request.client == "ec2":
+        return Refusal(503, "RequestLimitExceeded", "Request limit exceeded.")
+    return Refusal(400, "Throttling", "Rate exceeded")
+
+
+class Limit:
+    """A fault rule: `per_second` calls for the whole account, `burst` at once, then throttling."""
+
+    def __init__(self, per_second: float, burst: float) -> None:
+        self._rate, self._burst = per_second, burst
+        self._tokens, self._at = burst, time.monotonic()
+        self._lock = Lock()
+        self.throttled = 0
+
+    def __call__(self, request: Request) -> Fault | None:
+        with self._lock:
+            now = time.monotonic()
+            self._tokens = min(self._burst, self._tokens + self._rate * (now - self._at))
+            self._at = now
+            if self._tokens >= 1:
+                self._tokens -= 1
+                return None
+            self.throttled += 1
+            return throttling(request)
+
+
+class Proxy:
+    """Forwards to the emulator; `rule` may answer a call with a fault instead."""
+
+    def __init__(self, target: str) -> None:
+        self.requests: list[Request] = []
+        self.rule: Callable[[Request], Fault | None] = lambda request: None
+        self.latency = 0.0
+        self.closing = Event()
+        self._lock = Lock()
+        address = urlsplit(target)
+        self.target = (address.hostname or "", address.port or 80)
+        self._server = _Server(("127.0.0.1", 0), self)
+        self._thread = Thread(target=self._server.serve_forever, args=(0.05,))
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def reset(self) -> None:
+        """No faults, and nothing called."""
+        self.rule = lambda request: None
+        self.latency = 0.0
+        self.requests = []
+
+    @contextmanager
+    def fault(self, operation: str, fault: Fault) -> Any:
+        """Answer every call of this operation so, until the end of the block."""
+        before = self.rule
+        self.rule = lambda r: fault if operation in (r.operation, r.name) else before(r)
+        try:
+            yield
+        finally:
+            self.rule = before
+
+    def counted(self) -> Counter[str]:
+        """How often each call was made."""
+        return Counter(request.name for request in self.requests)
+
+    def writes(self) -> list[str]:
+        return [request.name for request in self.requests if request.is_write]
+
+    def take(self, request: Request) -> Fault | None:
+        with self._lock:
+            self.requests.append(request)
+        return self.rule(request)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], proxy: Proxy) -> None:
+        self.proxy = proxy
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.upstream = HTTPConnection(*self.server.proxy.target, timeout=60)
+
+    def finish(self) -> None:
+        self.upstream.close()
+        super().finish()
+
+    def log_message(self, *_: object) -> None:
+        return
+
+    def do_POST(self) -> None:
+        proxy = self.server.proxy
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        request = _read(body.decode(), self.headers.get("User-Agent", ""))
+        fault = proxy.take(request)
+        if proxy.latency:
+            proxy.closing.wait(proxy.latency)
+        match fault:
+            case Refusal(status, code, message):
+                form = ERROR if request.client == "ec2" else QUERY_ERROR
+                self._send(status, form.format(code=code, message=message).encode())
+            case Reset(is_done):
+                if is_done:
+                    self._forward(body)
+                self.close_connection = True
+            case Silence():
+                proxy.closing.wait()
+                self.close_connection = True
+            case Garbage():
+                self._send(200, b"<html>not what was asked for")
+            case None:
+                status, answer = self._forward(body)
+                self._send(status, answer)
+
+    def _forward(self, body: bytes) -> tuple[int, bytes]:
+        headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}
+        for attempt in (1, 2):
+            try:
+                self.upstream.request("POST", self.path, body, headers)
+                answer = self.upstream.getresponse()
+                return answer.status, answer.read()
+            except (HTTPException, OSError):
+                self.upstream.close()
+                if attempt == 2:
+                    raise
+        raise AssertionError
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "text/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _read(body: str, user_agent: str) -> Request:
+    parameters = {key: values[0] for key, values in parse_qs(body).items()}
+    client = CLIENTS.get(parameters.get("Version", ""), "ec2")
+    return Request(client, parameters.get("Action", ""), parameters, user_agent)

@@ -1,0 +1,38 @@
+"""Serve moto on a free loopback port, whose URL goes into the file that is the only argument."""
+
+import logging
+import sys
+from pathlib import Path
+
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import make_server
+
+from ccm.processes import die_with_parent
+
+
+class Quick(MotoRequestHandler):
+    """Keeps connections open, and writes no line for each request."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, *_: object) -> None:
+        return
+
+
+def main(url_file: Path, parent: int) -> None:
+    die_with_parent(parent)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    app = DomainDispatcherApplication(create_backend_app)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quick)
+    unfinished = url_file.with_suffix(".new")
+    unfinished.write_text(f"http://127.0.0.1:{server.server_port}")
+    unfinished.rename(url_file)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

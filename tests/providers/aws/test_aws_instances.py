@@ -1,0 +1,230 @@
+"""What the provider says about instances, against the emulator."""
+
+import pytest
+
+from ccm.cloud.invoke import invoke
+from ccm.errors import CloudError, Denied, Throttled
+from ccm.model.cloud import AddressType, Gone, Instance, NodeAddress, PowerState, Unknown
+from ccm.model.node import Node
+from ccm.providers.aws.provider import AwsCloud
+from tests.providers.aws.proxy import Garbage, Proxy, Refusal, Request, Reset, throttling
+from tests.providers.aws.world import ZONES, Account, node, node_of, started
+
+ABSENT = "aws:///us-east-1a/i-0123456789abcdef0"
+
+
+async def describe(cloud: AwsCloud, *nodes: Node) -> dict[str, object]:
+    assert cloud.instances
+    return dict(await invoke(cloud.instances.describe, nodes))
+
+
+async def test_a_node_is_found_by_its_private_dns_name(cloud: AwsCloud, account: Account) -> None:
+    (made,) = account.launch(zone=ZONES[1])
+    name, private, public = (
+        made["PrivateDnsName"],
+        made["PrivateIpAddress"],
+        made["PublicIpAddress"],
+    )
+    answers = await describe(cloud, node(name))
+    assert answers[name] == Instance(
+        provider_id=f"aws:///{ZONES[1]}/{made['InstanceId']}",
+        type="m5.large",
+        zone=ZONES[1],
+        region="us-east-1",
+        addresses=(
+            NodeAddress(AddressType.INTERNAL_IP, private),
+            NodeAddress(AddressType.EXTERNAL_IP, public),
+            NodeAddress(AddressType.INTERNAL_DNS, name),
+            NodeAddress(AddressType.HOSTNAME, name),
+            NodeAddress(AddressType.EXTERNAL_DNS, made["PublicDnsName"]),
+        ),
+        labels={"topology.k8s.aws/zone-id": "use1-az1"},
+        power=PowerState.RUNNING,
+    )
+
+
+async def test_a_resource_based_name_is_found_by_the_id_in_it(
+    cloud: AwsCloud, account: Account
+) -> None:
+    (made,) = account.launch()
+    names = [made["InstanceId"], f"{made['InstanceId']}.us-east-1.compute.internal"]
+    answers = await describe(cloud, *map(node, names))
+    assert all(isinstance(answers[name], Instance) for name in names), answers
+
+
+async def test_power_follows_the_state(cloud: AwsCloud, account: Account) -> None:
+    running, stopped, ended = account.launch(3)
+    account.ec2.stop_instances(InstanceIds=[stopped["InstanceId"]])
+    account.ec2.terminate_instances(InstanceIds=[ended["InstanceId"]])
+    answers = await describe(cloud, *map(node_of, (running, stopped, ended)))
+    first, second, third = answers.values()
+    assert isinstance(first, Instance)
+    assert isinstance(second, Instance)
+    assert (first.power, second.power) == (PowerState.RUNNING, PowerState.STOPPED)
+    assert third == Gone(f"instance {ended['InstanceId']} is terminated")
+
+
+async def test_ids_that_do_not_exist_do_not_spoil_a_batch(
+    cloud: AwsCloud, account: Account, proxy: Proxy
+) -> None:
+    machines = account.launch(3)
+    absent = [f"aws:///us-east-1a/i-0123456789abcdef{n}" for n in range(2)]
+    nodes = [*map(node_of, machines), *(node(f"no-{n}", at) for n, at in enumerate(absent))]
+    answers = await describe(cloud, *nodes)
+    assert [type(answer) for answer in answers.values()] == [Instance] * 3 + [Gone] * 2
+    assert proxy.counted()["ec2:DescribeInstances"] <= 3
+
+
+async def test_several_ids_in_one_error_cost_one_more_read_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy
+) -> None:
+    """AWS names all of them in one message, moto only one."""
+    (made,) = account.launch()
+    ids = ["i-0123456789abcdef0", "i-0123456789abcdef1"]
+
+    def deny(request: Request) -> Refusal | None:
+        if not any(one in request.parameters.values() for one in ids):
+            return None
+        message = f"The instance IDs '{', '.join(ids)}' do not exist"
+        return Refusal(400, "InvalidInstanceID.NotFound", message)
+
+    proxy.rule = deny
+    nodes = [node_of(made), *(node(one, f"aws:///us-east-1a/{one}") for one in ids)]
+    answers = await describe(cloud, *nodes)
+    assert [type(answer) for answer in answers.values()] == [Instance, Gone, Gone]
+    assert proxy.counted()["ec2:DescribeInstances"] == 2
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Refusal(403, "UnauthorizedOperation"),
+        Refusal(400, "InvalidInstanceID.NotFound", "The instance ID 'i-ffffffffff' does not exist"),
+        Refusal(500, "InternalError"),
+        Reset(),
+        Garbage(),
+    ],
+    ids=str,
+)
+async def test_no_error_is_ever_gone_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy, refusal: Refusal
+) -> None:
+    (made,) = account.launch()
+    for asked in (node(made["PrivateDnsName"]), node_of(made)):
+        with proxy.fault("DescribeInstances", refusal), pytest.raises(CloudError) as raised:
+            await describe(cloud, asked)
+        assert isinstance(raised.value, Denied) is ("Unauthorized" in str(refusal))
+        assert not isinstance(raised.value, Throttled)
+
+
+async def test_one_failed_call_of_two_leaves_the_other_nodes_known_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy
+) -> None:
+    by_id, by_name = account.launch(2)
+
+    def rule(request: Request) -> Refusal | None:
+        is_by_name = "Filter.1.Name" in request.parameters
+        return Refusal(500, "InternalError") if is_by_name else None
+
+    proxy.rule = rule
+    answers = await describe(cloud, node_of(by_id), node(by_name["PrivateDnsName"]))
+    assert [type(answer) for answer in answers.values()] == [Instance, Unknown]
+
+
+async def test_throttling_is_told_apart_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy
+) -> None:
+    (made,) = account.launch()
+    proxy.rule = throttling
+    with pytest.raises(Throttled):
+        await describe(cloud, node_of(made))
+
+
+async def test_an_instance_of_another_cluster_does_not_answer_for_a_name(
+    cloud: AwsCloud, account: Account
+) -> None:
+    (made,) = account.launch(TagSpecifications=[])
+    name = made["PrivateDnsName"]
+    answers = await describe(cloud, node(name))
+    assert isinstance(answers[name], Unknown)
+    assert isinstance((await describe(cloud, node_of(made)))[name], Instance)
+
+
+async def test_a_zone_id_that_cannot_be_read_is_left_out_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy
+) -> None:
+    (made,) = account.launch()
+    with proxy.fault("DescribeAvailabilityZones", Refusal(403, "UnauthorizedOperation")):
+        (answer,) = (await describe(cloud, node_of(made))).values()
+    assert isinstance(answer, Instance)
+    assert not answer.labels
+
+
+async def test_without_a_question_nothing_is_asked(cloud: AwsCloud, proxy: Proxy) -> None:
+    names = ["*", "Upper", "a b"]
+    ids = ["aws:///us-east-1a/", "aws:///us-east-1a/vol-1", "aws://x", "gce://p/z/i-12345678"]
+    asked = [*map(node, names), *(node(f"n{n}", at) for n, at in enumerate(ids))]
+    answers = await describe(cloud, *asked)
+    assert {type(answer) for answer in answers.values()} == {Unknown}
+    assert not proxy.requests
+
+
+async def test_a_thousand_nodes_cost_few_reads(
+    cloud: AwsCloud, account: Account, proxy: Proxy
+) -> None:
+    machines = account.ec2.run_instances(
+        ImageId="ami-12345678", MinCount=1000, MaxCount=1000, SubnetId=account.public[ZONES[0]],
+        TagSpecifications=[{"ResourceType": "instance", "Tags": [
+            {"Key": "kubernetes.io/cluster/kit", "Value": "owned"}]}],
+    )["Instances"]  # fmt: skip
+    for nodes in ([node(m["PrivateDnsName"]) for m in machines], [*map(node_of, machines)]):
+        proxy.reset()
+        for at in range(0, 1000, 200):
+            answers = await describe(cloud, *nodes[at : at + 200])
+            assert all(isinstance(answer, Instance) for answer in answers.values())
+        assert len(proxy.requests) <= 6
+
+
+@pytest.mark.parametrize(
+    ("families", "kinds"),
+    [
+        ("ipv4", ["10.", "10.", "ext", "dns", "host", "ext-dns"]),
+        ("ipv6", ["2001:"]),
+        ("ipv6 ipv4", ["2001:", "10.", "10.", "ext", "dns", "host", "ext-dns"]),
+    ],
+)
+async def test_addresses_are_of_all_interfaces_in_the_configured_order(
+    account: Account, proxy: Proxy, families: str, kinds: list[str]
+) -> None:
+    ec2, subnet = account.ec2, account.public[ZONES[0]]
+    ec2.associate_vpc_cidr_block(VpcId=account.vpc, Ipv6CidrBlock="2001:db8:1234:1a00::/56")
+    (made,) = account.launch()
+    second = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
+    ec2.attach_network_interface(
+        NetworkInterfaceId=second["NetworkInterfaceId"], InstanceId=made["InstanceId"],
+        DeviceIndex=1,
+    )  # fmt: skip
+    first = made["NetworkInterfaces"][0]["NetworkInterfaceId"]
+    ec2.assign_ipv6_addresses(
+        NetworkInterfaceId=first, Ipv6Addresses=["2001:db8:1234:1a00::5", "2001:db8:1234:1a00::6"]
+    )
+    lines = "".join(f"NodeIPFamilies = {family}\n" for family in families.split())
+    cloud = await started(account, proxy, lines)
+    (answer,) = (await describe(cloud, node_of(made))).values()
+    await cloud.close()
+    assert isinstance(answer, Instance)
+    names = {
+        AddressType.EXTERNAL_IP: "ext",
+        AddressType.INTERNAL_DNS: "dns",
+        AddressType.HOSTNAME: "host",
+        AddressType.EXTERNAL_DNS: "ext-dns",
+    }
+    seen = [
+        names.get(address.type)
+        or next(k for k in ("10.", "2001:") if address.address.startswith(k))
+        for address in answer.addresses
+    ]
+    assert seen == kinds
+    if "10." in kinds:
+        internal = [a.address for a in answer.addresses if a.address.startswith("10.")]
+        assert internal == [made["PrivateIpAddress"], second["PrivateIpAddress"]]

@@ -1,0 +1,349 @@
+"""The whole product on a real API server and the emulator: nodes, balancers, routes, volumes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.model.objects import Json
+from ccm.sandbox.kubelets import ready_condition, registration
+from tests.kube.cluster import RealCluster
+from tests.proc.cluster_nodes import connect
+from tests.proc.running import RULES, Supervisor, Where
+from tests.providers.aws.proxy import Limit, Proxy
+from tests.providers.aws.world import MARK, ZONES, Account, config_text
+
+pytestmark = pytest.mark.real
+
+FLAGS = (
+    "--cloud-provider=aws",
+    "--controllers=*",
+    "--cluster-cidr=10.244.0.0/16",
+    "--node-monitor-period=500ms",
+)
+TYPE = "service.beta.kubernetes.io/aws-load-balancer-type"
+SERVICES = "/api/v1/namespaces/default/services"
+ZONE_IDS = {ZONES[0]: "use1-az6", ZONES[1]: "use1-az1"}
+
+
+@pytest.fixture
+async def api(fresh_kube: RealCluster) -> AsyncIterator[Kube]:
+    api = await connect(fresh_kube.kubeconfig("admin"))
+    yield api
+    await api.close()
+
+
+@pytest.fixture
+def where(tmp_path: Path, fresh_kube: RealCluster, account: Account, proxy: Proxy) -> Where:
+    fresh_kube.grant("ccm", RULES)
+    config = tmp_path / "aws.conf"
+    config.write_text(config_text(account, proxy.url))
+    return Where(tmp_path, fresh_kube.kubeconfig("ccm"), config)
+
+
+async def until(what: str, look: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
+    """The first truthy answer of the awaited `look`."""
+    found = None
+    try:
+        async with asyncio.timeout(seconds):
+            while not (found := await look()):  # noqa: ASYNC110 - servers are asked
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"not within {seconds:g} s: {what}") from None
+    return found
+
+
+async def get_nodes(api: Kube) -> dict[str, Json]:
+    return {item["metadata"]["name"]: item for item in (await api.get("/api/v1/nodes"))["items"]}
+
+
+async def initialised(api: Kube, count: int) -> dict[str, Json]:
+    """All Nodes by name, once `count` of them are initialised."""
+
+    async def look() -> dict[str, Json]:
+        nodes = await get_nodes(api)
+        done = [n for n in nodes.values() if n["spec"].get("providerID") and not _tainted(n)]
+        return nodes if len(done) >= count else {}
+
+    found: dict[str, Json] = await until(f"{count} nodes are initialised", look, 120)
+    return found
+
+
+def _tainted(node: Json) -> bool:
+    return any("uninitialized" in taint["key"] for taint in node["spec"].get("taints", ()))
+
+
+def service(name: str, port: int, **annotations: str) -> Json:
+    ports = [{"name": "main", "port": port, "targetPort": 8080, "protocol": "TCP"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports},
+    }
+
+
+def shapes(account: Account) -> dict[str, Json]:
+    """Instances of several shapes, by the names that their Nodes have."""
+    (public,) = account.launch()
+    (private,) = account.launch(zone=ZONES[1], SubnetId=account.private[ZONES[1]])
+    (several,) = account.launch(InstanceType="c5.xlarge")
+    second = account.ec2.create_network_interface(SubnetId=account.private[ZONES[0]])
+    account.ec2.attach_network_interface(
+        NetworkInterfaceId=second["NetworkInterface"]["NetworkInterfaceId"],
+        InstanceId=several["InstanceId"],
+        DeviceIndex=1,
+    )
+    (by_id,) = account.launch()
+    instances = (public, private, account.instance(several["InstanceId"]))
+    found = {instance["PrivateDnsName"]: instance for instance in instances}
+    return found | {by_id["InstanceId"]: by_id}
+
+
+def expected(name: str, instance: Json) -> Json:
+    """What upstream's controller makes of the Node of an instance."""
+    zone, kind = instance["Placement"]["AvailabilityZone"], instance["InstanceType"]
+    dns = instance["PrivateDnsName"]
+    addresses = [
+        {"type": "InternalIP", "address": private["PrivateIpAddress"]}
+        for interface in instance["NetworkInterfaces"]
+        for private in interface["PrivateIpAddresses"]
+    ]
+    if public := instance.get("PublicIpAddress"):
+        addresses.append({"type": "ExternalIP", "address": public})
+    addresses += [{"type": kind, "address": dns} for kind in ("InternalDNS", "Hostname")]
+    if public_dns := instance.get("PublicDnsName"):
+        addresses.append({"type": "ExternalDNS", "address": public_dns})
+    return {
+        "labels": {
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/os": "linux",
+            "node.kubernetes.io/instance-type": kind,
+            "beta.kubernetes.io/instance-type": kind,
+            "topology.kubernetes.io/zone": zone,
+            "failure-domain.beta.kubernetes.io/zone": zone,
+            "topology.kubernetes.io/region": "us-east-1",
+            "failure-domain.beta.kubernetes.io/region": "us-east-1",
+            "topology.k8s.aws/zone-id": ZONE_IDS[zone],
+        },
+        "providerID": f"aws:///{zone}/{instance['InstanceId']}",
+        "addresses": addresses,
+    }
+
+
+def summary(node: Json) -> Json:
+    return {
+        "labels": node["metadata"]["labels"],
+        "providerID": node["spec"]["providerID"],
+        "addresses": node["status"]["addresses"],
+    }
+
+
+async def test_a_cluster_is_served_and_leaves_nothing_behind(
+    where: Where, api: Kube, account: Account, proxy: Proxy
+) -> None:
+    instances = shapes(account)
+    volume_id = account.ec2.create_volume(AvailabilityZone=ZONES[2], Size=1)["VolumeId"]
+    await api.post(SERVICES, service("nlb", 443, **{TYPE: "nlb"}))
+    await api.post(SERVICES, service("classic", 80))
+    await api.post("/api/v1/persistentvolumes", persistent_volume(volume_id))
+    for number, name in enumerate(instances):
+        await api.post("/api/v1/nodes", registration(name, f"10.244.{number}.0/24"))
+    with Supervisor(where, *FLAGS) as supervisor:
+        try:
+            nodes = await initialised(api, len(instances))
+            for name, instance in instances.items():
+                assert summary(nodes[name]) == expected(name, instance)
+            await check_balancers(api, account, instances)
+            await check_routes(api, account, instances)
+            await check_volume(api)
+            await check_a_terminated_machine(api, account, instances)
+            await delete_everything(api, account)
+            assert supervisor.end() == 0
+        except BaseException:
+            print(supervisor.tail(60))
+            raise
+
+
+async def check_balancers(api: Kube, account: Account, instances: dict[str, Json]) -> None:
+    """Both kinds, with their status, listeners, targets, checks and tags."""
+    ids = {instance["InstanceId"] for instance in instances.values()}
+    nlb, elb = await ready_service(api, "nlb"), await ready_service(api, "classic")
+    port = nlb["spec"]["ports"][0]["nodePort"]
+    client = account.emulator.client("elbv2")
+
+    async def has_targets() -> bool:
+        groups = client.describe_target_groups()["TargetGroups"]
+        health = [client.describe_target_health(TargetGroupArn=g["TargetGroupArn"]) for g in groups]
+        found = {t["Target"]["Id"] for h in health for t in h["TargetHealthDescriptions"]}
+        return found == ids
+
+    await until("all nodes are targets", has_targets)
+    (balancer,) = client.describe_load_balancers()["LoadBalancers"]
+    arn = balancer["LoadBalancerArn"]
+    assert nlb["status"]["loadBalancer"]["ingress"] == [{"hostname": balancer["DNSName"]}]
+    assert (balancer["Type"], balancer["Scheme"]) == ("network", "internet-facing")
+    (listener,) = client.describe_listeners(LoadBalancerArn=arn)["Listeners"]
+    assert (listener["Port"], listener["Protocol"]) == (443, "TCP")
+    (group,) = client.describe_target_groups()["TargetGroups"]
+    assert (group["Port"], group["HealthCheckProtocol"]) == (port, "TCP")
+    for tagged in client.describe_tags(ResourceArns=[arn, group["TargetGroupArn"]])[
+        "TagDescriptions"
+    ]:
+        tags = {tag["Key"]: tag["Value"] for tag in tagged["Tags"]}
+        assert (tags[MARK], tags["kubernetes.io/service-name"]) == ("owned", "default/nlb")
+    await check_classic(account, elb, ids)
+
+
+async def check_classic(account: Account, elb: Json, ids: set[str]) -> None:
+    client = account.emulator.client("elb")
+
+    async def has_instances() -> bool:
+        (one,) = client.describe_load_balancers()["LoadBalancerDescriptions"]
+        return {instance["InstanceId"] for instance in one["Instances"]} == ids
+
+    await until("all nodes are behind the classic balancer", has_instances)
+    (one,) = client.describe_load_balancers()["LoadBalancerDescriptions"]
+    port = elb["spec"]["ports"][0]["nodePort"]
+    assert elb["status"]["loadBalancer"]["ingress"] == [{"hostname": one["DNSName"]}]
+    (listener,) = [description["Listener"] for description in one["ListenerDescriptions"]]
+    assert (listener["LoadBalancerPort"], listener["InstancePort"]) == (80, port)
+    assert one["HealthCheck"]["Target"] == f"TCP:{port}"
+
+
+async def ready_service(api: Kube, name: str) -> Json:
+    async def look() -> Json:
+        found: Json = await api.get(f"{SERVICES}/{name}")
+        return found if found["status"]["loadBalancer"].get("ingress") else {}
+
+    found: Json = await until(f"{name} has a host name", look)
+    return found
+
+
+async def check_routes(api: Kube, account: Account, instances: dict[str, Json]) -> None:
+    names = list(instances)
+    await until("all nodes have routes", lambda: routed(account, names))
+    for node in (await get_nodes(api)).values():
+        instance = account.instance(node["spec"]["providerID"].rpartition("/")[2])
+        interface = instance["NetworkInterfaces"][0]
+        assert not interface["SourceDestCheck"] or not instance["SourceDestCheck"]
+
+
+async def routed(account: Account, names: Sequence[str]) -> bool:
+    """Whether the cluster's table has a route for each of so many nodes, and no other."""
+    (table,) = account.ec2.describe_route_tables(RouteTableIds=[account.table])["RouteTables"]
+    cidrs = {route["DestinationCidrBlock"] for route in table["Routes"]}
+    pods = {cidr for cidr in cidrs if cidr.startswith("10.244.")}
+    return len(pods) == len(names)
+
+
+async def check_volume(api: Kube) -> None:
+    async def look() -> bool:
+        volume = await api.get("/api/v1/persistentvolumes/data")
+        labels = volume["metadata"].get("labels", {})
+        return bool(labels.get("topology.kubernetes.io/zone") == ZONES[2])
+
+    await until("the volume has its zone", look)
+
+
+async def check_a_terminated_machine(
+    api: Kube, account: Account, instances: dict[str, Json]
+) -> None:
+    gone = next(iter(instances))
+    account.ec2.terminate_instances(InstanceIds=[instances[gone]["InstanceId"]])
+    body = {"status": {"conditions": [ready_condition(False)]}}
+    await api.patch(f"/api/v1/nodes/{gone}/status", MERGE_PATCH, body)
+
+    async def is_gone() -> bool:
+        return set(await get_nodes(api)) == set(instances) - {gone}
+
+    await until("the node of the terminated machine is gone", is_gone)
+    await until("its route is gone", lambda: routed(account, list(instances)[1:]))
+
+
+async def delete_everything(api: Kube, account: Account) -> None:
+    await api.request("DELETE", f"{SERVICES}/nlb")
+    await api.request("DELETE", f"{SERVICES}/classic")
+    elb, elbv2 = account.emulator.client("elb"), account.emulator.client("elbv2")
+
+    async def is_left() -> bool:
+        listed = (await api.get(SERVICES))["items"]
+        return len(listed) > 1 or bool(
+            elb.describe_load_balancers()["LoadBalancerDescriptions"]
+            or elbv2.describe_load_balancers()["LoadBalancers"]
+            or elbv2.describe_target_groups()["TargetGroups"]
+        )
+
+    async def is_clean() -> bool:
+        return not await is_left()
+
+    await until("no balancer is left", is_clean)
+    groups = account.ec2.describe_security_groups(
+        Filters=[{"Name": "vpc-id", "Values": [account.vpc]}]
+    )["SecurityGroups"]
+    assert {group["GroupName"] for group in groups} == {"default", "nodes"}
+    rules = [rule for group in groups for rule in group["IpPermissions"]]
+    assert [rule for rule in rules if "kubernetes.io" in str(rule)] == []
+
+
+def persistent_volume(volume_id: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "data"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": volume_id},
+        },
+    }
+
+
+async def test_a_slow_account_still_gets_all_its_nodes_without_a_storm_injected(
+    where: Where, api: Kube, account: Account, proxy: Proxy
+) -> None:
+    """Five calls a second for everything: nodes and balancers converge, refusals stay few."""
+    limit = proxy.rule = Limit(per_second=5.0, burst=5.0)
+    machines = account.launch_many(60)
+    for machine in machines:
+        await api.post("/api/v1/nodes", registration(machine["PrivateDnsName"]))
+    for number in range(3):
+        await api.post(SERVICES, service(f"web-{number}", 80, **{TYPE: "nlb"}))
+    flags = [flag for flag in FLAGS if not flag.startswith("--cluster-cidr")]
+    with Supervisor(where, *flags) as supervisor:
+        await initialised(api, len(machines))
+        for number in range(3):
+            await ready_service(api, f"web-{number}")
+        assert supervisor.end() == 0
+    calls = len(proxy.requests)
+    print(f"{calls} calls, {limit.throttled} throttled")
+    assert limit.throttled < calls / 3
+
+
+def read_only(requests: Sequence[Any]) -> int:
+    return sum(request.client == "ec2" for request in requests)
+
+
+async def test_a_thousand_instances_cost_few_reads(
+    where: Where, api: Kube, account: Account, proxy: Proxy
+) -> None:
+    machines = account.launch_many(1000)
+    slots = asyncio.Semaphore(32)
+
+    async def register(name: str) -> None:
+        async with slots:
+            await api.post("/api/v1/nodes", registration(name))
+
+    await asyncio.gather(*(register(machine["PrivateDnsName"]) for machine in machines))
+    flags = ("--cloud-provider=aws", "--controllers=cloud-node", "--node-workers=1")
+    with Supervisor(where, *flags) as supervisor:
+        await initialised(api, len(machines))
+        assert supervisor.end() == 0
+    reads = read_only(proxy.requests)
+    print(f"1,000 nodes took {reads} reads: {dict(proxy.counted())}")
+    assert reads <= 12
+    assert proxy.writes() == []

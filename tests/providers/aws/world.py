@@ -1,0 +1,139 @@
+"""An AWS account with a cluster in it, made in the emulator; and a provider started against it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccm.cloud.interface import ProviderContext
+from ccm.model.node import Node
+from ccm.model.objects import Json
+from ccm.providers.aws.provider import AwsCloud
+from tests.providers.aws.emulator import REGION, Emulator
+from tests.providers.aws.proxy import Proxy
+from tests.providers.simulated.doubles import CountingGate
+
+CLUSTER = "kit"
+MARK = f"kubernetes.io/cluster/{CLUSTER}"
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+IMAGE = "ami-12345678"
+
+
+def tags(**more: str) -> list[dict[str, str]]:
+    """Tags of an object of the cluster."""
+    named = {MARK: "owned", **{key.replace("_", "/"): value for key, value in more.items()}}
+    return [{"Key": key, "Value": value} for key, value in named.items()]
+
+
+@dataclass
+class Account:
+    """A VPC with a public and a private subnet in each zone, a route table and a nodes' group."""
+
+    emulator: Emulator
+    vpc: str
+    public: dict[str, str]  # subnets by zone
+    private: dict[str, str]
+    table: str
+    nodes_group: str
+
+    @classmethod
+    def make(cls, emulator: Emulator, zones: Sequence[str] = ZONES) -> "Account":
+        ec2 = emulator.client("ec2")
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+        ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+        tables = {}
+        for kind in ("public", "private"):
+            made = ec2.create_route_table(VpcId=vpc)["RouteTable"]
+            tables[kind] = made["RouteTableId"]
+        ec2.create_route(
+            RouteTableId=tables["public"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway
+        )
+        ec2.create_tags(Resources=[tables["private"]], Tags=tags())
+        subnets: dict[str, dict[str, str]] = {"public": {}, "private": {}}
+        for number, (zone, kind) in enumerate((z, k) for z in zones for k in tables):
+            made = ec2.create_subnet(
+                VpcId=vpc, CidrBlock=f"10.0.{16 * number}.0/20", AvailabilityZone=zone
+            )["Subnet"]
+            subnet = subnets[kind][zone] = made["SubnetId"]
+            ec2.associate_route_table(RouteTableId=tables[kind], SubnetId=subnet)
+            if kind == "public":
+                ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": True})
+            role = {"public": "elb", "private": "internal-elb"}[kind]
+            named = {f"kubernetes.io_role_{role}": "1", "Name": f"{kind}-{zone}"}
+            ec2.create_tags(Resources=[subnet], Tags=tags(**named))
+        group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)
+        ec2.create_tags(Resources=[group["GroupId"]], Tags=tags())
+        return cls(
+            emulator, vpc, subnets["public"], subnets["private"], tables["private"],
+            group["GroupId"],
+        )  # fmt: skip
+
+    @property
+    def ec2(self) -> Any:
+        return self.emulator.client("ec2")
+
+    def launch(self, count: int = 1, zone: str = ZONES[0], **options: Any) -> list[Json]:
+        """Running instances of the cluster; each is a reservation of its own or all are one."""
+        usual = {
+            "ImageId": IMAGE,
+            "InstanceType": "m5.large",
+            "TagSpecifications": [{"ResourceType": "instance", "Tags": tags()}],
+        }
+        if "NetworkInterfaces" not in options:
+            usual |= {"SubnetId": self.public[zone], "SecurityGroupIds": [self.nodes_group]}
+        ec2 = self.ec2
+        made = ec2.run_instances(MinCount=count, MaxCount=count, **{**usual, **options})
+        return [self.instance(one["InstanceId"]) for one in made["Instances"]][:count]
+
+    def launch_many(self, count: int) -> list[Json]:
+        """As `launch`, with one read for all."""
+        made = self.ec2.run_instances(
+            MinCount=count,
+            MaxCount=count,
+            ImageId=IMAGE,
+            InstanceType="m5.large",
+            SubnetId=self.public[ZONES[0]],
+            SecurityGroupIds=[self.nodes_group],
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags()}],
+        )
+        ids = [one["InstanceId"] for one in made["Instances"]]
+        answer = self.ec2.describe_instances(InstanceIds=ids)
+        found: list[Json] = answer["Reservations"][0]["Instances"]
+        return found
+
+    def instance(self, instance_id: str) -> Json:
+        answer = self.ec2.describe_instances(InstanceIds=[instance_id])
+        found: Json = answer["Reservations"][0]["Instances"][0]
+        return found
+
+
+def config_text(account: Account, url: str, extra: str = "") -> str:
+    """A cloud-config for this account, whose services are reached at `url`."""
+    overrides = "".join(
+        f'[ServiceOverride "{service}"]\nService = {service}\nRegion = {REGION}\n'
+        f"URL = {url}\nSigningRegion = {REGION}\n"
+        for service in ("ec2", "elasticloadbalancing", "sts")
+    )
+    return (
+        f"[Global]\nRegion = {REGION}\nVPC = {account.vpc}\n"
+        f"KubernetesClusterID = {CLUSTER}\n{extra}\n{overrides}"
+    )
+
+
+async def started(account: Account, proxy: Proxy, extra: str = "") -> AwsCloud:
+    """A provider at work; close it."""
+    cloud = AwsCloud()
+    config = config_text(account, proxy.url, extra).encode()
+    await cloud.initialize(ProviderContext(CountingGate(), config, "cloud.conf", "test", "test"))
+    return cloud
+
+
+def node(name: str, provider_id: str = "", **meta: Any) -> Node:
+    return Node({"metadata": {"name": name, **meta}, "spec": {"providerID": provider_id}})
+
+
+def node_of(instance: Json, pod_cidrs: Sequence[str] = ()) -> Node:
+    """The initialised Node of an instance."""
+    zone, instance_id = instance["Placement"]["AvailabilityZone"], instance["InstanceId"]
+    spec = {"providerID": f"aws:///{zone}/{instance_id}", "podCIDRs": list(pod_cidrs)}
+    return Node({"metadata": {"name": instance["PrivateDnsName"]}, "spec": spec})
