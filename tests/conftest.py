@@ -6,7 +6,7 @@ import pytest
 
 pytest_plugins = ["tests.kube.fixtures"]
 
-ALONE = {"proc", "systemd"}
+ALONE = {"life", "proc", "rbac", "systemd"}
 """Folders whose tests start many processes and measure time: one test of each at a time."""
 
 

@@ -3,14 +3,17 @@
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from heapq import nsmallest
 
 import orjson
 
 from ccm import metrics
 from ccm.model.node import Node
-from ccm.model.objects import text
+from ccm.model.objects import Json, text
 from ccm.supervisor.mailbox import View
 from ccm.tally import Tally
+
+SHOWN = 20  # of those that wait
 
 
 class Newcomers:
@@ -28,6 +31,14 @@ class Newcomers:
     def oldest(self, now: float) -> float:
         """Seconds that we have seen the first of them."""
         return max((now - at for _, at in self._since.values()), default=0.0)
+
+    def facts(self, now: float) -> Json:
+        """How many there are, and those that wait longest with their seconds."""
+        first = nsmallest(SHOWN, self._since.items(), key=lambda item: item[1][1])
+        return {
+            "count": len(self),
+            "first": {name: round(now - at, 1) for name, (_, at) in first},
+        }
 
     def _note(self, name: str) -> None:
         entry = self._view.values.get(name)

@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from ccm.bus.paths import claim
 from tests.check.row import Ground, Row, flags
@@ -47,7 +46,7 @@ def port_is_taken(ground: Ground) -> Iterator[Sequence[str]]:
         yield [
             f"--secure-port={port}",
             "--bind-address=127.0.0.1",
-            f"--runtime-dir={_free(ground)}",
+            f"--runtime-dir={ground.directory}/run",
         ]
 
 
@@ -64,10 +63,6 @@ def certificate_is_none(ground: Ground) -> Iterator[Sequence[str]]:
 
 def callers_are_strangers(ground: Ground) -> Iterator[Sequence[str]]:
     yield [f"--secure-port={_free_port()}"]
-
-
-def _free(ground: Ground) -> Path:
-    return ground.directory / "run"
 
 
 def _free_port() -> int:

@@ -1,11 +1,12 @@
 """One planted fault: how it is planted, which check finds it, and what it tells to do."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from ccm.checks.finding import Finding
 from tests.check.world import World
 
 
@@ -34,6 +35,10 @@ class Row:
     state: str = "failed"
     also: frozenset[str] = frozenset()
     identity: str = "ccm"
+
+
+def states(findings: Iterable[Finding]) -> list[str]:
+    return [str(finding.state) for finding in findings]
 
 
 def flags(*words: str) -> Plant:

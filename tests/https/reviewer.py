@@ -26,6 +26,7 @@ class Reviewer:
     url: str = ""
     tokens: dict[str, Json] = field(default_factory=dict)
     rights: set[Right] = field(default_factory=set)
+    denials: set[str] = field(default_factory=set)  # users whom another authorizer denies all
     config: Json | None = None  # of the ConfigMap
     failures: list[int] = field(default_factory=list)
     hangs: asyncio.Event | None = None  # while it is not set, no review is answered
@@ -76,6 +77,8 @@ class Reviewer:
         asked = spec["nonResourceAttributes"]
         who = {spec["user"], *spec["groups"]}
         may = any((one, asked["verb"], asked["path"]) in self.rights for one in who)
+        if who & self.denials:
+            return {"allowed": True, "denied": True}  # no API server says both; a proxy might
         return {"allowed": True} if may else {"allowed": False, "reason": "no rule"}
 
 

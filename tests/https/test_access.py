@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ccm.model.objects import Json
 from tests.https.reviewer import Reviewer
 from tests.https.served import eventually, serving
 from tests.unit.waiting import until
@@ -85,6 +86,22 @@ async def test_a_user_without_a_name_is_nobody(reviewer: Reviewer) -> None:
     reviewer.tokens["odd"] = {"groups": ["system:masters"]}
     async with serving(reviewer) as site:
         assert (await site.get("/page", token="odd")).status == 401
+
+
+@pytest.mark.parametrize("answer", [{}, {"allowed": "true"}, {"allowed": 1}, {"allowed": None}])
+async def test_only_a_plain_yes_is_a_yes(
+    reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch, answer: Json
+) -> None:
+    monkeypatch.setattr(Reviewer, "_may", lambda *_: answer)
+    async with serving(reviewer) as site:
+        assert (await site.get("/page")).status == 403
+
+
+async def test_a_denial_is_none(reviewer: Reviewer) -> None:
+    reviewer.allow("system:anonymous", "/page")
+    reviewer.denials.add("system:anonymous")
+    async with serving(reviewer) as site:
+        assert (await site.get("/page")).status == 403
 
 
 async def test_the_verb_is_the_method(reviewer: Reviewer) -> None:
@@ -200,7 +217,7 @@ async def test_a_review_that_keeps_failing_lets_nobody_in(
 async def test_a_review_that_never_answers_holds_up_nobody_else(
     reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.reviews.DEADLINE", 0.2)
+    monkeypatch.setattr("ccm.supervisor.https.reviews.DEADLINE", 2.0)
     reviewer.hangs = asyncio.Event()
     async with serving(reviewer) as site:
         waiting = asyncio.create_task(site.get("/page", token="good"))

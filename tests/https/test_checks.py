@@ -1,6 +1,8 @@
 """What alive and ready mean: progress, and everything in place."""
 
-from collections.abc import Callable
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,6 +10,9 @@ from typing import Any, cast
 import pytest
 
 from ccm.decide.children import Life, State
+from ccm.kube.client import Kube
+from ccm.kube.watch import ListBegins, Trouble, WatchEvent
+from ccm.model.projection import Want
 from ccm.settings import Settings
 from ccm.supervisor.checks import Checks
 from ccm.supervisor.child import Child
@@ -15,6 +20,7 @@ from ccm.supervisor.children import Children
 from ccm.supervisor.feed import Feed
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.progress import Progress
+from tests.unit.waiting import until
 
 
 @dataclass
@@ -144,3 +150,29 @@ def test_without_an_election_there_is_none_to_watch(supervisor: Supervisor) -> N
     supervisor.settings = Settings(leader_elect=False)
     supervisor.is_overdue = True
     assert supervisor.failing()["alive"] == {}
+
+
+async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def changes(kube: Any, path: str, idle_limit: float) -> AsyncIterator[WatchEvent]:
+        while path.endswith("services"):
+            yield Trouble("no connection")
+            await asyncio.sleep(0.01)
+        yield ListBegins()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("ccm.supervisor.feed.follow", changes)
+    monkeypatch.setattr("ccm.supervisor.feed.GATHER", 0.0)
+    feed = Feed(cast(Kube, None), lambda *_: True)
+    feed.view(Want("Node", (("metadata", "uid"),)))
+    feed.view(Want("Service", (("metadata", "uid"),)))
+
+    def quiet(kind: str) -> float:
+        facts = feed.facts(time.monotonic())["kinds"][kind]
+        return float(facts["standstill_seconds"])
+
+    await until(lambda: quiet("Node") > 0.3)
+    assert quiet("Service") < 0.2
+    assert feed.facts(time.monotonic())["kinds"]["Service"]["silent_seconds"] > 0.3
+    await feed.close()

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.https.pki import Authority, Signed
+from tests.https.pki import NOW, Authority, Signed
 from tests.https.reviewer import Reviewer
 from tests.https.served import Answer, Site, eventually, serving
 from tests.unit.waiting import until
@@ -240,4 +240,21 @@ async def test_a_ca_file_that_changes_counts_at_once_also_for_open_connections(
 
             assert await look() == 200
             Path(files["client_ca_file"]).write_bytes(Authority("clients").pem)
+            await eventually(look, lambda status: status == 401)
+
+
+async def test_a_certificate_that_ends_while_its_connection_is_open_counts_no_more(
+    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
+) -> None:
+    soon = datetime.datetime.now(datetime.UTC) - NOW + datetime.timedelta(seconds=2)
+    alice = CLIENTS.client("alice", "system:masters", ends_in=soon).present(tmp_path)
+    async with serving(reviewer, **files) as site:
+        connector = aiohttp.TCPConnector(ssl=alice)
+        async with aiohttp.ClientSession(connector=connector) as session:
+
+            async def look() -> int:
+                async with session.get(f"https://127.0.0.1:{site.port}/page") as answer:
+                    return answer.status
+
+            assert await look() == 200
             await eventually(look, lambda status: status == 401)

@@ -15,6 +15,7 @@ import zmq
 import zmq.asyncio
 
 from ccm.bus.frames import Ack, Beat, encode
+from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
 from tests.proc.running import Json, Supervisor, Where, until
 
@@ -49,6 +50,18 @@ PATHS = (
     "*",
 )
 HEADERS = ("Authorization: Bearer x", "Authorization:", "X-Remote-User: root", "Host: " + "h" * 900)
+
+REVIEWS = [
+    {
+        "apiGroups": [f"{group}.k8s.io"],
+        "resources": [resource],
+        "verbs": ["create"],
+    }
+    for group, resource in (
+        ("authentication", "tokenreviews"),
+        ("authorization", "subjectaccessreviews"),
+    )
+]
 
 
 def noise(rng: random.Random) -> bytes:
@@ -100,10 +113,15 @@ async def knock_on_bus(path: Path, rng: random.Random) -> str:
     return "peer"
 
 
-async def knock_on_https(port: int, rng: random.Random) -> str:
-    """What came back: a status, or how the connection ended."""
-    context = ssl.create_default_context()
+def trusting() -> ssl.SSLContext:
+    """For a client that talks to anybody."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def knock_on_https(port: int, context: ssl.SSLContext, rng: random.Random) -> str:
+    """What came back: a status, or how the connection ended."""
     is_plain = rng.random() < 0.2
     try:
         reader, writer = await asyncio.open_connection(
@@ -116,7 +134,7 @@ async def knock_on_https(port: int, rng: random.Random) -> str:
             writer.write(noise(rng) if rng.random() < 0.2 else whole)
             if rng.random() < 0.2:
                 writer.write_eof() if writer.can_write_eof() else writer.close()
-            head = await asyncio.wait_for(reader.readline(), 10)
+            head = await asyncio.wait_for(reader.readline(), 0.5)
             return head.split()[1].decode() if head.startswith(b"HTTP/") else "hung up"
         finally:
             writer.close()
@@ -126,23 +144,24 @@ async def knock_on_https(port: int, rng: random.Random) -> str:
         return "silence"  # it waits for the rest of a request
 
 
-async def test_noise_on_every_door_changes_nothing(where: Where) -> None:
+async def test_noise_on_every_door_changes_nothing(where: Where, cluster: RealCluster) -> None:
+    cluster.grant("ccm", REVIEWS)
     seed = int(os.environ.get("CCM_FUZZ_SEED", "7"))
     rng, counts = random.Random(seed), Counter[str]()
     reserved = ReservedPort()
-    port = reserved.number
+    port, context = reserved.number, trusting()
     serving = (f"--secure-port={port}", "--permit-port-sharing", "--bind-address=127.0.0.1")
     with Supervisor(where, "--controllers=*", *serving) as supervisor:
         before = await asyncio.to_thread(supervisor.wait_running)
         knocks: tuple[Callable[[], Awaitable[str]], ...] = (
             lambda: knock_on_control(supervisor.runtime / "control.sock", rng),
             lambda: knock_on_bus(supervisor.runtime / "bus.sock", rng),
-            lambda: knock_on_https(port, rng),
+            lambda: knock_on_https(port, context, rng),
         )
         for knock in knocks:
             end = time.monotonic() + SECONDS
             while time.monotonic() < end:
-                results = await asyncio.gather(*(knock() for _ in range(8)))
+                results = await asyncio.gather(*(knock() for _ in range(32)))
                 counts.update(results)
         await until("it answers", supervisor.status)
         after = supervisor.workers()

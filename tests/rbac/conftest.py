@@ -14,7 +14,7 @@ BUILT_IN = ("service-controller", "route-controller")
 """Accounts with rights from the API server's own roles, which would hide that ours lack some."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     with RealCluster.start(kube_binaries, tmp_path_factory.mktemp("rbac") / "kube") as cluster:
         for name in BUILT_IN:

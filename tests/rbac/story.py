@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import aiohttp
 
@@ -39,15 +40,30 @@ async def until(what: str, look: Callable[[], Awaitable[bool]], seconds: float =
         raise AssertionError(f"not within {seconds:g} s: {what}") from None
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Something that a supervisor shows over HTTPS, to who has the token if one is needed."""
+
+    url: str
+    token: str = ""
+
+    async def is_shown(self) -> bool:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.get(self.url, ssl=False) as response,
+        ):
+            return response.status == 200
+
+
 class Story:
-    """Told by a bystander who may do all, who ends machines in the cloud, and reads `page`."""
+    """Told by a bystander who may do all, and who ends machines in the cloud."""
 
-    def __init__(self, api: Kube, admin: CloudAdmin, page: str, token: str) -> None:
+    def __init__(self, api: Kube, admin: CloudAdmin) -> None:
         self._api, self._admin = api, admin
-        self._page, self._headers = page, {"Authorization": f"Bearer {token}"}
 
-    async def tell(self, supervisor: Supervisor) -> None:
-        """From the first tainted node to the last Event."""
+    async def tell(self, supervisor: Supervisor, page: Page) -> None:
+        """From the first tainted node to the last Event, which somebody reads about."""
         await self._ask_for_everything()
         await until("nodes are initialised", self._are_nodes_initialised)
         await until("services have addresses", self._have_services_addresses)
@@ -61,7 +77,7 @@ class Story:
         await until("its node is gone", self._is_node_gone)
         await until("the lost balancer is gone", self._is_one_balancer_left)
         await until("people are told", self._are_people_told)
-        await until("the page is shown", self._is_page_shown)
+        await until("the page is shown", page.is_shown)
 
     async def joins(self, name: str) -> None:
         """A node vm-… joins, and is initialised."""
@@ -142,13 +158,6 @@ class Story:
 
     async def _is_one_balancer_left(self) -> bool:
         return len((await self._admin.state())["load_balancers"]) == 1
-
-    async def _is_page_shown(self) -> bool:
-        async with (
-            aiohttp.ClientSession(headers=self._headers) as session,
-            session.get(self._page, ssl=False) as response,
-        ):
-            return response.status == 200
 
     async def _are_people_told(self) -> bool:
         told = {

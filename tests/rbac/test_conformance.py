@@ -21,7 +21,7 @@ from tests.proc import running as proc
 from tests.proc.replicas import long
 from tests.proc.running import Cloud, Supervisor, Where, tell
 from tests.rbac.grants import Grain, applied, removed, rendered, user
-from tests.rbac.story import FLAGS, Story, until
+from tests.rbac.story import FLAGS, Page, Story, until
 
 pytestmark = pytest.mark.real
 
@@ -39,7 +39,7 @@ class Deployed:
     cluster: RealCluster
     flags: tuple[str, ...]
     grains: dict[Grain, str]
-    page: str
+    page: Page
 
     @property
     def own(self) -> dict[Grain, str]:
@@ -62,7 +62,7 @@ class Deployed:
         kubeconfig = self.cluster.service_account_kubeconfig("kube-system", SUPERVISOR)
         with Cloud(directory) as cloud:
             async with CloudAdmin(cloud.url) as admin:
-                story = Story(api, admin, self.page, self.cluster.token("admin"))
+                story = Story(api, admin)
                 yield story, Where(directory, kubeconfig, cloud.config)
                 await story.forget()
 
@@ -73,7 +73,8 @@ def deployed(request: pytest.FixtureRequest, cluster: RealCluster) -> Iterator[D
     serving = ("--bind-address=127.0.0.1", f"--secure-port={port.number}", "--permit-port-sharing")
     flags = (*FLAGS, *serving, *request.param)
     with applied(cluster, rendered("--cloud-provider=simulated", *flags)) as grains:
-        yield Deployed(cluster, flags, grains, f"https://127.0.0.1:{port.number}/metrics")
+        page = Page(f"https://127.0.0.1:{port.number}/metrics", cluster.token("admin"))
+        yield Deployed(cluster, flags, grains, page)
     port.release()
 
 
@@ -85,7 +86,7 @@ async def test_every_right_is_used_and_no_other_is_asked_for(
     async with deployed.stage(api, tmp_path) as (story, where):
         with Supervisor(where, *deployed.flags, "--v=9") as supervisor:
             await asyncio.to_thread(supervisor.wait_running)
-            await story.tell(supervisor)
+            await story.tell(supervisor, deployed.page)
             told = json.dumps([supervisor.status(), await api.get("/api/v1/events")])
             assert supervisor.end() == 0
     entries = [*deployed.asked(since)]
@@ -130,7 +131,7 @@ async def until_refused(
         entries = deployed.asked(since)
         return any(entry.code == 403 and grain.allows(entry) for entry in entries)
 
-    telling = asyncio.create_task(story.tell(supervisor))
+    telling = asyncio.create_task(story.tell(supervisor, deployed.page))
     try:
         await until(f"{grain} is missed", is_refused)
     finally:

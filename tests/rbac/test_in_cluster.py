@@ -3,24 +3,38 @@
 import asyncio
 import json
 import os
-from functools import partial
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from ccm.kube.client import Kube
+from ccm.manifests.subjects import NAME
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.kubelets import new_machines, register
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
-from tests.proc.cluster_nodes import Witness
 from tests.proc.running import Cloud
 from tests.rbac.grants import applied, objects, rendered
 from tests.rbac.pod import Pod, why_not
-from tests.rbac.story import until
+from tests.rbac.story import Page, Story, until
 
 pytestmark = pytest.mark.real
+
+ACCOUNT = f"/api/v1/namespaces/kube-system/serviceaccounts/{NAME}"
+FLAGS = (
+    "--cloud-provider=simulated",
+    "--cloud-config=/etc/cloud/cloud.conf",
+    "--use-service-account-credentials",
+    "--bind-address=127.0.0.1",
+    "--worker-silence-limit=1m",
+)
+
+
+@pytest.fixture
+def port() -> int:
+    """One that is free: the Pod's user could not share a reserved one."""
+    port = ReservedPort()
+    port.release()
+    return port.number
 
 
 @pytest.fixture
@@ -32,65 +46,40 @@ def possible() -> None:
         pytest.skip(f"NOT RUN as a Pod: {missing}")
 
 
-def filled(directory: Path, **files: str) -> Path:
-    directory.mkdir()
-    for name, content in files.items():
-        (directory / name.replace("_", ".")).write_text(content)
-    return directory
-
-
 @pytest.mark.usefixtures("possible")
 async def test_a_pod_of_these_manifests_initialises_nodes(
-    cluster: RealCluster, api: Kube, tmp_path: Path
+    cluster: RealCluster, api: Kube, port: int, tmp_path: Path
 ) -> None:
-    port = ReservedPort()
-    text = rendered(
-        "--cloud-provider=simulated",
-        "--cloud-config=/etc/cloud/cloud.conf",
-        "--use-service-account-credentials",
-        "--bind-address=127.0.0.1",
-        f"--secure-port={port.number}",
-    )
+    text = rendered(*FLAGS, f"--secure-port={port}")
     (daemon_set,) = objects(text, "DaemonSet")
+    spec = daemon_set["spec"]["template"]["spec"]
+    host, _, number = cluster.url.removeprefix("https://").partition(":")
+    environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": number}
     with applied(cluster, text), Cloud(tmp_path) as cloud:
-        account = "/api/v1/namespaces/kube-system/serviceaccounts/ccm-supervisor"
-        token = cluster.request("POST", f"{account}/token", {"spec": {}}).expect().body
-        host, _, number = cluster.url.removeprefix("https://").partition(":")
-        pod = Pod(
-            tmp_path,
-            daemon_set["spec"]["template"]["spec"],
-            {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": number},
-            {
-                "account": filled(
-                    tmp_path / "account",
-                    token=token["status"]["token"],
-                    ca_crt=cluster.ca_file.read_text(),
-                ),
-                "cloud-config": filled(tmp_path / "config", cloud_conf=cloud.config.read_text()),
-            },
-        )
-        port.release()  # it is for our user only, and the Pod has another one
-        with pod:
-            await initialise(api, cloud)
-            for probe in pod.probes():
-                await until(f"{probe} succeeds", partial(succeeds, probe))
-            status = await asyncio.to_thread(pod.run, "ccm-supervisor", "status", "-o", "json")
-            assert json.loads(status)["leader"]["may_act"]
-            assert await asyncio.to_thread(pod.end) == 0, pod.log()
+        volumes = {
+            "account": filled(tmp_path / "account", account_files(cluster)),
+            "cloud-config": filled(tmp_path / "config", {"cloud.conf": cloud.config.read_text()}),
+        }
+        async with CloudAdmin(cloud.url) as admin:
+            story = Story(api, admin)
+            with Pod(tmp_path, spec, environment, volumes) as pod:
+                await story.joins("vm-1")
+                for url in pod.probes():
+                    await until(f"{url} succeeds", Page(url).is_shown)
+                status = await asyncio.to_thread(pod.run, "ccm-supervisor", "status", "-o", "json")
+                assert json.loads(status)["leader"]["may_act"]
+                assert await asyncio.to_thread(pod.end) == 0, pod.log()
+            await story.forget()
 
 
-async def succeeds(probe: str) -> bool:
-    async with aiohttp.ClientSession() as kubelet, kubelet.get(probe, ssl=False) as answer:
-        return answer.status == 200
+def account_files(cluster: RealCluster) -> dict[str, str]:
+    """What the kubelet mounts for the Pod's service account."""
+    answer = cluster.request("POST", f"{ACCOUNT}/token", {"spec": {}}).expect()
+    return {"token": answer.body["status"]["token"], "ca.crt": cluster.ca_file.read_text()}
 
 
-async def initialise(api: Kube, cloud: Cloud) -> None:
-    """Nodes that join get what they need."""
-    witness = Witness(api)
-    watching = asyncio.create_task(witness.run())
-    async with CloudAdmin(cloud.url) as admin:
-        await admin.add(new_machines(1, 3))
-    await register(api, ["vm-1", "vm-2", "vm-3"])
-    await witness.until_initialised(3, 30)
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+def filled(directory: Path, files: dict[str, str]) -> Path:
+    directory.mkdir()
+    for name, content in files.items():
+        (directory / name).write_text(content)
+    return directory

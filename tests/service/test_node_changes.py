@@ -1,6 +1,7 @@
 """What changes of Nodes do to balancers (rows SN1…SN15, ST10…ST15)."""
 
 import asyncio
+from itertools import count
 
 import pytest
 
@@ -93,14 +94,22 @@ async def test_a_service_taken_up_while_nodes_arrive_waits_for_them(
 async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Every balancer comes to its hosts, although a node changes with each update of one."""
     monkeypatch.setattr("workers.service.hostset.PATIENCE", 0.05)
-    async with running_with(service()) as w:
+    names = {f"s{number}" for number in range(20)}
+    numbers = count(1)
+    async with running_with(*(service(name=name) for name in sorted(names))) as w:
+
+        def change() -> None:
+            w.cluster.put(node(f"n{next(numbers)}"))
+
+        w.balancers.before_write = change
         async with asyncio.timeout(10):
-            number = 0
-            while not updates(w):
-                w.cluster.put(node(f"n{number}"))
-                number += 1
+            while names != {name for name, *_ in updates(w)}:
+                change()
                 await asyncio.sleep(0.005)
+        w.balancers.before_write = lambda: None
+        await w.rest()
 
 
 @row("SN3")

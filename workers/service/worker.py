@@ -19,6 +19,7 @@ from workers.duty import Duty, Outcome, Tools
 from workers.service import notes
 from workers.service.balancers import Balancers
 from workers.service.concerns import SPEC
+from workers.service.glance import glance
 from workers.service.hostset import PATIENCE, HostSet
 from workers.service.plan import (
     AUDIT,
@@ -80,6 +81,7 @@ class ServiceDuty:
         self._rules = Rules(tools.settings.load_balancer_classes, part.honours)
         self._hosts = HostSet(tools.store, tools.provider.scheme)
         self._planned: dict[str, Service] = {}  # what was last planned for, by key
+        self._due: set[str] = set()  # keys that may update their hosts once, at rest or not
         # Comparing what is most likely right leaves room for what is new.
         self._checks = asyncio.Semaphore(max(1, concurrency(tools.settings) // 2))
         self._steps = Steps(tools, Balancers(part, tools.performer.permission))
@@ -97,11 +99,15 @@ class ServiceDuty:
         return ()
 
     async def run(self) -> None:
-        """After changes of Nodes, take up the Services whose balancers have other hosts."""
+        """After changes of Nodes, take up the Services whose balancers have other hosts.
+
+        Each of them has its turn, also when Nodes go on changing before it comes.
+        """
         while True:
             hosts = await self._hosts.settled()
             for key, given in self._steps.given.items():
                 if given != hosts:
+                    self._due.add(key)
                     self._tools.queue.add(key)
 
     def hear(self, message: Message) -> None:
@@ -119,6 +125,7 @@ class ServiceDuty:
             "ensured": self._steps.ensured,
             "host_updates": self._steps.updated,
             "deleted": self._steps.deleted,
+            "services": glance(self._steps.memories, time.monotonic()),
         }
 
     def evidence(self, key: str) -> Json:
@@ -155,7 +162,7 @@ class ServiceDuty:
                     told = notes.sync_failed(service, f"failed to ensure load balancer: {why}")
                     self._tools.recorder.tell(told)
                     raise Refused(why)
-                case UpdateHosts() if not self._hosts.is_at_rest:
+                case UpdateHosts() if not (key in self._due or self._hosts.is_at_rest):
                     return Outcome("waits until the nodes are at rest", False, PATIENCE)
                 case Ensure(is_check=True) as check:
                     if self._checks.locked():
@@ -164,6 +171,7 @@ class ServiceDuty:
                     async with self._checks:
                         await self._steps.take(key, check)
                 case step:
+                    self._due.discard(key)
                     if outcome := await self._steps.take(key, step):
                         return outcome
         return Outcome("does not come to rest: somebody undoes every step", False, UNDONE)

@@ -21,8 +21,6 @@ OLDEST = (1, 30)
 NEWEST = (1, 36)
 """What the tests run against."""
 
-PROVIDED = {"": "v1", "coordination.k8s.io": "v1"}
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -44,8 +42,7 @@ async def look(site: Site) -> Facts:
 
 
 async def _served(kube: Kube, group: str) -> dict[tuple[str, str], frozenset[str]]:
-    version = PROVIDED.get(group, "v1")
-    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    path = f"/apis/{group}/v1" if group else "/api/v1"
     try:
         listed = await kube.request("GET", path, timeout=PATIENCE)
     except KubernetesError as error:

@@ -44,10 +44,11 @@ async def _listed(site: Site, path: str, what: str) -> list[Json] | None:
 def judge(facts: Facts) -> Iterator[Finding]:
     found = [*_of_pods(facts), *_of_leases(facts)]
     yield from found
-    unseen = {"Pods": facts.pods, "Leases": facts.leases}
+    where = facts.settings.leader_elect_resource_namespace
+    unseen = {f"Pods in {KUBE_SYSTEM}": facts.pods, f"Leases in {where}": facts.leases}
     missing = [what for what, value in unseen.items() if value is None]
     if missing:
-        yield not_checked(f"this identity may not list {' and '.join(missing)} in {KUBE_SYSTEM}")
+        yield not_checked(f"this identity may not list {' and '.join(missing)}")
     elif not found:
         yield ok("none is seen")
 

@@ -50,8 +50,10 @@ class RuntimeSeen:
 
 
 def look_at_directory(path: Path, is_link_fine: bool = True) -> DirectorySeen:
+    """A link that leads nowhere, or must not be one, is no directory."""
     found = next(each for each in (path, *path.parents) if os.path.lexists(each))
-    info = found.stat(follow_symlinks=is_link_fine or found != path)
+    is_followed = found.exists() and (is_link_fine or found != path)
+    info = found.stat(follow_symlinks=is_followed)
     return DirectorySeen(
         path=path,
         found=found,

@@ -1,6 +1,5 @@
 """Whether the cloud knows the machines behind the Nodes; of many Nodes, one read's worth."""
 
-from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ async def look(site: Site) -> Facts:
     reads = [read for read in await site.reads() if read.part == "instances" and not read.error]
     if not reads:
         raise NotChecked("the cloud was not asked about machines, or gave no answer")
-    return Facts(nodes, dict(ChainMap(*(dict(read.answers) for read in reads))))
+    return Facts(nodes, {name: said for read in reads for name, said in read.answers.items()})
 
 
 def judge(facts: Facts) -> Iterator[Finding]:

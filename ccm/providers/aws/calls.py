@@ -74,7 +74,6 @@ _OPERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ),
     ("elb", ELB_DESCRIBE): (
         "DescribeLoadBalancerAttributes",
-        "DescribeLoadBalancerPolicies",
         "DescribeLoadBalancers",
         "DescribeTags",
     ),
@@ -92,7 +91,6 @@ _OPERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
         "DetachLoadBalancerFromSubnets",
         "ModifyLoadBalancerAttributes",
         "RegisterInstancesWithLoadBalancer",
-        "RemoveTags",
         "SetLoadBalancerPoliciesForBackendServer",
         "SetLoadBalancerPoliciesOfListener",
     ),
@@ -117,7 +115,6 @@ _OPERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
         "ModifyLoadBalancerAttributes",
         "ModifyTargetGroup",
         "ModifyTargetGroupAttributes",
-        "RemoveTags",
         "SetSecurityGroups",
         "SetSubnets",
     ),

@@ -77,9 +77,10 @@ class AwsRoutes:
             self._create_in(table_id, cidr, target)
 
     def delete(self, route: Route) -> None:
-        for table in route.id.split(","):
+        for table_id in route.id.partition("@")[0].split(","):
             try:
-                self._api.call("ec2:DeleteRoute", RouteTableId=table, **destination(route.cidr))
+                where = {"RouteTableId": table_id, **destination(route.cidr)}
+                self._api.call("ec2:DeleteRoute", **where)
             except AwsError as error:
                 if error.code not in ABSENT:
                     raise
@@ -192,7 +193,8 @@ def merge(entries: Sequence[Entry], nodes: Mapping[str, Node], tables: int) -> I
         if len(held_by) < tables and is_wanted and not is_blackhole:
             continue  # listed as missing, so that `create` adds it where it is not
         name = node.name if node else ""
-        yield Route(cidr, name, id=",".join(sorted(held_by)), is_blackhole=is_blackhole)
+        route_id = f"{','.join(sorted(held_by))}@{cidr}"
+        yield Route(cidr, name, id=route_id, is_blackhole=is_blackhole)
 
 
 def read_target(record: Json) -> Target:

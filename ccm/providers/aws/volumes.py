@@ -7,12 +7,12 @@ from ccm.model.objects import Json, mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
 from ccm.providers.aws import ids
 from ccm.providers.aws.client import AwsApi
-from ccm.providers.aws.lookup import Found, Kind, look_up
 
 CSI_DRIVER = "ebs.csi.aws.com"
 LEGACY_SOURCE = "awsElasticBlockStore"
 BATCH = 200
-VOLUME = Kind("InvalidVolume.NotFound", "InvalidVolumeID.Malformed", ids.VOLUME_ID)
+"""The most values of one filter."""
+PAGE = 500
 
 
 class AwsVolumes:
@@ -30,28 +30,23 @@ class AwsVolumes:
         handles = {volume.name: handle_of(volume) for volume in volumes}
         volume_ids = {name: ids.volume_id_of(handle) for name, handle in handles.items()}
         asked = sorted(set(volume_ids.values()) - {""})
-        found = [
-            look_up(VOLUME, asked[at : at + BATCH], self._ask) for at in range(0, len(asked), BATCH)
-        ]
-        places = {one: place for part in found for one, place in self._places(part).items()}
+        places: dict[str, PlaceAnswer] = {}
+        for at in range(0, len(asked), BATCH):
+            places |= self._places(asked[at : at + BATCH])
         return {
-            name: without_asking(handles[name])
-            if not volume_id
-            else places.get(volume_id, Unknown(f"EC2's answer leaves {volume_id} out"))
+            name: places[volume_id] if volume_id else without_asking(handles[name])
             for name, volume_id in volume_ids.items()
         }
 
-    def _ask(self, volume_ids: Sequence[str]) -> Sequence[Json]:
-        return self._api.pages("ec2:DescribeVolumes", "Volumes", VolumeIds=list(volume_ids))
-
-    def _places(self, found: Found) -> dict[str, PlaceAnswer]:
-        places: dict[str, PlaceAnswer] = {}
-        for record in found.records:
+    def _places(self, asked: Sequence[str]) -> dict[str, PlaceAnswer]:
+        """What EC2 says about some volumes; a filter, unlike a list of IDs, takes absent ones."""
+        filters = [{"Name": "volume-id", "Values": list(asked)}]
+        records = self._api.pages(
+            "ec2:DescribeVolumes", "Volumes", Filters=filters, MaxResults=PAGE
+        )
+        places: dict[str, PlaceAnswer] = {one: Gone(f"EC2 has no volume {one}") for one in asked}
+        for record in records:
             places[text(record.get("VolumeId"))] = read_place(record, self._api.region)
-        for absent in found.absent:
-            places[absent] = Gone(f"EC2 has no volume {absent}")
-        for malformed in found.malformed:
-            places[malformed] = Unknown(f"EC2 does not take {malformed} for a volume ID")
         return places
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ccm.errors import ConfigurationFault
 from ccm.kube import config
@@ -27,6 +28,19 @@ LOOK = 2.0  # seconds between two looks at the files
 IDLE = 75.0  # seconds that a connection without a request stays
 IN_FLIGHT = 8  # questions to the API server at the same time, of each kind
 FAREWELL = 1.0  # seconds that answers under way get at the end
+
+
+def _log_of_faults() -> logging.Logger:
+    """Where aiohttp complains; nonsense from outside, which it answers with 400, is no fault."""
+
+    def is_fault(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+    faults = logging.Logger(f"{__name__}.aiohttp")
+    faults.parent = log
+    faults.addFilter(is_fault)
+    return faults
 
 
 class HttpsServer:
@@ -77,7 +91,11 @@ class HttpsServer:
         await tls.load()
         keeper = self._doorkeeper(trust, asking, await self._client("authorization"))
         runner = web.AppRunner(
-            self._app(keeper), access_log=None, keepalive_timeout=IDLE, shutdown_timeout=FAREWELL
+            self._app(keeper),
+            access_log=None,
+            logger=_log_of_faults(),
+            keepalive_timeout=IDLE,
+            shutdown_timeout=FAREWELL,
         )
         await runner.setup()
         self._held.push_async_callback(runner.cleanup)

@@ -1,6 +1,7 @@
 """The conformance kit's way around the provider: moto, seen past the proxy that injects faults."""
 
 import os
+import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,15 +13,17 @@ from ccm.cloud.testkit.adapter import (
     FaultKind,
     Machine,
     Mark,
+    NotShown,
     SeenBalancer,
     SeenRoute,
 )
+from ccm.cloud.testkit.operations import CIDR
 from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
 from ccm.model.service import HealthCheck, Service
 from ccm.providers.aws.annotations import PREFIX
 from tests.providers.aws.emulator import CREDENTIALS, REGION, Emulator
-from tests.providers.aws.proxy import Fault, Garbage, Proxy, Refusal, Silence, throttling
+from tests.providers.aws.proxy import Fault, Garbage, Proxy, Refusal, Request, Silence, throttling
 from tests.providers.aws.world import MARK, ZONES, Account, config_text
 
 TAGS = {
@@ -47,6 +50,7 @@ class AwsAdapter(Adapter):
         self._directory = tempfile.TemporaryDirectory()
         self._emulator: Emulator | None = None
         self._proxy: Proxy | None = None
+        self._ended: list[str] = []
         self.account: Account
 
     def start(self) -> None:
@@ -74,6 +78,8 @@ class AwsAdapter(Adapter):
     def reset(self) -> bytes:
         self.proxy.reset()
         self.emulator.reset()
+        self._ended = []
+        self.proxy.rewrite = self._with_blackholes
         self.account = Account.make(self.emulator, ZONES[:1])
         return config_text(self.account, self.proxy.url, "CallTimeout = 2s").encode()
 
@@ -103,10 +109,12 @@ class AwsAdapter(Adapter):
     # Machines
 
     def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
-        ec2 = self.account.ec2
-        made = self.account.launch_many(len(names))
-        subnet = ec2.describe_subnets(SubnetIds=[self.account.public[ZONES[0]]])["Subnets"][0]
-        return [_machine(one, subnet["AvailabilityZone"]) for one in made]
+        """Machines without a public IP, which would change whenever one is stopped."""
+        made = self.account.launch_many(len(names), self.account.private[ZONES[0]])
+        for one in made[:5]:  # as nodes with routes are: the check of sources is off
+            instance = {"InstanceId": one["InstanceId"]}
+            self.account.ec2.modify_instance_attribute(**instance, SourceDestCheck={"Value": False})
+        return [_machine(one) for one in made]
 
     def stop_machine(self, machine: Machine) -> None:
         self.account.ec2.stop_instances(InstanceIds=[_instance_id(machine.provider_id)])
@@ -115,7 +123,8 @@ class AwsAdapter(Adapter):
         self.account.ec2.start_instances(InstanceIds=[_instance_id(machine.provider_id)])
 
     def terminate_machine(self, machine: Machine) -> None:
-        self.account.ec2.terminate_instances(InstanceIds=[_instance_id(machine.provider_id)])
+        self._ended.append(_instance_id(machine.provider_id))
+        self.account.ec2.terminate_instances(InstanceIds=self._ended[-1:])
 
     def absent_provider_id(self) -> str:
         return f"aws:///{ZONES[0]}/i-0123456789abcdef0"
@@ -174,6 +183,8 @@ class AwsAdapter(Adapter):
 
     def plant_route(self, cidr: str, machine: Machine, mark: Mark) -> None:
         """A route has no tags in AWS: its table tells whose it is."""
+        if cidr == CIDR:
+            raise NotShown("two owners meet in one route table only, where all is the cluster's")
         ec2 = self.account.ec2
         table = ec2.create_route_table(VpcId=self.account.vpc)["RouteTable"]["RouteTableId"]
         tags = [{"Key": key, "Value": value} for key, value in TAGS[mark].items()]
@@ -200,6 +211,15 @@ class AwsAdapter(Adapter):
         return _volume_spec(source, "vol-0123456789abcdef0")
 
     # Looking
+
+    def _with_blackholes(self, request: Request, answer: bytes) -> bytes:
+        """Injected: moto leaves routes to terminated instances active."""
+        if request.operation != "DescribeRouteTables":
+            return answer
+        for instance_id in self._ended:
+            active = rf"(<instanceId>{instance_id}</instanceId>(?:(?!</item>).)*<state>)active"
+            answer = re.sub(active.encode(), rb"\1blackhole", answer, flags=re.DOTALL)
+        return answer
 
     def _classic(self, is_deep: bool = False) -> Iterator[Json]:
         elb = self.emulator.client("elb")
@@ -306,8 +326,8 @@ class NetworkAdapter(AwsAdapter):
         return [{PREFIX + key: value for key, value in one.items()} for one in asked]
 
 
-def _machine(instance: Json, zone: str) -> Machine:
-    name = instance["PrivateDnsName"]
+def _machine(instance: Json) -> Machine:
+    name, zone = instance["PrivateDnsName"], instance["Placement"]["AvailabilityZone"]
     pairs = (
         (AddressType.INTERNAL_IP, instance["PrivateIpAddress"]),
         (AddressType.EXTERNAL_IP, instance.get("PublicIpAddress")),

@@ -15,6 +15,7 @@ from tests.proc.running import wait_for
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
+_PLAIN = {"Content-Type": "text/plain"}
 
 
 class Emulator:
@@ -68,7 +69,7 @@ class Emulator:
         )
 
     def _post(self, what: str, body: bytes) -> None:
-        request = Request(f"{self.url}/moto-api/{what}", data=body, method="POST")
+        request = Request(f"{self.url}/moto-api/{what}", data=body, method="POST", headers=_PLAIN)
         with urlopen(request, timeout=30) as response:
             assert response.status == 200
 

@@ -103,6 +103,7 @@ class Proxy:
     def __init__(self, target: str) -> None:
         self.requests: list[Request] = []
         self.rule: Callable[[Request], Fault | None] = lambda request: None
+        self.rewrite: Callable[[Request, bytes], bytes] = lambda request, answer: answer
         self.latency = 0.0
         self.closing = Event()
         self._lock = Lock()
@@ -200,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, b"<html>not what was asked for")
             case None:
                 status, answer = self._forward(body)
-                self._send(status, answer)
+                self._send(status, proxy.rewrite(request, answer))
 
     def _forward(self, body: bytes) -> tuple[int, bytes]:
         headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}

@@ -85,14 +85,14 @@ class Account:
         made = ec2.run_instances(MinCount=count, MaxCount=count, **{**usual, **options})
         return [self.instance(one["InstanceId"]) for one in made["Instances"]][:count]
 
-    def launch_many(self, count: int) -> list[Json]:
+    def launch_many(self, count: int, subnet: str = "") -> list[Json]:
         """As `launch`, with one read for all."""
         made = self.ec2.run_instances(
             MinCount=count,
             MaxCount=count,
             ImageId=IMAGE,
             InstanceType="m5.large",
-            SubnetId=self.public[ZONES[0]],
+            SubnetId=subnet or self.public[ZONES[0]],
             SecurityGroupIds=[self.nodes_group],
             TagSpecifications=[{"ResourceType": "instance", "Tags": tags()}],
         )

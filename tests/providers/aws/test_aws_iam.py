@@ -1,0 +1,152 @@
+"""The published IAM policy is enough for all that the provider does, and for nothing more."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ccm.cloud.interface import ProviderContext
+from ccm.cloud.testkit.objects import port, service, volume
+from ccm.errors import Denied
+from ccm.model.cloud import Instance, VolumePlace
+from ccm.model.objects import Json
+from ccm.model.service import Service
+from ccm.providers.aws.annotations import PREFIX
+from ccm.providers.aws.calls import CALLS, QUOTAS
+from ccm.providers.aws.iam import NEEDED_BY, policy
+from ccm.providers.aws.provider import AwsCloud
+from tests.providers.aws.world import Account, config_text, node_of
+from tests.providers.simulated.doubles import CountingGate
+
+ROOT = Path(__file__).parents[3]
+SOURCES = ROOT / "ccm" / "providers" / "aws"
+
+
+def test_the_table_has_exactly_the_calls_that_the_code_makes() -> None:
+    files = [file for file in SOURCES.rglob("*.py") if file.name not in ("calls.py", "iam.py")]
+    code = "".join(file.read_text() for file in files)
+    named = set(re.findall(r'"((?:ec2|elb|elbv2):[A-Z]\w+)"', code))
+    composed = {
+        *(f"ec2:{verb}SecurityGroupIngress" for verb in ("Authorize", "Revoke")),
+        *(f"elb:{name}" for name in re.findall(r'_call\(\s*"(\w+)"', code) if name[0].isupper()),
+        "elb:RegisterInstancesWithLoadBalancer",
+        "elb:DeregisterInstancesFromLoadBalancer",
+    }
+    assert named | composed == CALLS.keys()
+    assert {call.budget for call in CALLS.values()} == QUOTAS.keys()
+
+
+def test_every_call_is_some_workers() -> None:
+    assert frozenset().union(*NEEDED_BY.values()) == CALLS.keys()
+
+
+def test_the_published_policy_is_that_of_the_code() -> None:
+    published = json.loads((ROOT / "docs" / "providers" / "aws-policy.json").read_text())
+    assert published == policy()
+
+
+@pytest.fixture
+def user(account: Account) -> Iterator[str]:
+    """An IAM user without any right; the provider acts as this one."""
+    account.emulator.client("iam").create_user(UserName="ccm")
+    yield "ccm"
+    account.emulator.require_permission(False)
+
+
+@asynccontextmanager
+async def acting(
+    account: Account, user: str, document: Json, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[AwsCloud]:
+    """A provider with the rights of this document, in an account that enforces them."""
+    iam = account.emulator.client("iam")
+    iam.put_user_policy(UserName=user, PolicyName="p", PolicyDocument=json.dumps(document))
+    key = iam.create_access_key(UserName=user)["AccessKey"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+    cloud, config = AwsCloud(), config_text(account, account.emulator.url).encode()
+    await cloud.initialize(ProviderContext(CountingGate(), config, "", "test", "test"))
+    account.emulator.require_permission(True)
+    try:
+        yield cloud
+    finally:
+        account.emulator.require_permission(False)
+        await cloud.close()
+
+
+def services() -> list[tuple[Service, Service]]:
+    """Services before and after changes that need all kinds of calls."""
+    local = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
+    changed = {
+        "cross-zone-load-balancing-enabled": "true",
+        "additional-resource-tags": "team=web",
+    }
+    after = {PREFIX + key: value for key, value in changed.items()}
+    pairs = []
+    for kind in ("nlb", "classic"):
+        before = {PREFIX + "type": kind}
+        proxy = {PREFIX + "proxy-protocol": "*"} if kind == "classic" else {}
+        pairs.append(
+            (
+                service(kind, {**before, **proxy}, ports=[port(80), port(81, node_port=30081)]),
+                service(kind, before | after, ports=[port(80), port(82, node_port=30082)], **local),
+            )
+        )
+    return pairs
+
+
+async def test_all_that_the_provider_does_works_under_exactly_this_policy(
+    account: Account, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instances = account.launch(2)
+    disk = account.ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
+    async with acting(account, user, policy(), monkeypatch) as cloud:
+        await asyncio.to_thread(do_everything, cloud, instances, disk)
+
+
+def do_everything(cloud: AwsCloud, instances: list[Json], disk: str) -> None:
+    assert cloud.instances
+    assert cloud.routes
+    assert cloud.volumes
+    assert cloud.load_balancers
+    nodes = [node_of(one, [f"10.244.{n}.0/24"]) for n, one in enumerate(instances)]
+    answers = cloud.instances.describe(nodes)
+    assert isinstance(answers, dict)
+    assert all(isinstance(answer, Instance) for answer in answers.values())
+    spec = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": disk}}
+    places = cloud.volumes.describe([volume("data", spec)])
+    assert isinstance(places, dict)
+    assert isinstance(places["data"], VolumePlace)
+    for node in nodes:
+        cloud.routes.create(node, node.pod_cidrs[0])
+    routes = cloud.routes.list(nodes)
+    assert isinstance(routes, list)
+    assert [route.node for route in routes] == [node.name for node in nodes]
+    for route in routes:
+        cloud.routes.delete(route)
+    for before, after in services():
+        cloud.load_balancers.ensure(before, nodes[:1])
+        cloud.load_balancers.ensure(after, nodes)
+        cloud.load_balancers.update_hosts(after, nodes[1:])
+        cloud.load_balancers.delete(after)
+
+
+@pytest.mark.parametrize(
+    "missing", ["ec2:DescribeInstances", "elasticloadbalancing:CreateTargetGroup"]
+)
+async def test_a_right_that_is_missing_is_told_by_its_name(
+    account: Account, user: str, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    instances = account.launch(1)
+    disk = account.ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
+    document = policy()
+    document["Statement"][0]["Action"] = [
+        action for action in document["Statement"][0]["Action"] if action != missing
+    ]
+    async with acting(account, user, document, monkeypatch) as cloud:
+        with pytest.raises(Denied) as denied:
+            await asyncio.to_thread(do_everything, cloud, instances, disk)
+    assert missing.partition(":")[2] in str(denied.value)
