@@ -13,7 +13,7 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import follow_power, register
 from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
 from tests.proc.running import Cloud, Supervisor, Where
-from tests.proc.test_controllers import ALL, service
+from tests.proc.workload import ALL, service
 
 pytestmark = pytest.mark.real
 

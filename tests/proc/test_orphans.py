@@ -10,7 +10,7 @@ from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.sandbox.cloud.client import CloudAdmin
 from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
 from tests.proc.running import Cloud, Supervisor, Where, until
-from tests.proc.test_controllers import ALL, service, settled
+from tests.proc.workload import ALL, service, settled
 
 pytestmark = pytest.mark.real
 

@@ -19,7 +19,7 @@ from ccm.sandbox.kubelets import follow_power
 from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
 from tests.proc.running import Cloud, Json, Supervisor, Where, until
-from tests.proc.test_controllers import ALL, service, settled, until_so
+from tests.proc.workload import ALL, service, settled, until_so
 
 pytestmark = pytest.mark.real
 
