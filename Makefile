@@ -31,9 +31,9 @@ kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run a
 test: venv $(if $(CI),kube tools) ## Run all tests (for those on a real API server, `make kube` first)
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -q
 
-tools: # What the tests of the systemd unit need
-	@command -v systemd-analyze unshare >/dev/null || \
-	  { apt-get update -q && apt-get install -qy systemd util-linux; }
+tools: # What tests of the systemd unit, the alert rules and the page for people need
+	@command -v systemd-analyze unshare promtool chromium >/dev/null || { apt-get update -q && \
+	  apt-get install -qy --no-install-recommends systemd util-linux prometheus chromium; }
 
 test-fast: venv ## Run the unit tests only
 	$(BIN)/python -m pytest tests/unit -q
@@ -45,6 +45,7 @@ check: fmt-check lint types layers test ## Everything CI runs
 
 docs: venv ## Write the pages that are made from the code
 	$(BIN)/python -m ccm.settings.document > docs/flags.md
+	$(BIN)/python -m ccm.supervisor.metrics.document > docs/metrics.md
 
 fmt: venv ## Format the code
 	$(BIN)/ruff format $(CODE)

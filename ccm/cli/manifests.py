@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Secret that is mounted where --cloud-config is; its key is the name of that file.",
 )
-@click.argument("start_flags", nargs=-1, type=click.UNPROCESSED)
+@click.argument("start_flags", nargs=-1, type=click.UNPROCESSED, metavar="-- [FLAGS OF start]")
 def manifests(start_flags: Sequence[str], **options: Any) -> None:
     """Print service accounts, least rights and Pods, as YAML, for these flags of 'start'.
 

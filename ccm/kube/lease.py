@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from ccm.decide.lease import LeaseRecord
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
-from ccm.kube.events import Note, ObjectRef, Recorder, right_to_tell
+from ccm.kube.events import Note, ObjectRef, Recorder
 from ccm.model.objects import Json, mapping, text
 from ccm.model.rights import Right
 
@@ -25,7 +25,6 @@ def rights(namespace: str, names: Iterable[str]) -> tuple[Right, ...]:
     return (
         Right("leases", ("create",), purpose, group, namespace),
         Right("leases", ("get", "update"), purpose, group, namespace, tuple(names)),
-        right_to_tell(namespace),
     )
 
 

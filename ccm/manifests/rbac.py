@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ccm.kube.identity import NAMESPACE
 from ccm.manifests.subjects import NAME, Subject
 from ccm.model.objects import Json
 from ccm.model.rights import Right
@@ -63,7 +62,7 @@ def _delegation(subject: Subject, settings: Settings) -> Iterator[Document]:
     body = _binding(meta, "ClusterRole", f"system:{DELEGATOR}", subject)
     yield Document(body, ["The HTTPS endpoints ask the API server who may read them."])
     if not settings.authentication_skip_lookup:
-        meta = metadata(f"{NAME}:{CA_READER}", NAMESPACE)
+        meta = metadata(f"{NAME}:{CA_READER}", "kube-system")
         yield Document(_binding(meta, "Role", CA_READER, subject))
 
 

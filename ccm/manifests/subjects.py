@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ccm.controllers import is_enabled
 from ccm.kube import identity, lease
+from ccm.kube.events import right_to_tell
 from ccm.model.rights import Right, joined
 from ccm.settings import Settings
 from ccm.settings.migration import migration_of
@@ -32,10 +33,12 @@ class Subject:
 
 def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
     """The supervisor's account in `namespace`, then one for each duty that has its own."""
+    leases = [settings.leader_elect_resource_name]
     if migration := migration_of(settings):
         settings = migration.narrow(settings)
+        leases.append(migration.lease_name)
     wanted = sorted({*duties(settings).values()})
-    own = [*_of_supervisor(settings, wanted)]
+    own = [*_of_supervisor(settings, wanted, leases)]
     by_duty = {duty: [*_of_duty(duty, settings)] for duty in wanted}
     if not settings.use_service_account_credentials:
         everything = joined([*own, *(right for rights in by_duty.values() for right in rights)])
@@ -56,18 +59,16 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
     )
 
 
-def _of_supervisor(settings: Settings, wanted: Iterable[str]) -> Iterator[Right]:
+def _of_supervisor(
+    settings: Settings, wanted: Iterable[str], leases: Iterable[str]
+) -> Iterator[Right]:
     kinds = {nodes.WANT.kind}
     for duty in wanted:
         kinds |= {want.kind for want in importlib.import_module(f"workers.{duty}.worker").WANTS}
     yield from map(right_to_watch, sorted(kinds))
+    yield right_to_tell(settings.leader_elect_resource_namespace)  # by Events on the Lease
     if settings.leader_elect:
-        migration = migration_of(settings)
-        second = [migration.lease_name] if migration else []
-        yield from lease.rights(
-            settings.leader_elect_resource_namespace,
-            [settings.leader_elect_resource_name, *second],
-        )
+        yield from lease.rights(settings.leader_elect_resource_namespace, leases)
 
 
 def _of_duty(duty: str, settings: Settings) -> Iterator[Right]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import PurePosixPath
 
+from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.manifests.rbac import Document, metadata
 from ccm.manifests.subjects import NAME
 from ccm.model.objects import Json
@@ -24,6 +25,10 @@ TOLERATIONS = (
     {"key": "node.cloudprovider.kubernetes.io/uninitialized", "operator": "Exists"},
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
 )
+
+_OTHERS = {"labelSelector": {"matchLabels": LABELS}, "topologyKey": "kubernetes.io/hostname"}
+APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_OTHERS]}}
+"""A replica on the same node would end with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +83,6 @@ def _disruption_budget(wanted: Workload) -> Json:
 
 
 def _pod(wanted: Workload, settings: Settings) -> Json:
-    spread = {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "labelSelector": {"matchLabels": LABELS},
-                    "topologyKey": "kubernetes.io/hostname",
-                }
-            ]
-        }
-    }
     return {
         "serviceAccountName": NAME,
         "priorityClassName": "system-cluster-critical",
@@ -95,7 +90,7 @@ def _pod(wanted: Workload, settings: Settings) -> Json:
         "dnsPolicy": "Default",
         "nodeSelector": {CONTROL_PLANE: ""},
         "tolerations": [*TOLERATIONS],
-        **({"affinity": spread} if wanted.kind == "deployment" else {}),
+        **({"affinity": APART} if wanted.kind == "deployment" else {}),
         "terminationGracePeriodSeconds": round(settings.shutdown_timeout) + 10,
         "securityContext": {
             "runAsNonRoot": True,
@@ -111,7 +106,7 @@ def _pod(wanted: Workload, settings: Settings) -> Json:
 def _container(wanted: Workload, settings: Settings) -> Json:
     mounts: list[Json] = [{"name": "run", "mountPath": RUN}]
     if settings.cloud_config:
-        where = str(PurePosixPath(settings.cloud_config).parent)
+        where = _directory_of(settings.cloud_config)
         mounts.append({"name": "cloud-config", "mountPath": where, "readOnly": True})
     return {
         "name": NAME,
@@ -128,6 +123,18 @@ def _container(wanted: Workload, settings: Settings) -> Json:
         },
         "volumeMounts": mounts,
     }
+
+
+def _directory_of(cloud_config: str) -> str:
+    """Where the Secret goes; it hides what the image has in that place."""
+    path = PurePosixPath(cloud_config)
+    if not path.is_absolute() or len(path.parts) < 4:
+        problem = f"{cloud_config} is not in a directory of its own, which a Secret is mounted at"
+        fault = ConfigurationFault(
+            "--cloud-config", problem, "use for example /etc/cloud/cloud.conf"
+        )
+        raise ConfigurationFaults([fault])
+    return str(path.parent)
 
 
 def _config_volume(wanted: Workload, settings: Settings) -> Iterator[Json]:

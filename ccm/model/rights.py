@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+Target = tuple[str, str, str, tuple[str, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class Right:
@@ -19,8 +21,8 @@ class Right:
     names: tuple[str, ...] = ()
 
     @property
-    def target(self) -> tuple[str, str, str, tuple[str, ...]]:
-        """What the verbs are about."""
+    def target(self) -> Target:
+        """What the verbs are about: namespace, group, resource, names."""
         return (self.namespace, self.group, self.resource, self.names)
 
     @property
@@ -39,7 +41,7 @@ class Right:
 
 def joined(rights: Iterable[Right]) -> tuple[Right, ...]:
     """The same rights for one identity: one entry a target, in a stable order, none twice."""
-    by_target: dict[tuple[str, str, str, tuple[str, ...]], Right] = {}
+    by_target: dict[Target, Right] = {}
     for right in rights:
         known = by_target.get(right.target)
         by_target[right.target] = _both(known, right) if known else right

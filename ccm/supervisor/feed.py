@@ -35,6 +35,7 @@ PATHS = {
     "PersistentVolume": "/api/v1/persistentvolumes",
 }
 GATHER = 0.1  # seconds that a list waits for more workers that want something of its kind
+TOGETHER = 0.01  # seconds between two frames of changes, while many come
 TRY_AGAIN = 1.0  # seconds until a frame that the socket did not take is sent again
 
 
@@ -56,6 +57,8 @@ class Feed:
         self._kube, self._send, self._idle_limit = kube, send, idle_limit
         self._kinds: dict[str, Kind] = {}
         self._boxes: dict[str, Mailbox] = {}
+        self._flush_at: asyncio.TimerHandle | None = None
+        self._flushed = 0.0
 
     def join(self, worker: str, hello: Hello, owns: Owns) -> None:
         """A worker said what it wants; its snapshot follows as soon as it can be told."""
@@ -115,6 +118,8 @@ class Feed:
     async def close(self) -> None:
         for kind in self._kinds.values():
             await kind.close()
+        if self._flush_at:
+            self._flush_at.cancel()
 
     def _tell(self, view: View, key: str) -> None:
         for listen in view.listeners:
@@ -122,6 +127,18 @@ class Feed:
         for box in self._boxes.values():
             if box.reads(view):
                 box.mark(view.kind, key)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        """A change that comes alone leaves at once; of many, those of a moment share a frame."""
+        if self._flush_at is None:
+            loop = asyncio.get_running_loop()
+            self._flush_at = loop.call_at(self._flushed + TOGETHER, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_at, self._flushed = None, asyncio.get_running_loop().time()
+        for box in self._boxes.values():
+            box.flush()
 
     def _begin(self) -> None:
         for box in self._boxes.values():

@@ -28,6 +28,7 @@ class _Account:
     token: Token | None = None
     issued: float = 0.0
     trouble: str = ""
+    is_forbidden: bool = False
     refused: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -58,7 +59,7 @@ class Identities:
         self._accounts = {duty: _Account(ACCOUNTS[duty]) for duty in duties}
         await asyncio.gather(*(self._renew(duty) for duty in self._accounts))
         for account in self._accounts.values():
-            if account.trouble.startswith("403 "):
+            if account.is_forbidden:
                 raise ConfigurationFault(
                     "--use-service-account-credentials",
                     f"no token of service account {NAMESPACE}/{account.name} ({account.trouble})",
@@ -80,6 +81,7 @@ class Identities:
     def refused(self, duty: str) -> None:
         """The API server does not take the token: its account was made anew, perhaps."""
         if account := self._accounts.get(duty):
+            log.warning("token refused", extra={"account": account.name})
             account.refused.set()
 
     def facts(self, now: float) -> Json:
@@ -107,6 +109,7 @@ class Identities:
             if not account.trouble:
                 log.warning("no new token", extra={"account": account.name, "error": str(error)})
             account.trouble = str(error)
+            account.is_forbidden = isinstance(error, KubernetesError) and error.status == 403
             return False
         if account.trouble:
             log.info("there is a new token again", extra={"account": account.name})

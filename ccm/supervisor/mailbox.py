@@ -101,15 +101,16 @@ class Mailbox:
         return self._views.get(view.kind) is view
 
     def mark(self, kind: str, key: str) -> None:
-        """The object changed or went away."""
+        """The object changed or went away; `flush` tells the worker."""
         if self.has_begun and self._owns(kind, key):
             self._pending[(kind, key)] = None
-            self.flush()
 
     def acknowledge(self, seq: int) -> None:
         """The worker has taken in every frame up to `seq`."""
+        was_full = self.in_flight >= WINDOW
         self._acked = max(self._acked, min(seq, self._seq))
-        self.flush()
+        if was_full:
+            self.flush()
 
     def try_again(self) -> None:
         """Send what was not taken."""

@@ -43,12 +43,12 @@ class Newcomers:
     def _note(self, name: str) -> None:
         entry = self._view.values.get(name)
         node = Node(orjson.loads(entry[1])) if entry else None
-        uid, since = self._since.pop(name, ("", 0.0))
+        now = time.monotonic()
+        uid, since = self._since.pop(name, (None, now))
         if node and node.is_uninitialized:
-            now = time.monotonic()
             self._since[name] = (node.uid, since if uid == node.uid else now)
         elif node and uid == node.uid and self._is_leading():
-            self._count(node, time.monotonic() - since)
+            self._count(node, now - since)
 
     def _count(self, node: Node, seconds: float) -> None:
         self.tally.observe(metrics.INITIALISED, seconds=seconds)

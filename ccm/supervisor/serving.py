@@ -16,6 +16,7 @@ from ccm.supervisor.children import Children
 from ccm.supervisor.feed import Feed
 from ccm.supervisor.https.endpoints import Pages, Sources
 from ccm.supervisor.https.health import Health
+from ccm.supervisor.https.page import route as page
 from ccm.supervisor.https.server import HttpsServer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.mailbox import View
@@ -75,4 +76,14 @@ def https_server(shown: Shown) -> HttpsServer:
         set_verbosity=shown.set_verbosity,
     )
     server.add(Pages(sources).routes(settings.profiling))
+
+    def look() -> Json:
+        failing = {check.name: why for check in checks.ready() if (why := check.look())}
+        return {
+            **shown.status(),
+            "newcomers": newcomers.facts(time.monotonic()),
+            "failing_checks": failing,
+        }
+
+    server.add(page.routes(look))
     return server

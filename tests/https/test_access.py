@@ -153,8 +153,9 @@ async def test_answers_count_for_as_long_as_the_flags_say(reviewer: Reviewer) ->
         "authorization_webhook_cache_unauthorized_ttl": 0.0,
     }
     async with serving(reviewer, **flags) as site:
-        for _ in range(3):
+        for _ in range(2):
             await site.get("/page", token="good")
+        for _ in range(3):
             await site.ask("PUT", "/page", token="good")
     assert reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1 + 3, "ConfigMap": 1}
 
@@ -198,7 +199,11 @@ async def test_a_review_that_fails_is_tried_again(
 @pytest.mark.parametrize("failures", [[500] * 5, [403]])
 @pytest.mark.parametrize("kind", ["TokenReview", "SubjectAccessReview"])
 async def test_a_review_that_keeps_failing_lets_nobody_in(
-    reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch, failures: list[int], kind: str
+    reviewer: Reviewer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failures: list[int],
+    kind: str,
 ) -> None:
     monkeypatch.setattr("ccm.supervisor.https.reviews.PAUSES", (0.01, 0.01, 0.01, 0.01))
     reviewer.know("good", "alice")
@@ -210,6 +215,7 @@ async def test_a_review_that_keeps_failing_lets_nobody_in(
         answer = await site.get("/page", token=token)
         again = await site.get("/page", token=token)
     assert (answer.status, answer.json()["reason"]) == (500, "InternalError")
+    assert caplog.text.count("request turned away: no review") == 1
     assert reviewer.asked[kind] == len(failures) + 1
     assert again.status == 200, "a failure must not be remembered as an answer"
 
@@ -224,7 +230,8 @@ async def test_a_review_that_never_answers_holds_up_nobody_else(
         await until(lambda: reviewer.asked["TokenReview"])
         assert (await site.get("/healthz")).status == 200
         assert not waiting.done()
-        assert (await waiting).status == 500
+        async with asyncio.timeout(6):
+            assert (await waiting).status == 500
 
 
 async def test_an_api_server_that_is_away_turns_everybody_away(reviewer: Reviewer) -> None:

@@ -10,7 +10,9 @@ from typing import Any, cast
 import pytest
 
 from ccm.decide.children import Life, State
+from ccm.decide.lease import LeaseRecord
 from ccm.kube.client import Kube
+from ccm.kube.lease import LeaseFile
 from ccm.kube.watch import ListBegins, Trouble, WatchEvent
 from ccm.model.projection import Want
 from ccm.settings import Settings
@@ -18,6 +20,7 @@ from ccm.supervisor.checks import Checks
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
 from ccm.supervisor.feed import Feed
+from ccm.supervisor.leader import Leader, Timing
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.progress import Progress
 from tests.unit.waiting import until
@@ -176,3 +179,38 @@ async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
     assert quiet("Service") < 0.2
     assert feed.facts(time.monotonic())["kinds"]["Service"]["silent_seconds"] > 0.3
     await feed.close()
+
+
+class LostLease:
+    """A lease that is taken once; the renewal then hangs, whatever its deadline."""
+
+    name, identity = "ccm", "me"
+
+    async def read(self, timeout: float) -> None:
+        return None
+
+    async def create(self, timeout: float) -> LeaseRecord:
+        return LeaseRecord("me", 15.0, "now", 1, "1")
+
+    async def hold(self, timeout: float) -> LeaseRecord:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody ends this wait")
+
+    async def announce(self, what: str) -> None:
+        return None
+
+
+async def test_a_leader_is_overdue_twenty_seconds_after_its_lease_ended() -> None:
+    now = [1000.0]
+    lease = cast(LeaseFile, LostLease())
+    leader = Leader(lease, Timing(15.0, 10.0, 0.001), lambda _: None, lambda: now[0])
+    assert not leader.is_overdue()
+    running = asyncio.create_task(leader.run())
+    await until(leader.is_leading)
+    overdue = {}
+    for seconds in (1, 34, 36):
+        now[0] = 1000.0 + seconds
+        overdue[seconds] = leader.is_overdue()
+    assert overdue == {1: False, 34: False, 36: True}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -70,8 +70,10 @@ async def showing(
 async def test_health_needs_no_right_and_its_parts_do(
     supervisor: Supervisor, reviewer: Reviewer
 ) -> None:
-    supervisor.trouble = "nothing for 200 s"
     async with showing(supervisor, reviewer) as site:
+        assert (await site.get("/readyz")).text == "ok"
+        assert (await site.get("/readyz?verbose")).text == "[+]node-0 ok\nreadyz check passed\n"
+        supervisor.trouble = "nothing for 200 s"
         whole = await site.get("/healthz")
         verbose = await site.get("/readyz?verbose=true")
         excluded = await site.get("/healthz?exclude=watches")
@@ -157,7 +159,7 @@ async def test_stacks_tell_where_every_task_is(supervisor: Supervisor, reviewer:
     async with showing(supervisor, reviewer) as site:
         answer = await site.get("/debug/stacks", token="root")
     assert "thread MainThread\n" in answer.text
-    assert "await loop.sock_accept(self._socket)" in answer.text, "not the outermost frame alone"
+    assert "in sock_accept\n" in answer.text, "not the outermost frame alone"
 
 
 async def test_pprof_is_said_not_to_be_there(supervisor: Supervisor, reviewer: Reviewer) -> None:

@@ -1,6 +1,7 @@
 """Connections: clients that are rude, slow or many cost nobody else anything."""
 
 import asyncio
+import os
 import socket
 import ssl
 from contextlib import ExitStack
@@ -9,6 +10,7 @@ import pytest
 
 from ccm.settings import Settings
 from ccm.supervisor.https.server import HttpsServer
+from tests.edge_cases.rows import row
 from tests.https.pki import trusting_anybody
 from tests.https.reviewer import Reviewer
 from tests.https.served import Site, serving
@@ -70,7 +72,7 @@ async def test_a_handshake_that_takes_too_long_is_given_up(
     monkeypatch.setattr("ccm.supervisor.https.listener.HANDSHAKE", 0.05)
     async with serving(reviewer) as site:
         with connected(site) as slow:
-            await until(lambda: not site_connections(site))
+            slow.settimeout(5)
             assert await asyncio.to_thread(slow.recv, 1) == b""
 
 
@@ -114,3 +116,38 @@ async def test_the_server_offers_no_http2(reviewer: Reviewer) -> None:
         connection: ssl.SSLObject = writer.get_extra_info("ssl_object")
         assert connection.selected_alpn_protocol() != "h2"
         writer.close()
+
+
+@row("OP3", "OP5")
+async def test_only_the_flags_address_and_port_are_listened_on(reviewer: Reviewer) -> None:
+    """There are no webhooks, so their port has a default and no listener."""
+    before = listening()
+    async with serving(reviewer, webhook_bind_address="127.0.0.1") as site:
+        assert listening() - before == {("0100007F", site.port)}
+    assert listening() == before
+
+
+def listening() -> set[tuple[str, int]]:
+    """Addresses, in the kernel's hexadecimal form, and ports that this process listens on."""
+    links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+    sockets = {os.readlink(link) for link in links if os.path.islink(link)}
+    with open("/proc/self/net/tcp") as table:
+        rows = [line.split() for line in table][1:]
+    found = (
+        row[1].split(":") for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets
+    )
+    return {(address, int(port, 16)) for address, port in found}
+
+
+@pytest.mark.parametrize(
+    "nonsense", [b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"A" * 20_000 + b"\r\n\r\n"]
+)
+async def test_what_is_no_http_is_answered_and_not_logged(
+    reviewer: Reviewer, nonsense: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(reviewer) as site:
+        reader, writer = await greeted(site)
+        writer.write(nonsense)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]

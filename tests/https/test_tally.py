@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ccm import metrics
 from ccm.supervisor.metrics.totals import Sums, Totals
-from ccm.tally import MOST, Histogram, Tally
+from ccm.tally import MOST, Histogram, Numbers, Tally
 
 
 def test_a_histogram_counts_what_is_not_above_a_bound() -> None:
@@ -119,6 +119,14 @@ def test_a_process_that_died_before_it_said_anything_is_an_exit() -> None:
     totals.end("route.1")
     assert totals.exits == {"route": 1}
     assert totals.by_worker() == {"route": {}}
+
+
+def test_a_worker_of_another_version_spoils_nothing() -> None:
+    """After an upgrade on disk a worker that is started again may be newer than its supervisor."""
+    totals = Totals()
+    newer: Numbers = {"ccm_of_tomorrow_total": [[[], 1]], metrics.WORKED.name: [[[], [1.0, 2, 3]]]}
+    totals.hear("a.1", {**numbers(5), **newer})
+    assert totals.by_worker() == {"a": {(metrics.ADDS, ()): [5]}}
 
 
 def test_what_was_added_is_not_changed_by_looking() -> None:

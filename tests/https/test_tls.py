@@ -60,7 +60,9 @@ def test_a_made_certificate_is_one_that_a_client_can_pin() -> None:
     assert sides[0].getpeercert()
 
 
-@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(
+    "depth", [pytest.param(1, id="OP3-the-name-of-the-pair"), pytest.param(2, id="made-with-it")]
+)
 async def test_a_directory_gets_a_pair_that_the_next_start_finds(
     reviewer: Reviewer, tmp_path: Path, depth: int
 ) -> None:

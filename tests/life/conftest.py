@@ -9,7 +9,7 @@ import pytest
 
 from ccm.kube.client import MERGE_PATCH, Kube
 from tests.kube.cluster import RealCluster
-from tests.life.kubelets import NODES, unless_gone
+from tests.life.kubelets import NODES, unless
 from tests.life.users import SERVICES, VOLUMES
 from tests.proc.cluster_nodes import connect
 from tests.proc.running import RULES, Cloud, Where
@@ -69,5 +69,5 @@ async def api(cluster: RealCluster) -> AsyncIterator[Kube]:
 
 async def _free(api: Kube, path: str) -> None:
     """Let an object go that waits for a controller which runs no more."""
-    with unless_gone():
+    with unless(404):
         await api.patch(path, MERGE_PATCH, {"metadata": {"finalizers": None}})

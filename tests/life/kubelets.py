@@ -86,7 +86,7 @@ class Nodes:
             await self.unregister(name)
             return
         del self.expected[name]
-        with unless_gone():  # one that was stopped may be deleted by now
+        with unless(404):  # one that was stopped may be deleted by now
             await self._report(name, is_ready=False)
 
     async def exclude(self, name: str, is_excluded: bool) -> None:
@@ -101,10 +101,10 @@ class Nodes:
 
 
 @contextmanager
-def unless_gone() -> Iterator[None]:
-    """Let pass that the object is not there any more."""
+def unless(status: int) -> Iterator[None]:
+    """Let pass that the API server answers so: 404 when it is gone, 409 when it is there."""
     try:
         yield
     except KubernetesError as error:
-        if error.status != 404:
+        if error.status != status:
             raise

@@ -50,6 +50,7 @@ class Script:
         self._held: dict[str, int] = {}
         self._names: list[str] = []  # of nodes that left
         self._services: dict[str, str] = {}  # name to type
+        self._dropped: list[str] = []  # names of Services that were
         self._spoilt: list[str] = []
         self._is_foul = False
         self._verbs: tuple[tuple[int, Callable[[], Step | None]], ...] = (
@@ -162,7 +163,8 @@ class Script:
     # --- Services
 
     def _ask(self) -> Step:
-        name = f"web-{self._next()}"
+        is_old = bool(self._dropped) and self._chance.random() < 0.5
+        name = self._take(self._dropped) if is_old else f"web-{self._next()}"
         self._services[name] = "LoadBalancer"
         scheme = self._chance.choice(("", "internal"))
         annotations = {SCHEME_ANNOTATION: scheme} if scheme else {}
@@ -175,6 +177,7 @@ class Script:
         if not (name := self._some_service("LoadBalancer", "NodePort", "ClusterIP")):
             return None
         del self._services[name]
+        self._dropped.append(name)
         self._spoilt = [other for other in self._spoilt if other != name]
         return Step("users", "drop", (name,))
 

@@ -7,11 +7,10 @@ import time
 import pytest
 
 from ccm.kube.client import Kube
-from tests.life.life import living
+from tests.life.life import IS_LONG, living
 from tests.life.script import Script, Size
 from tests.proc.running import Cloud, Where
 
-IS_LONG = bool(os.environ.get("CCM_LONG"))
 SEED = int(os.environ.get("CCM_LIFE_SEED", "1"))
 STEPS = int(os.environ.get("CCM_LIFE_STEPS", "400" if IS_LONG else "30"))
 SIZE = Size(nodes=100, services=50, volumes=100) if IS_LONG else Size(12, 6, 10)
@@ -19,7 +18,14 @@ REPLICAS = 2 if IS_LONG else 1
 PATIENCE = 600.0 if IS_LONG else 90.0  # seconds until what failed has had its turn again
 QUIET = 2.0  # seconds without a write after everything is right
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(3600 if IS_LONG else 120)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(3600 if IS_LONG else 300)]
+
+
+def test_the_same_seed_is_the_same_life() -> None:
+    first, second = Script(SEED), Script(SEED)
+    assert first.beginning(SIZE) == second.beginning(SIZE)
+    assert [first.draw() for _ in range(500)] == [second.draw() for _ in range(500)]
+    assert first.end() == second.end()
 
 
 async def test_whatever_happened_the_cloud_is_as_the_cluster_asks(

@@ -21,9 +21,9 @@ from tests.life.life import Life, living, until_nothing
 from tests.life.users import SERVICES, UNKNOWN, VOLUMES, persistent_volume
 from tests.proc.running import Cloud, Where
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 WATCHED = 4.0  # seconds in which a storm would be seen
 
 ASKED: dict[str, tuple[Json, dict[str, str]]] = {

@@ -10,7 +10,7 @@ from ccm.providers.simulated.load_balancers import PREFIX
 from ccm.providers.simulated.volumes import CSI_DRIVER
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Volume
-from tests.life.kubelets import unless_gone
+from tests.life.kubelets import unless
 
 SERVICES = "/api/v1/namespaces/default/services"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -51,7 +51,8 @@ class Users:
     async def ask(self, name: str, spec: Json, annotations: Mapping[str, str]) -> None:
         body = service(name, **spec)
         body["metadata"]["annotations"] = annotations
-        await self._kube.post(SERVICES, body)
+        with unless(409):  # the one before is still going
+            await self._kube.post(SERVICES, body)
 
     async def change(self, name: str, spec: Json) -> None:
         """Other ports, ranges or traffic policy."""
@@ -75,7 +76,7 @@ class Users:
         await self.annotate(name, {UNKNOWN: None})
 
     async def drop(self, name: str) -> None:
-        with unless_gone():
+        with unless(404):
             await self._kube.request("DELETE", f"{SERVICES}/{name}")
 
     async def volume(self, handle: str, zones: Sequence[str], is_late: bool) -> None:
@@ -88,7 +89,7 @@ class Users:
             await self._cloud.add_volume(make)
 
     async def _patch(self, name: str, body: Json) -> None:
-        with unless_gone():
+        with unless(404):
             await self._kube.patch(f"{SERVICES}/{name}", MERGE_PATCH, body)
 
 

@@ -163,6 +163,13 @@ def test_the_cloud_configuration_is_mounted_from_a_secret() -> None:
     assert mount in container(text)["volumeMounts"]
 
 
+@pytest.mark.parametrize("path", ["/etc/cloud.conf", "cloud.conf", "/cloud.conf"])
+def test_a_secret_is_not_mounted_over_what_the_image_needs(path: str) -> None:
+    result = CliRunner().invoke(main, ["manifests", SOME, f"--cloud-config={path}"])
+    assert result.exit_code == ExitCode.CONFIGURATION
+    assert "/etc/cloud/cloud.conf" in result.output
+
+
 @pytest.mark.parametrize(
     ("address", "host"), [("0.0.0.0", {}), ("::", {}), ("127.0.0.1", {"host": "127.0.0.1"})]
 )

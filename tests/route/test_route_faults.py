@@ -1,16 +1,25 @@
 """Whatever goes wrong, no right route goes, nobody else is held up, and people learn why."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, RetryAfter, Throttled
+from ccm.model.cloud import Route
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from tests.route.cloud import outage
-from tests.route.nodes import changed, network_condition, routed, with_condition, with_pod_cidrs
+from tests.route.nodes import (
+    SCHEME,
+    changed,
+    network_condition,
+    routed,
+    with_condition,
+    with_pod_cidrs,
+)
 from tests.route.world import World, successor, world
-from tests.unit.nodes import recreated
+from tests.unit.nodes import recreated, with_provider_id
 from workers.route import listing
 from workers.route.worker import ALL
 
@@ -342,6 +351,37 @@ async def test_a_route_that_was_made_without_an_answer_goes_with_its_node(is_bac
             w.cluster.put(routed("c", A6, tweaks=(recreated,)))
         await w.settle()
         assert w.cloud.routes == {A4: "a", B4: "b"} | ({A6: "c"} if is_back else {})
+
+
+async def test_a_node_that_comes_back_on_another_machine_gets_its_network_there() -> None:
+    """Same name and network, and nothing in between was seen; the machine was replaced."""
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        await w.settle()
+        for tweak in (with_provider_id(""), with_provider_id(f"{SCHEME}://a2")):
+            w.cluster.put(routed("a", A4, tweaks=(recreated, tweak)))
+            await w.settle()
+        assert w.cloud.routes == {A4: "a2", B4: "b"}
+        assert told(w, "a")[0] == "False"
+
+
+async def test_a_node_that_comes_back_while_routes_are_listed_is_not_taken_for_the_old_one() -> (
+    None
+):
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        await w.settle()
+        real = w.cloud.list
+
+        async def meanwhile(nodes: Sequence[Node]) -> Sequence[Route]:
+            w.cloud.list = real  # type: ignore[method-assign]
+            found = await real(nodes)
+            tweaks = (recreated, with_provider_id(f"{SCHEME}://a2"))
+            w.cluster.put(routed("a", A4, tweaks=tweaks))
+            w.feed()
+            return found
+
+        w.cloud.list = meanwhile  # type: ignore[method-assign]
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "a2", B4: "b"}
 
 
 async def test_lists_that_nodes_ask_for_keep_their_distance(

@@ -78,10 +78,12 @@ class Feed:
         self.version += 1
         view.values[key] = (self.version, orjson.dumps({"is": text}))
         self.box.mark(view.kind, key)
+        self.box.flush()
 
     def delete(self, key: str) -> None:
         if self.nodes.values.pop(key, None):
             self.box.mark("Node", key)
+            self.box.flush()
 
     def deliver(self) -> None:
         """The worker takes one frame and answers."""

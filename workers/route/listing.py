@@ -18,7 +18,7 @@ class Listing:
 
     def __init__(self, schedule: Callable[[float], None]) -> None:
         self._schedule = schedule
-        self._began = self._listed_at = float("-inf")
+        self._began = self._listed_at = self._asked_at = float("-inf")
         self._changed: dict[str, float] = {}
         self._waiting: set[str] = set()
         self._is_asked = self._is_doubted = False
@@ -47,9 +47,11 @@ class Listing:
         return all(self._changed.get(name, self._listed_at) <= self._listed_at for name in names)
 
     def ask(self, name: str = "") -> None:
-        """Have a full pass soon; the Node `name` waits for its list."""
+        """Have a full pass that begins from now on, soon; the key `name` waits for its list."""
         if name:
-            self._waiting.add(name)
+            self._waiting.add(name)  # when it is served, it sees for itself whether that will do
+        else:
+            self._asked_at = time.monotonic()
         if not self._is_asked:  # else it is under way, scheduled, or in its back-off
             self._is_asked = True
             self._schedule(max(self._listed_at + GAP - time.monotonic(), 0.0))
@@ -74,6 +76,8 @@ class Listing:
         self._is_asked = False
         self._listed_at = self._began
         self._changed = {n: at for n, at in self._changed.items() if at > self._listed_at}
+        if self._asked_at > self._began:
+            self.ask()
         return waited
 
     def give_up(self) -> None:

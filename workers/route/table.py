@@ -1,7 +1,7 @@
 """The worker's copy of this cluster's routes: as they were listed, and what was done since."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ccm.model.cloud import Route
@@ -58,6 +58,12 @@ class RouteTable:
     def deleted(self, known: Known) -> None:
         self._take(known)
         self._done.append((False, known))
+
+    def disown(self, node: str) -> None:
+        """The Node of this name is no longer what it was: where its routes lead is not known."""
+        for known in self.to(node):
+            self._take(known)
+            self._put(replace(known, route=replace(known.route, node="")))
 
     def begin_listing(self) -> None:
         """From now on, remember what is done beside the listing."""

@@ -100,9 +100,9 @@ class RouteDuty:
     def keys_for(self, kind: str, key: str) -> Iterable[str]:
         """The Node, and those that claimed or now claim a part of its networks, too.
 
-        Nothing when it is what we know already: that is the echo of our own write. Routes to
-        networks that it claims no longer are found by a list, also those that were made without
-        an answer and are not in the table.
+        Nothing when it is what we know already: that is the echo of our own write. When it is gone,
+        or another one under the same name, only a list tells what routes there are and where they
+        lead: one may have been made without an answer, and the machine may be another one.
         """
         roster = self._picture.roster
         raw = self._tools.store.get(kind, key)
@@ -113,7 +113,8 @@ class RouteDuty:
         if not node:
             roster.remove(key)
         self._listing.changed(key)
-        if before and not set(before.networks) <= set(after.networks if after else ()):
+        if before and (node is None or node.uid != before.node.uid):
+            self._picture.table.disown(key)
             self._listing.ask()
         if before and after and before.networks == after.networks:
             return (key,)
@@ -226,8 +227,6 @@ class RouteDuty:
     def _leave(self, name: str) -> Outcome:
         """A Node is gone: its routes are found to be lost by the next list."""
         self._steps.refused.pop(name, None)
-        if self._picture.table.to(name):
-            self._listing.ask()
         return Outcome("it is gone")
 
     async def _free(self, key: str, network: Network) -> Outcome:

@@ -1,4 +1,4 @@
-"""Some of the balancers for `status`, those in trouble first; all of them may be too many to tell."""
+"""Some of the balancers, for `status`: those in trouble first, because all may be too many."""
 
 from collections.abc import Mapping
 from enum import IntEnum

@@ -26,9 +26,9 @@ QUOTAS: Mapping[str, Quota] = {
     ELB_MUTATE: Quota(per_second=3.0, burst=20),
     ELBV2_DESCRIBE: Quota(per_second=10.0, burst=40),
     ELBV2_MUTATE: Quota(per_second=3.0, burst=20),
-    ELBV2_REGISTER: Quota(per_second=4.0, burst=40),
+    ELBV2_REGISTER: Quota(per_second=4.0, burst=20),
 }
-"""What AWS documents for an account in one region: bucket size and refill of each category."""
+"""The usual limits of an account in one region: refill and size of the bucket of each category."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,6 @@ PASSING = frozenset(
         "IncorrectInstanceState",
         "IncorrectState",
         "InvalidGroup.NotFound",
-        "OperationNotPermitted",
         "PriorRequestNotComplete",
         "ResourceInUse",
     }

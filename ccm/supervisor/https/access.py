@@ -1,6 +1,7 @@
 """What stands before every page: who asks, whether he may, and what one reads who may not."""
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 import orjson
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 
 Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ELSEWHERE = "other"  # the path of requests for what is not there
+QUIET = 60.0  # seconds between two complaints
 
 
 class Doorkeeper:
@@ -27,7 +29,7 @@ class Doorkeeper:
     def __init__(self, authenticator: Authenticator, authorizer: Authorizer, tally: Tally) -> None:
         self._authenticator, self._authorizer = authenticator, authorizer
         self._tally = tally
-        self._trouble = ""
+        self._quiet_until = 0.0
 
     async def admit(self, request: web.Request, page: Page) -> web.StreamResponse:
         """The answer to the request, counted."""
@@ -55,19 +57,19 @@ class Doorkeeper:
         except Unauthenticated:
             return status(401, "Unauthorized", "Unauthorized")
         except ReviewFailed as error:
-            self._note(str(error))
+            self._complain(str(error))
             why = "the API server did not say who asks and what he may: see the log"
             return status(500, "InternalError", why)
-        self._note("")
         if decision.is_allowed:
             return None
         why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
         return status(403, "Forbidden", f"{why}: {decision.reason}" if decision.reason else why)
 
-    def _note(self, trouble: str) -> None:
-        if trouble and trouble != self._trouble:
-            log.warning("request turned away: no review", extra={"why": trouble})
-        self._trouble = trouble
+    def _complain(self, why: str) -> None:
+        """Once a minute: anybody can make us ask."""
+        if time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + QUIET
+            log.warning("request turned away: no review", extra={"why": why})
 
 
 def status(code: int, reason: str, message: str) -> web.Response:

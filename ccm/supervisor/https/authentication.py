@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
@@ -109,7 +109,7 @@ def _is_signed(certificate: x509.Certificate, cas: CAs) -> bool:
     for ca in cas:
         try:
             certificate.verify_directly_issued_by(ca)
-        except (ValueError, TypeError, InvalidSignature):
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
             continue
         return True
     return False

@@ -72,6 +72,8 @@ class Tls:
                     "give a certificate and its key, both PEM, that this user may read",
                 ) from error
         await self.refresh()
+        if self._shown is None:
+            raise ConfigurationFault("--client-ca-file", self._trouble, "OpenSSL must take it")
 
     async def refresh(self) -> None:
         """Show what the files hold now; what cannot be used is left alone until it can."""

@@ -43,11 +43,14 @@ class Totals:
 
 
 def add(sums: Sums, numbers: Numbers) -> None:
-    """Add what one process counted."""
+    """Add what one process counted; a worker started after an upgrade may count what we do not."""
     for name, series in numbers.items():
-        for labels, value in series:
-            key = (KNOWN[name], tuple(labels))
-            sums[key] = plus(sums.get(key, ()), value if isinstance(value, list) else [value])
+        metric = KNOWN.get(name)
+        for labels, counted in series if metric else ():
+            value = counted if isinstance(counted, list) else [counted]
+            if metric and len(value) == (len(metric.buckets) + 2 if metric.buckets else 1):
+                key = (metric, tuple(labels))
+                sums[key] = plus(sums.get(key, ()), value)
 
 
 def plus(one: Iterable[float], other: Iterable[float]) -> Value:

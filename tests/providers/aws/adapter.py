@@ -81,7 +81,7 @@ class AwsAdapter(Adapter):
         self._ended = []
         self.proxy.rewrite = self._with_blackholes
         self.account = Account.make(self.emulator, ZONES[:1])
-        return config_text(self.account, self.proxy.url, "CallTimeout = 2s").encode()
+        return config_text(self.account, self.proxy.url, "CallTimeout = 5s").encode()
 
     def is_write(self, operation: str, budget: str) -> bool:
         return not operation.startswith("Describe")
@@ -237,7 +237,13 @@ class AwsAdapter(Adapter):
             arn = one["LoadBalancerArn"]
             del one["State"]  # moto moves it on by itself
             one["listeners"] = elbv2.describe_listeners(LoadBalancerArn=arn)["Listeners"]
-            groups = elbv2.describe_target_groups(LoadBalancerArn=arn)["TargetGroups"]
+            used = {
+                listener["DefaultActions"][0]["TargetGroupArn"] for listener in one["listeners"]
+            }
+            listed = elbv2.describe_target_groups()["TargetGroups"]
+            groups = [group for group in listed if group["TargetGroupArn"] in used]
+            for group in groups:
+                del group["LoadBalancerArns"]  # moto forgets nothing there
             one["groups"] = {group["TargetGroupArn"]: group for group in groups}
             for group in groups:
                 health = elbv2.describe_target_health(TargetGroupArn=group["TargetGroupArn"])

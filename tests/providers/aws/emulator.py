@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import Request, urlopen
 
 import boto3
+from botocore import session
 from botocore.config import Config
 
 from tests.proc.running import wait_for
@@ -18,10 +20,17 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing
 _PLAIN = {"Content-Type": "text/plain"}
 
 
+def read_models_once() -> None:
+    """Let all sessions of this process share what botocore reads of its service models."""
+    if not hasattr(session.create_loader, "cache_info"):
+        session.create_loader = cache(session.create_loader)
+
+
 class Emulator:
     """One moto server; `reset` empties it between tests."""
 
     def __init__(self, directory: Path) -> None:
+        read_models_once()
         url_file = directory / "moto.url"
         self._log = directory / "moto.log"
         self._clients: dict[str, Any] = {}

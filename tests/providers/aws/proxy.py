@@ -126,6 +126,7 @@ class Proxy:
     def reset(self) -> None:
         """No faults, and nothing called."""
         self.rule = lambda request: None
+        self.rewrite = lambda request, answer: answer
         self.latency = 0.0
         self.requests = []
 

@@ -1,6 +1,7 @@
 """The whole product on a real API server and the emulator: nodes, balancers, routes, volumes."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -308,26 +309,25 @@ async def test_a_slow_account_still_gets_all_its_nodes_without_a_storm_injected(
 ) -> None:
     """Five calls a second for everything: nodes and balancers converge, refusals stay few."""
     limit = proxy.rule = Limit(per_second=5.0, burst=5.0)
-    machines = account.launch_many(60)
+    machines = account.launch_many(40)
     for machine in machines:
         await api.post("/api/v1/nodes", registration(machine["PrivateDnsName"]))
-    for number in range(3):
+    for number in range(2):
         await api.post(SERVICES, service(f"web-{number}", 80, **{TYPE: "nlb"}))
     flags = [flag for flag in FLAGS if not flag.startswith("--cluster-cidr")]
     with Supervisor(where, *flags) as supervisor:
         await initialised(api, len(machines))
-        for number in range(3):
+        for number in range(2):
             await ready_service(api, f"web-{number}")
         assert supervisor.end() == 0
     calls = len(proxy.requests)
-    print(f"{calls} calls, {limit.throttled} throttled")
+    seconds = proxy.requests[-1].at - proxy.requests[0].at
+    print(f"{calls} calls, {limit.throttled} throttled, {seconds:.0f} s")
     assert limit.throttled < calls / 3
 
 
-def read_only(requests: Sequence[Any]) -> int:
-    return sum(request.client == "ec2" for request in requests)
-
-
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not os.environ.get("CCM_LONG"), reason="takes minutes: set CCM_LONG=1")
 async def test_a_thousand_instances_cost_few_reads(
     where: Where, api: Kube, account: Account, proxy: Proxy
 ) -> None:
@@ -343,7 +343,7 @@ async def test_a_thousand_instances_cost_few_reads(
     with Supervisor(where, *flags) as supervisor:
         await initialised(api, len(machines))
         assert supervisor.end() == 0
-    reads = read_only(proxy.requests)
+    reads = len(proxy.requests)
     print(f"1,000 nodes took {reads} reads: {dict(proxy.counted())}")
     assert reads <= 12
     assert proxy.writes() == []

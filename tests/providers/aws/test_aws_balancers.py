@@ -1,0 +1,383 @@
+"""Balancers against the emulator: what annotations make of them, and the faults that moto lacks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ccm.cloud.invoke import invoke
+from ccm.cloud.testkit.objects import port, service
+from ccm.errors import CloudError, ImplementedElsewhere, Refused, RetryAfter
+from ccm.model.node import Node
+from ccm.model.objects import Json
+from ccm.model.service import Service
+from ccm.providers.aws.annotations import PREFIX
+from ccm.providers.aws.provider import AwsCloud
+from tests.providers.aws.proxy import Fault, Proxy, Refusal, Request
+from tests.providers.aws.world import ZONES, Account, node_of, started
+
+LOCAL: Json = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
+NLB = {"type": "nlb"}
+
+
+def asking(annotations: dict[str, str] | None = None, name: str = "web", **spec: Any) -> Service:
+    """A Service with these annotations, whose names are without their prefix."""
+    given = {PREFIX + key: value for key, value in (annotations or {}).items()}
+    return service(name, given, **spec)
+
+
+async def ensure(cloud: AwsCloud, one: Service, hosts: Sequence[Node] = ()) -> None:
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.ensure, one, hosts)
+
+
+async def delete(cloud: AwsCloud, one: Service) -> None:
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.delete, one)
+
+
+def classic(account: Account) -> Json:
+    """The only classic balancer, with its attributes."""
+    elb = account.emulator.client("elb")
+    (one,) = elb.describe_load_balancers()["LoadBalancerDescriptions"]
+    answer = elb.describe_load_balancer_attributes(LoadBalancerName=one["LoadBalancerName"])
+    return {**one, **answer["LoadBalancerAttributes"]}
+
+
+def network(account: Account) -> Json:
+    """The only network balancer, with its attributes, listeners and target groups."""
+    elbv2 = account.emulator.client("elbv2")
+    (one,) = elbv2.describe_load_balancers()["LoadBalancers"]
+    arn = one["LoadBalancerArn"]
+    attributes = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
+    return {
+        **one,
+        "attributes": {item["Key"]: item["Value"] for item in attributes},
+        "listeners": elbv2.describe_listeners(LoadBalancerArn=arn)["Listeners"],
+        "groups": elbv2.describe_target_groups()["TargetGroups"],
+    }
+
+
+def groups(account: Account) -> dict[str, Json]:
+    in_vpc = [{"Name": "vpc-id", "Values": [account.vpc]}]
+    found = account.ec2.describe_security_groups(Filters=in_vpc)["SecurityGroups"]
+    return {group["GroupName"]: group for group in found}
+
+
+async def test_a_classic_balancer_is_as_upstream_makes_it(
+    cloud: AwsCloud, account: Account
+) -> None:
+    (made,) = account.launch()
+    one = asking({}, loadBalancerSourceRanges=["192.0.2.0/24"])
+    await ensure(cloud, one, [node_of(made)])
+    there = classic(account)
+    assert there["LoadBalancerName"] == "a" + one.uid.replace("-", "")[:31]
+    assert (there["Scheme"], set(there["Subnets"])) == (
+        "internet-facing",
+        set(account.public.values()),
+    )
+    check = there["HealthCheck"]
+    assert check == {
+        "Target": "TCP:30080",
+        "Interval": 10,
+        "Timeout": 5,
+        "HealthyThreshold": 2,
+        "UnhealthyThreshold": 6,
+    }
+    own = groups(account)[f"k8s-elb-{there['LoadBalancerName']}"]
+    assert there["SecurityGroups"] == [own["GroupId"]]
+    allowed = {
+        (p["IpProtocol"], p["FromPort"], p["ToPort"], p["IpRanges"][0]["CidrIp"])
+        for p in own["IpPermissions"]
+    }
+    assert allowed == {("tcp", 80, 80, "192.0.2.0/24"), ("icmp", 3, 4, "192.0.2.0/24")}
+    (opened,) = groups(account)["nodes"]["IpPermissions"]
+    assert opened["UserIdGroupPairs"][0]["GroupId"] == own["GroupId"]
+
+
+CLASSIC = [
+    ({"internal": "true"}, "Scheme", "internal"),
+    ({"internal": "0.0.0.0/0"}, "Scheme", "internal"),
+    ({"internal": "false"}, "Scheme", "internet-facing"),
+    ({"scheme": "internal"}, "Scheme", "internal"),
+    ({"cross-zone-load-balancing-enabled": "true"}, "CrossZoneLoadBalancing", {"Enabled": True}),
+    ({"connection-idle-timeout": "90"}, "ConnectionSettings", {"IdleTimeout": 90}),
+    (
+        {"connection-draining-enabled": "true", "connection-draining-timeout": "60"},
+        "ConnectionDraining",
+        {"Enabled": True, "Timeout": 60},
+    ),
+    (
+        {
+            "access-log-enabled": "true",
+            "access-log-emit-interval": "5",
+            "access-log-s3-bucket-name": "logs",
+            "access-log-s3-bucket-prefix": "web",
+        },
+        "AccessLog",
+        {
+            "Enabled": True,
+            "EmitInterval": 5,
+            "S3BucketName": "logs",
+            "S3BucketPrefix": "web",
+        },
+    ),
+    ({"subnets": f"public-{ZONES[1]}"}, "AvailabilityZones", None),
+]
+
+
+@pytest.mark.parametrize(("annotations", "field", "value"), CLASSIC)
+async def test_an_annotation_makes_a_classic_balancer_so(
+    cloud: AwsCloud, account: Account, annotations: dict[str, str], field: str, value: Any
+) -> None:
+    await ensure(cloud, asking(annotations))
+    there = classic(account)
+    if value is None:
+        assert there["Subnets"] == [account.public[ZONES[1]]]
+    else:
+        assert there[field] == value
+
+
+NETWORK = [
+    ({"cross-zone-load-balancing-enabled": "true"}, "load_balancing.cross_zone.enabled", "true"),
+    (
+        {"access-log-enabled": "true", "access-log-s3-bucket-name": "logs"},
+        "access_logs.s3.bucket",
+        "logs",
+    ),
+    ({"attributes": "deletion_protection.enabled=true"}, "deletion_protection.enabled", "true"),
+]
+
+
+@pytest.mark.parametrize(("annotations", "attribute", "value"), NETWORK)
+async def test_an_annotation_makes_a_network_balancer_so(
+    cloud: AwsCloud, account: Account, annotations: dict[str, str], attribute: str, value: str
+) -> None:
+    await ensure(cloud, asking(NLB | annotations))
+    assert network(account)["attributes"][attribute] == value
+
+
+async def test_a_certificate_makes_a_tls_listener(cloud: AwsCloud, account: Account) -> None:
+    acm = account.emulator.client("acm")
+    arn = acm.request_certificate(DomainName="example.com")["CertificateArn"]
+    asked = NLB | {"ssl-cert": arn, "ssl-ports": "443", "backend-protocol": "ssl"}
+    await ensure(cloud, asking(asked, ports=[port(80), port(443, node_port=30443)]))
+    there = network(account)
+    protocols = {listener["Port"]: listener["Protocol"] for listener in there["listeners"]}
+    assert protocols == {80: "TCP", 443: "TLS"}
+    assert {group["Port"]: group["Protocol"] for group in there["groups"]} == {
+        30080: "TCP",
+        30443: "TLS",
+    }
+
+
+async def test_health_checks_are_upstreams_unless_annotations_say_otherwise(
+    cloud: AwsCloud, account: Account
+) -> None:
+    fields = ("Protocol", "Port", "Path", "IntervalSeconds", "TimeoutSeconds")
+
+    def check() -> list[Any]:
+        (group,) = network(account)["groups"]
+        return [group.get(f"HealthCheck{name}") for name in fields]
+
+    await ensure(cloud, asking(NLB))
+    assert check() == ["TCP", "traffic-port", None, 30, 10]
+    await ensure(cloud, asking(NLB, **LOCAL))
+    assert check() == ["HTTP", "32000", "/healthz", 10, 10]
+    own = {"healthcheck-protocol": "HTTPS", "healthcheck-port": "8443", "healthcheck-path": "/ok"}
+    await ensure(cloud, asking(NLB | own))
+    assert check() == ["HTTPS", "8443", "/ok", 30, 10]
+
+
+async def test_only_nodes_with_the_labels_are_targets(cloud: AwsCloud, account: Account) -> None:
+    machines = account.launch(3)
+    nodes = [node_of(machine) for machine in machines]
+    labels: tuple[dict[str, str], ...] = ({"pool": "web", "x": ""}, {"pool": "web"}, {"x": ""})
+    for node, labelled in zip(nodes, labels, strict=True):
+        node.raw["metadata"]["labels"] = labelled
+    await ensure(cloud, asking({"target-node-labels": "pool=web,x="}), nodes)
+    ids = [instance["InstanceId"] for instance in classic(account)["Instances"]]
+    assert ids == [machines[0]["InstanceId"]]
+
+
+async def test_given_security_groups_replace_its_own_and_the_nodes_are_shared(
+    cloud: AwsCloud, account: Account
+) -> None:
+    made = account.ec2.create_security_group(
+        GroupName="mine", Description="mine", VpcId=account.vpc
+    )["GroupId"]
+    nodes = [node_of(account.launch()[0])]
+    first = asking({"security-groups": made}, "one")
+    second = asking({"security-groups": made}, "two")
+    await ensure(cloud, asking({}, "one"), nodes)
+    await ensure(cloud, first, nodes)
+    assert classic(account)["SecurityGroups"] == [made]
+    assert set(groups(account)) == {"default", "nodes", "mine"}
+    await ensure(cloud, second, nodes)
+    for one, left in ((first, 1), (second, 0)):
+        await delete(cloud, one)
+        assert len(groups(account)["nodes"]["IpPermissions"]) == left
+    assert set(groups(account)) == {"default", "nodes", "mine"}
+
+
+async def test_nodes_are_left_alone_when_the_configuration_says_so(
+    account: Account, proxy: Proxy
+) -> None:
+    cloud = await started(account, proxy, "DisableSecurityGroupIngress = true")
+    nodes = [node_of(account.launch()[0])]
+    for one in (asking({}), asking(NLB, "other")):
+        await ensure(cloud, one, nodes)
+        assert groups(account)["nodes"]["IpPermissions"] == []
+        await delete(cloud, one)
+    await cloud.close()
+
+
+async def test_another_type_replaces_the_balancer(cloud: AwsCloud, account: Account) -> None:
+    await ensure(cloud, asking({}))
+    await ensure(cloud, asking(NLB))
+    assert network(account)
+    assert not account.emulator.client("elb").describe_load_balancers()["LoadBalancerDescriptions"]
+    assert set(groups(account)) == {"default", "nodes"}
+
+
+REFUSED = [
+    ({"no-such": "x"}, {}, "is not known"),
+    ({"eip-allocations": "eip-1"}, {}, "is not for a balancer of type classic"),
+    (NLB | {"connection-idle-timeout": "60"}, {}, "is not for a balancer of type nlb"),
+    ({"type": "alb"}, {}, "is 'alb'; give nlb"),
+    ({"proxy-protocol": "80"}, {}, r"give \*"),
+    ({"connection-idle-timeout": "soon"}, {}, "a number from 1 to 4000"),
+    ({"access-log-enabled": "true"}, {}, "the name of a bucket"),
+    ({"additional-resource-tags": "kubernetes.io/cluster/kit=x"}, {}, "it without"),
+    ({"healthcheck-path": "/x"}, {}, "with healthcheck-protocol HTTP"),
+    ({"subnets": "nowhere"}, {}, "0 subnets of the VPC are 'nowhere'"),
+    (NLB | {"eip-allocations": "eip-1"}, {}, "3, one for each of"),
+    ({}, {"loadBalancerIP": "192.0.2.1"}, "use eip-allocations"),
+    ({}, {"sessionAffinity": "ClientIP"}, "not supported"),
+    ({}, {"ipFamilies": ["IPv6"]}, "of IPv4"),
+    ({}, {"loadBalancerSourceRanges": ["2001:db8::/32"]}, "of IPv4"),
+    ({}, {"ports": [{"port": 80, "protocol": "TCP"}]}, "has no node port"),
+    ({"type": "classic"}, {"ports": [port(53, "UDP")]}, "has TCP only"),
+    (NLB, {"ports": [port(53, "UDP", 30053), port(53, "TCP", 30054)]}, "the same nodePort"),
+    (NLB, {"ports": [port(53, "SCTP")]}, "use TCP or UDP"),
+]
+
+
+@pytest.mark.parametrize(("annotations", "spec", "told"), REFUSED)
+async def test_what_cannot_be_honoured_is_refused_before_anything_is_written(
+    cloud: AwsCloud, proxy: Proxy, annotations: dict[str, str], spec: Json, told: str
+) -> None:
+    with pytest.raises(Refused, match=told):
+        await ensure(cloud, asking(annotations, **spec))
+    assert proxy.writes() == []
+
+
+@pytest.mark.parametrize("kind", ["external", "nlb-ip"])
+async def test_balancers_of_the_other_controller_are_left_to_it(
+    cloud: AwsCloud, proxy: Proxy, kind: str
+) -> None:
+    with pytest.raises(ImplementedElsewhere):
+        await ensure(cloud, asking({"type": kind}))
+    assert proxy.requests == []
+
+
+# Faults that moto lacks, injected.
+
+
+async def test_a_security_group_in_use_is_deleted_later_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy
+) -> None:
+    one = asking({})
+    await ensure(cloud, one)
+    in_use = Refusal(400, "DependencyViolation")
+    with proxy.fault("DeleteSecurityGroup", in_use), pytest.raises(RetryAfter):
+        await delete(cloud, one)
+    assert len(groups(account)) == 3
+    await delete(cloud, one)
+    assert set(groups(account)) == {"default", "nodes"}
+
+
+async def test_a_target_group_in_use_is_deleted_later_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy
+) -> None:
+    one = asking(NLB)
+    await ensure(cloud, one)
+    in_use = Refusal(400, "ResourceInUse")
+    with proxy.fault("DeleteTargetGroup", in_use), pytest.raises(RetryAfter):
+        await delete(cloud, one)
+    await delete(cloud, one)
+    assert not account.emulator.client("elbv2").describe_target_groups()["TargetGroups"]
+
+
+async def test_a_protected_balancer_is_refused_injected(cloud: AwsCloud, proxy: Proxy) -> None:
+    one = asking(NLB)
+    await ensure(cloud, one)
+    protected = Refusal(400, "OperationNotPermitted", "deletion protection is enabled")
+    refused = pytest.raises(Refused, match="deletion protection")
+    with proxy.fault("elbv2:DeleteLoadBalancer", protected), refused:
+        await delete(cloud, one)
+
+
+@pytest.mark.parametrize("annotations", [{}, NLB])
+async def test_an_instance_that_is_not_taken_keeps_no_other_out_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy, annotations: dict[str, str]
+) -> None:
+    good, bad = account.launch(2)
+    codes = {"RegisterTargets": "InvalidTarget", "RegisterInstances": "InvalidInstance"}
+
+    def refuse(request: Request) -> Fault | None:
+        for operation, code in codes.items():
+            values = request.parameters.values()
+            if request.operation.startswith(operation) and bad["InstanceId"] in values:
+                return Refusal(400, code, f"'{bad['InstanceId']}' cannot be registered")
+        return None
+
+    proxy.rule = refuse
+    await ensure(cloud, asking(annotations), [node_of(good), node_of(bad)])
+    if annotations:
+        (group,) = network(account)["groups"]
+        health = account.emulator.client("elbv2").describe_target_health(
+            TargetGroupArn=group["TargetGroupArn"]
+        )
+        found = [one["Target"]["Id"] for one in health["TargetHealthDescriptions"]]
+    else:
+        found = [one["InstanceId"] for one in classic(account)["Instances"]]
+    assert found == [good["InstanceId"]]
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        ("elbv2:CreateLoadBalancer", "DuplicateLoadBalancerName"),
+        ("CreateTargetGroup", "DuplicateTargetGroupName"),
+        ("CreateListener", "DuplicateListener"),
+    ],
+)
+async def test_what_appeared_meanwhile_is_looked_at_again_injected(
+    cloud: AwsCloud, proxy: Proxy, operation: str, code: str
+) -> None:
+    with proxy.fault(operation, Refusal(400, code)), pytest.raises(RetryAfter):
+        await ensure(cloud, asking(NLB))
+    await ensure(cloud, asking(NLB))
+
+
+async def test_a_full_security_group_is_explained_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy
+) -> None:
+    nodes = [node_of(account.launch()[0])]
+    full = Refusal(400, "RulesPerSecurityGroupLimitExceeded")
+    refused = pytest.raises(Refused, match="raise the quota")
+    with proxy.fault("AuthorizeSecurityGroupIngress", full), refused:
+        await ensure(cloud, asking(NLB), nodes)
+
+
+async def test_a_node_with_two_tagged_groups_is_told(cloud: AwsCloud, account: Account) -> None:
+    other = account.ec2.create_security_group(
+        GroupName="other", Description="other", VpcId=account.vpc
+    )["GroupId"]
+    account.ec2.create_tags(
+        Resources=[other], Tags=[{"Key": "kubernetes.io/cluster/kit", "Value": "shared"}]
+    )
+    (made,) = account.launch(SecurityGroupIds=[account.nodes_group, other])
+    with pytest.raises(CloudError, match="tag exactly one"):
+        await ensure(cloud, asking({}), [node_of(made)])

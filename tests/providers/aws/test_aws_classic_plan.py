@@ -1,0 +1,174 @@
+"""Plans for classic balancers: interrupted anywhere they converge, and done they are empty."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccm.cloud.testkit.objects import port, service
+from ccm.errors import Refused
+from ccm.providers.aws.annotations import CLASSIC, PREFIX
+from ccm.providers.aws.balancers.classic import plan as plans
+from ccm.providers.aws.balancers.classic.desired import desired
+from ccm.providers.aws.balancers.classic.state import (
+    PROXY_POLICY,
+    TLS_POLICY,
+    ClassicBalancer,
+    Listener,
+    Seen,
+)
+from ccm.providers.aws.balancers.request import Check, read_request
+from ccm.providers.aws.subnets import Subnet
+from ccm.providers.aws.tags import Mark
+
+SUBNETS = [Subnet(f"subnet-{zone}", zone, "", {}, True) for zone in "abc"]
+NO_CHECK = Check("TCP", "", "", 0, 0, 0, 0)
+
+
+def wanted(
+    ports: Iterable[int] = (80,),
+    instances: Iterable[str] = ("i-1",),
+    subnets: Iterable[int] = (0, 1),
+    shift: int = 0,
+    **annotations: str,
+) -> ClassicBalancer:
+    """What a Service of these ports wants; `shift` changes all node ports."""
+    asked = {PREFIX + key.replace("_", "-"): value for key, value in annotations.items() if value}
+    listed = [port(number, node_port=30000 + shift + number) for number in sorted(ports)]
+    request = read_request(service("web", asked, ports=listed), CLASSIC, Mark("kit"))
+    return desired(request, [SUBNETS[n] for n in subnets], ["sg-1"], instances, None)
+
+
+def take(seen: Seen, action: plans.Action) -> Seen:
+    """The cloud after one action, as AWS would carry it out; refuses what AWS refuses."""
+    if isinstance(action, plans.Create):
+        assert seen.balancer is None
+        made = replace(
+            action.balancer,
+            check=NO_CHECK,
+            attributes={},
+            instances=frozenset(),
+            tls_policies={},
+            proxied=frozenset(),
+        )
+        return replace(seen, balancer=made)
+    there = seen.balancer
+    assert there
+    match action:
+        case plans.CreateTlsPolicy(reference):
+            return replace(seen, policies=seen.policies | {TLS_POLICY.format(reference)})
+        case plans.CreateProxyPolicy():
+            return replace(seen, policies=seen.policies | {PROXY_POLICY})
+        case plans.SetTlsPolicy(number, reference):
+            assert TLS_POLICY.format(reference) in seen.policies
+            there = replace(there, tls_policies={**there.tls_policies, number: reference})
+        case plans.SetProxied(node_port, is_on):
+            assert not is_on or PROXY_POLICY in seen.policies
+            assert node_port in {one.node_port for one in there.listeners.values()}
+            proxied = there.proxied | {node_port} if is_on else there.proxied - {node_port}
+            there = replace(there, proxied=proxied)
+        case _:
+            there = changed(there, action)
+    return replace(seen, balancer=there)
+
+
+def changed(there: ClassicBalancer, action: plans.Action) -> ClassicBalancer:
+    match action:
+        case plans.AttachSubnets(subnets):
+            return replace(there, subnets=there.subnets | set(subnets))
+        case plans.DetachSubnets(subnets):
+            assert there.subnets > set(subnets), "the last subnet has to stay"
+            return replace(there, subnets=there.subnets - set(subnets))
+        case plans.SetGroups(groups):
+            return replace(there, groups=groups)
+        case plans.DeleteListener(number):
+            return without_listener(there, number)
+        case plans.CreateListeners(listeners):
+            assert not there.listeners.keys() & {one.port for one in listeners}
+            new = {one.port: one for one in listeners}
+            return replace(there, listeners={**there.listeners, **new})
+        case plans.SetCheck(check):
+            return replace(there, check=check)
+        case plans.SetTags(tags):
+            return replace(there, tags={**there.tags, **dict(tags)})
+        case plans.SetAttributes(balancer, sections):
+            values = {name: balancer.attributes[name] for name in sections}
+            return replace(there, attributes={**there.attributes, **values})
+        case plans.Register(instances):
+            return replace(there, instances=there.instances | set(instances))
+        case plans.Deregister(instances):
+            return replace(there, instances=there.instances - set(instances))
+    raise AssertionError(action)
+
+
+def without_listener(there: ClassicBalancer, number: int) -> ClassicBalancer:
+    """A listener takes its policies with it; those of a node port that is still used stay."""
+    listeners: dict[int, Listener] = {k: v for k, v in there.listeners.items() if k != number}
+    policies = {k: v for k, v in there.tls_policies.items() if k != number}
+    used = {one.node_port for one in listeners.values()}
+    return replace(there, listeners=listeners, tls_policies=policies, proxied=there.proxied & used)
+
+
+def after(seen: Seen, steps: Iterable[plans.Action], most: int = 1000) -> Seen:
+    for _, step in zip(range(most), steps, strict=False):
+        seen = take(seen, step)
+    return seen
+
+
+shapes = st.builds(
+    wanted,
+    ports=st.sets(st.integers(80, 83), min_size=1),
+    instances=st.sets(st.sampled_from(["i-1", "i-2", "i-3"])),
+    subnets=st.sets(st.integers(0, 2), min_size=1),
+    shift=st.sampled_from([0, 100]),
+    proxy_protocol=st.sampled_from(["", "*"]),
+    ssl_cert=st.sampled_from(["", "arn:1", "arn:2"]),
+    ssl_negotiation_policy=st.sampled_from(["", "old", "new"]),
+    connection_idle_timeout=st.sampled_from(["60", "90"]),
+    additional_resource_tags=st.sampled_from(["a=1", "a=2", "b="]),
+)
+
+
+@given(before=shapes, now=shapes, broken_at=st.integers(0, 20))
+def test_an_interrupted_plan_is_finished_by_planning_again(
+    before: ClassicBalancer, now: ClassicBalancer, broken_at: int
+) -> None:
+    seen = after(Seen(None), list(plans.plan(before, Seen(None))), broken_at)
+    seen = after(seen, list(plans.plan(now, seen)), broken_at)
+    seen = after(seen, list(plans.plan(now, seen)))
+    assert list(plans.plan(now, seen)) == []
+    there = seen.balancer
+    assert there
+    assert (there.listeners, there.subnets, there.instances, there.proxied) == (
+        now.listeners, now.subnets, now.instances, now.proxied,
+    )  # fmt: skip
+    assert now.tls_policies.items() <= there.tls_policies.items()
+
+
+def test_a_scheme_is_fixed_for_life() -> None:
+    seen = after(Seen(None), list(plans.plan(wanted(), Seen(None))))
+    with pytest.raises(Refused, match="for its life"):
+        list(plans.plan(wanted(internal="true"), seen))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "protocols"),
+    [
+        ({}, ("TCP", "TCP")),
+        ({"backend_protocol": "http"}, ("HTTP", "HTTP")),
+        ({"ssl_cert": "arn:1"}, ("SSL", "TCP")),
+        ({"ssl_cert": "arn:1", "backend_protocol": "http"}, ("HTTPS", "HTTP")),
+        ({"ssl_cert": "arn:1", "backend_protocol": "https"}, ("HTTPS", "HTTPS")),
+        ({"ssl_cert": "arn:1", "backend_protocol": "ssl"}, ("SSL", "SSL")),
+        ({"ssl_cert": "arn:1", "backend_protocol": "tcp"}, ("SSL", "TCP")),
+        ({"ssl_cert": "arn:1", "ssl_ports": "443"}, ("TCP", "TCP")),
+        ({"ssl_cert": "arn:1", "ssl_ports": "443,tcp-80"}, ("SSL", "TCP")),
+    ],
+)
+def test_protocols_follow_certificate_and_backend(
+    annotations: dict[str, str], protocols: tuple[str, str]
+) -> None:
+    listener = wanted((80,), ("i-1",), (0, 1), 0, **annotations).listeners[80]
+    assert (listener.protocol, listener.node_protocol) == protocols

@@ -1,0 +1,125 @@
+"""The provider's process ends after any one of its calls: the next one finishes the work.
+
+Injected: the gate performs the chosen call and then cuts the provider off for good.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from ccm.cloud.interface import ProviderContext
+from ccm.cloud.invoke import invoke
+from ccm.cloud.testkit.gate import Break, Cut, KitGate
+from ccm.cloud.testkit.objects import port, service
+from ccm.model.node import Node
+from ccm.model.service import Service
+from ccm.providers.aws.annotations import PREFIX
+from ccm.providers.aws.provider import AwsCloud
+from tests.providers.aws.proxy import Proxy
+from tests.providers.aws.world import Account, config_text, node_of
+
+MOST = 60  # calls; more means that it makes calls without end
+
+
+async def run(account: Account, proxy: Proxy, after: int, work: Callable[[AwsCloud], Any]) -> bool:
+    """Start a provider, cut it off after so many calls (0: never); whether it came to the end."""
+    cloud, gate = AwsCloud(), KitGate(10.0)
+    config = config_text(account, proxy.url).encode()
+    await cloud.initialize(ProviderContext(gate, config, "", "test", "test"))
+    try:
+        gate.break_call(after, Break.KILLED)
+        await invoke(work, cloud)
+    except Cut:
+        return False
+    finally:
+        await cloud.close()
+    return True
+
+
+def asked(kind: str, name: str, *numbers: int) -> Service:
+    ports = [port(number, node_port=30000 + number) for number in numbers]
+    return service(name, {PREFIX + "type": kind}, ports=ports)
+
+
+def ensuring(one: Service, hosts: Sequence[Node]) -> Callable[[AwsCloud], Any]:
+    return lambda cloud: cloud.load_balancers and cloud.load_balancers.ensure(one, hosts)
+
+
+def deleting(one: Service) -> Callable[[AwsCloud], Any]:
+    return lambda cloud: cloud.load_balancers and cloud.load_balancers.delete(one)
+
+
+def balancers(account: Account) -> dict[str, tuple[set[tuple[int, int]], set[str]]]:
+    """Every balancer with its listeners and hosts; duplicates and strays fail."""
+    elb, elbv2 = account.emulator.client("elb"), account.emulator.client("elbv2")
+    found: dict[str, tuple[set[tuple[int, int]], set[str]]] = {}
+    for one in elb.describe_load_balancers()["LoadBalancerDescriptions"]:
+        listeners = [description["Listener"] for description in one["ListenerDescriptions"]]
+        ports = {(item["LoadBalancerPort"], item["InstancePort"]) for item in listeners}
+        hosts = [item["InstanceId"] for item in one["Instances"]]
+        assert len(hosts) == len(set(hosts))
+        found[one["LoadBalancerName"]] = ports, set(hosts)
+    groups = {g["TargetGroupArn"]: g for g in elbv2.describe_target_groups()["TargetGroups"]}
+    for one in elbv2.describe_load_balancers()["LoadBalancers"]:
+        assert one["LoadBalancerName"] not in found
+        ports, hosts = set(), []
+        for item in elbv2.describe_listeners(LoadBalancerArn=one["LoadBalancerArn"])["Listeners"]:
+            arn = item["DefaultActions"][0]["TargetGroupArn"]
+            ports.add((item["Port"], groups.pop(arn)["Port"]))
+            health = elbv2.describe_target_health(TargetGroupArn=arn)["TargetHealthDescriptions"]
+            hosts += [target["Target"]["Id"] for target in health]
+        found[one["LoadBalancerName"]] = ports, set(hosts)
+    assert not groups, "a target group belongs to no balancer"
+    return found
+
+
+def leftovers(account: Account) -> list[str]:
+    """Security groups and rules that the cluster's balancers have."""
+    in_vpc = [{"Name": "vpc-id", "Values": [account.vpc]}]
+    groups = account.ec2.describe_security_groups(Filters=in_vpc)["SecurityGroups"]
+    rules = [str(rule) for group in groups for rule in group["IpPermissions"]]
+    names = [g["GroupName"] for g in groups if g["GroupName"] not in ("default", "nodes")]
+    return names + [rule for rule in rules if "kubernetes.io" in rule]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_making_and_changing_a_balancer_is_finished_wherever_it_broke_off_injected(
+    account: Account, proxy: Proxy, kind: str
+) -> None:
+    """A balancer of two ports is made, and changed to two others, broken off after each call."""
+    machines = account.launch(2)
+    nodes = [node_of(machine) for machine in machines]
+    ids = {machine["InstanceId"] for machine in machines}
+    for number in count(1):
+        assert number < MOST
+        name = f"web-{number}"
+        before, after = asked(kind, name, 80, 81), asked(kind, name, 81, 82)
+        made = await run(account, proxy, number, ensuring(before, nodes[:1]))
+        changed = await run(account, proxy, number, ensuring(after, nodes))
+        assert await run(account, proxy, 0, ensuring(after, nodes))
+        ((ports, hosts),) = balancers(account).values()
+        assert (ports, hosts) == ({(81, 30081), (82, 30082)}, ids), f"after call {number}"
+        assert await run(account, proxy, 0, deleting(after))
+        assert (balancers(account), leftovers(account)) == ({}, []), f"after call {number}"
+        if made and changed:
+            return
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_taking_a_balancer_away_is_finished_wherever_it_broke_off_injected(
+    account: Account, proxy: Proxy, kind: str
+) -> None:
+    nodes = [node_of(machine) for machine in account.launch(2)]
+    for number in count(1):
+        assert number < MOST
+        one = asked(kind, f"web-{number}", 80, 81)
+        assert await run(account, proxy, 0, ensuring(one, nodes))
+        is_done = await run(account, proxy, number, deleting(one))
+        assert await run(account, proxy, 0, deleting(one))
+        assert (balancers(account), leftovers(account)) == ({}, []), f"after call {number}"
+        if is_done:
+            return
