@@ -32,8 +32,10 @@ test: venv $(if $(CI),kube tools) ## Run all tests (for those on a real API serv
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -q
 
 tools: # What tests of the systemd unit, the alert rules and the page for people need
-	@command -v systemd-analyze unshare promtool chromium >/dev/null || { apt-get update -q && \
-	  apt-get install -qy --no-install-recommends systemd util-linux prometheus chromium; }
+	@for tool in systemd-analyze unshare promtool chromium; do \
+	  command -v $$tool >/dev/null || missing=$$tool; done; \
+	[ -z "$$missing" ] || { apt-get update -q && apt-get install -qy --no-install-recommends \
+	  systemd util-linux prometheus chromium; }
 
 test-fast: venv ## Run the unit tests only
 	$(BIN)/python -m pytest tests/unit -q

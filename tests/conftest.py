@@ -6,14 +6,36 @@ import pytest
 
 pytest_plugins = ["tests.kube.fixtures"]
 
-ALONE = {"life", "proc", "rbac", "systemd"}
-"""Folders whose tests start many processes and measure time: one test of each at a time."""
+ALONE = {"check", "life", "page", "rbac", "systemd"}
+"""Folders of which one test at a time runs: they share a cluster, or fill the machine."""
+BY_MODULE = {"https", "proc"}
+"""Folders whose modules start a cluster of their own: one test of each module at a time."""
+TIMED = {
+    "test_budget",
+    "test_children",
+    "test_deletions",
+    "test_feed",
+    "test_fencing",
+    "test_initialisation",
+    "test_leadership",
+}
+"""Modules of `proc` that measure time: one test of all of them at a time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        is_ours = item.path.is_relative_to(here)  # the conformance kit's tests are not
-        folder = item.path.relative_to(here).parts[0] if is_ours else ""
-        if folder in ALONE:
-            item.add_marker(pytest.mark.xdist_group(folder))
+        if group := _group(item.path):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group(file: Path) -> str:
+    """What runs in one process of the test run; empty when it does not matter where."""
+    here = Path(__file__).parent
+    if not file.is_relative_to(here):  # the conformance kit's tests are not ours to place
+        return ""
+    folder, name = file.relative_to(here).parts[0], file.stem
+    if folder in ALONE:
+        return folder
+    if folder == "proc" and name in TIMED:
+        return "timed"
+    return f"{folder}/{name}" if folder in BY_MODULE else ""
