@@ -56,7 +56,7 @@ class _Inbox:
 
     def take(self, message: Message) -> None:
         if self.identity and isinstance(message, UseToken):
-            self.identity.take(message.bearer)
+            self.identity.take(Path(message.file).read_text())
         elif self.runner:
             self.runner.on_message(message)
 

@@ -173,9 +173,9 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class UseToken:
-    """Who this worker is to the API server from now on; a secret, which nobody logs."""
+    """A file holds the token that this worker is to show to the API server from now on."""
 
-    bearer: str = field(repr=False)
+    file: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--kind",
-    type=click.Choice(["daemonset", "deployment"]),
+    type=click.Choice(["daemonset", "deployment", "none"]),
     default="daemonset",
     show_default=True,
-    help="What keeps the Pods running.",
+    help="What keeps the Pods running; none prints no Pods, for a start outside of the cluster.",
 )
 @click.option("--namespace", default="kube-system", show_default=True, help="Where they run.")
 @click.option("--image", default=f"ccm-supervisor:{__version__}", show_default=True)
@@ -69,7 +69,8 @@ def _documents(wanted: "Workload", reading: Reading) -> "Iterator[Document]":
 
     settings = reading.settings
     yield from rbac(subjects(settings, wanted.namespace), settings)
-    yield from workload(wanted, settings)
+    if wanted.kind != "none":
+        yield from workload(wanted, settings)
 
 
 def _given(reading: Reading) -> Iterator[str]:

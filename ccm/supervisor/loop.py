@@ -59,6 +59,7 @@ from ccm.supervisor.progress import Progress
 from ccm.supervisor.serving import Shown, https_server
 from ccm.supervisor.shards import Shards
 from ccm.supervisor.systemd import Notifier, keep_fed, keep_informed
+from ccm.supervisor.token_files import TokenFiles
 from ccm.supervisor.verbosity import Verbosity
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Supervisor:
         self._feed = Feed(kube, self._hub.send_raw, settings.watch_idle_limit)
         self._budget = Budget(settings.cloud_rate, self._hub.send, reserve=settings.cloud_reserve)
         self._identities = Identities(kube, self._hand_token)
+        self._tokens = TokenFiles(paths.directory)
         self._leader = Leadership(settings, lease, migration, self._on_permit)
         hooks = Hooks(
             self._hub.admit,
@@ -155,6 +157,7 @@ class Supervisor:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._feed.close()
+            self._tokens.remove()
             self._control.close()
             self._hub.close()
             await self._https.close()
@@ -231,7 +234,7 @@ class Supervisor:
                 self._budget.declare(message.quotas)
                 self._nodes.scheme = self._nodes.scheme or message.scheme
                 if bearer := self._identities.bearer(child.duty):
-                    self._hub.send(start.ident, UseToken(bearer))
+                    self._hub.send(start.ident, UseToken(self._tokens.put(child.duty, bearer)))
                 if start is child.current:
                     self._children.note(child, Event.SAID_HELLO)
                 self._feed.join(start.ident, message, self._shards.owns(child))
@@ -290,9 +293,10 @@ class Supervisor:
                 self._hub.send(start.ident, message)
 
     def _hand_token(self, duty: str, bearer: str) -> None:
+        message = UseToken(self._tokens.put(duty, bearer))
         for child in self._children:
             for start in child.running() if child.duty == duty else ():
-                self._hub.send(start.ident, UseToken(bearer))
+                self._hub.send(start.ident, message)
 
     def _drain(self, ident: str, seconds: float) -> None:
         self._hub.send(ident, Drain(seconds))

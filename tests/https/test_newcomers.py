@@ -107,3 +107,13 @@ def test_a_creation_that_is_not_understood_is_left_out(cluster: Cluster, created
     cluster.put("a", tainted=False, created=created)
     assert cluster.counted()[0] == 1
     assert cluster.counted("node_controller_initial_node_sync_delay_seconds") == (0, 0.0)
+
+
+def test_those_that_wait_longest_are_named(cluster: Cluster) -> None:
+    for number in range(30):
+        cluster.put(f"vm-{number}", tainted=True)
+        cluster.now += 1.0
+    cluster.put("vm-0", tainted=True, uid="2")
+    facts = cluster.newcomers.facts(cluster.now)
+    assert facts["count"] == 30
+    assert facts["first"] == {f"vm-{number}": 30.0 - number for number in range(1, 21)}

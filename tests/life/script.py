@@ -95,9 +95,10 @@ class Script:
                 pause = self._chance.choice((0.0, 0.0, 0.1, 0.3, 1.0))
                 return Step(step.who, step.what, step.args, pause)
 
-    def end(self) -> list[Step]:
+    def rest(self) -> list[Step]:
         """What lets everything come to rest."""
-        return [Step("cloud", "calm"), *(Step("users", "mend", (name,)) for name in self._spoilt)]
+        spoilt, self._spoilt, self._is_foul = self._spoilt, [], False
+        return [Step("cloud", "calm"), *(Step("users", "mend", (name,)) for name in spoilt)]
 
     # --- nodes
 

@@ -15,6 +15,7 @@ from ccm.kube.client import Kube
 from ccm.kube.identity import ACCOUNTS, Identity, Token
 from ccm.supervisor import identities
 from ccm.supervisor.identities import Identities
+from ccm.supervisor.token_files import TokenFiles
 from tests.rbac.accounts import accounts
 from tests.unit.waiting import until
 
@@ -193,10 +194,18 @@ async def test_credentials_of_the_supervisor_are_put_down(tmp_path: Path) -> Non
         assert known.askers == [f"Bearer {NODE}/1/1"]
 
 
-def test_a_token_travels_but_is_not_shown() -> None:
-    message = UseToken("canary")
-    assert decode(encode(message)) == message
-    assert "canary" not in f"{message!r} {Token('canary', 1.0)!r}"
+def test_a_token_travels_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
+    files = TokenFiles(tmp_path)
+    for bearer in ("canary-1", "canary-2"):
+        message = decode(encode(UseToken(files.put("node", bearer))))
+        assert isinstance(message, UseToken)
+        assert Path(message.file).read_text() == bearer
+        assert Path(message.file).stat().st_mode & 0o777 == 0o600
+        assert bearer not in repr(message)
+    assert len(list(tmp_path.iterdir())) == 1
+    files.remove()
+    assert not list(tmp_path.iterdir())
+    assert "canary" not in repr(Token("canary", 1.0))
 
 
 def test_all_accounts_are_of_workers_and_none_is_of_kube_controller_manager() -> None:

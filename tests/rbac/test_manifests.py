@@ -187,6 +187,12 @@ def test_a_deployment_of_several_keeps_all_but_one(replicas: int, budgets: int) 
     assert len(objects(text, "PodDisruptionBudget")) == budgets
 
 
+def test_outside_of_the_cluster_there_are_rights_and_no_pods() -> None:
+    alone, with_pods = rendered("--kind=none", SOME, OWN), rendered(SOME, OWN)
+    assert not objects(alone, "DaemonSet", "Deployment", "PodDisruptionBudget")
+    assert rules(alone) == rules(with_pods)
+
+
 def test_every_document_is_plain_yaml() -> None:
     text = rendered("--kind=deployment", SOME, OWN)
     assert not re.search(r"[&*]id\d", text)

@@ -77,6 +77,26 @@ def test_status_shows_some_of_many() -> None:
     assert len(ledger.first(20)) == 20
 
 
+def test_what_is_logged_is_news_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100, 200))
+    monkeypatch.setattr("workers.ledger.time.monotonic", lambda: float(next(clock)))
+    ledger = Ledger()
+    ledger.wait("c", "waits")
+    for key in ("a", "b"):
+        ledger.fail(key, "denied")
+    assert (ledger.failing, len(ledger)) == (2, 3)
+    for key in ("a", "b", "c"):
+        ledger.settle(key)
+    assert ledger.failing == 0
+    assert ledger.news(110.0) == [
+        {"key": "b", "what": "settled again", "why": "it was: denied", "seconds_ago": 9.0},
+        {"key": "a", "what": "cannot settle", "why": "denied", "seconds_ago": 10.0},
+    ]
+    for number in range(50):
+        ledger.fail("a", f"reason {number}")
+    assert [entry["why"] for entry in ledger.news(200.0)][::9] == ["reason 49", "reason 40"]
+
+
 moves = st.tuples(
     st.sampled_from(["settle", "wait", "fail"]),
     st.sampled_from(["a", "b", "c"]),

@@ -39,7 +39,7 @@ def _state(memory: Memory) -> State:
 
 
 def _since(memory: Memory) -> float:
-    """When the cloud last said something of it."""
+    """When the cloud last said something of it; a refusal that is in doubt was never said."""
     said = memory.refused or memory.made
     return said.at if said else 0.0
 
@@ -49,7 +49,7 @@ def _entry(key: str, memory: Memory, now: float) -> Json:
     return {
         "service": key,
         "state": _state(memory).name.lower(),
-        "seconds_ago": round(now - since, 1) if since else None,
+        "seconds_ago": round(now - since, 1) if since > 0 else None,
         "hosts": len(made.hosts.nodes) if made else 0,
         "ways_in": _ways_in(memory),
         "why": memory.refused.why if memory.refused else "",

@@ -51,6 +51,7 @@ PASSING = frozenset(
         "IncorrectInstanceState",
         "IncorrectState",
         "InvalidGroup.NotFound",
+        "InvalidSecurityGroup",
         "PriorRequestNotComplete",
         "ResourceInUse",
     }

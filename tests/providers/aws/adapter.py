@@ -81,7 +81,7 @@ class AwsAdapter(Adapter):
         self._ended = []
         self.proxy.rewrite = self._with_blackholes
         self.account = Account.make(self.emulator, ZONES[:1])
-        return config_text(self.account, self.proxy.url, "CallTimeout = 5s").encode()
+        return config_text(self.account, self.proxy.url, "CallTimeout = 10s").encode()
 
     def is_write(self, operation: str, budget: str) -> bool:
         return not operation.startswith("Describe")
@@ -257,6 +257,10 @@ class AwsAdapter(Adapter):
                 one["attributes"] = answer["Attributes"]
                 arns = [arn, *one["groups"]]
                 one["tags"] = elbv2.describe_tags(ResourceArns=arns)["TagDescriptions"]
+                one["group_attributes"] = [
+                    elbv2.describe_target_group_attributes(TargetGroupArn=group)["Attributes"]
+                    for group in one["groups"]
+                ]
             yield one
 
     def _seen_classic(self, one: Json) -> SeenBalancer:

@@ -1,0 +1,119 @@
+"""Reading the pages of this tree: links, headings, code and the commands in it."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PROGRAMS = ("ccm-supervisor", "cloud-controller-manager")
+
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"^ {4,}\S.*$", re.MULTILINE)
+_SPAN = re.compile(r"`([^`]+)`")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_ASSIGNED = re.compile(r'^ *([A-Z]+)="([^"]*)"$', re.MULTILINE)
+_OPTIONAL = re.compile(r"(?<= )\[([^\[\]]*)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One Markdown file, cut into code and prose."""
+
+    path: Path
+    code: str
+    prose: str
+
+    @classmethod
+    def read(cls, path: Path) -> "Page":
+        text = path.read_text()
+        fenced = [block.partition("\n")[2].rpartition("\n")[0] for block in _FENCED.findall(text)]
+        rest = _FENCED.sub("", text)
+        code = "\n".join([*fenced, *_INDENTED.findall(rest)]).replace("\\\n", " ")
+        return cls(path, _with_variables(code), _INDENTED.sub("", rest))
+
+    @property
+    def spans(self) -> list[str]:
+        """Code within a sentence, which may be broken into lines."""
+        return [" ".join(span.split()) for span in _SPAN.findall(self.prose)]
+
+    @property
+    def links(self) -> list[str]:
+        return _LINK.findall(_SPAN.sub("", self.prose))
+
+    @property
+    def headings(self) -> list[str]:
+        return _HEADING.findall(self.prose)
+
+    @property
+    def anchors(self) -> set[str]:
+        """What `#` can point to, as GitHub names it."""
+        return {anchor(heading) for heading in self.headings}
+
+    @property
+    def commands(self) -> list[tuple[str, list[str]]]:
+        """Every call of one of our programs: its name and its arguments."""
+        lines = [*self.code.splitlines(), *filter(_begins_with_program, self.spans)]
+        return [call for line in lines for variant in _variants(line) for call in _calls(variant)]
+
+
+def _with_variables(code: str) -> str:
+    """The code with the text that it gave to a variable in place of the variable."""
+    for name, text in _ASSIGNED.findall(code):
+        code = code.replace(f"${name}", " ".join(text.split()))
+    return code
+
+
+def anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _begins_with_program(span: str) -> bool:
+    return span.partition(" ")[0] in PROGRAMS
+
+
+def _variants(line: str) -> Iterator[str]:
+    """The line with and without each `[optional]` part; of `[a|b]`, with each of them."""
+    if not any(program in line for program in PROGRAMS):
+        return
+    parts = _OPTIONAL.split(line)
+    choices = [[part] if number % 2 == 0 else _choices(part) for number, part in enumerate(parts)]
+    for chosen in product(*choices):
+        yield "".join(chosen)
+
+
+def _choices(optional: str) -> list[str]:
+    """Nothing, or one of the alternatives; several words that are no option are for people."""
+    is_option = optional.startswith("-")
+    return [
+        "",
+        *(a for a in optional.split("|") if a.startswith("-") or not (is_option or " " in a)),
+    ]
+
+
+def _calls(line: str) -> Iterator[tuple[str, list[str]]]:
+    """The calls in one line of shell."""
+    lexer = shlex.shlex(line.strip().removeprefix("$ "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    command: list[str] = []
+    for word in [*lexer, ";"]:
+        if set(word) <= set("();<>|&"):
+            yield from _call(command)
+            command = []
+        else:
+            command.append(word)
+
+
+def _call(command: list[str]) -> Iterator[tuple[str, list[str]]]:
+    for place, word in enumerate(command):
+        name = word.rpartition("/")[2]
+        if name in PROGRAMS and (place == 0 or command[place - 1] == "--"):
+            arguments = [a for a in command[place + 1 :] if "…" not in a and not a.startswith("$")]
+            if arguments:
+                yield name, arguments
+            return
