@@ -42,7 +42,7 @@ def list_orphans(output: str, flags: tuple[str, ...]) -> None:
         return
     for one in found:
         click.echo(f"{one.kind} {one.name}: {one.why}")
-    click.echo(f"{len(found)} orphans" if found else "no orphans")
+    click.echo(f"orphans: {len(found) or 'none'}")
 
 
 async def _find(reading: "Reading") -> "list[Orphan]":

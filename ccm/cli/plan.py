@@ -83,7 +83,7 @@ def _lines(made: "Plan") -> Iterator[str]:
         ports, hosts = ", ".join(change.get("ports", ())), ", ".join(change.get("hosts", ()))
         parts = (f"{name}: {part}" for name, part in (("ports", ports), ("hosts", hosts)) if part)
         yield "; ".join((f"{_SIGNS[change['does']]} {change['about']}", *parts))
-    if not made.kubernetes and not made.cloud:
+    if made.is_complete and not made.kubernetes and not made.cloud:
         yield "Nothing would change."
     waiting = [f"{name}: {why}" for name, why in sorted(made.waiting.items())]
     for title, lines in (("What would not work", made.problems), ("Not done", waiting)):

@@ -117,7 +117,7 @@ def _hints(sandbox: Sandbox, status: Mapping[str, Any]) -> Panel:
         f"kill -9 {pids[0] if pids else 'PID'}   # a worker dies; the others do not notice",
         f"{command} sandbox add 20{here}   # twenty more nodes",
         f"{command} sandbox machine stop vm-3{here}   # then: start vm-3",
-        f"{command} sandbox machine terminate vm-2{here}   # the node, its route and host go",
+        f"{command} sandbox machine terminate vm-4{here}   # the node, its route and host go",
         f"{command} sandbox fault set throttle --times 5{here}   # the cloud pushes back",
         f"{command} status --runtime-dir {sandbox.place.runtime}",
         f"less {directory}/supervisor.log",

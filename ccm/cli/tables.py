@@ -1,18 +1,20 @@
 """How `status` and the sandbox look to a person: rich tables from the supervisor's own words."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+MOST = 10  # unsettled objects that are listed
 _COLOURS = {"running": "green", "standby": "cyan", "backoff": "red", "failed": "red"}
 
 
 def status_view(status: Mapping[str, Any]) -> RenderableType:
     """Everything `status` knows, most important first."""
     parts: list[RenderableType] = [_leader(status), workers_table(status)]
+    parts += [Text(trouble, style="bold red") for trouble in _troubles(status)]
     if waiting := _waiting(status):
         parts.append(waiting)
     if stopped := deletions_line(status):
@@ -63,6 +65,15 @@ def deletions_line(status: Mapping[str, Any]) -> Text | None:
     return Text(f"Deletions are held: {why}", style="bold red") if why else None
 
 
+def _troubles(status: Mapping[str, Any]) -> Iterator[str]:
+    """Why a worker refuses to start, and why a watch does not work."""
+    for worker in status["workers"]:
+        yield from (f"{worker['name']}: {fault}" for fault in worker["faults"])
+    for kind, facts in status["feed"]["kinds"].items():
+        if facts["trouble"]:
+            yield f"watch of {kind}: {facts['trouble']}"
+
+
 def _waiting(status: Mapping[str, Any]) -> Table | None:
     reasons = {
         (worker["name"], key): why
@@ -74,8 +85,10 @@ def _waiting(status: Mapping[str, Any]) -> Table | None:
     table = Table(title="Not settled yet", title_justify="left")
     for column in ("worker", "object", "why"):
         table.add_column(column)
-    for (worker, key), why in list(reasons.items())[:10]:
-        table.add_row(worker, key, why)
+    for (worker, key), why in list(reasons.items())[:MOST]:
+        table.add_row(worker, key, Text(why))
+    if len(reasons) > MOST:
+        table.caption = f"and {len(reasons) - MOST} more: see -o json"
     return table
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +12,7 @@ from kubernetes.aio.client import Configuration
 from ccm.bus.paths import claim
 from ccm.cloud.rehearsal import Changes
 from ccm.decide.children import State
+from ccm.decide.deletion import Reason
 from ccm.errors import ExitCode
 from ccm.kube import config
 from ccm.kube.client import Kube
@@ -149,10 +150,14 @@ async def _come_to_rest(
 
 def _is_idle(status: Json) -> bool:
     """Whether every worker has done what it can do now, and no deletion is on its way."""
-    coming = {"permit", "not yet"}
-    if any(item["verdict"] in coming for item in status["deletions"]["candidates"]):
+    if any(map(_is_coming, status["deletions"]["candidates"])):
         return False
     return all(map(_is_at_rest, status["workers"]))
+
+
+def _is_coming(candidate: Json) -> bool:
+    """Whether this Node will be deleted within seconds; what the budget holds up takes longer."""
+    return candidate["verdict"] in ("permit", "not yet") and candidate["reason"] != Reason.BUDGET
 
 
 def _is_at_rest(worker: Json) -> bool:
@@ -174,7 +179,8 @@ def _written_down(
 ) -> Plan:
     writes = [request.resource for request in copy.requests.select(writes=True)]
     changes = (differences(kind.name, before[kind.name], copy.objects(kind)) for kind in KINDS)
-    reasons = (worker.get("reasons", {}) for worker in status["workers"])
+    reasons = [worker.get("reasons", {}) for worker in status["workers"]]
+    reasons.append(dict(_kept(status["deletions"]["candidates"])))
     calls = (sum(worker.get("cloud_calls", {}).values()) for worker in status["workers"])
     events = copy.objects(EVENT).values()
     return Plan(
@@ -192,6 +198,12 @@ def _written_down(
         },
         is_complete=is_complete,
     )
+
+
+def _kept(candidates: Iterable[Json]) -> Iterator[tuple[str, str]]:
+    """Nodes whose machine is gone, and why they are not deleted."""
+    for item in candidates:
+        yield item["node"], f"its machine is gone; deleting it: {item['verdict']}, {item['reason']}"
 
 
 def _told(event: Json) -> str:

@@ -264,7 +264,8 @@ class Kind:
                 continue
             if (old := view.values.get(key)) and old[1] == value:
                 continue
-            view.values[key] = (version, value)
+            # What orjson returns keeps a buffer of 4 KiB and more; a copy has its own size.
+            view.values[key] = (version, bytes(memoryview(value)))
             self._on_change(view, key)
 
     def _forget(self, key: str) -> None:

@@ -67,6 +67,11 @@ class Nodes:
         if not node_first:
             await self.unregister(name)
 
+    async def repair(self, name: str, network: int) -> None:
+        """The machine is replaced by another one of its name, with a Node of its own."""
+        await self.leave(name, node_first=True)
+        await self.join(name, network)
+
     async def stop(self, name: str) -> None:
         await self._cloud.stop(name)
         await self._report(name, is_ready=False)

@@ -1,7 +1,7 @@
 """What happens in a life, drawn from a seed: the same seed always gives the same steps."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ class Script:
         self._verbs: tuple[tuple[int, Callable[[], Step | None]], ...] = (
             (6, self._join),
             (4, self._leave),
+            (3, self._repair),
             (4, self._stop),
             (4, self._start),
             (4, self._end),
@@ -113,6 +114,14 @@ class Script:
             return self._gone("leave", name, self._chance.random() < 0.5)
         return None
 
+    def _repair(self) -> Step | None:
+        """The node comes back at once on another machine, with its name and network."""
+        name = self._some_node("running", "stopped")
+        if not name:
+            return None
+        self._nodes[name] = "running"
+        return Step("nodes", "repair", (name, self._held[name]))
+
     def _stop(self) -> Step | None:
         return self._turn("stop", "running", "stopped")
 
@@ -158,8 +167,7 @@ class Script:
 
     def _some_node(self, *states: str) -> str:
         """A node in one of these states; two always stay, so that there is something to lose."""
-        chosen = [name for name, state in self._nodes.items() if state in states]
-        return self._chance.choice(chosen) if len(self._nodes) > 2 and chosen else ""
+        return self._some(self._nodes, states) if len(self._nodes) > 2 else ""
 
     # --- Services
 
@@ -220,8 +228,7 @@ class Script:
         return Step("users", "mend", (self._take(self._spoilt),)) if self._spoilt else None
 
     def _some_service(self, *types: str) -> str:
-        chosen = [name for name, kind in self._services.items() if kind in types]
-        return self._chance.choice(chosen) if chosen else ""
+        return self._some(self._services, types)
 
     def _some_ports(self) -> list[Any]:
         chosen = self._chance.sample(PORTS, self._chance.randint(1, 3))
@@ -268,6 +275,13 @@ class Script:
     def _next(self) -> int:
         self._number += 1
         return self._number
+
+    def _some(self, among: Mapping[str, str], values: Collection[str]) -> str:
+        """A name with one of these values, often the latest one: what has just come is at work."""
+        chosen = [name for name, value in among.items() if value in values]
+        if not chosen:
+            return ""
+        return chosen[-1] if self._chance.random() < 0.4 else self._chance.choice(chosen)
 
     def _take(self, items: list[Any]) -> Any:
         return items.pop(self._chance.randrange(len(items)))

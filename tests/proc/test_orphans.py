@@ -40,7 +40,7 @@ async def test_what_was_left_behind_is_listed_and_nothing_else(
         await witness.until_initialised(3, 60)
         await until("all is at rest", lambda: settled(supervisor) >= 8)
         assert supervisor.end() == 0
-    assert await asyncio.to_thread(orphans, where) == "no orphans\n"
+    assert await asyncio.to_thread(orphans, where) == "orphans: none\n"
     async with CloudAdmin(cloud.url) as admin:
         await admin.reset_counters()
         await api.patch(f"{SERVICES}/web-0", MERGE_PATCH, {"metadata": {"finalizers": None}})
@@ -52,6 +52,6 @@ async def test_what_was_left_behind_is_listed_and_nothing_else(
     assert first.startswith("load balancer ")
     assert first.endswith("does not exist")
     assert second.startswith("route 10.244.2.0/24")
-    assert total == "2 orphans"
+    assert total == "orphans: 2"
     await api.patch(f"{SERVICES}/web-1", MERGE_PATCH, {"metadata": {"finalizers": None}})
     await api.request("DELETE", f"{SERVICES}/web-1")

@@ -286,18 +286,20 @@ class AwsAdapter(Adapter):
             for protocol in listener["Protocol"].split("_"):
                 listeners.add((protocol, listener["Port"], group["Port"]))
         targets = {frozenset(group["targets"]) for group in groups.values()}
-        assert len(targets) == 1, "all target groups have the same targets"
+        assert len(targets) <= 1, "all target groups have the same targets"
         note = f"kubernetes.io/rule/nlb/client={one['LoadBalancerName']}"
         rules = [rule for group in self._groups() for rule in _rules(group)]
         ranges = {source for *_, source, said in rules if said == note}
-        (group, *_) = groups.values()
-        checked = f"{group['HealthCheckProtocol']}:{group['HealthCheckPort']}"
+        checks = [
+            f"{g['HealthCheckProtocol']}:{g['HealthCheckPort']}{g.get('HealthCheckPath', '')}"
+            for g in groups.values()
+        ]
         return SeenBalancer(
             name=one["LoadBalancerName"],
             listeners=frozenset(listeners),
-            hosts=frozenset(map(self._provider_id, *targets)),
+            hosts=frozenset(self._provider_id(one) for found in targets for one in found),
             source_ranges=frozenset(ranges - {"0.0.0.0/0"}),
-            health_check=_check(checked + group.get("HealthCheckPath", "")),
+            health_check=_check(checks[0]) if checks else None,
         )
 
     def _groups(self) -> Sequence[Json]:

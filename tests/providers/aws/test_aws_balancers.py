@@ -1,5 +1,6 @@
 """Balancers against the emulator: what annotations make of them, and the faults that moto lacks."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -240,6 +241,37 @@ async def test_another_type_replaces_the_balancer(cloud: AwsCloud, account: Acco
     assert set(groups(account)) == {"default", "nodes"}
 
 
+async def test_without_tagged_subnets_the_configured_one_is_used(
+    account: Account, proxy: Proxy
+) -> None:
+    subnets = [*account.public.values(), *account.private.values()]
+    mark = [{"Key": "kubernetes.io/cluster/kit"}]
+    account.ec2.delete_tags(Resources=subnets, Tags=mark)
+    cloud = await started(account, proxy, f"SubnetID = {account.public[ZONES[2]]}")
+    await ensure(cloud, asking({}))
+    assert classic(account)["Subnets"] == [account.public[ZONES[2]]]
+    await cloud.close()
+
+
+async def test_subnets_are_one_a_zone_by_role_and_tag(cloud: AwsCloud, account: Account) -> None:
+    """Of another cluster's none, of the others the one with the role's tag."""
+    ec2, zone = account.ec2, ZONES[0]
+    (table,) = ec2.describe_route_tables(
+        Filters=[{"Name": "association.subnet-id", "Values": [account.public[zone]]}]
+    )["RouteTables"]
+    for number, tagged in enumerate(({}, {"kubernetes.io/cluster/other": "owned"})):
+        made = ec2.create_subnet(
+            VpcId=account.vpc, CidrBlock=f"10.0.{128 + number}.0/24", AvailabilityZone=zone
+        )["Subnet"]["SubnetId"]
+        ec2.associate_route_table(RouteTableId=table["RouteTableId"], SubnetId=made)
+        listed = [{"Key": key, "Value": value} for key, value in tagged.items()]
+        if listed:
+            ec2.create_tags(Resources=[made], Tags=listed)
+    await ensure(cloud, asking(NLB))
+    zones = network(account)["AvailabilityZones"]
+    assert {one["SubnetId"] for one in zones} == set(account.public.values())
+
+
 REFUSED = [
     ({"no-such": "x"}, {}, "is not known"),
     ({"eip-allocations": "eip-1"}, {}, "is not for a balancer of type classic"),
@@ -316,6 +348,26 @@ async def test_a_protected_balancer_is_refused_injected(cloud: AwsCloud, proxy: 
     refused = pytest.raises(Refused, match="deletion protection")
     with proxy.fault("elbv2:DeleteLoadBalancer", protected), refused:
         await delete(cloud, one)
+
+
+@pytest.mark.parametrize("annotations", [{}, NLB])
+async def test_an_answer_without_its_instances_takes_none_away_injected(
+    account: Account, proxy: Proxy, annotations: dict[str, str]
+) -> None:
+    nodes = [node_of(machine) for machine in account.launch(2)]
+    for is_lied_to in (False, True):
+        cloud = await started(account, proxy)  # one that remembers nothing
+        if is_lied_to:
+            proxy.reset()
+            proxy.rewrite = lambda request, answer: re.sub(
+                rb"<reservationSet>.*</reservationSet>", b"<reservationSet/>", answer, flags=re.S
+            )
+        await ensure(cloud, asking(annotations), nodes)
+        assert cloud.load_balancers
+        await invoke(cloud.load_balancers.update_hosts, asking(annotations), nodes)
+        await cloud.close()
+    assert proxy.counted()["ec2:DescribeInstances"] > 0
+    assert proxy.writes() == []
 
 
 @pytest.mark.parametrize("annotations", [{}, NLB])

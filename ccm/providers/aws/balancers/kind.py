@@ -49,6 +49,9 @@ class Surroundings:
     def subnets_for(self, request: Request, mark: Mark) -> list[Subnet]:
         """Where the balancer is to live."""
         subnets, named = self.network.subnets(), request.annotations.listed("subnets")
+        is_tagged = any(mark.is_on(subnet.tags) for subnet in subnets)
+        if not named and not is_tagged and self.config.subnet_id:
+            named = [self.config.subnet_id]
         return pick(subnets, named) if named else choose(subnets, mark, request.is_internal)
 
 
@@ -83,7 +86,7 @@ class NodeRules:
                     perform(self._around.api, change)
 
 
-def in_balance(name: str, hostname: str) -> Balancer:
+def as_balancer(name: str, hostname: str) -> Balancer:
     """The balancer as Kubernetes has to know it; it may take minutes until its name resolves."""
     if not hostname:
         raise RetryAfter(f"balancer {name} has no host name yet", 5.0)

@@ -21,7 +21,7 @@ from ccm.providers.aws.balancers.classic.read import (
     read_all_tags,
 )
 from ccm.providers.aws.balancers.classic.state import Seen
-from ccm.providers.aws.balancers.kind import NodeRules, Surroundings, in_balance, owned_by
+from ccm.providers.aws.balancers.kind import NodeRules, Surroundings, as_balancer, owned_by
 from ccm.providers.aws.balancers.request import (
     Request,
     is_marked,
@@ -65,7 +65,7 @@ class ClassicBalancers:
             return None
         tags = self._tags([name])[name]
         is_ours = is_marked(service, self._around.ownership.mark(), tags)
-        return in_balance(name, text(record.get("DNSName"))) if is_ours else None
+        return as_balancer(name, text(record.get("DNSName"))) if is_ours else None
 
     def has_left(self, service: Service) -> bool:
         """As `Kind`; its security group can only go after the balancer."""
@@ -78,9 +78,8 @@ class ClassicBalancers:
         request = read_request(service, CLASSIC, mark)
         subnets = self._around.subnets_for(request, mark)
         seen, own = self._read(service, mark), self._own_groups.find(request.name, mark)
-        ready = self._hosts(targets_of(request.annotations, hosts), seen)
+        ready, targets = self._hosts(targets_of(request.annotations, hosts), seen)
         given, extra = self._given_groups(request)
-        targets = [host.id for host in ready]
         probe = self._around.config.shared_probe
 
         def steps(first: Sequence[str]) -> list[plans.Action]:
@@ -98,18 +97,17 @@ class ClassicBalancers:
         nodes.close()
         if given and own:
             self._own_groups.delete(own)
-        return in_balance(request.name, hostname)
+        return as_balancer(request.name, hostname)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
         mark, name = self._around.ownership.mark(), name_of(service)
         seen = self._read(service, mark)
         if seen.balancer is None:
             return False
-        ready = self._hosts(targets_of(Annotations.of(service), hosts), seen)
+        ready, targets = self._hosts(targets_of(Annotations.of(service), hosts), seen)
         if seen.balancer.groups:
             self._node_rules(ready, mark, Opening(name, seen.balancer.groups[0])).open()
-        wanted = frozenset(host.id for host in ready)
-        self._perform(name, plans.plan_instances(wanted, seen.balancer.instances), seen)
+        self._perform(name, plans.plan_instances(targets, seen.balancer.instances), seen)
         return True
 
     def delete(self, service: Service) -> None:
@@ -158,11 +156,14 @@ class ClassicBalancers:
             "extra-security-groups"
         )
 
-    def _hosts(self, instance_ids: Collection[str], seen: Seen) -> Sequence[Host]:
-        """The instances that can be behind the balancer, those that are not yet read anew."""
+    def _hosts(self, asked: Collection[str], seen: Seen) -> tuple[Sequence[Host], frozenset[str]]:
+        """The instances as EC2 has them, and those that are to be behind the balancer.
+
+        A new one has to exist. One that is behind it stays, whatever is said about it now.
+        """
         there = seen.balancer.instances if seen.balancer else frozenset()
-        self._network.forget(set(instance_ids) - there)
-        return self._network.hosts(instance_ids)
+        hosts = self._network.read_anew(asked, set(asked) - there)
+        return hosts, frozenset({host.id for host in hosts} | (there & set(asked)))
 
     def _node_rules(self, hosts: Sequence[Host], mark: Mark, opening: Opening) -> NodeRules:
         wanted = frozenset({rules.node_rule(opening.group, opening.name)})

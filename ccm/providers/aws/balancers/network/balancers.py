@@ -9,7 +9,7 @@ from ccm.model.node import Node
 from ccm.model.objects import text
 from ccm.model.service import Service
 from ccm.providers.aws.annotations import NETWORK, Annotations
-from ccm.providers.aws.balancers.kind import NodeRules, Surroundings, in_balance, owned_by
+from ccm.providers.aws.balancers.kind import NodeRules, Surroundings, as_balancer, owned_by
 from ccm.providers.aws.balancers.network import plan as plans
 from ccm.providers.aws.balancers.network import rules
 from ccm.providers.aws.balancers.network.desired import desired
@@ -44,7 +44,7 @@ class NetworkBalancers:
         arn = text(record.get("LoadBalancerArn"))
         tags = read_all_tags(self._api, [arn])[arn]
         is_ours = is_marked(service, self._around.ownership.mark(), tags)
-        return in_balance(name_of(service), text(record.get("DNSName"))) if is_ours else None
+        return as_balancer(name_of(service), text(record.get("DNSName"))) if is_ours else None
 
     def has_left(self, service: Service) -> bool:
         """As `Kind`; the balancer itself goes last, so it tells for all the rest."""
@@ -55,9 +55,9 @@ class NetworkBalancers:
         request = read_request(service, NETWORK, mark)
         subnets = self._around.subnets_for(request, mark)
         seen = self._read(service, mark)
-        ready = self._hosts(targets_of(request.annotations, hosts), seen)
+        asked = targets_of(request.annotations, hosts)
+        ready, targets = self._hosts(asked, seen)
         probe = self._around.config.shared_probe
-        targets = [host.id for host in ready]
         wanted = desired(request, subnets, targets, mark.cluster_id, probe)
         steps = list(plans.plan(wanted, seen))
         cidrs = [subnet.cidr for subnet in subnets]
@@ -66,7 +66,7 @@ class NetworkBalancers:
         nodes.open()
         performer = self._perform(steps, seen)
         nodes.close()
-        return in_balance(request.name, performer.hostname)
+        return as_balancer(request.name, performer.hostname)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
         """As `Kind`; the rules of the nodes' groups are those for what there is."""
@@ -74,15 +74,14 @@ class NetworkBalancers:
         seen = self._read(service, mark)
         if seen.balancer is None:
             return False
-        ready = self._hosts(targets_of(Annotations.of(service), hosts), seen)
+        ready, targets = self._hosts(targets_of(Annotations.of(service), hosts), seen)
         there = Wanted(seen.balancer, seen.listeners, seen.groups)
         subnets = self._network.subnets()
         cidrs = [subnet.cidr for subnet in subnets if subnet.id in seen.balancer.subnets]
         probe = self._around.config.shared_probe
         opened = rules.node_rules(there, ranges_if_valid(service), cidrs, probe)
         self._node_rules(ready, mark, opened, name_of(service)).open()
-        steps = plans.plan_targets(frozenset(host.id for host in ready), seen)
-        self._perform(list(steps), seen)
+        self._perform(plans.plan_targets(targets, seen), seen)
         return True
 
     def delete(self, service: Service) -> None:
@@ -116,13 +115,16 @@ class NetworkBalancers:
                 raise RetryAfter(f"{error}: read again", 1.0) from error
             raise
 
-    def _hosts(self, instance_ids: Collection[str], seen: Seen) -> list[Host]:
-        """The instances that can be targets, those that are not yet read anew."""
+    def _hosts(self, asked: Collection[str], seen: Seen) -> tuple[Sequence[Host], frozenset[str]]:
+        """The instances as EC2 has them, and those that are to be targets.
+
+        A new one has to run. One that is a target stays, whatever is said about it now.
+        """
         groups = seen.groups.values()
         registered = frozenset[str]().union(*(group.targets for group in groups))
-        self._network.forget(set(instance_ids) - registered)
-        hosts = self._network.hosts(instance_ids)
-        return [host for host in hosts if host.is_running or host.id in registered]
+        hosts = self._network.read_anew(asked, set(asked) - registered)
+        running = {host.id for host in hosts if host.is_running}
+        return hosts, frozenset(running | (registered & set(asked)))
 
     def _node_rules(
         self, hosts: Sequence[Host], mark: Mark, wanted: frozenset[Rule], name: str

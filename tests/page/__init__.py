@@ -1,0 +1,1 @@
+"""The page for people, read by a real browser."""

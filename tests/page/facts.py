@@ -1,0 +1,228 @@
+"""What the page is made of, as the supervisor says it, and what a reader finds on the page."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from typing import Any
+
+from ccm.model.objects import Json
+from ccm.supervisor.https.page.document import document
+
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+
+HEALTHY: Json = {
+    "version": "1.2.3",
+    "provider": "simulated",
+    "up_seconds": 3723.4,
+    "leader": {
+        "identity": "host-a_1",
+        "may_act": True,
+        "seconds_left": 8.2,
+        "decision": "holds the lease",
+    },
+    "workers": [],
+    "quarantined": {},
+    "deletions": {
+        "frozen": None,
+        "trouble": "",
+        "held": "",
+        "held_seconds": 0.0,
+        "counts": {"proposed": 3, "held": 0, "permitted": 2, "not_understood": 0},
+        "budget": {"limit": 10, "left": 8, "window_seconds": 600.0},
+        "vanished": 0,
+        "candidates": [],
+        "more_candidates": 0,
+    },
+    "feed": {
+        "kinds": {
+            "Node": {"objects": 5000, "silent_seconds": 1.26, "trouble": "", "lists": 1},
+        },
+        "undecodable": 0,
+    },
+    "budget": {
+        "read": {
+            "state": "open",
+            "per_second": 20.0,
+            "full_per_second": 20.0,
+            "in_stock": 38.6,
+            "granted": 1234,
+            "throttled": 0,
+            "waiting": {},
+            "queue": [],
+        },
+    },
+    "identities": {},
+    "newcomers": {"count": 0, "first": {}},
+    "failing_checks": {},
+}
+
+
+def worker(name: str, **facts: Any) -> Json:
+    """One that runs; `facts` are what is special about it."""
+    return {
+        "name": name,
+        "state": "running",
+        "state_seconds": 320.4,
+        "pid": 4711,
+        "restarts": 0,
+        "deaths_in_a_row": 0,
+        "successor_pid": None,
+        "silent_seconds": 0.5,
+        "faults": [],
+        "queue": {"ready": 0, "later": 0},
+        "settled": 10,
+        "unsettled": len(facts.get("reasons", ())),
+        "failing": 0,
+        "reasons": {},
+        "news": [],
+        "rss_bytes": 64 << 20,
+        "objects": 7,
+    } | facts
+
+
+def news(key: str, why: str, ago: float, what: str = "cannot settle") -> Json:
+    return {"key": key, "what": what, "why": why, "seconds_ago": ago}
+
+
+def balancer(key: str, state: str = "made", **facts: Any) -> Json:
+    common = {"service": key, "state": state, "seconds_ago": 61.0, "hosts": 3}
+    return common | {"ways_in": ["192.0.2.7"], "why": ""} | facts
+
+
+def status(**parts: Any) -> Json:
+    """The status of a supervisor that leads and that is well, but for these parts."""
+    return deepcopy(HEALTHY) | parts
+
+
+def troubled() -> Json:
+    """Every section has something to tell."""
+    refused = "no quota is left"
+    candidates = [{"node": "vm-2", "verdict": "not yet", "reason": "budget", "seconds": 90.0}]
+    shut = {"state": "shut", "per_second": 2.5, "waiting": {"node-0": 12}}
+    asks = [{"worker": "node-0", "priority": "node-init", "calls": 12, "seconds": 4.4}]
+    return status(
+        leader=HEALTHY["leader"] | {"migration": {"lease": "migration", "may_act": False}},
+        workers=[
+            worker(
+                "node-0",
+                failing=1,
+                reasons={"vm-77": "the cloud knows no such machine"},
+                news=[news("vm-77", "the cloud knows no such machine", 3.0)],
+            ),
+            worker("node-1", state="failed", pid=None, faults=["--cloud-config: is not there"]),
+            worker("route", reasons={"vm-78": "waits for its provider ID"}),
+            worker(
+                "service",
+                hosts=9,
+                balancers=2,
+                failing=1,
+                reasons={"default/web": f"refused until it changes: {refused}"},
+                services=[
+                    balancer("default/web", "refused", why=refused, ways_in=[]),
+                    balancer("default/api"),
+                ],
+            ),
+            worker("volume-label", reasons={"pv-1": "waits for the cloud"}),
+        ],
+        newcomers={"count": 2, "first": {"vm-77": 75.0, "vm-79": 2.0}},
+        failing_checks={"node-1": "worker is failed"},
+        deletions=HEALTHY["deletions"]
+        | {
+            "frozen": {"why": "audit", "by": "alice", "at": "2026-05-04T03:00:00+00:00"},
+            "trouble": "the state file cannot be written",
+            "held": "5 of 9 nodes vanished",
+            "held_seconds": 130.0,
+            "candidates": candidates,
+            "more_candidates": 4,
+        },
+        budget={"read": HEALTHY["budget"]["read"] | shut | {"throttled": 3, "queue": asks}},
+        quarantined={"volume_label": {"pv-2": 640.0}},
+        feed={
+            "kinds": {"Node": HEALTHY["feed"]["kinds"]["Node"] | {"trouble": "refused"}},
+            "undecodable": 2,
+        },
+        identities={"node-controller": {"seconds_left": 3000.0, "trouble": "denied"}},
+    )
+
+
+class Read(HTMLParser):
+    """A page as a reader finds it. Fails when an element is not closed where it should be."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.headings: dict[str, str] = {}  # by anchor
+        self.captions: dict[str, str] = {}  # by heading
+        self.rows: dict[str, list[list[str]]] = {}  # of each table, titles and foot too
+        self.said: dict[str, list[str]] = {}  # outside of tables: paragraphs and list items
+        self.title = self._heading = ""
+        self._open: list[str] = []
+        self.feed(source)
+        self.close()
+        assert self._open == [], f"not closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag != "meta":
+            self._open.append(tag)
+        if tag == "h2":
+            self._anchor = dict(attrs)["id"] or ""
+        if tag == "tr":
+            self.rows.setdefault(self._heading, []).append([])
+        if tag in ("td", "th"):
+            self.rows[self._heading][-1].append("")
+        if tag in ("p", "li"):
+            self.said.setdefault(self._heading, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+        self.tags.append(f"/{tag}")
+
+    def handle_data(self, data: str) -> None:
+        if not self._open:
+            return
+        if self._open[-1] == "title":
+            self.title += data
+        elif self._open[-1] == "h2":
+            self._heading = self.headings[self._anchor] = data
+        elif self._open[-1] == "caption":
+            self.captions[self._heading] = data
+        elif {"td", "th"} & {*self._open}:
+            self.rows[self._heading][-1][-1] += data
+        elif {"p", "li"} & {*self._open}:
+            self.said[self._heading][-1] += data
+
+
+def read(facts: Json, refresh: int = 0) -> Read:
+    return Read(document(facts, NOW, refresh))
+
+
+def places(facts: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to everything in there, by names and numbers."""
+    if way:
+        yield way
+    if isinstance(facts, dict | list):
+        items = facts.items() if isinstance(facts, dict) else enumerate(facts)
+        for name, value in items:
+            yield from places(value, (*way, name))
+
+
+def altered(facts: Json, way: tuple[Any, ...], value: Any) -> Json:
+    """The same with something else at this place."""
+    changed = inner = deepcopy(facts)
+    for name in way[:-1]:
+        inner = inner[name]
+    inner[way[-1]] = value
+    return changed
+
+
+def without(facts: Json, way: tuple[Any, ...]) -> Json:
+    """The same with nothing at this place."""
+    changed = inner = deepcopy(facts)
+    for name in way[:-1]:
+        inner = inner[name]
+    del inner[way[-1]]
+    return changed

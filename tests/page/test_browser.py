@@ -1,0 +1,105 @@
+"""The page in a real browser: hostile names, light and dark, a phone, and a screen reader."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccm.supervisor.https.page.style import STYLE
+
+from .browser import Tab, opened
+from .facts import Read, read, troubled, worker
+from .test_document import CODE, with_named
+from .test_served import showing
+
+TOKEN = {"Authorization": "Bearer alice"}
+
+
+async def test_a_hostile_name_does_nothing_in_a_browser_that_runs_scripts(
+    chromium: str, tmp_path: Path
+) -> None:
+    hostile = with_named(troubled(), CODE)
+    async with showing(hostile) as site, opened(chromium, tmp_path, scripts=True) as tab:
+        await _show(tab, site.port)
+        assert Read(await tab.source()).rows == read(hostile).rows
+        assert await tab.run("document.scripts.length + document.images.length") == 0
+        assert tab.complaints() == []
+
+
+async def test_if_a_name_were_not_escaped_the_browser_would_still_run_nothing(
+    chromium: str, tmp_path: Path
+) -> None:
+    async with showing(troubled()) as site, opened(chromium, tmp_path, scripts=True) as tab:
+        await _show(tab, site.port)
+        await tab.run(
+            "document.body.innerHTML += '<img src=/x onerror=\"document.title = 1\">';"
+            "document.body.append(Object.assign(document.createElement('script'),"
+            " {textContent: 'document.title = 2'}))"
+        )
+        assert await tab.run("document.title") == read(troubled()).title
+        refused = [text for text in tab.complaints() if "Content Security Policy" in text]
+        assert len(refused) >= 2
+
+
+async def test_the_style_holds_in_light_and_dark_and_on_a_phone(
+    chromium: str, tmp_path: Path
+) -> None:
+    """What is wider than the screen scrolls in its section; the page itself does not."""
+    wide = troubled() | {"workers": [worker("node-0", reasons={"x" * 300: "y" * 300})]}
+    async with showing(wide) as site, opened(chromium, tmp_path, scripts=True) as tab:
+        await _show(tab, site.port)
+        papers = [await _paper(tab, theme) for theme in ("light", "dark")]
+        assert papers == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
+        await tab.resize(360)
+        assert await tab.run("document.documentElement.scrollWidth") == 360
+
+
+async def test_a_screen_reader_finds_every_table_by_name_with_titles_of_rows_and_columns(
+    chromium: str, tmp_path: Path
+) -> None:
+    async with showing(troubled()) as site, opened(chromium, tmp_path) as tab:
+        await _show(tab, site.port)
+        nodes = (await tab.call("Accessibility.getFullAXTree"))["nodes"]
+    page = read(troubled())
+    assert _names(nodes, "table") == [*page.captions.values()]
+    assert _names(nodes, "region") == [*page.headings.values()]
+    assert {"vm-77", "default/api", "node-0", "Node"} <= {*_names(nodes, "rowheader")}
+    assert {"State", "Why", "Waits for"} <= {*_names(nodes, "columnheader")}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_colour_of_text_can_be_read_on_both_grounds(theme: str) -> None:
+    """The ratio that WCAG 2 asks for at level AA."""
+    blocks = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+    colours = dict(re.findall(r"--(\w+): (#\w{6})", blocks[theme == "dark"]))
+    for ground in ("paper", "band"):
+        for text in ("ink", "faint", "link", "good", "fair", "bad"):
+            assert _contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+
+
+async def _show(tab: Tab, port: int) -> None:
+    await tab.call("Network.setExtraHTTPHeaders", headers=TOKEN)
+    await tab.show(f"https://127.0.0.1:{port}/")
+
+
+async def _paper(tab: Tab, theme: str) -> Any:
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    await tab.call("Emulation.setEmulatedMedia", features=[feature])
+    return await tab.run("getComputedStyle(document.body).backgroundColor")
+
+
+def _names(nodes: list[Any], role: str) -> list[str]:
+    named = [node for node in nodes if node.get("role", {}).get("value") == role]
+    return [node["name"]["value"] for node in named]
+
+
+def _contrast(one: str, other: str) -> float:
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

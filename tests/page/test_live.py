@@ -1,0 +1,88 @@
+"""A whole supervisor, looked at through a browser that runs no scripts."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.https.served import eventually
+from tests.proc.cluster_nodes import kill
+
+from .browser import opened
+from .facts import Read
+from .scene import GONE, MADE, NODES, REFUSED, STUCK, Scene, played
+from .test_document import CODE
+
+pytestmark = pytest.mark.xdist_group("proc")
+
+
+async def test_a_person_sees_what_is_wrong_and_why_and_what_becomes_of_it(
+    chromium: str, tmp_path: Path
+) -> None:
+    async with played(tmp_path, CODE) as scene, opened(chromium, tmp_path) as tab:
+        await tab.show(f"{scene.url}?refresh=2")
+        page = Read(await tab.source())
+        _tells_of_workers_and_watches(page)
+        _tells_why_nodes_are_not_ready(page)
+        _tells_of_balancers(page)
+        _tells_what_is_not_deleted(page)
+        assert tab.complaints() == []
+        await _kill_a_worker(scene)
+        async with asyncio.timeout(30):
+            while _restarts(page) != "1":
+                await tab.happens("Page.loadEventFired")  # nobody but the page asked for it
+                page = Read(await tab.source())
+
+
+def _tells_of_workers_and_watches(page: Read) -> None:
+    states = {row[0]: row[1] for row in page.rows["Workers"][1:]}
+    names = ("node-0", "route", "service", "volume-label")
+    assert states == dict.fromkeys(names, "running")
+    watched = {row[0]: row[1] for row in page.rows["Watches"][1:]}
+    assert watched["Node"] == str(NODES + 1)
+    budgets = {row[0]: row[1] for row in page.rows["Cloud budget"][1:]}
+    assert budgets == {"read": "open", "write": "open"}
+
+
+def _tells_why_nodes_are_not_ready(page: Read) -> None:
+    assert page.captions["Nodes not ready yet"].startswith("1 node not initialised;")
+    told = {row[2].partition("-")[0]: (row[0], row[3]) for row in page.rows["Nodes not ready yet"]}
+    assert told["node"] == (
+        STUCK,
+        f"the cloud knows no such machine: the cloud has no machine {STUCK}",
+    )
+    assert told["route"] == (STUCK, "waits for its provider ID")
+    decided = {(row[0], row[3]) for row in page.rows["Recent decisions"]}
+    assert {(STUCK, "cannot settle"), (f"default/{REFUSED}", "cannot settle")} <= decided
+
+
+def _tells_of_balancers(page: Read) -> None:
+    told = {row[0]: row for row in page.rows["Load balancers"]}
+    assert "set spec.sessionAffinity to None" in told[f"default/{REFUSED}"][-1]
+    for name in MADE:
+        row = told[f"default/{name}"]
+        assert (row[1], row[3][:7]) == ("made", "100.64.")
+
+
+def _tells_what_is_not_deleted(page: Read) -> None:
+    _, *candidates = page.rows["Deletions of nodes"]
+    assert [row[:2] for row in candidates] == [[GONE, "held"]]
+    assert any("frozen by alice since 20" in said for said in page.said["Deletions of nodes"])
+    assert any(CODE.strip() in said for said in page.said["Needs attention"])
+
+
+async def _kill_a_worker(scene: Scene) -> None:
+    """And see that the page says so while it is not back yet."""
+    told = asyncio.create_task(
+        eventually(
+            lambda: scene.place.get("/"),
+            lambda answer: "volume-label: worker is " in answer.text,
+            seconds=30,
+        )
+    )
+    kill(scene.supervisor.workers()["volume-label"]["pid"])
+    await told
+
+
+def _restarts(page: Read) -> str:
+    return next(row[4] for row in page.rows["Workers"] if row[0] == "volume-label")
