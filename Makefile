@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-CODE   := ccm workers tests
+CODE   := ccm workers tests bench
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-fast edge-cases kube tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv demo bench bench-smoke test test-fast edge-cases kube tools check docs fmt fmt-check lint types layers clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -22,6 +22,15 @@ $(READY): setup.cfg pyproject.toml
 
 demo: venv ## Watch tainted nodes become ready, on an embedded cluster and cloud
 	$(BIN)/ccm-supervisor sandbox
+
+# PARTS="initialise kill" picks parts, BENCH="--nodes 100" their sizes; see docs/performance.md.
+bench: venv kube ## Measure on a real API server, into bench/RESULTS.md and docs/performance.png
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(BIN)/python -m bench $(PARTS) $(BENCH)
+	$(BIN)/python -m bench.plots
+
+bench-smoke: venv kube ## Count writes, cloud reads and frames on a real API server, for CI
+	$(BIN)/python -m bench smoke
 
 kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run against
 	$(PYTHON) -m tests.kube.build

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from ccm.cloud.gate import spending
@@ -11,14 +11,16 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
 from workers.caution import Caution
+from workers.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
 QUICK = 0.005  # seconds that a question waits for company
 PATIENT = 0.25  # seconds between two batches that are not full, while many questions come
+LONGEST = 2.0  # seconds that a batch waits while more keys are ready, which may ask as well
 IN_FLIGHT = 8  # reads at the same time
 ANSWERS = (Instance, VolumePlace, Gone, Unknown)
-FRESH = 30.0  # seconds for which an answer may be acted on
+FRESH = 300.0  # seconds for which an answer may be acted on; a refresh follows in as many
 
 
 class Named(Protocol):
@@ -48,10 +50,11 @@ class Source(Protocol[Asked_contra, Said_co]):
 
 
 class Questions(Generic[Asked, Said]):
-    """Asks the cloud about objects; tells when an answer is there, and keeps it for a short while.
+    """Asks the cloud about objects; queues them when an answer is there, and keeps it for a while.
 
     A question that comes alone leaves almost at once. After a batch of several, the next one waits
-    until it is full or a quarter of a second has passed: more are likely to come.
+    until it is full or a quarter of a second has passed: more are likely to come. While more keys
+    are ready than could ask yet, it waits for them, however slow this machine is.
     """
 
     def __init__(
@@ -59,10 +62,10 @@ class Questions(Generic[Asked, Said]):
         source: Source[Asked, Said],
         priority: Priority,
         caution: Caution,
-        on_answer: Callable[[str], None],
+        queue: WorkQueue,
     ) -> None:
         self._source, self._priority = source, priority
-        self._caution, self._on_answer = caution, on_answer
+        self._caution, self._queue = caution, queue
         self._waiting: dict[str, Asked] = {}
         self._under_way: set[str] = set()
         self._answers: dict[str, tuple[float, str, Said | Unknown]] = {}
@@ -71,7 +74,7 @@ class Questions(Generic[Asked, Said]):
         self._reads: set[asyncio.Task[None]] = set()
 
     async def answer(self, about: Asked) -> Said | Unknown | None:
-        """What the cloud says; None while the question is on its way: `on_answer` tells its end.
+        """What the cloud says; None while the question is on its way: its end queues the key.
 
         A suspect is asked about at once and alone, and then None means that the cloud throttles.
         """
@@ -116,12 +119,15 @@ class Questions(Generic[Asked, Said]):
             self._full.set()
 
     async def _gather(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         self._full.clear()
-        if len(self._waiting) < self._source.batch_size:
+        while len(self._waiting) < self._source.batch_size:
             try:
                 await asyncio.wait_for(self._full.wait(), seconds)
             except TimeoutError:
-                return
+                if not len(self._queue) or loop.time() - began > LONGEST:
+                    return
 
     def _next_batch(self) -> list[Asked]:
         names = list(self._waiting)[: self._source.batch_size]
@@ -148,7 +154,7 @@ class Questions(Generic[Asked, Said]):
                 self._ask(about)
                 continue
             self._answers[about.name] = now, about.uid, answers[about.name]
-            self._on_answer(about.name)
+            self._queue.add(about.name)
 
     async def describe(
         self, batch: Sequence[Asked], priority: Priority

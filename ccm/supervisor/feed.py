@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 
@@ -35,6 +35,7 @@ PATHS = {
     "PersistentVolume": "/api/v1/persistentvolumes",
 }
 GATHER = 0.1  # seconds that a list waits for more workers that want something of its kind
+GATHER_MOST = 2.0  # seconds that it waits for workers which have yet to say what they want
 TOGETHER = 0.01  # seconds between two frames of changes, while many come
 TRY_AGAIN = 1.0  # seconds until a frame that the socket did not take is sent again
 
@@ -48,13 +49,19 @@ class Feed:
     """Keeps, for each set of wanted fields, the projected objects, and fills the mailboxes.
 
     A view outlives its workers: a worker that comes back gets its snapshot from memory. `send`
-    says whether the worker's socket took a frame.
+    says whether the worker's socket took a frame, `more_to_come` whether a worker is about to join:
+    a list waits for it, because all objects are read once more for what is wanted later.
     """
 
     def __init__(
-        self, kube: Kube, send: Callable[[str, bytes], bool], idle_limit: float = IDLE_LIMIT
+        self,
+        kube: Kube,
+        send: Callable[[str, bytes], bool],
+        idle_limit: float = IDLE_LIMIT,
+        more_to_come: Callable[[], bool] = lambda: False,
     ) -> None:
         self._kube, self._send, self._idle_limit = kube, send, idle_limit
+        self._more_to_come = more_to_come
         self._kinds: dict[str, Kind] = {}
         self._boxes: dict[str, Mailbox] = {}
         self._flush_at: asyncio.TimerHandle | None = None
@@ -74,7 +81,8 @@ class Feed:
         """The objects of a kind with the wanted fields, kept from now on."""
         if want.kind not in self._kinds:
             changes = partial(follow, self._kube, PATHS[want.kind], self._idle_limit)
-            self._kinds[want.kind] = Kind(want.kind, changes, self._tell, self._begin)
+            kind = Kind(want.kind, changes, self._tell, self._begin, self._gather)
+            self._kinds[want.kind] = kind
         return self._kinds[want.kind].view(want.paths)
 
     def leave(self, worker: str) -> None:
@@ -120,6 +128,14 @@ class Feed:
             await kind.close()
         if self._flush_at:
             self._flush_at.cancel()
+
+    async def _gather(self) -> None:
+        """Return when those that want something have said so, or have had the time."""
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + GATHER_MOST
+        await asyncio.sleep(GATHER)
+        while self._more_to_come() and loop.time() < latest:  # noqa: ASYNC110 - states of children
+            await asyncio.sleep(GATHER / 4)
 
     def _tell(self, view: View, key: str) -> None:
         for listen in view.listeners:
@@ -169,8 +185,9 @@ class Kind:
         changes: Callable[[], AsyncGenerator[WatchEvent, None]],
         on_change: Callable[[View, str], None],
         on_listed: Callable[[], None],
+        gather: Callable[[], Awaitable[None]],
     ) -> None:
-        self._name, self._changes = name, changes
+        self._name, self._changes, self._gather = name, changes, gather
         self._on_change, self._on_listed = on_change, on_listed
         self._views: dict[tuple[Path, ...], View] = {}
         self._listing: list[View] = []  # the views that saw this list from its beginning
@@ -211,7 +228,7 @@ class Kind:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(GATHER)
+            await self._gather()
             try:
                 await self._follow()
             except Exception:  # around one stream: a bug with one kind must not stop it for ever

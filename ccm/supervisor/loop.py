@@ -81,7 +81,9 @@ class Supervisor:
         self._notifier = Notifier(os.environ)
         self.verbosity = Verbosity(settings, self._broadcast)
         self._hub = Hub(paths.bus, self._on_message)
-        self._feed = Feed(kube, self._hub.send_raw, settings.watch_idle_limit)
+        self._feed = Feed(
+            kube, self._hub.send_raw, settings.watch_idle_limit, self._is_anybody_starting
+        )
         self._budget = Budget(settings.cloud_rate, self._hub.send, reserve=settings.cloud_reserve)
         self._identities = Identities(kube, self._hand_token)
         self._tokens = TokenFiles(paths.directory)
@@ -196,6 +198,11 @@ class Supervisor:
         self._notifier.stopping(self._settings.shutdown_timeout)
         await self._children.end_all(self._settings.shutdown_timeout)
         await self._leader.release()
+
+    def _is_anybody_starting(self) -> bool:
+        """Whether a worker has yet to say what it wants; before any was started, too."""
+        states = [child.life.state for child in self._children]
+        return not states or State.STARTING in states
 
     # What the parts tell us.
 

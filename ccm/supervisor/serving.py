@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 
@@ -76,14 +77,12 @@ def https_server(shown: Shown) -> HttpsServer:
         set_verbosity=shown.set_verbosity,
     )
     server.add(Pages(sources).routes(settings.profiling))
-
-    def look() -> Json:
-        failing = {check.name: why for check in checks.ready() if (why := check.look())}
-        return {
-            **shown.status(),
-            "newcomers": newcomers.facts(time.monotonic()),
-            "failing_checks": failing,
-        }
-
-    server.add(page.routes(look))
+    server.add(page.routes(partial(_seen, shown, newcomers, checks)))
     return server
+
+
+def _seen(shown: Shown, newcomers: Newcomers, checks: Checks) -> Json:
+    """What the page for people is made of: the status, who waits, and what is not as it should."""
+    failing = {check.name: why for check in checks.ready() if (why := check.look())}
+    waiting = newcomers.facts(time.monotonic())
+    return {**shown.status(), "newcomers": waiting, "failing_checks": failing}

@@ -86,6 +86,21 @@ async def test_a_request_that_never_ends_leaves_the_stop_to_others(reviewer: Rev
         await asyncio.wait({asking})
 
 
+def mute(site: Site) -> ssl.SSLSocket:
+    """A connection that was answered and does nothing by itself any more, not even TLS."""
+    made = trusting_anybody().wrap_socket(connected(site))
+    made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert made.recv(1)
+    return made
+
+
+async def test_a_client_that_does_not_say_goodbye_is_not_waited_for(reviewer: Reviewer) -> None:
+    async with serving(reviewer) as site:
+        with await asyncio.to_thread(mute, site):
+            await site.server.close()
+            await until(lambda: not site_connections(site))
+
+
 async def test_no_server_means_no_listening(reviewer: Reviewer) -> None:
     server = HttpsServer(Settings(master=reviewer.url, secure_port=0))
     await server.start()

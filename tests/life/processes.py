@@ -1,5 +1,6 @@
 """The supervisors of a life: killed, stopped and started again, as systemd does it."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from ccm.bus.control import NotRunning, ask
 from tests.life.kubelets import CLUSTER_CIDR
 from tests.proc.cluster_nodes import kill
 from tests.proc.replicas import SHORT
-from tests.proc.running import Json, Supervisor, Where
+from tests.proc.running import Json, Supervisor, Where, until
 
 WORKERS = ("node-0", "route", "service", "volume-label")
 FLAGS = (
@@ -46,9 +47,13 @@ class Processes:
             if replica.process.poll() is not None:
                 self._replicas[name] = self._start(name)
 
-    def add(self, name: str) -> None:
-        """Start one replica more."""
-        self._replicas[name] = self._start(name)
+    async def fail_over(self) -> None:
+        """One replica more stands by; then the leader ends in order, and for good."""
+        [(name, leader)] = self._replicas.items()
+        standby = self._replicas["standby"] = self._start("standby")
+        await until("it stands by", lambda: _states(standby) == {"standby"})
+        del self._replicas[name]
+        assert await asyncio.to_thread(leader.end) == 0
 
     def logs(self) -> Iterator[str]:
         """The last lines of each replica's log, but for those about the election."""
@@ -86,6 +91,10 @@ class Processes:
 
     def _start(self, name: str) -> Supervisor:
         return Supervisor(self._where, *FLAGS, name=name)
+
+
+def _states(replica: Supervisor) -> set[str]:
+    return {worker["state"] for worker in replica.workers().values()}
 
 
 def _ask(replica: Supervisor, **request: object) -> Json:

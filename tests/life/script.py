@@ -93,7 +93,7 @@ class Script:
         while True:
             [(_, verb)] = self._chance.choices(self._verbs, weights)
             if step := verb():
-                pause = self._chance.choice((0.0, 0.0, 0.1, 0.3, 1.0))
+                pause = self._chance.choice((0.0, 0.0, 0.1, 0.2, 0.5))
                 return Step(step.who, step.what, step.args, pause)
 
     def rest(self) -> list[Step]:
@@ -149,8 +149,9 @@ class Script:
         return Step("nodes", "exclude", (name, self._chance.random() < 0.7)) if name else None
 
     def _registered(self, what: str, name: str) -> Step:
-        """A network that another node had is given out again as soon as there is one."""
-        network = self._take(self._networks) if self._networks else self._next()
+        """The network is new, or one that another node had."""
+        is_old = bool(self._networks) and self._chance.random() < 0.5
+        network = self._take(self._networks) if is_old else self._next()
         self._nodes[name], self._held[name] = "running", network
         return Step("nodes", what, (name, network))
 

@@ -43,20 +43,23 @@ def pids(life: Life) -> dict[str, int]:
     return {name: worker["pid"] for name, worker in life.processes.workers().items()}
 
 
+ENDS = ("kill", "restart") if IS_LONG else ("kill",)
+EVENTS = (
+    *([Step("processes", how, (name,)) for name in WORKERS] for how in ENDS),
+    [Step("processes", "fail_over")],
+    [Step("processes", "replace", ("SIGKILL",))],  # the supervisor dies with its workers
+)
+
+
 async def test_neither_a_restart_nor_a_fail_over_writes_to_the_cloud(
     where: Where, cloud: Cloud, api: Kube
 ) -> None:
     async with living(where, cloud, api) as life:
         await populate(life, NODES, VOLUMES)
         await life.admin.reset_counters()
-        for how in ("kill", "restart") if IS_LONG else ("kill",):
+        for steps in EVENTS:
             before = pids(life)
-            await life.take_together(Step("processes", how, (name,)) for name in WORKERS)
-            await life.settle(PATIENCE, besides=before)
-        life.processes.add("standby")
-        for name in ("SIGTERM", "SIGKILL"):  # an orderly fail-over, and a supervisor that dies
-            before = pids(life)
-            await life.take(Step("processes", "replace", (name,)))
+            await life.take_together(steps)
             await life.settle(PATIENCE, besides=before)
         counters = await life.admin.counters()
         assert counters["reads"] > SERVICES

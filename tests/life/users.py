@@ -1,5 +1,6 @@
 """What users ask of a cluster: Services of all types, and volumes."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ SERVICES = "/api/v1/namespaces/default/services"
 VOLUMES = "/api/v1/persistentvolumes"
 UNKNOWN = f"{PREFIX}colour"
 """An annotation that the provider of the simulated cloud refuses."""
+LATE = 0.2  # seconds
 
 
 def service(name: str, ports: Sequence[Any] = ((80, "TCP"),), **spec: Any) -> Json:
@@ -80,12 +82,13 @@ class Users:
             await self._kube.request("DELETE", f"{SERVICES}/{name}")
 
     async def volume(self, handle: str, zones: Sequence[str], is_late: bool) -> None:
-        """A volume and the PersistentVolume for it; late: the cloud has it only afterwards."""
+        """A volume and the PersistentVolume for it; late: the cloud has it a while afterwards."""
         make = Volume(handle, tuple(zones), "region-1")
         if not is_late:
             await self._cloud.add_volume(make)
         await self._kube.post(VOLUMES, persistent_volume(f"pv-{handle}", handle))
         if is_late:
+            await asyncio.sleep(LATE)
             await self._cloud.add_volume(make)
 
     async def _patch(self, name: str, body: Json) -> None:

@@ -3,8 +3,6 @@
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from tests.https.served import eventually
 from tests.proc.cluster_nodes import kill
 
@@ -12,8 +10,6 @@ from .browser import opened
 from .facts import Read
 from .scene import GONE, MADE, NODES, REFUSED, STUCK, Scene, played
 from .test_document import CODE
-
-pytestmark = pytest.mark.xdist_group("proc")
 
 
 async def test_a_person_sees_what_is_wrong_and_why_and_what_becomes_of_it(

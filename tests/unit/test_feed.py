@@ -107,7 +107,16 @@ class World:
 
     def __init__(self, kube: Kube) -> None:
         self.workers: dict[str, Worker] = {}
-        self.feed = Feed(kube, lambda name, frame: self.workers[name].take(frame))
+        self.starting = self.asked = 0  # workers that have yet to say what they want
+        self.feed = Feed(
+            kube,
+            lambda name, frame: self.workers[name].take(frame),
+            more_to_come=self._more_to_come,
+        )
+
+    def _more_to_come(self) -> bool:
+        self.asked += 1
+        return self.starting > 0
 
     def worker(self, name: str, *wants: Want) -> Worker:
         self.workers[name] = worker = Worker(self.feed, name, *wants)
@@ -168,6 +177,39 @@ async def test_workers_that_start_together_share_one_list() -> None:
         workers = [here.worker("w1", LABELS), here.worker("w2", TAINTS)]
         await until(lambda: all(worker.is_synced for worker in workers))
         assert nodes.lists == 1
+
+
+async def test_a_list_waits_for_workers_that_have_yet_to_say_what_they_want() -> None:
+    nodes = Nodes(node("a"))
+    async with world(nodes) as (here, _):
+        here.starting = 1
+        first = here.worker("w1", LABELS)
+        await until(lambda: here.asked > 5)
+        assert nodes.lists == 0
+        second, here.starting = here.worker("w2", TAINTS), 0
+        await until(lambda: first.is_synced and second.is_synced)
+        assert nodes.lists == 1
+
+
+async def test_a_list_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "GATHER_MOST", 0.05)
+    async with world(Nodes(node("a"))) as (here, _):
+        here.starting = 1
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+
+
+async def test_changes_of_a_moment_share_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "TOGETHER", 0.2)
+    nodes = Nodes(node("a"))
+    async with world(nodes) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+        before = here.feed.facts(0.0)["mailboxes"]["w"]["frames"]
+        for number in range(6):
+            nodes.say("ADDED", node(f"n{number}", 101 + number))
+        await until(lambda: len(worker.labels()) == 7)
+        assert here.feed.facts(0.0)["mailboxes"]["w"]["frames"] - before <= 3
 
 
 async def test_a_worker_that_comes_during_a_list_waits_for_the_next_and_holds_up_nobody() -> None:

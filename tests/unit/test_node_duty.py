@@ -9,6 +9,7 @@ from ccm.controllers import LIFECYCLE, NODE
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.model.node import Node
+from workers.questions import QUICK
 
 from .node_world import World, world
 from .nodes import (
@@ -149,6 +150,22 @@ async def test_nodes_that_arrive_together_are_read_together() -> None:
             await w.duty.reconcile(key)
         assert w.machines.reads == [names]
         assert [stored(w, name).provider_id for name in names] == [f"fake://{n}" for n in names]
+
+
+async def test_questions_wait_for_keys_that_are_ready_and_have_yet_to_ask() -> None:
+    async with world() as w:
+        names = [f"node-{number}" for number in range(3)]
+        for name in names:
+            w.cluster.put(node(tainted, name=name))
+            w.queue.add(name)
+        w.feed()
+        for _ in names:
+            key = await w.queue.get()
+            assert key
+            await w.duty.reconcile(key)
+            w.queue.done(key)
+            await asyncio.sleep(3 * QUICK)  # a slow machine
+        await until(lambda: w.machines.reads == [names])
 
 
 async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -> None:

@@ -70,7 +70,7 @@ class NodeDuty:
     def __init__(self, tools: Tools, instances: Instances) -> None:
         self._tools = tools
         self._inventory: Questions[Node, Answer] = Questions(
-            instances, Priority.NODE_INIT, tools.caution, tools.queue.add
+            instances, Priority.NODE_INIT, tools.caution, tools.queue
         )
         self._monitor = Monitor(tools, self._inventory, instances.batch_size)
         self._refresh = Refresh(tools, self._inventory, instances.batch_size)

@@ -68,7 +68,7 @@ class VolumeDuty:
         is_legacy = tools.settings.legacy_zone_labels
         self._rules = Rules(volumes.csi_drivers, volumes.legacy_sources, is_legacy)
         self._questions: Questions[PersistentVolume, PlaceAnswer] = Questions(
-            volumes, Priority.VOLUME, tools.caution, tools.queue.add
+            volumes, Priority.VOLUME, tools.caution, tools.queue
         )
         self._rejected: dict[str, Patch] = {}
         self._labelled = 0

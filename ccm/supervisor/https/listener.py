@@ -74,6 +74,11 @@ class Listener:
         for task in self._greeting:
             task.cancel()
 
+    def abort(self) -> None:
+        """End the connections that are left: a client may not answer the TLS farewell."""
+        for transport in self._open:
+            transport.abort()
+
     def _make_room(self) -> None:
         self._open = {it: None for it in self._open if not it.is_closing()}
         if len(self._open) + len(self._greeting) < MOST:

@@ -98,9 +98,10 @@ class HttpsServer:
             shutdown_timeout=FAREWELL,
         )
         await runner.setup()
-        self._held.push_async_callback(runner.cleanup)
         assert runner.server
         listener = Listener(listening, tls.context, runner.server)
+        self._held.callback(listener.abort)
+        self._held.push_async_callback(runner.cleanup)
         self._held.callback(listener.close)
         self._work = [listener.run, trust.follow_cluster, partial(_keep_up, trust, tls)]
         where = f"{self._settings.bind_address} port {self._settings.secure_port}"

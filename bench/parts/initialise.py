@@ -1,0 +1,188 @@
+"""Tainted nodes to ready ones, beside a bare load generator that sends the same two writes a node.
+
+Cold: the nodes are there before the process starts. Arriving: the controller leads already, and the
+nodes are created as fast as the API server takes them.
+"""
+
+import asyncio
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import orjson
+
+from bench.figures import Row, percentile, spread
+from bench.floor import WRITES
+from bench.plan import Measured, Plan
+from bench.processes import Cost, cpu_seconds
+from bench.site import Controller, Site, site, until
+from ccm.kube.watch import list_once
+from ccm.model.cloud import Instance
+from ccm.model.node import Node
+from ccm.providers.simulated.instances import read_machine
+from workers.node.patches import patch_for
+from workers.node.plan import plan as plan_writes
+
+READ = "ListMachines"
+NODE_WRITES = ("nodes", "nodes/status")
+
+
+@dataclass(slots=True)
+class Run:
+    """One time of one side."""
+
+    wall: float  # from the last node created, or the start of the process, to the last taint gone
+    cpu: float  # of all its processes, until the last Event was sent
+    total: float = 0.0  # from the first node created
+    delays: Sequence[float] = ()  # of each node, from when it was first seen
+    pss: float = 0.0
+    servers: float = 0.0  # CPU of API server and etcd
+    reads: int = 0
+    writes: dict[str, int] = field(default_factory=dict)
+
+
+async def measure(plan: Plan) -> Measured:
+    rows: list[Row] = []
+    broken: list[str] = []
+    async with site(plan) as place:
+        for number in plan.sizes:
+            sides: dict[str, list[Run]] = {"floor": [], "cold": [], "arriving": []}
+            for _ in range(plan.repeats):
+                sides["floor"].append(await floor(place, number))
+                sides["cold"].append(await cold(place, number))
+                sides["arriving"].append(await arriving(place, number))
+            for name, runs in sides.items():
+                rows.append(_row(number, name, runs, sides["floor"]))
+                broken += [] if name == "floor" else wrong_counts(plan, number, name, runs)
+    return Measured(rows, broken)
+
+
+async def floor(place: Site, number: int) -> Run:
+    """The load generator, from its first request."""
+    began = time.monotonic()
+    await place.add_nodes(number)
+    creation = time.monotonic() - began
+    writes = place.directory / "writes"
+    writes.write_bytes(b"\n".join(await prepared(place)))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.floor", place.cluster.url),
+        *(place.cluster.ca_file, place.cluster.token("ccm"), writes),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin
+    assert process.stdout
+    await process.stdout.readline()
+    before, begun = _servers(place), time.monotonic()
+    process.stdin.write(b"go\n")
+    cpu = float(await process.stdout.readline())
+    await process.wait()
+    wall = await place.spectator.until_ready(number) - begun
+    servers = _servers(place) - before
+    await place.clear()
+    return Run(wall, cpu, creation + wall, servers=servers)
+
+
+async def prepared(place: Site) -> list[bytes]:
+    """Every write that the tainted nodes need, two a node: path, blank, JSON patch."""
+    state = await place.admin.state()
+    machines = {record["name"]: read_machine(record) for record in state["machines"]}
+    writes: list[bytes] = []
+    for node in map(Node, await list_once(place.kube, "/api/v1/nodes")):
+        instance = machines[node.name]
+        assert isinstance(instance, Instance)
+        patches = [patch_for(node, action) for action in plan_writes(node, instance)]
+        assert len(patches) == WRITES
+        writes += [f"{patch.path} ".encode() + orjson.dumps(patch.operations) for patch in patches]
+    return writes
+
+
+async def cold(
+    place: Site, number: int, *flags: str, config: Path | None = None, in_time: float = 900.0
+) -> Run:
+    """The controller, from the start of its process."""
+    await place.add_nodes(number)
+    await place.count_anew()
+    before, begun = _servers(place), time.monotonic()
+    with Controller(place, *flags, config=config) as controller:
+        ended = await place.spectator.until_ready(number, in_time)
+        servers = _servers(place) - before
+        delays = [at - begun for at in place.spectator.ready.values()]
+        run = Run(ended - begun, 0.0, delays=delays, servers=servers)
+        await _finish(place, controller, run, 0.0)
+    await place.clear()
+    return run
+
+
+async def arriving(place: Site, number: int, *flags: str) -> Run:
+    """The controller, which leads already, from the last node created."""
+    with Controller(place, *flags) as controller:
+        await until("all workers run", lambda: controller.is_in("running"))
+        await place.count_anew()
+        spent, before = Cost.of(controller.pid).cpu, _servers(place)
+        first = time.monotonic()
+        await place.add_nodes(number)
+        last = time.monotonic()
+        ended = await place.spectator.until_ready(number)
+        servers = _servers(place) - before
+        seen = place.spectator
+        delays = [seen.ready[name] - came for name, came in seen.came.items()]
+        run = Run(max(ended - last, 0.0), 0.0, ended - first, delays, servers=servers)
+        await _finish(place, controller, run, spent)
+    await place.clear()
+    return run
+
+
+async def _finish(place: Site, controller: Controller, run: Run, spent: float) -> None:
+    """What the run cost, once its last Event is sent; Events follow behind the work."""
+    await until("all Events are sent", controller.has_told_all)
+    cost = Cost.of(controller.pid)
+    run.cpu, run.pss = cost.cpu - spent, cost.pss
+    run.reads = (await place.cloud_calls())[READ]
+    run.writes = dict(place.writes())
+
+
+def _servers(place: Site) -> float:
+    return sum(map(cpu_seconds, place.cluster.pids.values()))
+
+
+def _row(number: int, name: str, runs: list[Run], floors: list[Run]) -> Row:
+    ratios = [run.wall / bare.wall for run, bare in zip(runs, floors, strict=True)]
+    totals = [run.total / bare.total for run, bare in zip(runs, floors, strict=True) if run.total]
+    delays = [delay for run in runs for delay in run.delays]
+    writes = runs[-1].writes
+    return {
+        "nodes": number,
+        "side": name,
+        "wall s": spread([run.wall for run in runs]),
+        "× floor": spread(ratios),
+        "× floor with creation": spread(totals) if totals else "",
+        "p50 s": percentile(delays, 0.5) if delays else "",
+        "p99 s": percentile(delays, 0.99) if delays else "",
+        "writes a node": sum(writes.get(what, 0) for what in NODE_WRITES) / number
+        if writes
+        else float(WRITES),
+        "events": writes.get("events", 0),
+        "cloud reads": max(run.reads for run in runs),
+        "CPU ms a node": spread([run.cpu * 1000 / number for run in runs]),
+        "servers' CPU s": median(run.servers for run in runs),
+        "PSS MiB": max(run.pss for run in runs),
+    }
+
+
+def wrong_counts(plan: Plan, number: int, name: str, runs: list[Run]) -> list[str]:
+    """Counts that do not depend on the machine and are not what they have to be."""
+    most = math.ceil(number / plan.page) + 1
+    broken = []
+    for run in runs:
+        wrong = {what: run.writes.get(what, 0) for what in NODE_WRITES}
+        if set(wrong.values()) != {number}:
+            broken.append(f"{name}: {number} nodes were initialised with {wrong} writes")
+        if run.reads > most:
+            broken.append(f"{name}: {run.reads} cloud reads for {number} nodes, {most} allowed")
+    return broken

@@ -1,0 +1,221 @@
+"""Where a part is measured: real API server and etcd, simulated cloud, and what is run on them."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.nodes import create, kubelets_node
+from bench.plan import Plan
+from bench.spectator import Spectator
+from ccm.bus.control import NotRunning, ask
+from ccm.kube import config
+from ccm.kube.client import Kube
+from ccm.model.objects import Json
+from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.service import Tokens
+from ccm.sandbox.kubelets import new_machines
+from tests.kube.audit import AuditEntry
+from tests.kube.build import REMEDY, find_binaries
+from tests.kube.cluster import RealCluster
+from tests.proc.running import RULES, Cloud, Running
+
+WORKERS = "ccm-supervisor/"  # how the user agents of all our clients begin
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+QUIET = 3.0  # seconds after the last Event, in which signs of life report the rest
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+class Controller(Running):
+    """A supervisor with default flags but for those that say where it is."""
+
+    def __init__(self, site: "Site", *flags: str, config: Path | None = None) -> None:
+        name = f"supervisor-{next(site.numbers)}"
+        self.control = site.directory / name / "control.sock"
+        where = [
+            "--cloud-provider=simulated",
+            f"--cloud-config={config or site.cloud_config}",
+            f"--kubeconfig={site.cluster.kubeconfig('ccm')}",
+            f"--runtime-dir={site.directory / name}",
+            "--secure-port=0",
+        ]
+        super().__init__(name, site.directory, ["ccm.cli.main", "start", *where, *flags])
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def status(self) -> Json:
+        """Its own words; empty while it does not answer."""
+        try:
+            return ask(self.control, {"command": "status"}, 5.0)
+        except NotRunning:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the supervisor ended: {self.tail()}") from None
+            return {}
+
+    def workers(self) -> dict[str, Json]:
+        return {worker["name"]: worker for worker in self.status().get("workers", [])}
+
+    def ask(self, command: str, **more: object) -> Json:
+        """What it answers to another command than `status`."""
+        return ask(self.control, {"command": command, **more}, 60.0)
+
+    def is_in(self, state: str) -> bool:
+        """Whether all workers are in this state, those aside that are not needed."""
+        states = {worker["state"] for worker in self.workers().values()} - {"skipped"}
+        return states == {state}
+
+    def has_told_all(self) -> bool:
+        """Whether no Event waits to be sent, by the last word of each worker."""
+        return not any(worker.get("events_waiting") for worker in self.workers().values())
+
+
+@dataclass
+class Site:
+    """One API server and one cloud; nodes come and go, and what was counted is reset."""
+
+    plan: Plan
+    directory: Path
+    cluster: RealCluster
+    cloud: Cloud
+    admin: CloudAdmin
+    kube: Kube
+    spectator: Spectator
+    numbers: "count[int]" = field(default_factory=lambda: count(1))
+    seen: int = 0  # requests in the audit log that are not counted
+
+    @property
+    def cloud_config(self) -> Path:
+        return self.provider_config(self.plan.page, self.plan.quota)
+
+    def provider_config(self, page: int, reads: float) -> Path:
+        """A configuration of the provider: machines a call, and calls a second."""
+        path = self.directory / f"cloud-{page}-{reads:g}.conf"
+        path.write_text(
+            f"[Global]\nurl = {self.cloud.url}\ntoken = {Tokens().full}\npage-size = {page}\n"
+            f"read-rate = {reads:g}\nwrite-rate = {self.plan.writes:g}\n"
+        )
+        return path
+
+    async def add_machines(self, number: int, first: int = 1) -> list[str]:
+        """Machines vm-<first> and following, which the cloud knows from now on."""
+        await self.admin.add(new_machines(first, number))
+        return [f"vm-{index}" for index in range(first, first + number)]
+
+    async def add_nodes(self, number: int, first: int = 1, has_pod_network: bool = False) -> None:
+        """Machines, and a tainted Node for each."""
+        names = await self.add_machines(number, first)
+        await create(self.kube, (kubelets_node(name, has_pod_network) for name in names))
+
+    async def clear(self) -> None:
+        """No node, no machine, no Event, no lease; what is counted begins anew."""
+        await self.kube.request("DELETE", "/api/v1/nodes", timeout=300.0)
+        await self.kube.request("DELETE", EVENTS, timeout=300.0)
+        await self.kube.request("DELETE", LEASES)
+        await self.admin.replace_state({})
+        await self.spectator.until_gone()
+        await self.count_anew()
+
+    async def count_anew(self) -> None:
+        await self.admin.reset_counters()
+        self.seen = sum(1 for _ in self.cluster.audit())
+
+    def requests(self) -> list[AuditEntry]:
+        """What our processes asked of the API server since the last `count_anew`."""
+        entries = list(self.cluster.audit())[self.seen :]
+        return [entry for entry in entries if entry.user_agent.startswith(WORKERS)]
+
+    def writes(self) -> Counter[str]:
+        """Writes that the API server took, by resource."""
+        taken = (entry for entry in self.requests() if entry.is_write and entry.code < 300)
+        return Counter(
+            f"{entry.resource}/{entry.subresource}".rstrip("/")
+            for entry in taken
+            if entry.resource != "leases"
+        )
+
+    async def cloud_calls(self) -> Counter[str]:
+        """Calls that the cloud got, by operation."""
+        calls: Counter[str] = Counter()
+        for row in (await self.admin.counters())["rows"]:
+            calls[row["operation"]] += row["count"]
+        return calls
+
+    async def cloud_writes(self) -> int:
+        return int((await self.admin.counters())["writes"])
+
+
+@asynccontextmanager
+async def site(plan: Plan, *cloud_flags: str) -> AsyncIterator[Site]:
+    """A fresh API server and cloud, until the end of the block."""
+    binaries = find_binaries()
+    if binaries is None:
+        raise SystemExit(f"kube-apiserver and etcd are not built: {REMEDY}")
+    flags = ("--page", str(plan.page), "--latency", str(plan.latency), *cloud_flags)
+    with TemporaryDirectory(prefix="ccm-bench-") as place:
+        directory = Path(place)
+        with (
+            RealCluster.start(binaries, directory / "kube") as cluster,
+            Cloud(directory, *flags) as cloud,
+        ):
+            cluster.grant("ccm", RULES)
+            async with _clients(cluster, cloud) as (kube, admin, spectator):
+                yield Site(plan, directory, cluster, cloud, admin, kube, spectator)
+
+
+@asynccontextmanager
+async def _clients(
+    cluster: RealCluster, cloud: Cloud
+) -> AsyncIterator[tuple[Kube, CloudAdmin, Spectator]]:
+    kube = Kube(await config.load(config.Source(str(cluster.kubeconfig("admin")))), "bench")
+    spectator = Spectator(kube)
+    async with CloudAdmin(cloud.url, timeout=60.0) as admin:
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(spectator.run())
+                await spectator.opened()
+                yield kube, admin, spectator
+                watching.cancel()
+        finally:
+            await kube.close()
+
+
+@asynccontextmanager
+async def crowd(
+    place: Site, number: int, *flags: str, has_pod_networks: bool = False
+) -> AsyncIterator[Controller]:
+    """A leading controller with `number` initialised nodes and nothing left to do."""
+    with Controller(place, *flags) as controller:
+        await until("all workers run", lambda: controller.is_in("running"))
+        await place.add_nodes(number, has_pod_network=has_pod_networks)
+        await place.spectator.until_ready(number)
+        await until("all Events are sent", controller.has_told_all, 600.0)
+        await asyncio.sleep(QUIET)
+        await place.count_anew()
+        yield controller
+
+
+async def until(what: str, look: Callable[[], object], seconds: float = 120.0) -> None:
+    """Until `look` is true; it may ask a process, so it runs in a thread."""
+    deadline = time.monotonic() + seconds
+    while not await asyncio.to_thread(look):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        await asyncio.sleep(0.01)
+
+
+async def until_so(
+    what: str, look: Callable[[], Awaitable[bool]], seconds: float = 600.0, pause: float = 0.05
+) -> None:
+    """Until the awaited `look` is true; a server is asked, every `pause` seconds."""
+    deadline = time.monotonic() + seconds
+    while not await look():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        await asyncio.sleep(pause)
