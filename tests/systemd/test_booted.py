@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,7 +50,12 @@ def machine(booted: Machine) -> Iterator[Machine]:
 
 
 def use_flags(machine: Machine, *flags: str) -> None:
-    machine.write(f"{ETC}/ccm-supervisor.env", f'CCM_SUPERVISOR_FLAGS="{" ".join(flags)}"\n')
+    """These flags, and a port: the machine has this host's network, where others may use ours."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    content = f'CCM_SUPERVISOR_FLAGS="{" ".join(flags)}"\nCCM_SECURE_PORT={port}\n'
+    machine.write(f"{ETC}/ccm-supervisor.env", content)
 
 
 def start(machine: Machine) -> None:
