@@ -36,9 +36,10 @@ kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run a
 	$(PYTHON) -m tests.kube.build
 
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
-# Tests that start many processes share one pytest worker a folder: see tests/conftest.py.
+# Which tests share a pytest worker: see tests/conftest.py. Those that measure time run by themselves.
 test: venv $(if $(CI),kube tools) ## Run all tests (for those on a real API server, `make kube` first)
-	$(BIN)/python -m pytest -n 3 --dist loadgroup -q
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -q -m "not alone"
+	$(BIN)/python -m pytest tests/proc -q -m alone
 
 tools: # What tests of the systemd unit, the alert rules and the page for people need
 	@for tool in systemd-analyze unshare promtool chromium; do \

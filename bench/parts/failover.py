@@ -16,10 +16,9 @@ AFTER = 5.0  # seconds in which a new leader would do what it thinks has to be d
 
 async def measure(plan: Plan) -> Measured:
     runs: list[dict[str, float]] = []
-    async with site(plan) as place:
-        for _ in range(plan.repeats):
+    for _ in range(plan.repeats):
+        async with site(plan) as place:
             runs.append(await _once(place))
-            await place.clear()
     row: Row = {"nodes": plan.most, "balancers": SERVICES}
     row |= {name: spread([run[name] for run in runs]) for name in runs[0]}
     writes = sum(run["cloud writes"] for run in runs)

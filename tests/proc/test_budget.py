@@ -78,6 +78,7 @@ async def sleep_until(moment: float) -> None:
     await asyncio.sleep(max(moment - time.monotonic(), 0.0))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("declared", [LIMIT, 5 * LIMIT], ids=["as-declared", "a-fifth-of-it"])
 async def test_five_workers_use_the_limit_and_are_hardly_ever_refused(
     cloud: Cloud, hammers: Hammers

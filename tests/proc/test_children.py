@@ -45,6 +45,7 @@ async def add_one(api: Kube, cloud: Cloud, number: int) -> None:
     await register(api, [machine.name])
 
 
+@pytest.mark.alone
 async def test_twenty_killed_workers_are_back_within_a_second(
     where: Where, cloud: Cloud, api: Kube, witness: Witness
 ) -> None:

@@ -174,6 +174,7 @@ async def test_a_foreign_holder_keeps_us_out_until_it_stops_renewing(
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("", 42)
 
 
+@pytest.mark.alone
 async def test_an_orderly_stop_leaves_less_than_a_second_without_a_leader(
     cluster: RealCluster, cloud: Cloud, tmp_path: Path, api: Kube
 ) -> None:
