@@ -27,6 +27,7 @@ from tests.proc.running import RULES, Cloud, Running
 
 WORKERS = "ccm-supervisor/"  # how the user agents of all our clients begin
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+NEWS = 2.5  # seconds after which every worker has said at least once how it is
 QUIET = 3.0  # seconds after the last Event, in which signs of life report the rest
 EVENTS = "/api/v1/namespaces/default/events"
 
@@ -71,8 +72,12 @@ class Controller(Running):
         states = {worker["state"] for worker in self.workers().values()} - {"skipped"}
         return states == {state}
 
-    def has_told_all(self) -> bool:
-        """Whether no Event waits to be sent, by the last word of each worker."""
+    async def until_told(self) -> None:
+        """Until no Event waits to be sent, by a word of each worker that is newer than the work."""
+        await asyncio.sleep(NEWS)
+        await until("all Events are sent", self._has_told_all, 600.0)
+
+    def _has_told_all(self) -> bool:
         return not any(worker.get("events_waiting") for worker in self.workers().values())
 
 
@@ -195,7 +200,7 @@ async def crowd(
         await until("all workers run", lambda: controller.is_in("running"))
         await place.add_nodes(number, has_pod_network=has_pod_networks)
         await place.spectator.until_ready(number)
-        await until("all Events are sent", controller.has_told_all, 600.0)
+        await controller.until_told()
         await asyncio.sleep(QUIET)
         await place.count_anew()
         yield controller

@@ -141,7 +141,7 @@ async def arriving(place: Site, number: int, *flags: str) -> Run:
 
 async def _finish(place: Site, controller: Controller, run: Run, spent: float) -> None:
     """What the run cost, once its last Event is sent; Events follow behind the work."""
-    await until("all Events are sent", controller.has_told_all)
+    await controller.until_told()
     cost = Cost.of(controller.pid)
     run.cpu, run.pss = cost.cpu - spent, cost.pss
     run.reads = (await place.cloud_calls())[READ]

@@ -6,7 +6,7 @@ from bench.figures import Row
 from bench.parts.services import ROOM
 from bench.plan import Measured, Plan
 from bench.processes import Cost
-from bench.site import Controller, Site, site, until, until_so
+from bench.site import Controller, Site, site, until_so
 
 MOST = 2000
 FLAGS = ("--cluster-cidr=10.240.0.0/12",)
@@ -38,7 +38,7 @@ async def _routed(place: Site, number: int) -> Row:
 
         await until_so("every route was made", are_made)
         routed = time.monotonic() - began
-        await until("all Events are sent", controller.has_told_all, 600.0)
+        await controller.until_told()
         calls, writes = await place.cloud_calls(), place.writes()
         return {
             "nodes": number,
