@@ -21,7 +21,7 @@ class ConfigurationFault(Exception):
     """
 
     def __init__(self, field: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{field}: {problem}; {remedy}")
+        super().__init__(_one_line(f"{field}: {problem}; {remedy}"))
         self.field, self.problem, self.remedy = field, problem, remedy
 
 
@@ -92,3 +92,8 @@ class Unreachable(Exception):
 
 class CannotListen(Exception):
     """An address of ours is taken or not there: the text names the flag; a later start may work."""
+
+
+def _one_line(text: str) -> str:
+    """The text with what cannot be printed written as Python would, so that it stays on its line."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -15,7 +15,7 @@ SEED = int(os.environ.get("CCM_LIFE_SEED", "1"))
 STEPS = int(os.environ.get("CCM_LIFE_STEPS", "400" if IS_LONG else "30"))
 SIZE = Size(nodes=100, services=50, volumes=100) if IS_LONG else Size(12, 6, 10)
 REPLICAS = 2 if IS_LONG else 1
-PATIENCE = 600.0 if IS_LONG else 90.0  # seconds until what failed has had its turn again
+PATIENCE = 120.0  # seconds until what failed has had its turn again
 UNSETTLED = 40  # steps after which everything has to come to rest
 QUIET = 2.0  # seconds without a write after everything is right
 

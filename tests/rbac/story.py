@@ -161,7 +161,7 @@ class Story:
 
     async def _are_people_told(self) -> bool:
         told = {
-            (event["source"]["component"], event["metadata"]["namespace"])
+            (event["source"].get("component"), event["metadata"]["namespace"])  # some have none
             for event in await self._all("/api/v1/events")
         }
         return told >= {

@@ -69,6 +69,7 @@ def test_certificates_for_names_are_one_value_each() -> None:
         ("--node-wrokers=2", "--node-wrokers", "is not a known flag; did you mean --node-workers?"),
         ("--zzz", "--zzz", "is not a known flag; 'ccm-supervisor start --help' lists all flags"),
         ("-x", "-x", "is not a known flag"),
+        ("-\n", "-\n", r"-\n: is not a known flag"),
         ("-cloud-config=x", "-cloud-config", "did you mean --cloud-config?"),
         ("stray", "'stray'", "is not a flag"),
         ("--", "'--'", "is not a flag"),

@@ -1,12 +1,13 @@
 """The slow pass: whom it asks about, how often, and what becomes of the answers."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from ccm.controllers import NODE
 from ccm.errors import KubernetesError, Throttled
-from ccm.model.cloud import Gone, Unknown
+from ccm.model.cloud import Gone, PowerState, Unknown
 from ccm.model.node import Node
 from workers.node import refresh
 
@@ -202,3 +203,20 @@ async def test_a_failed_question_becomes_an_event_when_it_fails_again_and_again(
                 await w.sync()
             assert len(await w.events()) == told
             w.queue.add_failed("node-1")
+
+
+async def test_what_a_round_said_of_a_node_does_not_count_for_its_successor() -> None:
+    """A node that was not Ready is replaced by one of its name before the next round."""
+    async with world(node_monitor_period=3600.0) as w:
+        old = machine("fake://old", "InternalIP 1.1.1.1")
+        w.machines.answers["node-1"] = replace(old, power=PowerState.STOPPED)
+        w.cluster.put(node(with_provider_id("fake://old")))
+        w.feed()
+        await w.duty._monitor._round()
+        successor = node(
+            recreated, with_provider_id("fake://new"), with_addresses("InternalIP 2.2.2.2")
+        )
+        w.cluster.put(successor)
+        await w.sync()
+        assert address(w, "node-1") == "2.2.2.2"
+        assert w.cluster.writes == 0

@@ -25,11 +25,12 @@ class Monitor:
 
     def __init__(self, tools: Tools, inventory: Questions[Node, Answer], batch_size: int) -> None:
         self._tools, self._inventory, self._batch_size = tools, inventory, batch_size
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
 
-    def answer(self, name: str) -> Answer | None:
-        """What the last round said about this node."""
-        return self._answers.get(name)
+    def answer(self, node: Node) -> Answer | None:
+        """What the last round said about this very node, and not about one before of its name."""
+        uid, answer = self._answers.get(node.name, ("", None))
+        return answer if uid == node.uid else None
 
     async def run(self) -> None:
         """Round after round, while this worker may act."""
@@ -54,10 +55,11 @@ class Monitor:
                 for node in batch
                 if isinstance(answer := batch_answers[node.name], Gone)
             ]
-        before, self._answers = self._answers, answers
+        before = self._answers
+        self._answers = {node.name: (node.uid, answers[node.name]) for node in nodes}
         self._propose(len(nodes), gone, answers)
-        for name in answers.keys() | before.keys():
-            if answers.get(name) != before.get(name):
+        for name in self._answers.keys() | before.keys():
+            if self._answers.get(name) != before.get(name):
                 self._tools.queue.add(name)
 
     def _propose(self, asked: int, gone: list[list[object]], answers: dict[str, Answer]) -> None:

@@ -102,9 +102,10 @@ class NodeDuty:
         }
 
     def evidence(self, key: str) -> Json:
-        node, said = self._node(key), self._monitor.answer(key)
+        node = self._node(key)
         if node is None:
             return {"node": "there is none"}
+        said = self._monitor.answer(node)
         return {
             "provider ID": node.provider_id or "none",
             "uninitialized taint": "there" if node.is_uninitialized else "gone",
@@ -169,7 +170,7 @@ class NodeDuty:
 
     async def _follow(self, node: Node) -> Outcome:
         """Make a node what its machine is, as far as the last rounds told."""
-        answer = self._monitor.answer(node.name)
+        answer = self._monitor.answer(node)
         if self._does(LIFECYCLE):
             for change in plan_power(node, answer):
                 await self._perform(node, change)

@@ -71,7 +71,7 @@ class SimulatedAdapter(Adapter):
             await admin.clear_faults()
             await admin.replace_state({})
         url = f"[Global]\nurl = {self._url}\ntoken = sandbox\n"
-        return f"{url}page-size = {PAGE}\ntimeout = 100ms\n".encode()
+        return f"{url}page-size = {PAGE}\ntimeout = 1s\n".encode()
 
     def is_write(self, operation: str, budget: str) -> bool:
         return budget == "write"
