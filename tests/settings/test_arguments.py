@@ -2,6 +2,7 @@
 
 import pytest
 
+from ccm.errors import ConfigurationFaults
 from ccm.settings import CertKey, read_arguments
 from tests.edge_cases.rows import row
 from tests.settings.writing import faults, settings
@@ -69,7 +70,6 @@ def test_certificates_for_names_are_one_value_each() -> None:
         ("--node-wrokers=2", "--node-wrokers", "is not a known flag; did you mean --node-workers?"),
         ("--zzz", "--zzz", "is not a known flag; 'ccm-supervisor start --help' lists all flags"),
         ("-x", "-x", "is not a known flag"),
-        ("-\n", "-\n", r"-\n: is not a known flag"),
         ("-cloud-config=x", "-cloud-config", "did you mean --cloud-config?"),
         ("stray", "'stray'", "is not a flag"),
         ("--", "'--'", "is not a flag"),
@@ -83,6 +83,11 @@ def test_a_word_that_is_no_flag_is_told(word: str, field: str, told: str) -> Non
     found = faults(word)
     assert list(found) == [field]
     assert told in found[field]
+
+
+def test_a_fault_is_one_line_whatever_was_written() -> None:
+    with pytest.raises(ConfigurationFaults, match=r"^-\\nx: is not a known flag; "):
+        settings("-\nx")
 
 
 def test_the_value_of_an_unknown_flag_is_not_told_as_well() -> None:
