@@ -95,5 +95,5 @@ class CannotListen(Exception):
 
 
 def _one_line(text: str) -> str:
-    """The text with what cannot be printed written as Python would, so that it stays on its line."""
+    """The text on one line: what cannot be printed is written as Python would write it."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
