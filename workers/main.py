@@ -20,7 +20,7 @@ from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
 from ccm.cloud.registry import load_provider
 from ccm.cloud.rehearsal import Changes, ReadingGate, rehearse
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
-from ccm.kube import config
+from ccm.kube.access import Access
 from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Recorder
 from ccm.kube.identity import Identity
@@ -50,13 +50,13 @@ def main(spec: WorkerSpec) -> None:
 class _Inbox:
     """Takes messages before the runner exists."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: Identity) -> None:
         self.runner: Runner | None = None
-        self.identity: Identity | None = None
+        self._identity = identity
 
     def take(self, message: Message) -> None:
-        if self.identity and isinstance(message, UseToken):
-            self.identity.take(Path(message.file).read_text())
+        if isinstance(message, UseToken):
+            self._identity.take(Path(message.file).read_text())
         elif self.runner:
             self.runner.on_message(message)
 
@@ -68,12 +68,13 @@ class _Inbox:
 
 
 async def _live(spec: WorkerSpec) -> ExitCode:
-    inbox = _Inbox()
+    identity = Identity(lambda: port.send(TokenRefused()))
+    inbox = _Inbox(identity)
     port = Port(Path(spec.bus_path), spec.ident, inbox.take)
     receiving = asyncio.create_task(port.run())
     receiving.add_done_callback(inbox.deafen)
     try:
-        return await _work(spec, port, inbox)
+        return await _work(spec, port, inbox, identity)
     except ConfigurationFaults as faults:
         return _refuse(port, faults.faults)
     except ConfigurationFault as fault:
@@ -88,7 +89,7 @@ def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
     return ExitCode.CONFIGURATION
 
 
-async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
+async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox, identity: Identity) -> ExitCode:
     settings = spec.settings
     module = cast(DutyModule, importlib.import_module(f"workers.{spec.duty}.worker"))
     grants = Grants(port.send)
@@ -102,9 +103,7 @@ async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox) -> ExitCode:
     grace = _grace(settings)
     port.permission.outlive_by(grace)
     fence = Fence(port.permission.check, grace)
-    if settings.use_service_account_credentials:
-        inbox.identity = Identity(lambda: port.send(TokenRefused()))
-    kube = await _kube(settings, module.COMPONENT, fence, inbox.identity)
+    kube = _kube(spec, module.COMPONENT, fence, identity)
     try:
         hand = InHand(Path(spec.hand_path))
         tools = Tools(
@@ -152,20 +151,15 @@ def _context(spec: WorkerSpec, gate: Gate) -> ProviderContext:
     return ProviderContext(gate, content, settings.cloud_config, settings.cluster_name, spec.name)
 
 
-async def _kube(
-    settings: Settings, component: str, fence: Fence, identity: Identity | None
-) -> Kube:
-    """The client of this worker; without an identity of its own, with the supervisor's."""
-    configuration = await config.load(config.Source(settings.kubeconfig, settings.master))
-    rate = None
+def _kube(spec: WorkerSpec, component: str, fence: Fence, identity: Identity) -> Kube:
+    """The client of this worker, which asks nothing until it was told who it is."""
+    settings, rate = spec.settings, None
     if settings.kube_api_qps:
         rate = RateLimit(settings.kube_api_qps, settings.kube_api_burst)
+    access = Access(spec.server, identity.bearer)
     agent = f"ccm-supervisor/{component}"
-    if identity:
-        identity.wear(configuration)
-    kube = Kube(configuration, agent, settings.kube_api_in_flight, rate, fence)
-    if identity:
-        kube.on_unauthorized = identity.refused
+    kube = Kube(access, agent, settings.kube_api_in_flight, rate, fence)
+    kube.on_unauthorized = identity.refused
     return kube
 
 

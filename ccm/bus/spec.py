@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ccm.model.server import Server
 from ccm.settings import Settings
 
 
@@ -12,7 +13,7 @@ class WorkerSpec:
     `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
     ("node-0.3"), `duty` is the package under `workers` that does the work. `suspects` are keys that
     run alone, `quarantined` those that run alone and not before a monotonic time. In a rehearsal
-    the cloud is asked but never told.
+    the cloud is asked but never told. The token for `server` comes over the bus.
     """
 
     name: str
@@ -22,6 +23,7 @@ class WorkerSpec:
     hand_path: str
     supervisor_pid: int
     settings: Settings
+    server: Server
     is_rehearsal: bool = False
     suspects: tuple[str, ...] = ()
     quarantined: dict[str, float] = field(default_factory=dict)

@@ -66,8 +66,8 @@ async def _make(flags: tuple[str, ...], timeout: float) -> "Plan":
     settings = read(read_arguments(flags), os.environ).settings
     check_name(settings.cloud_provider)
     set_up("plan", settings.logging_format, settings.v or -1)
-    configuration = await config.load(config.Source(settings.kubeconfig, settings.master))
-    return await make_plan(settings, configuration, timeout)
+    access = await config.load(config.Source(settings.kubeconfig, settings.master))
+    return await make_plan(settings, access, timeout)
 
 
 def _show(made: "Plan") -> None:

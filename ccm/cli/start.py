@@ -147,16 +147,16 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
 
     settings = reading.settings
     check_name(settings.cloud_provider)
-    configuration = await config.load(config.Source(settings.kubeconfig, settings.master))
+    access = await config.load(config.Source(settings.kubeconfig, settings.master))
     paths, lock = claim(settings.runtime_dir or default_runtime_dir())
     with lock:
         set_up("supervisor", settings.logging_format, settings.v)
         _remark(reading)
-        kube = Kube(configuration, "ccm-supervisor/supervisor", settings.kube_api_in_flight)
+        kube = Kube(access, "ccm-supervisor/supervisor", settings.kube_api_in_flight)
         # Of its own, so that a busy API server's answer to a list does not hold up a renewal.
-        election = Kube(configuration, "ccm-supervisor/leader-election", in_flight=2)
+        election = Kube(access, "ccm-supervisor/leader-election", in_flight=2)
         try:
-            await check_api_server(kube, configuration.host, settings)
+            await check_api_server(kube, access.server.url, settings)
             supervisor = Supervisor(settings, paths, kube, _lease(settings, election))
             supervisor.verbosity.reread = lambda: read(line, os.environ).settings
             outcome = await supervisor.run()

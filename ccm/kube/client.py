@@ -3,7 +3,6 @@
 import asyncio
 import random
 import socket
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -12,10 +11,10 @@ from typing import Any
 
 import aiohttp
 import orjson
-from kubernetes.aio.client import Configuration
 
 from ccm import metrics
 from ccm.errors import KubernetesError, Unreachable
+from ccm.kube.access import Access, tls
 from ccm.model.objects import Json
 from ccm.tally import Tally
 
@@ -70,21 +69,21 @@ class Kube:
 
     def __init__(
         self,
-        configuration: Configuration,
+        access: Access,
         user_agent: str,
         in_flight: int = 32,
         rate: RateLimit | None = None,
         fence: Fence = Fence(),
     ) -> None:
-        self._configuration = configuration
-        self._url = configuration.host.rstrip("/")
+        self.access = access
+        self._url, self._tls_name = access.server.url, access.server.tls_name or None
         self._agent = user_agent
         self._slots = asyncio.Semaphore(in_flight)
         self._rate, self._fence = rate, fence
         self._quiet_until = 0.0
         # Streams (watches) do not take a slot; a few connections are for them.
         connector = aiohttp.TCPConnector(
-            limit=in_flight + 8, ssl=_tls(configuration), socket_factory=fence.socket_for
+            limit=in_flight + 8, ssl=tls(access.server) or True, socket_factory=fence.socket_for
         )
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         self.writes = 0
@@ -170,7 +169,12 @@ class Kube:
         began, code = time.monotonic(), "<error>"
         try:
             async with self._session.request(
-                method, self._url + path, data=data, params=params, headers=headers
+                method,
+                self._url + path,
+                data=data,
+                params=params,
+                headers=headers,
+                server_hostname=self._tls_name,
             ) as response:
                 raw = await response.read()
                 code = str(response.status)
@@ -189,7 +193,11 @@ class Kube:
         headers = await self._headers(None)
         try:
             async with self._session.get(
-                self._url + path, params=params, headers=headers, timeout=timeout
+                self._url + path,
+                params=params,
+                headers=headers,
+                timeout=timeout,
+                server_hostname=self._tls_name,
             ) as response:
                 self.tally.count(metrics.REQUESTS, str(response.status), "GET")
                 if response.status >= 400:
@@ -205,9 +213,8 @@ class Kube:
 
     async def _headers(self, content_type: str | None) -> dict[str, str]:
         headers = {"User-Agent": self._agent, "Accept": _JSON}
-        token = await self._configuration.get_api_key_with_prefix("BearerToken")
-        if token:
-            headers["Authorization"] = token
+        if token := await self.access.bearer():
+            headers["Authorization"] = f"Bearer {token}"
         if content_type:
             headers["Content-Type"] = content_type
         return headers
@@ -217,22 +224,6 @@ def _abort(response: aiohttp.ClientResponse) -> None:
     """Cut a stream that is not read to its end; a TLS farewell would outlive the event loop."""
     if response.connection and response.connection.transport:
         response.connection.transport.abort()
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext | bool:
-    if not configuration.host.startswith("https"):
-        return True
-    context = ssl.create_default_context(
-        cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data
-    )
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.disable_strict_ssl_verification:
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
 
 
 def _failure(response: aiohttp.ClientResponse, raw: bytes) -> KubernetesError:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from ccm.errors import ConfigurationFault
+from ccm.kube.access import Access
+from ccm.model.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +31,8 @@ class Source:
     master: str = ""
 
 
-async def load(source: Source) -> Configuration:
-    """The client configuration; raises `ConfigurationFault` when there is none to be had.
+async def load(source: Source) -> Access:
+    """Our access to the API server; raises `ConfigurationFault` when there is none to be had.
 
     Order as upstream: `--kubeconfig`, else the Pod's service account, else the default kubeconfig;
     `--master` overrides the address of any of them.
@@ -47,7 +50,25 @@ async def load(source: Source) -> Configuration:
                 "--master", f"{source.master!r} is not a URL", "write it like https://host:6443"
             )
         configuration.host = source.master
-    return configuration
+    return Access(_server(configuration), partial(_bearer, configuration))
+
+
+def _server(configuration: Configuration) -> Server:
+    return Server(
+        url=configuration.host.rstrip("/"),
+        ca_file=configuration.ssl_ca_cert or "",
+        cert_file=configuration.cert_file or "",
+        key_file=configuration.key_file or "",
+        tls_name=configuration.tls_server_name or "",
+        is_verified=configuration.verify_ssl,
+        is_strict=not configuration.disable_strict_ssl_verification,
+    )
+
+
+async def _bearer(configuration: Configuration) -> str:
+    """The token as it is now, without the word before it that a header needs."""
+    value = await configuration.get_api_key_with_prefix("BearerToken") or ""
+    return value.partition(" ")[2].strip()
 
 
 def _default_file() -> Path:
@@ -80,7 +101,15 @@ async def _load_file(path: Path, configuration: Configuration) -> None:
         raise ConfigurationFault(
             "--kubeconfig", f"{path} is not usable: {detail}", "check it with 'kubectl config view'"
         ) from error
+    if configuration.api_key.get("BearerToken", "").startswith("Basic "):
+        raise _unusable(path, "username and password", "give the user a token or a certificate")
+    if configuration.proxy:
+        raise _unusable(path, "proxy-url", "name a server that is reached without a proxy")
     configuration.refresh_api_key_hook = _renewal(loader)
+
+
+def _unusable(path: Path, what: str, remedy: str) -> ConfigurationFault:
+    return ConfigurationFault("--kubeconfig", f"{what} in {path} cannot be used", remedy)
 
 
 def _renewal(loader: Any) -> Callable[[Configuration], Awaitable[None]]:

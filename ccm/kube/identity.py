@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from kubernetes.aio.client import Configuration
-
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import mapping, text
@@ -90,14 +88,15 @@ async def _create(kube: Kube, account: str) -> None:
 
 
 class Identity:
-    """Who a worker is to the API server: nobody until its token comes, then its own account.
+    """Who a worker is to the API server: nobody until its supervisor has given it a token.
 
-    `complain` is called once for each token that the API server does not take.
+    An empty one will do where a certificate speaks. `complain` is called once for each token that
+    the API server does not take.
     """
 
     def __init__(self, complain: Callable[[], object]) -> None:
         self._complain = complain
-        self._bearer = self._refused = ""
+        self._bearer, self._refused = "", ""
         self._came = asyncio.Event()
 
     def take(self, bearer: str) -> None:
@@ -105,21 +104,13 @@ class Identity:
         self._bearer = bearer
         self._came.set()
 
-    def wear(self, configuration: Configuration) -> None:
-        """Let requests made with `configuration` carry our token and nobody else's credentials.
-
-        An API server that is shown a client certificate as well takes us for its owner.
-        """
-        configuration.cert_file = configuration.key_file = None
-        configuration.api_key.clear()
-        configuration.refresh_api_key_hook = self._show
+    async def bearer(self) -> str:
+        """The token, as soon as there is one; see `ccm.kube.access.Bearer`."""
+        await self._came.wait()
+        return self._bearer
 
     def refused(self) -> None:
         """The API server does not know the token, or not any more."""
         if self._refused != self._bearer:
             self._refused = self._bearer
             self._complain()
-
-    async def _show(self, configuration: Configuration) -> None:
-        await self._came.wait()
-        configuration.api_key["BearerToken"] = f"Bearer {self._bearer}"

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kubernetes.aio.client import Configuration
-
 from ccm.bus.paths import claim
 from ccm.cloud.rehearsal import Changes
 from ccm.decide.children import State
 from ccm.decide.deletion import Reason
 from ccm.errors import ExitCode
 from ccm.kube import config
+from ccm.kube.access import Access
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseFile
 from ccm.kube.watch import list_once
@@ -54,12 +53,12 @@ class Plan:
     is_complete: bool
 
 
-async def make_plan(settings: Settings, configuration: Configuration, patience: float) -> Plan:
+async def make_plan(settings: Settings, access: Access, patience: float) -> Plan:
     """The plan for this cluster; `patience` is the most seconds it may take.
 
     Lists Nodes, Services and PersistentVolumes, asks the cloud, and writes to neither.
     """
-    there = Kube(configuration, "ccm-supervisor/plan", settings.kube_api_in_flight)
+    there = Kube(access, "ccm-supervisor/plan", settings.kube_api_in_flight)
     try:
         before = {kind.name: _named(await list_once(there, _path(kind.plural))) for kind in KINDS}
     finally:
@@ -112,9 +111,9 @@ def _rehearsing(settings: Settings, copy: SandboxServer, directory: Path) -> Set
 async def _rehearse(
     settings: Settings, copy: SandboxServer, before: Mapping[str, Objects], patience: float
 ) -> Plan:
-    configuration = await config.load(config.Source(settings.kubeconfig))
+    access = await config.load(config.Source(settings.kubeconfig))
     paths, lock = claim(settings.runtime_dir)
-    kube = Kube(configuration, "ccm-supervisor/supervisor")
+    kube = Kube(access, "ccm-supervisor/supervisor")
     lease = LeaseFile(kube, "kube-system", "plan", "plan", 0.0)  # nobody takes it
     with lock:
         supervisor = Supervisor(settings, paths, kube, lease, is_rehearsal=True)

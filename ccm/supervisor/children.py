@@ -14,6 +14,7 @@ from ccm.bus.inhand import read_in_hand
 from ccm.bus.spec import WorkerSpec
 from ccm.decide.children import Event, Life, State, follow, restart_delay
 from ccm.errors import ExitCode
+from ccm.model.server import Server
 from ccm.settings import Settings
 from ccm.supervisor import spawn
 from ccm.supervisor.child import Child, Start
@@ -42,9 +43,15 @@ class Children:
     """Every worker of this supervisor. All methods run in the main thread, in its loop."""
 
     def __init__(
-        self, bus_path: Path, settings: Settings, hooks: Hooks, is_rehearsal: bool = False
+        self,
+        bus_path: Path,
+        settings: Settings,
+        server: Server,
+        hooks: Hooks,
+        is_rehearsal: bool = False,
     ) -> None:
         self._bus_path, self._settings, self._hooks = bus_path, settings, hooks
+        self._server = server
         self._is_rehearsal = is_rehearsal
         self._children: dict[str, Child] = {}
         self.suspects = Suspects()
@@ -197,6 +204,7 @@ class Children:
             hand_path=str(hand_path),
             supervisor_pid=os.getpid(),
             settings=settings,
+            server=self._server,
             is_rehearsal=self._is_rehearsal,
             suspects=self.suspects.suspects(child.duty),
             quarantined=self.suspects.quarantined(child.duty),

@@ -1,4 +1,4 @@
-"""An identity for each duty: a fresh token of its service account, handed to its workers."""
+"""Who the workers are to the API server: a token for each duty, fresh, handed to its workers."""
 
 import asyncio
 import logging
@@ -6,9 +6,11 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ccm.decide.backoff import Backoff
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
+from ccm.kube.access import Access
 from ccm.kube.client import Kube
 from ccm.kube.identity import ACCOUNTS, NAMESPACE, Token, request_token
 from ccm.model.objects import Json
@@ -17,6 +19,7 @@ log = logging.getLogger(__name__)
 
 RENEW_AT = 0.8  # of a token's life, as upstream
 SOONEST = 5.0  # seconds between two tokens of one account, however often they are refused
+LOOK = 1.0  # seconds between two looks whether our own token is another one
 RETRY = Backoff(first=0.5, most=30.0, jitter=0.5)
 
 
@@ -40,22 +43,68 @@ class _Account:
         return self.issued + RENEW_AT * self.token.seconds if self.token else 0.0
 
 
-class Identities:
-    """Only the supervisor asks for tokens: a worker has its own and nothing to get another with.
+Hand = Callable[[str, str], None]
+"""Gives the workers of a duty that run a new token. One that starts later gets it at its hello."""
 
-    `hand(duty, bearer)` gives a new token to the workers of a duty that run. One that starts later
-    gets what `bearer` returns.
-    """
 
-    def __init__(self, kube: Kube, hand: Callable[[str, str], None]) -> None:
+class Identities(Protocol):
+    """Where the workers' tokens come from: a worker has its own, and nothing to get one with."""
+
+    async def begin(self, duties: Iterable[str]) -> None:
+        """Get the first tokens; raises `ConfigurationFault` when we may not have them."""
+
+    async def run(self) -> None:
+        """Keep every token fresh, for ever, also when there is none."""
+
+    def bearer(self, duty: str) -> str | None:
+        """The token of this duty, empty where it needs none; None when there is none yet."""
+
+    def refused(self, duty: str) -> None:
+        """The API server does not take the token of this duty."""
+
+    def facts(self, now: float) -> Json:
+        """What `status` shows."""
+
+
+class Shared:
+    """The supervisor's own token for every duty; a certificate may speak for all instead."""
+
+    def __init__(self, access: Access, hand: Hand) -> None:
+        self._access, self._hand = access, hand
+        self._duties: list[str] = []
+        self._bearer: str | None = None
+
+    async def begin(self, duties: Iterable[str]) -> None:
+        self._duties = list(duties)
+        self._bearer = await self._access.bearer()
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            if (bearer := await self._access.bearer()) != self._bearer:
+                self._bearer = bearer
+                for duty in self._duties:
+                    self._hand(duty, bearer)
+
+    def bearer(self, duty: str) -> str | None:
+        return self._bearer
+
+    def refused(self, duty: str) -> None:
+        log.warning("token refused", extra={"duty": duty})
+
+    def facts(self, now: float) -> Json:
+        return {}
+
+
+class Accounts:
+    """A token of each duty's own service account, which only the supervisor asks for."""
+
+    def __init__(self, kube: Kube, hand: Hand) -> None:
         self._kube, self._hand = kube, hand
         self._accounts: dict[str, _Account] = {}
 
     async def begin(self, duties: Iterable[str]) -> None:
-        """Ask for the first tokens; raises `ConfigurationFault` when we may not have them.
-
-        Without an answer it returns, too: `run` asks again.
-        """
+        """As above; without an answer it returns, too: `run` asks again."""
         self._accounts = {duty: _Account(ACCOUNTS[duty]) for duty in duties}
         await asyncio.gather(*(self._renew(duty) for duty in self._accounts))
         for account in self._accounts.values():
@@ -67,25 +116,22 @@ class Identities:
                 )
 
     async def run(self) -> None:
-        """Keep every token fresh, for ever, also when there is none."""
         async with asyncio.TaskGroup() as group:
             for duty in self._accounts:
                 group.create_task(self._keep(duty))
             await asyncio.Event().wait()
 
-    def bearer(self, duty: str) -> str:
-        """The token of this duty; empty when it has none, or none of its own."""
-        account = self._accounts.get(duty)
-        return account.token.bearer if account and account.token else ""
+    def bearer(self, duty: str) -> str | None:
+        token = self._accounts[duty].token
+        return token.bearer if token else None
 
     def refused(self, duty: str) -> None:
-        """The API server does not take the token: its account was made anew, perhaps."""
-        if account := self._accounts.get(duty):
-            log.warning("token refused", extra={"account": account.name})
-            account.refused.set()
+        """Ask for another one: the account was made anew, perhaps."""
+        account = self._accounts[duty]
+        log.warning("token refused", extra={"account": account.name})
+        account.refused.set()
 
     def facts(self, now: float) -> Json:
-        """What `status` shows."""
         return {
             account.name: {
                 "seconds_left": round(max(account.ends - now, 0.0), 1),

@@ -50,7 +50,7 @@ from ccm.supervisor.deletions import Governor, Views, policy_of
 from ccm.supervisor.duties import duties
 from ccm.supervisor.explaining import Explaining
 from ccm.supervisor.feed import Feed
-from ccm.supervisor.identities import Identities
+from ccm.supervisor.identities import Accounts, Identities, Shared
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.metrics.totals import Totals
 from ccm.supervisor.nodes import WANT as NODES_WANT
@@ -85,7 +85,11 @@ class Supervisor:
             kube, self._hub.send_raw, settings.watch_idle_limit, self._is_anybody_starting
         )
         self._budget = Budget(settings.cloud_rate, self._hub.send, reserve=settings.cloud_reserve)
-        self._identities = Identities(kube, self._hand_token)
+        self._identities: Identities = Shared(kube.access, self._hand_token)
+        server = kube.access.server
+        if settings.use_service_account_credentials:
+            self._identities = Accounts(kube, self._hand_token)
+            server = server.without_certificate()
         self._tokens = TokenFiles(paths.directory)
         self._leader = Leadership(settings, lease, migration, self._on_permit)
         hooks = Hooks(
@@ -96,7 +100,7 @@ class Supervisor:
             self._on_refusal,
             self._settings_for,
         )
-        self._children = Children(paths.bus, settings, hooks, is_rehearsal)
+        self._children = Children(paths.bus, settings, server, hooks, is_rehearsal)
         self._shards = Shards(settings.node_workers, self._children, self._feed, self._send_permit)
         self._nodes = NodesSeen(self._feed.view(NODES_WANT))
         self._recorder = Recorder(kube, COMPONENT, self._leader.identity)
@@ -143,8 +147,7 @@ class Supervisor:
         """Run until a signal, a command, a lost lease or a refused configuration."""
         self._handle_signals()
         wanted = duties(self._settings)
-        if self._settings.use_service_account_credentials:
-            await self._identities.begin({*wanted.values()})
+        await self._identities.begin({*wanted.values()})
         await self._https.start()
         await self._control.start()
         self._children.add(wanted)
@@ -240,7 +243,7 @@ class Supervisor:
                 start.said_hello = True
                 self._budget.declare(message.quotas)
                 self._nodes.scheme = self._nodes.scheme or message.scheme
-                if bearer := self._identities.bearer(child.duty):
+                if (bearer := self._identities.bearer(child.duty)) is not None:
                     self._hub.send(start.ident, UseToken(self._tokens.put(child.duty, bearer)))
                 if start is child.current:
                     self._children.note(child, Event.SAID_HELLO)

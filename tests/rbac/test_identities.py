@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from kubernetes.aio.client import Configuration
 
 from ccm.bus.frames import UseToken, decode, encode
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
+from ccm.kube.access import Access
 from ccm.kube.client import Kube
 from ccm.kube.identity import ACCOUNTS, Identity, Token
+from ccm.model.server import Server
 from ccm.supervisor import identities
-from ccm.supervisor.identities import Identities
+from ccm.supervisor.identities import Accounts, Shared
 from ccm.supervisor.token_files import TokenFiles
 from tests.rbac.accounts import accounts
 from tests.unit.waiting import until
@@ -33,10 +34,10 @@ class Given:
 
 
 @asynccontextmanager
-async def kept(kube: Kube, *duties: str) -> AsyncIterator[tuple[Identities, Given]]:
+async def kept(kube: Kube, *duties: str) -> AsyncIterator[tuple[Accounts, Given]]:
     """Identities that have begun, and run."""
     given = Given()
-    own = Identities(kube, given.take)
+    own = Accounts(kube, given.take)
     await own.begin(duties)
     running = asyncio.create_task(own.run())
     try:
@@ -48,15 +49,14 @@ async def kept(kube: Kube, *duties: str) -> AsyncIterator[tuple[Identities, Give
 
 async def test_each_duty_gets_a_token_of_its_own_account() -> None:
     async with accounts(NODE, ROUTE) as (_, kube), kept(kube, "node", "route") as (own, _):
-        assert own.bearer("node").startswith(NODE)
-        assert own.bearer("route").startswith(ROUTE)
-        assert own.bearer("service") == ""
+        assert (own.bearer("node") or "").startswith(NODE)
+        assert (own.bearer("route") or "").startswith(ROUTE)
 
 
 async def test_a_missing_account_is_made() -> None:
     async with accounts() as (known, kube), kept(kube, "node") as (own, _):
         assert known.uids == {NODE: 1}
-        assert own.bearer("node").startswith(NODE)
+        assert (own.bearer("node") or "").startswith(NODE)
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["no-token", "no-account"])
@@ -67,7 +67,7 @@ async def test_a_token_that_we_may_not_have_is_a_fault_that_names_the_remedy(
         known.may_make = False
         known.troubles = [403] if is_there else []
         with pytest.raises(ConfigurationFault) as fault:
-            await Identities(kube, Given().take).begin(["node"])
+            await Accounts(kube, Given().take).begin(["node"])
         assert NODE in str(fault.value)
         assert "ccm-supervisor manifests" in str(fault.value)
 
@@ -76,7 +76,7 @@ async def test_an_api_server_in_trouble_is_asked_again() -> None:
     async with accounts(NODE) as (known, kube):
         known.troubles = [500, 500]
         async with kept(kube, "node") as (own, given):
-            assert own.bearer("node") == ""
+            assert own.bearer("node") is None
             await until(lambda: given.tokens == [("node", f"{NODE}/1/1")])
             assert own.facts(time.monotonic())[NODE]["trouble"] == ""
 
@@ -112,19 +112,9 @@ async def test_a_refused_token_is_replaced_but_not_in_a_storm(
         known.make(NODE)
         began = time.monotonic()
         own.refused("node")
-        own.refused("service")  # it has none of its own
         await until(lambda: len(given.tokens) == 3)
         assert time.monotonic() - began >= 0.25
-        assert own.bearer("node").startswith(f"{NODE}/2/")
-
-
-def worn(identity: Identity, host: str) -> Kube:
-    configuration = Configuration()
-    configuration.host = host
-    identity.wear(configuration)
-    kube = Kube(configuration, "worker")
-    kube.on_unauthorized = identity.refused
-    return kube
+        assert (own.bearer("node") or "").startswith(f"{NODE}/2/")
 
 
 @asynccontextmanager
@@ -132,7 +122,8 @@ async def worker(supervisor: Kube) -> AsyncIterator[tuple[Identity, Kube, list[s
     """A worker's identity, its client, and its complaints."""
     complaints: list[str] = []
     identity = Identity(lambda: complaints.append("refused"))
-    kube = worn(identity, supervisor._url)
+    kube = Kube(Access(supervisor.access.server, identity.bearer), "worker")
+    kube.on_unauthorized = identity.refused
     yield identity, kube, complaints
     await kube.close()
 
@@ -176,22 +167,38 @@ async def refused(kube: Kube, times: int) -> None:
         assert error.value.status == 401
 
 
-async def test_credentials_of_the_supervisor_are_put_down(tmp_path: Path) -> None:
-    """A client certificate would win over the token; this one would not even load."""
-    async with accounts(NODE) as (known, kube):
-        configuration = Configuration()
-        configuration.host = "https://127.0.0.1:1"
-        configuration.cert_file = configuration.key_file = str(tmp_path / "admin.crt")
-        configuration.api_key["BearerToken"] = "Bearer supervisor"
-        configuration.refresh_api_key_hook = lambda configuration: None
-        identity = Identity(lambda: None)
-        identity.wear(configuration)
-        own = Kube(configuration, "worker")
-        own._url = kube._url
-        identity.take(f"{NODE}/1/1")
-        await own.get("/api/v1/nodes")
-        await own.close()
-        assert known.askers == [f"Bearer {NODE}/1/1"]
+async def test_without_service_accounts_everybody_has_the_token_of_the_supervisor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(identities, "LOOK", 0.01)
+    tokens, given = ["first"], Given()
+
+    async def token() -> str:
+        return tokens[-1]
+
+    own = Shared(Access(Server("https://127.0.0.1:1"), token), given.take)
+    await own.begin(["node", "route"])
+    assert own.bearer("node") == own.bearer("route") == "first"
+    running = asyncio.create_task(own.run())
+    tokens.append("second")
+    await until(lambda: given.tokens == [("node", "second"), ("route", "second")])
+    assert own.bearer("route") == "second"
+    running.cancel()
+
+
+def test_who_shows_a_token_of_its_own_does_not_show_the_supervisors_certificate() -> None:
+    server = Server("https://127.0.0.1:1", ca_file="ca.crt", cert_file="us.crt", key_file="us.key")
+    assert server.without_certificate() == Server("https://127.0.0.1:1", ca_file="ca.crt")
+
+
+async def test_who_has_a_certificate_needs_no_token() -> None:
+    own = Shared(Access(Server("https://127.0.0.1:1", cert_file="ours.crt")), Given().take)
+    await own.begin(["node"])
+    assert own.bearer("node") == ""
+    async with accounts(NODE) as (known, kube), worker(kube) as (identity, client, _):
+        identity.take("")
+        await refused(client, times=1)  # by this server, which knows no certificates
+        assert known.askers == [""]
 
 
 def test_a_token_travels_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 
 import orjson
 from aiohttp import web
-from kubernetes.aio.client import Configuration
 
+from ccm.kube.access import Access
 from ccm.kube.client import Kube, RateLimit
 from ccm.model.objects import Json
+from ccm.model.server import Server
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -35,10 +36,12 @@ class ApiServer:
         finally:
             self.busy -= 1
 
+    @property
+    def access(self) -> Access:
+        return Access(Server(self.url))
+
     def kube(self, in_flight: int = 32, rate: RateLimit | None = None) -> Kube:
-        configuration = Configuration()
-        configuration.host = self.url
-        return Kube(configuration, "test-agent", in_flight, rate)
+        return Kube(self.access, "test-agent", in_flight, rate)
 
 
 @asynccontextmanager

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from kubernetes.aio.client import Configuration
 
 from ccm.bus.port import Permission
 from ccm.errors import NoPermit
@@ -33,10 +32,8 @@ async def fenced(
     permission = Permission()
     permission.renew(time.monotonic() + 60)
     async with serving(*answers) as (server, _):
-        configuration = Configuration()
-        configuration.host = server.url
         fence = Fence(permission.check, delivery=2.5)
-        kube = Kube(configuration, "test-agent", in_flight, rate, fence)
+        kube = Kube(server.access, "test-agent", in_flight, rate, fence)
         try:
             yield server, kube, permission
         finally:

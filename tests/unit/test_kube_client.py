@@ -8,7 +8,8 @@ import pytest
 from aiohttp import web
 
 from ccm.errors import KubernetesError, Unreachable
-from ccm.kube.client import JSON_PATCH, RateLimit
+from ccm.kube.access import Access
+from ccm.kube.client import JSON_PATCH, Kube, RateLimit
 
 from .api_server import failure, json_answer, reset, serving, silence, text_answer
 from .waiting import until
@@ -26,10 +27,13 @@ async def test_an_answer_is_decoded() -> None:
 
 
 async def test_the_token_is_sent() -> None:
+    async def token() -> str:
+        return "secret"
+
     async with serving(json_answer(NODE)) as (server, kube):
-        kube._configuration.api_key["BearerToken"] = "secret"
-        kube._configuration.api_key_prefix["BearerToken"] = "Bearer"
-        await kube.get("/api")
+        ours = Kube(Access(kube.access.server, token), "test-agent")
+        await ours.get("/api")
+        await ours.close()
         assert server.requests[0].headers["Authorization"] == "Bearer secret"
 
 

@@ -4,11 +4,10 @@ import time
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
-from kubernetes.aio.client import Configuration
-
 from ccm.checks.finding import NotChecked
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube import config
+from ccm.kube.access import Access
 from ccm.kube.client import Kube
 from ccm.kube.watch import PAGE
 from ccm.model.objects import Json, mapping, objects, text
@@ -33,13 +32,13 @@ class Reach:
 
 async def connect(settings: Settings) -> tuple[Kube, str]:
     """A client as `start` would have it, and the address; raises `ConfigurationFault`."""
-    configuration = await config.load(config.Source(settings.kubeconfig, settings.master))
-    return _client(configuration), configuration.host
+    access = await config.load(config.Source(settings.kubeconfig, settings.master))
+    return _client(access), access.server.url
 
 
-def _client(configuration: Configuration) -> Kube:
+def _client(access: Access) -> Kube:
     try:
-        return Kube(configuration, "ccm-supervisor/check", IN_FLIGHT)
+        return Kube(access, "ccm-supervisor/check", IN_FLIGHT)
     except (OSError, ValueError) as error:  # what ssl says of files that are none of its own
         raise ConfigurationFault(
             "--kubeconfig",

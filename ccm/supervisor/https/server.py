@@ -137,10 +137,10 @@ class HttpsServer:
         own: str = getattr(settings, f"{purpose}_kubeconfig")
         source = config.Source(own) if own else config.Source(settings.kubeconfig, settings.master)
         try:
-            configuration = await config.load(source)
+            access = await config.load(source)
         except ConfigurationFault as fault:
             raise ConfigurationFault(flag, fault.problem, fault.remedy) from fault
-        kube = Kube(configuration, f"ccm-supervisor/{purpose}", IN_FLIGHT)
+        kube = Kube(access, f"ccm-supervisor/{purpose}", IN_FLIGHT)
         self._held.push_async_callback(kube.close)
         return kube
 

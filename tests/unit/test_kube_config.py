@@ -1,0 +1,65 @@
+"""What of a kubeconfig becomes our access to the API server."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ccm.errors import ConfigurationFault
+from ccm.kube.config import Source, load
+from ccm.model.objects import Json
+
+URL = "https://api.example.com:6443"
+
+
+def written(path: Path, cluster: Json, user: Json) -> Source:
+    """A kubeconfig with this cluster and user."""
+    body = {
+        "current-context": "here",
+        "clusters": [{"name": "here", "cluster": {"server": URL, **cluster}}],
+        "users": [{"name": "us", "user": user}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "us"}}],
+    }
+    file = path / "kubeconfig"
+    file.write_text(json.dumps(body))
+    return Source(str(file))
+
+
+async def test_a_token_and_the_name_in_the_servers_certificate(tmp_path: Path) -> None:
+    cluster = {"tls-server-name": "kubernetes", "insecure-skip-tls-verify": True}
+    access = await load(written(tmp_path, cluster, {"token": "secret"}))
+    server = access.server
+    assert (server.url, server.tls_name, server.is_verified) == (URL, "kubernetes", False)
+    assert await access.bearer() == "secret"
+
+
+async def test_certificates_are_files(tmp_path: Path) -> None:
+    for name in ("ca", "us.crt", "us.key"):
+        (tmp_path / name).touch()
+    user = {"client-certificate": "us.crt", "client-key": "us.key"}  # beside the kubeconfig
+    access = await load(written(tmp_path, {"certificate-authority": str(tmp_path / "ca")}, user))
+    server = access.server
+    files = [Path(file) for file in (server.ca_file, server.cert_file, server.key_file)]
+    assert files == [tmp_path / name for name in ("ca", "us.crt", "us.key")]
+    assert await access.bearer() == ""
+
+
+async def test_the_master_flag_wins(tmp_path: Path) -> None:
+    source = written(tmp_path, {}, {"token": "secret"})
+    access = await load(Source(source.kubeconfig, "http://127.0.0.1:8080/"))
+    assert access.server.url == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "what"),
+    [
+        ({"proxy-url": "http://proxy:3128"}, {"token": "secret"}, "proxy-url in .* cannot be used"),
+        ({}, {"username": "us", "password": "secret"}, "username and password in .* cannot be"),
+    ],
+)
+async def test_what_we_cannot_do_is_told_before_the_start(
+    cluster: Json, user: Json, what: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationFault, match=f"--kubeconfig: {what}") as fault:
+        await load(written(tmp_path, cluster, user))
+    assert "secret" not in str(fault.value)
