@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aiohttp import StreamReader
-
+from ccm.http import Connection
 from ccm.kube.client import Kube
 from ccm.model.node import UNINITIALIZED_TAINT
 
@@ -43,9 +42,9 @@ class Spectator:
                 self._opened.set()
                 await self._follow(content)
 
-    async def _follow(self, content: StreamReader) -> None:
+    async def _follow(self, content: Connection) -> None:
         rest = b""
-        while chunk := await content.readany():
+        while chunk := await content.read():
             *lines, rest = (rest + chunk).split(b"\n")
             now = time.monotonic()
             for line in filter(None, lines):

@@ -5,16 +5,17 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import orjson
+from aiohappyeyeballs import AddrInfoType
 
 from ccm import metrics
 from ccm.errors import KubernetesError, Unreachable
-from ccm.kube.access import Access, tls
+from ccm.http import Answer, Connection, Headers, HttpClient, target_of
+from ccm.kube.access import Access
 from ccm.model.objects import Json
 from ccm.tally import Tally
 
@@ -52,7 +53,7 @@ class Fence:
     before_write: Callable[[], None] = lambda: None
     delivery: float = 10.0
 
-    def socket_for(self, address: aiohttp.AddrInfoType) -> socket.socket:
+    def socket_for(self, address: AddrInfoType) -> socket.socket:
         """A socket for a connection to `address`."""
         family, kind, protocol, *_ = address
         made = socket.socket(family, kind, protocol)
@@ -76,23 +77,18 @@ class Kube:
         fence: Fence = Fence(),
     ) -> None:
         self.access = access
-        self._url, self._tls_name = access.server.url, access.server.tls_name or None
         self._agent = user_agent
         self._slots = asyncio.Semaphore(in_flight)
         self._rate, self._fence = rate, fence
         self._quiet_until = 0.0
-        # Streams (watches) do not take a slot; a few connections are for them.
-        connector = aiohttp.TCPConnector(
-            limit=in_flight + 8, ssl=tls(access.server) or True, socket_factory=fence.socket_for
-        )
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
+        self._http = HttpClient(access.server, fence.socket_for)
         self.writes = 0
         self.tally = Tally()
         self.server_date = ""  # header of the last answer: the API server's clock
         self.on_unauthorized: Callable[[], None] = lambda: None  # the server does not know us
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._http.close()
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
         return await self.request("GET", path, params=params)
@@ -117,24 +113,19 @@ class Kube:
         timeout: float = 30.0,
     ) -> Json:
         """The decoded answer to one request, within `timeout` seconds, waiting included."""
-        data = None if body is None else orjson.dumps(body)
+        data = b"" if body is None else orjson.dumps(body)
         try:
             async with asyncio.timeout(timeout), self._slots:
-                headers = await self._headers(content_type if data is not None else None)
-                raw = await self._send_until_heard(method, path, data, params, headers)
+                headers = await self._headers(content_type if data else "")
+                raw = await self._send_until_heard(method, target_of(path, params), headers, data)
         except TimeoutError as error:
             raise Unreachable(f"{method} {path}: no answer within {timeout:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except (OSError, ValueError) as error:  # of a token that is none, too
             raise Unreachable(f"{method} {path}: {_short(error)}") from error
         return _decoded(raw, f"{method} {path}")
 
     async def _send_until_heard(
-        self,
-        method: str,
-        path: str,
-        data: bytes | None,
-        params: Mapping[str, str] | None,
-        headers: dict[str, str],
+        self, method: str, target: str, headers: Headers, data: bytes
     ) -> bytes:
         loop = asyncio.get_running_loop()
         for attempt in range(1, _TRIES_WHEN_BUSY + 1):
@@ -145,10 +136,10 @@ class Kube:
             if method != "GET":
                 self._fence.before_write()
                 self.writes += 1
-            response, raw = await self._send(method, path, data, params, headers)
-            if response.status < 400:
-                return raw
-            error = _failure(response, raw)
+            answer = await self._send(method, target, headers, data)
+            if answer.status < 400:
+                return answer.body
+            error = _failure(answer)
             if error.status == 401:
                 self.on_unauthorized()
             if error.status != 429 or attempt == _TRIES_WHEN_BUSY:
@@ -157,84 +148,60 @@ class Kube:
             self._quiet_until = max(self._quiet_until, loop.time() + wait)
         raise AssertionError("the last try returns or raises")
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        data: bytes | None,
-        params: Mapping[str, str] | None,
-        headers: dict[str, str],
-    ) -> tuple[aiohttp.ClientResponse, bytes]:
+    async def _send(self, method: str, target: str, headers: Headers, data: bytes) -> Answer:
         """One request and its whole answer, counted."""
         began, code = time.monotonic(), "<error>"
         try:
-            async with self._session.request(
-                method,
-                self._url + path,
-                data=data,
-                params=params,
-                headers=headers,
-                server_hostname=self._tls_name,
-            ) as response:
-                raw = await response.read()
-                code = str(response.status)
-                self.server_date = response.headers.get("Date", "")
-                return response, raw
+            answer = await self._http.request(method, target, headers, data, method == "GET")
+            code = str(answer.status)
+            self.server_date = answer.header("Date")
+            return answer
         finally:
             self.tally.count(metrics.REQUESTS, code, method)
             self.tally.observe(metrics.REQUEST_SECONDS, method, seconds=time.monotonic() - began)
 
     @asynccontextmanager
     async def stream(
-        self, path: str, params: Mapping[str, str], idle_limit: float
-    ) -> AsyncIterator[aiohttp.StreamReader]:
-        """An open response to read from; silence longer than `idle_limit` ends it with an error."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle_limit)
-        headers = await self._headers(None)
+        self, path: str, params: Mapping[str, str], begins_within: float
+    ) -> AsyncIterator[Connection]:
+        """An open answer to read from, which must have begun within some seconds.
+
+        Reading raises `OSError` when it breaks, as `Unreachable` at the end of the block.
+        """
         try:
-            async with self._session.get(
-                self._url + path,
-                params=params,
-                headers=headers,
-                timeout=timeout,
-                server_hostname=self._tls_name,
-            ) as response:
-                self.tally.count(metrics.REQUESTS, str(response.status), "GET")
-                if response.status >= 400:
-                    raise _failure(response, await response.read())
-                try:
-                    yield response.content
-                finally:
-                    _abort(response)
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(begins_within):
+                    headers = await self._headers("")
+                    opened = self._http.stream(target_of(path, params), headers)
+                    head, content = await stack.enter_async_context(opened)
+                    self.tally.count(metrics.REQUESTS, str(head.status), "GET")
+                    if head.status >= 400:
+                        raise _failure(await content.answer())
+                yield content
         except TimeoutError as error:
-            raise Unreachable(f"GET {path}: silent for {idle_limit:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"GET {path}: no answer within {begins_within:g} s") from error
+        except (OSError, ValueError) as error:
             raise Unreachable(f"GET {path}: {_short(error)}") from error
 
-    async def _headers(self, content_type: str | None) -> dict[str, str]:
-        headers = {"User-Agent": self._agent, "Accept": _JSON}
+    async def _headers(self, content_type: str) -> Headers:
+        headers = [("User-Agent", self._agent), ("Accept", _JSON)]
         if token := await self.access.bearer():
-            headers["Authorization"] = f"Bearer {token}"
+            headers.append(("Authorization", f"Bearer {token}"))
         if content_type:
-            headers["Content-Type"] = content_type
+            headers.append(("Content-Type", content_type))
         return headers
 
 
-def _abort(response: aiohttp.ClientResponse) -> None:
-    """Cut a stream that is not read to its end; a TLS farewell would outlive the event loop."""
-    if response.connection and response.connection.transport:
-        response.connection.transport.abort()
-
-
-def _failure(response: aiohttp.ClientResponse, raw: bytes) -> KubernetesError:
+def _failure(answer: Answer) -> KubernetesError:
+    raw = answer.body
     try:
         status = orjson.loads(raw)
         reason, message = str(status.get("reason", "")), str(status.get("message", ""))
     except (orjson.JSONDecodeError, AttributeError):
-        reason, message = response.reason or "", raw[:200].decode(errors="replace").strip()
-    after = response.headers.get("Retry-After", "")
+        reason, message = answer.reason, raw[:200].decode(errors="replace").strip()
+    after = answer.header("Retry-After")
     retry_after = float(after) if after.isascii() and after.isdigit() else None
-    return KubernetesError(response.status, reason, message, retry_after)
+    return KubernetesError(answer.status, reason, message, retry_after)
 
 
 def _decoded(raw: bytes, what: str) -> Json:

@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import orjson
 
 from ccm.decide.backoff import Backoff
 from ccm.errors import KubernetesError, Unreachable
+from ccm.http import Connection
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping, text
 
@@ -219,18 +219,20 @@ async def _watch(
         raise
 
 
-async def _lines(content: aiohttp.StreamReader, idle_limit: float) -> AsyncIterator[bytes]:
+async def _lines(content: Connection, idle_limit: float) -> AsyncIterator[bytes]:
     """Lines up to the end of the stream, or of our patience.
 
     Silence alone is no trouble: a server sends no bookmarks of a kind that never changed since it
     started. If the connection is dead, asking anew either works or tells why not.
     """
     rest = b""
-    while not content.at_eof():
+    while True:
         try:
             async with asyncio.timeout(idle_limit):
-                chunk = await content.readany()
+                chunk = await content.read()
         except TimeoutError:
+            return
+        if not chunk:
             return
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:

@@ -37,6 +37,19 @@ async def test_the_token_is_sent() -> None:
         assert server.requests[0].headers["Authorization"] == "Bearer secret"
 
 
+async def test_a_token_that_cannot_be_sent_is_no_way_to_the_server() -> None:
+    async def token() -> str:
+        return "half\nanother"
+
+    async with serving(json_answer(NODE)) as (server, kube):
+        ours = Kube(Access(kube.access.server, token), "test-agent")
+        with pytest.raises(Unreachable, match="not printable") as error:
+            await ours.get("/api")
+        await ours.close()
+        assert "half" not in str(error.value)
+        assert server.requests == []
+
+
 async def test_a_body_is_sent_with_its_type() -> None:
     async with serving(json_answer(NODE)) as (server, kube):
         patch = [{"op": "remove", "path": "/spec/taints"}]

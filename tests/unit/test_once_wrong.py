@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -206,13 +206,10 @@ def test_v4_mapped() -> None:
 
 
 def test_isdigit() -> None:
+    from ccm.http import Answer
     from ccm.kube.client import _failure
 
-    class Response:
-        headers = {"Retry-After": "²"}
-        reason, status = "x", 429
-
-    assert _failure(cast(Any, Response()), b"{}").retry_after is None
+    assert _failure(Answer(429, "x", {b"retry-after": b"\xb2"}, b"{}")).retry_after is None
 
 
 def test_log_surrogate() -> None:

@@ -1,9 +1,9 @@
 """Whether the API server can be reached, is the one we trust, and knows us."""
 
+import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-import aiohttp
 
 from ccm.checks.check import Check
 from ccm.checks.finding import Finding, failed, of_fault, ok
@@ -47,12 +47,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def _no_answer(facts: Facts, error: Exception) -> Finding:
     url = facts.reach.url
     match error.__cause__:
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError() as tls:
+        case ssl.SSLError() as tls:
             return failed(
                 f"{facts.field}: no trusted connection to {url} ({_plain(tls)})",
                 "give the CA of this API server, and an address that its certificate names",
             )
-        case aiohttp.ClientConnectorDNSError():
+        case socket.gaierror():
             return failed(
                 f"{facts.field}: the name in {url} is not known here",
                 "correct it, or the DNS of this host; the cluster's own may not be there yet",
@@ -60,7 +60,7 @@ def _no_answer(facts: Facts, error: Exception) -> Finding:
     return of_fault(no_answer(facts.field, url, str(error)))
 
 
-def _plain(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
+def _plain(error: ssl.SSLError) -> str:
     return " ".join(str(error).split())
 
 

@@ -1,21 +1,22 @@
 """The HTTP client of the simulated cloud: one call at a time through the gate, errors by status."""
 
+import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import aiohttp
 import orjson
 
 from ccm.cloud.interface import Gate
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
+from ccm.http import Answer, HttpClient, target_of
 from ccm.model.objects import Json, mapping, text
+from ccm.model.server import Server
 from ccm.providers.simulated.config import SimulatedConfig, read_token
 
-IDLE_SECONDS = 15.0
-"""How long a connection is kept for the next call: shorter than servers do, see `_new_session`."""
+AGENT = (("User-Agent", "ccm-supervisor"), ("Accept", "application/json"))
 
 
 class Absent(Refused):
@@ -59,12 +60,10 @@ class SimulatedApi:
         self._config, self._gate = config, gate
         self._token = config.token
         self._caller = caller
-        self._session: aiohttp.ClientSession | None = None
+        self._http = HttpClient(Server(config.url))
 
     async def close(self) -> None:
-        if self._session:
-            await self._session.close()
-            self._session = None
+        await self._http.close()
 
     async def machines(self, by: str, values: Sequence[str]) -> Found:
         """Machines by `names` or `ids`, all pages of the answer; at most `page_size` values."""
@@ -101,26 +100,20 @@ class SimulatedApi:
         return await self._gate.call(call.operation, call.budget, lambda: self._send(call))
 
     async def _send(self, call: Call) -> Any:
-        if self._session is None:
-            self._session = _new_session(self._config.timeout)
+        headers = [("Authorization", f"Bearer {self._token}"), ("X-Caller", self._caller)]
+        target = target_of(call.path, call.query)
+        body = b"" if call.body is None else orjson.dumps(call.body)
         try:
-            async with self._session.request(
-                call.method,
-                self._config.url + call.path,
-                params=call.query,
-                data=None if call.body is None else orjson.dumps(call.body),
-                headers={"Authorization": f"Bearer {self._token}", "X-Caller": self._caller},
-                allow_redirects=False,
-            ) as response:
-                content = await response.read()
+            async with asyncio.timeout(self._config.timeout):
+                answer = await self._http.request(call.method, target, [*AGENT, *headers], body)
         except TimeoutError as late:
             message = f"{call.operation}: no answer within {self._config.timeout:g} s"
             raise CloudError(message) from late
-        except (aiohttp.ClientError, OSError, ValueError) as broken:
+        except (OSError, ValueError) as broken:
             raise CloudError(f"{call.operation}: {type(broken).__name__}: {broken}") from broken
-        if response.status == 401:
+        if answer.status == 401:
             self._reload_token()
-        return _read(call.operation, response.status, response.headers, content)
+        return _read(call.operation, answer)
 
     def _reload_token(self) -> None:
         """Take up a token that was exchanged on disk, for the next call."""
@@ -129,20 +122,9 @@ class SimulatedApi:
                 self._token = read_token(self._config.token_file)
 
 
-def _new_session(timeout: float) -> aiohttp.ClientSession:
-    session = aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=timeout),
-        connector=aiohttp.TCPConnector(keepalive_timeout=IDLE_SECONDS),
-        headers={"User-Agent": "ccm-supervisor"},
-    )
-    # aiohttp repeats a GET on a kept connection that broke, which the gate would not count; there
-    # is no public switch. Closing idle connections early keeps such breaks rare.
-    session._retry_connection = False
-    return session
-
-
-def _read(operation: str, status: int, headers: Mapping[str, str], content: bytes) -> Any:
+def _read(operation: str, answer: Answer) -> Any:
     """The JSON of a success; raises what any other status means."""
+    status, content = answer.status, answer.body
     if 200 <= status < 300:
         try:
             return orjson.loads(content) if content else None
@@ -151,7 +133,7 @@ def _read(operation: str, status: int, headers: Mapping[str, str], content: byte
     error = _error(content)
     code = text(error.get("code"))
     message = f"{operation}: {status} {code}: {text(error.get('message'))}"
-    wait = _seconds(headers.get("Retry-After"))
+    wait = _seconds(answer.header("Retry-After"))
     if status in (401, 403):
         raise Denied(message)
     if status == 429:
@@ -176,10 +158,10 @@ def _error(content: bytes) -> Mapping[str, Any]:
         return {}
 
 
-def _seconds(value: str | None) -> float | None:
+def _seconds(value: str) -> float | None:
     """The seconds of a Retry-After header; None when it has none or another form."""
     try:
-        seconds = float(value or "")
+        seconds = float(value)
     except ValueError:
         return None
     return seconds if 0 <= seconds < math.inf else None

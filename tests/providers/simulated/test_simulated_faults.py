@@ -118,6 +118,6 @@ async def test_a_cloud_that_is_not_there_is_an_error(gate: CountingGate) -> None
     async with CloudServer() as cloud:
         url = cloud.url
     api = SimulatedApi(SimulatedConfig(url, "sandbox"), gate, "test")
-    with pytest.raises(CloudError, match="ListMachines: ClientConnectorError"):
+    with pytest.raises(CloudError, match="ListMachines: ConnectionRefusedError"):
         await SimulatedInstances(api, 100).describe(nodes(1))
     await api.close()

@@ -1,0 +1,328 @@
+"""HTTP/1.1 against servers that say, byte by byte, what a test wants."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ccm import http
+from ccm.http import Answer, HttpClient, target_of
+from ccm.model.server import Server
+from tests.https.pki import Authority
+
+from .waiting import PATIENCE, until
+
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Word: yes\r\n\r\nhello"
+NO_BODY = b"HTTP/1.1 204 No Content\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
+TO_THE_END = b"HTTP/1.0 200 OK\r\n\r\nhello"
+BEFORE = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + HELLO
+STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+CLOSE = object()  # in place of bytes: the server closes the connection
+
+
+class Raw:
+    """A server that answers the n-th request with the n-th of `answers`, part by part."""
+
+    def __init__(self, *answers: list[object]) -> None:
+        self.answers = list(answers)
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self.open = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0] or 0)
+                self.requests.append(head + await reader.readexactly(length))
+                for part in self.answers.pop(0) if self.answers else []:
+                    if part is CLOSE:
+                        return
+                    assert isinstance(part, bytes)
+                    writer.write(part)
+                    await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the client left
+        finally:
+            self.open -= 1
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(*answers: list[object], path: str = "") -> AsyncIterator[tuple[Raw, HttpClient]]:
+    raw = Raw(*answers)
+    server = await asyncio.start_server(raw.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = HttpClient(Server(f"http://127.0.0.1:{port}{path}"))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield raw, client
+    finally:
+        await client.close()
+        server.close()
+        await until(lambda: raw.open == 0)
+
+
+async def get(client: HttpClient, target: str = "/x", may_repeat: bool = True) -> Answer:
+    return await client.request("GET", target, (), may_repeat=may_repeat)
+
+
+def singly(data: bytes) -> list[object]:
+    """Every byte by itself."""
+    return [data[index : index + 1] for index in range(len(data))]
+
+
+# Answers.
+
+
+@pytest.mark.parametrize("text", [HELLO, CHUNKED, BEFORE], ids=["length", "chunked", "hints"])
+@pytest.mark.parametrize("cut", [lambda data: [data], singly], ids=["whole", "bytes"])
+async def test_an_answer_is_put_together(text: bytes, cut: Callable[[bytes], list[object]]) -> None:
+    async with serving(cut(text), cut(HELLO)) as (raw, client):
+        answer = await get(client)
+        assert (answer.status, answer.reason, answer.body) == (200, "OK", b"hello")
+        assert (await get(client)).header("X-WORD") == "yes"
+        assert raw.connections == 1
+
+
+async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    async with serving([TO_THE_END, CLOSE], [HELLO]) as (raw, client):
+        assert (await get(client)).body == b"hello"
+        assert (await get(client)).body == b"hello"
+        assert raw.connections == 2
+
+
+async def test_an_answer_may_have_no_body() -> None:
+    async with serving([NO_BODY], [HELLO]) as (_, client):
+        answer = await get(client)
+        assert (answer.status, answer.body, answer.header("X-Word")) == (204, b"", "")
+        assert (await get(client)).body == b"hello"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 2x0 OK\r\n\r\n", b"\x16\x03\x01\x00\x05" * 4],
+)
+async def test_what_is_not_http_breaks_the_connection(text: bytes) -> None:
+    async with serving([text], [HELLO]) as (raw, client):
+        with pytest.raises(ConnectionError, match="the answer is not HTTP"):
+            await get(client)
+        assert (await get(client)).body == b"hello"
+        assert raw.connections == 2
+
+
+@pytest.mark.parametrize("cut", [1, 20, len(HELLO) - 1])
+async def test_half_an_answer_is_none(cut: int) -> None:
+    async with serving([HELLO[:cut], CLOSE], [HELLO]) as (raw, client):
+        with pytest.raises(ConnectionResetError):
+            await get(client)
+        assert len(raw.requests) == 1
+
+
+# Requests.
+
+
+async def test_a_request_is_written_as_it_is_asked_for() -> None:
+    async with serving([HELLO], path="/base") as (raw, client):
+        headers = [("Accept", "application/json")]
+        await client.request("PATCH", "/a?b=c", headers, b"{}")
+        port = client._port
+        assert raw.requests == [
+            b"PATCH /base/a?b=c HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+            b"Accept: application/json\r\nContent-Length: 2\r\n\r\n{}" % port
+        ]
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "\x00"])
+async def test_nothing_hides_another_line_in_a_request(value: str) -> None:
+    async with serving([HELLO]) as (raw, client):
+        with pytest.raises(ValueError, match="not printable"):
+            await client.request("GET", "/x", [("Authorization", value)])
+        with pytest.raises(ValueError, match="not printable"):
+            await client.request("GET", f"/{value}", ())
+        assert raw.requests == []
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "target"),
+    [
+        ("/api/v1/nodes/n-1", None, "/api/v1/nodes/n-1"),
+        ("/api/a b/ü\n", None, "/api/a%20b/%C3%BC%0A"),
+        ("/api/a%2Fb", None, "/api/a%2Fb"),
+        ("/api?x#y", {"limit": "5", "continue": "a&b="}, "/api%3Fx%23y?limit=5&continue=a%26b%3D"),
+    ],
+)
+def test_a_target_is_quoted_once(path: str, params: dict[str, str] | None, target: str) -> None:
+    assert target_of(path, params) == target
+
+
+# Connections.
+
+
+async def test_side_by_side_each_request_has_a_connection_of_its_own() -> None:
+    async with serving([HELLO], [HELLO], [HELLO]) as (raw, client):
+        await asyncio.gather(get(client), get(client))
+        await get(client)
+        assert raw.connections == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [HELLO.replace(b"X-Word: yes", b"Connection: close"), HELLO + HELLO, TO_THE_END + b"!"],
+    ids=["close", "an-answer-to-nothing", "no-length"],
+)
+async def test_a_connection_that_is_not_good_any_more_is_not_used_again(text: bytes) -> None:
+    async with serving([text, *([CLOSE] if text[:8] == b"HTTP/1.0" else [])], [HELLO]) as (
+        raw,
+        client,
+    ):
+        await get(client)
+        assert (await get(client)).body == b"hello"
+        assert raw.connections == 2
+
+
+async def test_an_answer_that_comes_late_is_nobodys() -> None:
+    """The one who asked gave up; the next must not get the answer."""
+    async with serving([], [HELLO]) as (raw, client):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await get(client)
+        await until(lambda: raw.open == 0)
+        assert (await get(client)).body == b"hello"
+        assert raw.connections == 2
+
+
+async def test_a_connection_that_was_idle_for_long_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving([HELLO], [HELLO]) as (raw, client):
+        await get(client)
+        monkeypatch.setattr(http, "IDLE", 0.0)
+        await get(client)
+        assert raw.connections == 2
+
+
+async def test_a_kept_connection_that_closes_is_forgotten() -> None:
+    async with serving([HELLO, CLOSE], [HELLO]) as (raw, client):
+        await get(client)
+        await until(lambda: not client._idle)
+        await get(client, may_repeat=False)
+        assert raw.connections == 2
+
+
+async def test_a_request_that_a_closing_connection_swallowed_may_be_repeated() -> None:
+    async with serving([HELLO], [CLOSE], [HELLO], [CLOSE], [HELLO]) as (raw, client):
+        await get(client)
+        assert (await get(client)).body == b"hello"
+        assert len(raw.requests) == 3
+        with pytest.raises(ConnectionResetError):
+            await client.request("PATCH", "/x", (), b"{}")  # it may have been carried out
+        assert len(raw.requests) == 4
+
+
+async def test_a_new_connection_that_closes_is_not_repeated() -> None:
+    async with serving([CLOSE], [HELLO]) as (raw, client):
+        with pytest.raises(ConnectionResetError):
+            await get(client)
+        assert len(raw.requests) == 1
+
+
+async def test_closing_ends_every_connection() -> None:
+    async with serving([HELLO], []) as (raw, client):
+        await get(client)
+        asking = asyncio.create_task(get(client))
+        await until(lambda: len(raw.requests) == 2)
+        await client.close()
+        with pytest.raises(ConnectionAbortedError):
+            await asking
+        await until(lambda: raw.open == 0)
+
+
+# Streams.
+
+
+async def test_a_stream_is_read_as_it_comes() -> None:
+    async with serving([STREAM, b"2\r\nhe\r\n"]) as (raw, client):
+        async with client.stream("/x", ()) as (head, content):
+            assert head.status == 200
+            assert await content.read() == b"he"
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await content.read()
+        await until(lambda: raw.open == 0)
+
+
+async def test_a_stream_has_an_end() -> None:
+    async with serving([CHUNKED]) as (_, client), client.stream("/x", ()) as (_, content):
+        said = b""
+        while data := await content.read():
+            said += data
+        assert said == b"hello"
+        assert await content.read() == b""
+
+
+async def test_a_stream_that_breaks_gives_what_came_and_then_the_error() -> None:
+    parts = [STREAM, b"2\r\nhe\r\n", CLOSE]
+    async with serving(parts) as (raw, client), client.stream("/x", ()) as (_, content):
+        await until(lambda: raw.open == 0)
+        assert await content.read() == b"he"
+        with pytest.raises(ConnectionResetError):
+            await content.read()
+
+
+async def test_a_stream_that_nobody_reads_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "FULL", 1 << 16)
+    piece = b"%x\r\n%b\r\n" % (1 << 16, b"x" * (1 << 16))
+    number = 400  # 25 MiB, more than the sockets hold
+    parts: list[object] = [STREAM, *[piece] * number, b"0\r\n\r\n"]
+    async with serving(parts) as (_, client), client.stream("/x", ()) as (_, content):
+        await until(lambda: not content._transport.is_reading())  # type: ignore[union-attr]
+        assert content._now.size < 1 << 20
+        size = 0
+        while data := await content.read():
+            size += len(data)
+        assert size == number << 16
+
+
+# TLS.
+
+
+@asynccontextmanager
+async def secured(directory: Path, *names: str) -> AsyncIterator[tuple[str, Authority]]:
+    """A TLS server of this name, its URL, and who signed it."""
+    authority, raw = Authority("ours"), Raw([HELLO], [HELLO])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.server(*names).write(directory, "server"))
+    server = await asyncio.start_server(raw.serve, "127.0.0.1", 0, ssl=context)
+    try:
+        yield f"https://localhost:{server.sockets[0].getsockname()[1]}", authority
+    finally:
+        server.close()
+        await until(lambda: raw.open == 0)
+
+
+async def test_a_server_proves_who_it_is(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    theirs.write_bytes(Authority("theirs").pem)
+    async with secured(tmp_path, "kubernetes") as (url, authority):
+        ours.write_bytes(authority.pem)
+        for server, is_trusted in [
+            (Server(url, str(ours), tls_name="kubernetes"), True),
+            (Server(url, str(ours)), False),  # another name
+            (Server(url, str(theirs), tls_name="kubernetes"), False),
+            (Server(url, str(theirs), is_verified=False), True),
+        ]:
+            client = HttpClient(server)
+            if is_trusted:
+                assert (await get(client)).body == b"hello"
+            else:
+                with pytest.raises(ssl.SSLCertVerificationError):
+                    await get(client)
+            await client.close()
