@@ -80,11 +80,17 @@ class Store:
         return Absorbed([*coming, *gone], completed=True)
 
     def _put(self, name: Name, version: int, value: Json | None) -> bool:
-        """Whether this is news: what has the higher version is newer; 0 is not known."""
+        """Whether this is news: what has the higher version is newer; 0 is not known.
+
+        What we wrote comes back through the feed, and is no news then.
+        """
         if value is None:
             self._versions.pop(name, None)
             return self._objects.pop(name, None) is not None
-        if version and version < self._versions.get(name, 0):
+        known = self._versions.get(name, 0)
+        if version and version < known:
+            return False
+        if version == known and value == self._objects.get(name):
             return False
         self._versions[name] = version
         self._objects[name] = value

@@ -120,6 +120,13 @@ def test_an_older_entry_of_the_feed_does_not_undo_an_own_write() -> None:
     assert store.get("Node", "a") == value("mine")
 
 
+def test_an_own_write_that_comes_back_is_no_news() -> None:
+    store = filled(entry("a", 1, "old"))
+    store.wrote("Node", "a", answer(5, "mine"))
+    assert store.absorb(frame(2, entry("a", 5, "mine"))).changed == []
+    assert store.absorb(frame(3, entry("a", 6, "mine"))).changed == [("Node", "a")]
+
+
 @pytest.mark.parametrize("version", [5, 6])
 def test_the_feed_leads_again_from_the_own_write_on(version: int) -> None:
     store = filled(entry("a", 1, "old"))
