@@ -7,9 +7,11 @@ what a worker does (see docs/performance.md). `httptools` parses, `asyncio` does
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import httptools
@@ -72,6 +74,8 @@ class Connection(asyncio.Protocol):
         self._is_awaited: Callable[[], object] = lambda: False
         self._error: OSError | None = None
         self._now = _Arrived(is_whole=True)  # nothing was asked yet
+        # Kept, because before Python 3.12 to ask for it costs a system call.
+        self._loop = asyncio.get_running_loop()
         self.idle_since = 0.0
 
     @property
@@ -120,7 +124,7 @@ class Connection(asyncio.Protocol):
             if self._error:
                 raise self._error
             self._is_awaited = is_so
-            self._waiter = asyncio.get_running_loop().create_future()
+            self._waiter = self._loop.create_future()
             try:
                 await self._waiter
             finally:
@@ -137,8 +141,7 @@ class Connection(asyncio.Protocol):
     # What asyncio says.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self._made(self)
 
     def data_received(self, data: bytes) -> None:
@@ -265,7 +268,7 @@ class HttpClient:
 
     def _kept(self) -> Connection | None:
         """The connection that was used last, unless servers are about to close it."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         while self._idle:
             connection = self._idle.pop()
             if now - connection.idle_since < IDLE:
@@ -275,7 +278,7 @@ class HttpClient:
 
     def _keep(self, connection: Connection) -> None:
         if connection.is_reusable:
-            connection.idle_since = asyncio.get_running_loop().time()
+            connection.idle_since = time.monotonic()
             self._idle.append(connection)
         else:
             connection.abort()

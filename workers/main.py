@@ -148,7 +148,14 @@ def require_cluster_id(provider: CloudProvider, settings: Settings) -> None:
 def _context(spec: WorkerSpec, gate: Gate) -> ProviderContext:
     settings = spec.settings
     content = read_config(settings.cloud_config)
-    return ProviderContext(gate, content, settings.cloud_config, settings.cluster_name, spec.name)
+    return ProviderContext(
+        gate,
+        content,
+        settings.cloud_config,
+        settings.cluster_name,
+        spec.name,
+        settings.allow_untagged_cloud,
+    )
 
 
 def _kube(spec: WorkerSpec, component: str, fence: Fence, identity: Identity) -> Kube:

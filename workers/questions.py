@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -80,7 +81,7 @@ class Questions(Generic[Asked, Said]):
         """
         if kept := self._answers.get(about.name):
             at, uid, answer = kept
-            if uid == about.uid and asyncio.get_running_loop().time() - at < FRESH:
+            if uid == about.uid and time.monotonic() - at < FRESH:
                 return answer
         if self._caution.is_suspect(about.name):
             answers = await self.describe([about], self._priority)
@@ -148,7 +149,7 @@ class Questions(Generic[Asked, Said]):
         finally:
             self._slots.release()
             self._under_way.difference_update(about.name for about in batch)
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         for about in batch:
             if answers is None:  # throttled: the same question again, paced by the budget
                 self._ask(about)

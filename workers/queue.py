@@ -106,13 +106,13 @@ class WorkQueue:
             return None
         key, since = self._ready.popitem(last=False)
         self.tally.observe(metrics.QUEUED, seconds=time.monotonic() - since)
-        self._in_hand[key] = asyncio.get_running_loop().time()
+        self._in_hand[key] = time.monotonic()
         return key
 
     def done(self, key: str) -> None:
         """The key is no longer in hand."""
         if began := self._in_hand.pop(key, None):
-            seconds = asyncio.get_running_loop().time() - began
+            seconds = time.monotonic() - began
             self.tally.observe(metrics.WORKED, seconds=seconds)
         if key in self._dirty:
             self._dirty.discard(key)

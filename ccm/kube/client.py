@@ -127,12 +127,11 @@ class Kube:
     async def _send_until_heard(
         self, method: str, target: str, headers: Headers, data: bytes
     ) -> bytes:
-        loop = asyncio.get_running_loop()
         for attempt in range(1, _TRIES_WHEN_BUSY + 1):
             if self._rate:
                 await self._rate.wait()
-            if loop.time() < self._quiet_until:
-                await asyncio.sleep(self._quiet_until - loop.time())
+            if (quiet := self._quiet_until - time.monotonic()) > 0:
+                await asyncio.sleep(quiet)
             if method != "GET":
                 self._fence.before_write()
                 self.writes += 1
@@ -145,7 +144,7 @@ class Kube:
             if error.status != 429 or attempt == _TRIES_WHEN_BUSY:
                 raise error
             wait = (error.retry_after or 1.0) * random.uniform(1.0, 1.2)
-            self._quiet_until = max(self._quiet_until, loop.time() + wait)
+            self._quiet_until = max(self._quiet_until, time.monotonic() + wait)
         raise AssertionError("the last try returns or raises")
 
     async def _send(self, method: str, target: str, headers: Headers, data: bytes) -> Answer:
