@@ -17,7 +17,7 @@ from workers.queue import WorkQueue
 log = logging.getLogger(__name__)
 
 QUICK = 0.005  # seconds that a question waits for company
-PATIENT = 0.25  # seconds between two batches that are not full, while many questions come
+PATIENT = 0.5  # seconds between two batches that are not full, while many questions come
 LONGEST = 2.0  # seconds that a batch waits while more keys are ready, which may ask as well
 IN_FLIGHT = 8  # reads at the same time
 ANSWERS = (Instance, VolumePlace, Gone, Unknown)
@@ -54,7 +54,7 @@ class Questions(Generic[Asked, Said]):
     """Asks the cloud about objects; queues them when an answer is there, and keeps it for a while.
 
     A question that comes alone leaves almost at once. After a batch of several, the next one waits
-    until it is full or a quarter of a second has passed: more are likely to come. While more keys
+    until it is full or half a second has passed: more are likely to come. While more keys
     are ready than could ask yet, it waits for them, however slow this machine is.
     """
 
