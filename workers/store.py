@@ -1,5 +1,6 @@
 """A worker's copy of the objects it wants: snapshots, deltas, and its own writes read back."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ccm.bus.frames import Objects
@@ -28,6 +29,7 @@ class Store:
     wants: tuple[Want, ...]
     _objects: dict[Name, Json] = field(default_factory=dict)
     _versions: dict[Name, int] = field(default_factory=dict)
+    _counts: Counter[str] = field(default_factory=Counter)  # by kind
     _coming: dict[Name, tuple[int, Json]] | None = None
     _epoch: int = 0
     _seq: int = 0
@@ -36,7 +38,7 @@ class Store:
         return self._objects.get((kind, key))
 
     def count(self, kind: str) -> int:
-        return sum(1 for known, _ in self._objects if known == kind)
+        return self._counts[kind]
 
     def names(self) -> list[Name]:
         return list(self._objects)
@@ -86,12 +88,15 @@ class Store:
         """
         if value is None:
             self._versions.pop(name, None)
-            return self._objects.pop(name, None) is not None
+            was_there = self._objects.pop(name, None) is not None
+            self._counts[name[0]] -= was_there
+            return was_there
         known = self._versions.get(name, 0)
         if version and version < known:
             return False
         if version == known and value == self._objects.get(name):
             return False
+        self._counts[name[0]] += name not in self._objects
         self._versions[name] = version
         self._objects[name] = value
         return True

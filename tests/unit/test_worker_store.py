@@ -67,6 +67,8 @@ def test_a_new_snapshot_drops_what_it_does_not_contain() -> None:
     absorbed = store.absorb(snapshot(entry("b", 1), entry("c", 2), epoch=2))
     assert set(absorbed.changed) == {("Node", "a"), ("Node", "b"), ("Node", "c")}
     assert set(store.names()) == {("Node", "b"), ("Node", "c")}
+    store.absorb(frame(2, entry("b", 0, None), entry("b", 0, None), epoch=2))
+    assert store.count("Node") == 1
 
 
 def test_until_a_new_snapshot_is_complete_the_old_objects_stay() -> None:

@@ -41,7 +41,7 @@ class Monitor:
 
     async def _round(self) -> None:
         scheme = self._tools.provider.scheme
-        nodes = nodes_where(self._tools.store, lambda node: is_watched(node, scheme))
+        nodes = await nodes_where(self._tools.store, lambda node: is_watched(node, scheme))
         answers: dict[str, Answer] = {}
         gone: list[list[object]] = []
         for batch in batches(nodes, self._batch_size):

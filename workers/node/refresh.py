@@ -47,7 +47,8 @@ class Refresh:
         """Pass after pass, while this worker may act."""
         period = self._tools.settings.node_status_update_frequency
         while True:
-            parts = list(batches(nodes_where(self._tools.store, self._is_due), self._batch_size))
+            nodes = await nodes_where(self._tools.store, self._is_due)
+            parts = list(batches(nodes, self._batch_size))
             for part in parts:
                 await asyncio.sleep(period / len(parts))
                 await self._ask(part)

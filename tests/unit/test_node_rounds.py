@@ -1,0 +1,51 @@
+"""Rounds over many nodes: which they are about, and that they hold up nobody."""
+
+import asyncio
+from itertools import pairwise
+
+from ccm.bus.frames import Objects
+from ccm.model.node import Node
+from workers.node import rounds
+from workers.node.rounds import nodes_where
+from workers.node.worker import WANTS
+from workers.store import Store
+
+
+def filled(number: int) -> Store:
+    """A store with this many nodes, the last name first."""
+    store = Store(WANTS)
+    names = [f"n{index:04}" for index in reversed(range(number))]
+    entries = [["Node", name, 1, {"metadata": {"name": name}}] for name in names]
+    store.absorb(Objects(1, 1, True, entries))
+    return store
+
+
+async def test_those_that_are_wanted_come_by_name() -> None:
+    nodes = await nodes_where(filled(5), lambda node: node.name != "n0002")
+    assert [node.name for node in nodes] == ["n0000", "n0001", "n0003", "n0004"]
+
+
+async def test_others_have_their_turn_meanwhile() -> None:
+    store = filled(5 * rounds.AT_ONCE)
+    seen: list[int] = []
+    looked_at = 0
+
+    def look(node: Node) -> bool:
+        nonlocal looked_at
+        looked_at += 1
+        return True
+
+    looking = asyncio.create_task(nodes_where(store, look))
+    while not looking.done():
+        await asyncio.sleep(0)
+        seen.append(looked_at)
+    assert max(after - before for before, after in pairwise(seen)) <= rounds.AT_ONCE
+    assert len(await looking) == 5 * rounds.AT_ONCE
+
+
+async def test_a_node_that_goes_meanwhile_is_left_out() -> None:
+    store = filled(2 * rounds.AT_ONCE)
+    looking = asyncio.create_task(nodes_where(store, lambda node: True))
+    await asyncio.sleep(0)
+    store.absorb(Objects(1, 2, False, [["Node", "n0000", 0, None]]))
+    assert len(await looking) == 2 * rounds.AT_ONCE - 1
