@@ -1,7 +1,7 @@
 """HTTP/1.1 to one server: kept connections, whole answers and streams, and nothing more.
 
-A general HTTP client costs three times the CPU of this one for a request, and requests are most of
-what a worker does (see docs/performance.md). `httptools` parses, `asyncio` does TLS.
+A general client costs more than twice the CPU a request, and requests are most of what a worker
+does (docs/performance.md). `httptools` parses, `asyncio` does TLS, `aiohappyeyeballs` connects.
 """
 
 import asyncio

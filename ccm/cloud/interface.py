@@ -51,6 +51,9 @@ class ProviderContext:
     config_path: str  # for error messages only
     cluster_name: str
     caller: str  # the worker that asks, such as "node-0"; for the cloud's own request log
+    allow_untagged: bool = (
+        False  # --allow-untagged-cloud: no cluster ID is no reason to refuse reads
+    )
 
 
 class Instances(Protocol):

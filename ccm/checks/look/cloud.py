@@ -82,7 +82,9 @@ async def started(settings: Settings) -> Started:
         content = read_config(settings.cloud_config)
         provider = load_provider(settings.cloud_provider)
         path, cluster = settings.cloud_config, settings.cluster_name
-        await provider.initialize(ProviderContext(gate, content, path, cluster, CALLER))
+        is_untagged = settings.allow_untagged_cloud
+        context = ProviderContext(gate, content, path, cluster, CALLER, is_untagged)
+        await provider.initialize(context)
     except ConfigurationFaults as faults:
         return Started(None, purse, tuple(faults.faults))
     except ConfigurationFault as fault:

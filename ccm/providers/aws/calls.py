@@ -19,16 +19,27 @@ ELBV2_MUTATE = "elbv2-mutate"
 ELBV2_REGISTER = "elbv2-register"
 
 QUOTAS: Mapping[str, Quota] = {
-    EC2_DESCRIBE: Quota(per_second=20.0, burst=100),
+    EC2_DESCRIBE: Quota(per_second=10.0, burst=50),
     EC2_MUTATE: Quota(per_second=5.0, burst=50),
     EC2_RESOURCE: Quota(per_second=5.0, burst=50),
-    ELB_DESCRIBE: Quota(per_second=10.0, burst=40),
-    ELB_MUTATE: Quota(per_second=3.0, burst=20),
-    ELBV2_DESCRIBE: Quota(per_second=10.0, burst=40),
-    ELBV2_MUTATE: Quota(per_second=3.0, burst=20),
-    ELBV2_REGISTER: Quota(per_second=4.0, burst=20),
+    ELB_DESCRIBE: Quota(per_second=7.0, burst=28),
+    ELB_MUTATE: Quota(per_second=3.0, burst=12),
+    ELBV2_DESCRIBE: Quota(per_second=6.0, burst=24),
+    ELBV2_MUTATE: Quota(per_second=2.0, burst=8),
+    ELBV2_REGISTER: Quota(per_second=2.0, burst=8),
 }
-"""The usual limits of an account in one region: refill and size of the bucket of each category."""
+"""What an account may do by default in one region: refill and size of each class's bucket.
+
+EC2 has a bucket for each of its actions: reads 20 a second and 100 at once, but 10 and 50 without
+filter and pages, as ours by ID are; writes 5 and 50, rules of security groups as well. A class here
+has several actions and still takes no more than one may.
+https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html
+
+Elastic Load Balancing has 10 a second and 40 at once for all calls of one version of its API
+together, and inside of that 4 and 20 for registering targets. So the classes of a version share
+these 10 and 40, in the proportion in which a new balancer needs them.
+https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-throttling.html
+"""
 
 
 @dataclass(frozen=True, slots=True)

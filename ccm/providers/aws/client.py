@@ -23,8 +23,9 @@ CLIENTS = ("ec2", "elb", "elbv2")
 class AwsApi:
     """The calls of `CALLS`. Every one is a single HTTP request, never repeated in here.
 
-    Raises `Denied`, `Throttled`, `AwsRefusal` for what will not work until something changes,
-    `AwsError` for other errors of AWS, and `CloudError` for everything that is not an answer.
+    Raises `Denied`, `Throttled`, `AwsRefusal` for what will not work until something changes, a
+    quota being `AwsNoRoom`, `AwsError` for other errors of AWS, and `CloudError` for everything
+    that is not an answer.
     """
 
     def __init__(self, config: AwsConfig, region: str, gate: Gate, caller: str) -> None:

@@ -8,7 +8,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from ccm.errors import CloudError, Denied, Refused, Throttled
+from ccm.errors import CloudError, Denied, NoRoom, Refused, Throttled
 from ccm.model.objects import mapping, text
 
 SDK_ERRORS = (BotoCoreError, ClientError, ResponseParserError)
@@ -16,6 +16,7 @@ SDK_ERRORS = (BotoCoreError, ClientError, ResponseParserError)
 THROTTLED = frozenset(
     {
         "BandwidthLimitExceeded",
+        "DependencyThrottle",
         "EC2ThrottledException",
         "RequestLimitExceeded",
         "RequestThrottled",
@@ -51,12 +52,26 @@ PASSING = frozenset(
         "IncorrectInstanceState",
         "IncorrectState",
         "InvalidGroup.NotFound",
+        "InvalidInstanceID.NotFound",
+        "InvalidNetworkInterfaceID.NotFound",
         "InvalidSecurityGroup",
         "PriorRequestNotComplete",
         "ResourceInUse",
     }
 )
 """Refusals that pass by themselves: something is not ready yet, or not visible everywhere yet."""
+USED_UP = frozenset(
+    {
+        "RulesPerSecurityGroupLimitExceeded",
+        "SecurityGroupLimitExceeded",
+        "TargetGroupAssociationLimit",
+        "TooManyLoadBalancers",
+        "TooManyRegistrationsForTargetId",
+        "TooManyTargetGroups",
+        "TooManyTargets",
+    }
+)
+"""Quotas that balancers share: there is room again when one of them goes."""
 
 
 class AwsError(CloudError):
@@ -69,6 +84,10 @@ class AwsError(CloudError):
 
 class AwsRefusal(AwsError, Refused):
     """AWS will say the same again until something is changed."""
+
+
+class AwsNoRoom(AwsRefusal, NoRoom):
+    """A quota of `USED_UP`."""
 
 
 def failure_of(operation: str, error: Exception) -> CloudError:
@@ -85,13 +104,13 @@ def _answered(operation: str, error: ClientError) -> CloudError:
     answer = mapping(error.response.get("ResponseMetadata"))
     code, status = text(said.get("Code")), answer.get("HTTPStatusCode", 0)
     message = f"{operation}: {code}: {text(said.get('Message'))}"
-    if code in THROTTLED or status == 429:
+    if code in THROTTLED or (status == 429 and code not in PASSING):
         return Throttled(message, _seconds(mapping(answer.get("HTTPHeaders")).get("retry-after")))
     if code in DENIED or status in (401, 403):
         return Denied(message)
-    if status < 400 or status >= 500 or status == 408 or code in PASSING:
+    if code in PASSING or status < 400 or status >= 500 or status == 408:
         return AwsError(message, code)
-    return AwsRefusal(message, code)
+    return AwsNoRoom(message, code) if code in USED_UP else AwsRefusal(message, code)
 
 
 def _seconds(value: object) -> float | None:

@@ -14,7 +14,7 @@ from ccm.providers.aws.addresses import addresses_of
 from ccm.providers.aws.client import AwsApi
 from ccm.providers.aws.lookup import Found, Kind, look_up
 from ccm.providers.aws.tags import Mark, Ownership, read_tags
-from ccm.providers.aws.zones import ZONE_ID, Zones
+from ccm.providers.aws.zones import ZONE_ID, Zone, Zones
 
 BATCH = 200
 """The most values of one filter; as many IDs are asked for at once."""
@@ -86,7 +86,7 @@ class AwsInstances:
     def _judge(self, lookup: Lookup, found: Found) -> dict[str, Answer]:
         """What one answer says about each of its Nodes."""
         said: dict[str, list[Answer]] = defaultdict(list)
-        mark = None if lookup.by_id else self._ownership.mark_if_any()
+        mark = None if lookup.by_id else self._ownership.mark_to_look_for()
         for record in found.records:
             said[text(record.get(lookup.key))].append(self._read(record, mark))
         return {
@@ -102,8 +102,8 @@ class AwsInstances:
 
     def _with_zone_ids(self, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
         zones = {a.zone for a in answers.values() if isinstance(a, Instance) and a.zone}
-        zone_ids = self._zones.ids(zones) if zones else {}
-        return {name: with_zone_id(answer, zone_ids) for name, answer in answers.items()}
+        known = self._zones.named(zones) if zones else {}
+        return {name: with_zone_id(answer, known) for name, answer in answers.items()}
 
 
 def describe_instances(api: AwsApi, **question: Any) -> list[Json]:
@@ -184,9 +184,9 @@ def read_instance(record: Json, region: str, families: Sequence[str]) -> Answer:
     )
 
 
-def with_zone_id(answer: Answer, zone_ids: Mapping[str, str] | CloudError) -> Answer:
+def with_zone_id(answer: Answer, zones: Mapping[str, Zone] | CloudError) -> Answer:
     """The answer with the label of its zone's ID; a label that could not be read is left out."""
-    if not isinstance(answer, Instance) or isinstance(zone_ids, CloudError):
+    if not isinstance(answer, Instance) or isinstance(zones, CloudError):
         return answer
-    zone_id = zone_ids.get(answer.zone)
-    return replace(answer, labels={ZONE_ID: zone_id}) if zone_id else answer
+    zone = zones.get(answer.zone)
+    return replace(answer, labels={ZONE_ID: zone.id}) if zone and zone.id else answer

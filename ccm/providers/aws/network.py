@@ -1,8 +1,9 @@
 """The cluster's VPC as balancers need it: subnets, and the security groups of nodes."""
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -14,6 +15,9 @@ from ccm.providers.aws.instances import BATCH, PAGE, describe_instances
 from ccm.providers.aws.security_groups import Group, read_group
 from ccm.providers.aws.subnets import Subnet, read_subnets
 from ccm.providers.aws.tags import Mark
+from ccm.providers.aws.zones import Zones
+
+log = logging.getLogger(__name__)
 
 SUBNETS_FOR = 60.0  # seconds for which the layout of the VPC is remembered
 HOSTS_FOR = 600.0  # seconds for which it is remembered which groups an instance has
@@ -38,6 +42,8 @@ class Network:
         self._subnets: Sequence[Subnet] = ()
         self._subnets_at = float("-inf")
         self._hosts: dict[str, Host] = {}
+        self._told: set[str] = set()
+        self._zones = Zones(api)
         self.rules = Lock()  # held from reading rules of the nodes' groups to changing them
 
     @property
@@ -53,9 +59,17 @@ class Network:
                 in_vpc = [{"Name": "vpc-id", "Values": [self.vpc]}]
                 subnets = self._api.pages("ec2:DescribeSubnets", "Subnets", Filters=in_vpc)
                 tables = self._api.pages("ec2:DescribeRouteTables", "RouteTables", Filters=in_vpc)
-                self._subnets = read_subnets(subnets, tables)
+                self._subnets = self._with_zones(read_subnets(subnets, tables))
                 self._subnets_at = time.monotonic()
             return self._subnets
+
+    def _with_zones(self, subnets: Sequence[Subnet]) -> Sequence[Subnet]:
+        """The same with what AWS says of their zones."""
+        zones = self._zones.named({subnet.zone for subnet in subnets})
+        if isinstance(zones, CloudError):
+            raise zones
+        odd = {name for name, zone in zones.items() if not zone.is_regular}
+        return [replace(subnet, is_regular=subnet.zone not in odd) for subnet in subnets]
 
     def hosts(self, instance_ids: Collection[str]) -> Sequence[Host]:
         """Those of the instances that exist; what is remembered costs no read."""
@@ -99,11 +113,29 @@ class Network:
         return self.groups(Filters=listed)
 
     def node_groups(self, hosts: Sequence[Host], mark: Mark) -> list[Group]:
-        """For each host the group that is opened for balancers, every group once."""
+        """For each host the group that is opened for balancers, every group once.
+
+        A host for which that is not clear is left out; `CloudError` when it is clear for none.
+        """
         ids = sorted({group for host in hosts for group in host.groups})
         known = {group.id: group for group in self._groups_of(hosts, ids)}
-        chosen = {_group_to_open(host, known, mark) for host in hosts}
+        chosen, odd = set(), dict[str, CloudError]()
+        for host in hosts:
+            try:
+                chosen.add(_group_to_open(host, known, mark))
+            except CloudError as error:
+                odd[host.id] = error
+        if odd and not chosen:
+            raise next(iter(odd.values()))
+        self._tell(odd)
         return [known[group] for group in sorted(chosen)]
+
+    def _tell(self, odd: Mapping[str, CloudError]) -> None:
+        """Warn of instances that are not opened, once each; their health checks keep them out."""
+        for instance_id in odd.keys() - self._told:
+            extra = {"instance": instance_id, "why": str(odd[instance_id])}
+            log.warning("instance not opened for balancers", extra=extra)
+        self._told |= odd.keys()
 
     def _groups_of(self, hosts: Sequence[Host], ids: Sequence[str]) -> list[Group]:
         try:

@@ -54,6 +54,7 @@ class AwsCloud:
         ownership = Ownership(
             config.cluster_id or machine.cluster_id,
             (lambda: own_tags(api, machine)) if machine.instance_id else None,
+            is_optional=context.allow_untagged,
         )
         self.has_cluster_id = ownership.is_there
         self.instances = AwsInstances(api, ownership, config.families)

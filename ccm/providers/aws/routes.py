@@ -1,51 +1,32 @@
 """Routes to pod networks in the cluster's route tables; to each machine the same in all of them."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from ipaddress import ip_network
+from collections.abc import Sequence
 from typing import Any
 
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
 from ccm.model.node import Node
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, objects, text
 from ccm.providers.aws import ids
 from ccm.providers.aws.client import AwsApi
 from ccm.providers.aws.failures import AwsError
 from ccm.providers.aws.instances import BATCH, PAGE, describe_instances
+from ccm.providers.aws.route_tables import (
+    Target,
+    destination,
+    entries_of,
+    ids_of,
+    merge,
+    read_target,
+    same,
+)
 from ccm.providers.aws.tags import Ownership, read_tags
 
 FULL = "RouteLimitExceeded"
 EXISTS = "RouteAlreadyExists"
-ABSENT = ("InvalidRoute.NotFound", "InvalidRouteTableID.NotFound")
+NO_TABLE = "InvalidRouteTableID.NotFound"
+ABSENT = ("InvalidRoute.NotFound", NO_TABLE)
 REMEDY = "raise the quota 'Routes per route table' (50 by default, 1,000 at the most)"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One route in one table; `instance_id` is empty when the machine is not known any more."""
-
-    table: str
-    cidr: str
-    instance_id: str
-    is_blackhole: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a route to an instance needs: its only interface is implied, one of several named."""
-
-    instance_id: str
-    interface_id: str
-    has_more_interfaces: bool
-    checks_source: bool
-
-    @property
-    def parameters(self) -> dict[str, str]:
-        if self.has_more_interfaces:
-            return {"NetworkInterfaceId": self.interface_id}
-        return {"InstanceId": self.instance_id}
 
 
 class AwsRoutes:
@@ -71,9 +52,10 @@ class AwsRoutes:
         instance_id = ids.instance_id_of(node.provider_id)
         if not instance_id or node.is_foreign(ids.SCHEME):
             raise Refused(f"node {node.name} has no instance")
+        table_ids = self._table_ids or ids_of(self._tables())
         target = self._targets.pop(instance_id, None) or self._read_target(instance_id)
         self._stop_source_check(target)
-        for table_id in self._table_ids or ids_of(self._tables()):
+        for table_id in table_ids:
             self._create_in(table_id, cidr, target)
 
     def delete(self, route: Route) -> None:
@@ -112,6 +94,9 @@ class AwsRoutes:
                 used = len(objects(self._table(table_id).get("Routes")))
                 full = f"route table {table_id} is full with {used} routes: {REMEDY}"
                 raise Refused(full) from error
+            elif error.code == NO_TABLE:
+                self._table_ids = []
+                raise CloudError(f"{error}: looked for again") from error
             else:
                 raise
 
@@ -165,58 +150,3 @@ class AwsRoutes:
                 for record in describe_instances(self._api, Filters=filters, MaxResults=PAGE):
                     targets[text(record.get("InstanceId"))] = read_target(record)
         self._targets = targets
-
-
-def ids_of(tables: Sequence[Json]) -> list[str]:
-    return [text(table.get("RouteTableId")) for table in tables]
-
-
-def entries_of(table: Json, every: bool = False) -> Iterator[Entry]:
-    """The routes of a table that lead to instances, or led to one; all of them when `every`."""
-    table_id = text(table.get("RouteTableId"))
-    for route in objects(table.get("Routes")):
-        cidr = text(route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock"))
-        instance_id = text(route.get("InstanceId"))
-        is_blackhole = route.get("State") == "blackhole"
-        if cidr and (instance_id or is_blackhole or every):
-            yield Entry(table_id, cidr, instance_id, is_blackhole)
-
-
-def merge(entries: Sequence[Entry], nodes: Mapping[str, Node], tables: int) -> Iterator[Route]:
-    """One route for the same in several tables; its `id` names the tables that have it."""
-    groups: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
-    for entry in entries:
-        groups[entry.cidr, entry.instance_id, entry.is_blackhole].append(entry.table)
-    for (cidr, instance_id, is_blackhole), held_by in groups.items():
-        node = nodes.get(instance_id)
-        is_wanted = node and any(same(cidr, own) for own in node.pod_cidrs)
-        if len(held_by) < tables and is_wanted and not is_blackhole:
-            continue  # listed as missing, so that `create` adds it where it is not
-        name = node.name if node else ""
-        route_id = f"{','.join(sorted(held_by))}@{cidr}"
-        yield Route(cidr, name, id=route_id, is_blackhole=is_blackhole)
-
-
-def read_target(record: Json) -> Target:
-    interfaces = objects(record.get("NetworkInterfaces"))
-    first = [i for i in interfaces if mapping(i.get("Attachment")).get("DeviceIndex", 0) == 0]
-    checks = first[0].get("SourceDestCheck") if first else record.get("SourceDestCheck")
-    return Target(
-        instance_id=text(record.get("InstanceId")),
-        interface_id=text(first[0].get("NetworkInterfaceId")) if first else "",
-        has_more_interfaces=len(interfaces) > 1,
-        checks_source=bool(checks) or bool(record.get("SourceDestCheck")),
-    )
-
-
-def destination(cidr: str) -> dict[str, str]:
-    key = "DestinationIpv6CidrBlock" if ":" in cidr else "DestinationCidrBlock"
-    return {key: cidr}
-
-
-def same(one: str, other: str) -> bool:
-    """Whether two texts name the same network."""
-    try:
-        return ip_network(one) == ip_network(other)
-    except ValueError:
-        return False

@@ -1,18 +1,12 @@
-"""Security groups as sets of rules: what differs, and the calls that make it equal."""
+"""Security groups as sets of rules, and what makes them equal; nothing in here acts."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, objects, text
-from ccm.providers.aws.client import AwsApi
-from ccm.providers.aws.failures import AwsError
 from ccm.providers.aws.tags import Tags, read_tags
 
 ALL = "-1"
-FULL = "RulesPerSecurityGroupLimitExceeded"
-RACED = ("InvalidPermission.Duplicate", "InvalidPermission.NotFound")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,45 +87,3 @@ def changes(group: Group, wanted: Iterable[Rule], ours: Iterable[Rule]) -> Itera
 
 def _in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda r: (r.protocol, r.first, r.last, r.source)))
-
-
-def perform(api: AwsApi, change: RuleChange) -> None:
-    """Make one call; a race with another writer is a `CloudError`, to be planned again."""
-    verb = "Authorize" if isinstance(change, Authorize) else "Revoke"
-    try:
-        api.call(
-            f"ec2:{verb}SecurityGroupIngress",
-            GroupId=change.group_id,
-            IpPermissions=permissions(change.rules),
-        )
-    except AwsError as error:
-        if error.code == FULL:
-            raise Refused(
-                f"security group {change.group_id} has no room for {len(change.rules)} more rules:"
-                " raise the quota 'Inbound or outbound rules per security group', or set"
-                " DisableSecurityGroupIngress"
-            ) from error
-        if error.code in RACED:
-            raise CloudError(str(error)) from error
-        raise
-
-
-def permissions(rules: Iterable[Rule]) -> list[Json]:
-    """The rules as a parameter; sources of the same ports together."""
-    members: Mapping[tuple[str, int, int], Json] = defaultdict(dict)
-    for rule in rules:
-        key, name = _source_key(rule.source)
-        source = {name: rule.source} | ({"Description": rule.note} if rule.note else {})
-        members[rule.protocol, rule.first, rule.last].setdefault(key, []).append(source)
-    return [_permission(*ports, sources) for ports, sources in members.items()]
-
-
-def _permission(protocol: str, first: int, last: int, sources: Json) -> Json:
-    ports = {} if protocol == ALL else {"FromPort": first, "ToPort": last}
-    return {"IpProtocol": protocol, **ports, **sources}
-
-
-def _source_key(source: str) -> tuple[str, str]:
-    if source.startswith("sg-"):
-        return "UserIdGroupPairs", "GroupId"
-    return ("Ipv6Ranges", "CidrIpv6") if ":" in source else ("IpRanges", "CidrIp")

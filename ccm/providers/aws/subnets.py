@@ -1,6 +1,6 @@
 """Which subnets a balancer lives in: one a zone, chosen as upstream does."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.errors import Refused
@@ -12,13 +12,17 @@ ROLES = {True: "kubernetes.io/role/internal-elb", False: "kubernetes.io/role/elb
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """A subnet; `is_public` when its route table leads to an internet gateway."""
+    """A subnet; `is_public` when its route table leads to an internet gateway.
+
+    `is_regular` when its zone is no Local Zone and no other place outside of the region's own.
+    """
 
     id: str
     zone: str
     cidr: str
     tags: Tags
     is_public: bool
+    is_regular: bool = True
 
     @property
     def name(self) -> str:
@@ -51,23 +55,27 @@ def _public(tables: Sequence[Json]) -> Mapping[str, bool]:
     return found
 
 
-def choose(subnets: Sequence[Subnet], mark: Mark, is_internal: bool) -> list[Subnet]:
-    """One subnet for each zone; an open balancer only in public ones.
+def choose(
+    subnets: Sequence[Subnet], mark: Mark, is_internal: bool, present: Collection[str]
+) -> list[Subnet]:
+    """One subnet for each regular zone; an open balancer only in public ones.
 
-    A subnet with the role's tag goes before one without, then one with the cluster's tag, then the
-    first by ID. Subnets that only other clusters have marked are left alone.
+    A subnet with the role's tag goes before one without, then one with the cluster's tag, then one
+    that is in use already, then the first by ID. Subnets that only other clusters have marked are
+    left alone.
     """
     by_zone: dict[str, list[Subnet]] = {}
     for subnet in subnets:
         marks = [key for key in subnet.tags if key.startswith(CLUSTER_PREFIX)]
         if marks and not mark.is_on(subnet.tags):
             continue
-        if is_internal or subnet.is_public:
+        if subnet.is_regular and (is_internal or subnet.is_public):
             by_zone.setdefault(subnet.zone, []).append(subnet)
     role = ROLES[is_internal]
 
-    def rank(subnet: Subnet) -> tuple[bool, bool, str]:
-        return role not in subnet.tags, not mark.is_on(subnet.tags), subnet.id
+    def rank(subnet: Subnet) -> tuple[bool, bool, bool, str]:
+        is_marked = mark.is_on(subnet.tags)
+        return role not in subnet.tags, not is_marked, subnet.id not in present, subnet.id
 
     chosen = [min(found, key=rank) for _, found in sorted(by_zone.items())]
     if not chosen:

@@ -1,5 +1,6 @@
 """Whose an object in AWS is: tags of a cluster and of a Service."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -12,6 +13,7 @@ CLUSTER_PREFIX = "kubernetes.io/cluster/"
 LEGACY_CLUSTER = "KubernetesCluster"
 SERVICE = "kubernetes.io/service-name"
 OWNED = "owned"
+LOOK_AGAIN = 60.0  # seconds until tags that do not name one cluster are read again
 
 Tags = Mapping[str, str]
 
@@ -58,40 +60,47 @@ def cluster_ids(tags: Tags) -> set[str]:
 
 
 class Ownership:
-    """This cluster's mark: configured, or found once on the instance that we run on."""
+    """This cluster's mark: configured, or found on the instance that we run on."""
 
-    REMEDY = "set KubernetesClusterID in the cloud-config or tag this instance"
+    REMEDY = (
+        "set KubernetesClusterID in the cloud-config, or tag this instance with"
+        f" {CLUSTER_PREFIX}<cluster ID>"
+    )
 
-    def __init__(self, configured: str, own_tags: Callable[[], Tags] | None) -> None:
+    def __init__(
+        self, configured: str, own_tags: Callable[[], Tags] | None, is_optional: bool = False
+    ) -> None:
         """`own_tags` reads the tags of our instance; None when we do not run on one."""
-        self._mark = Mark(configured) if configured else None
-        self._own_tags = own_tags
+        self._found = {configured} - {""}
+        self._own_tags, self._is_optional = own_tags, is_optional
+        self._read_at = float("-inf")
         self._lock = Lock()
 
     @property
     def is_there(self) -> bool:
         """Whether there is an ID, or an instance whose tags may have one."""
-        return self._mark is not None or self._own_tags is not None
+        return bool(self._found) or self._own_tags is not None
 
     def mark(self) -> Mark:
         """The mark; `Refused` when nothing says what it is, for then nothing is provably ours."""
-        with self._lock:
-            if self._mark is None:
-                self._mark = self._find()
-            return self._mark
-
-    def mark_if_any(self) -> Mark | None:
-        """The mark, or None where nothing says what it is."""
-        try:
-            return self.mark()
-        except Refused:
-            return None
-
-    def _find(self) -> Mark:
-        if self._own_tags is None:
+        found = self._clusters()
+        if not found:
             raise Refused(f"there is no cluster ID: {self.REMEDY}")
-        found = cluster_ids(self._own_tags())
-        if len(found) != 1:
-            what = ", ".join(sorted(found)) or "none"
-            raise Refused(f"this instance's tags name not one cluster but {what}: {self.REMEDY}")
-        return Mark(found.pop())
+        if len(found) > 1:
+            names = ", ".join(sorted(found))
+            raise Refused(f"this instance's tags name not one cluster but {names}: {self.REMEDY}")
+        (cluster_id,) = found
+        return Mark(cluster_id)
+
+    def mark_to_look_for(self) -> Mark | None:
+        """The mark that tells an instance of ours; None where any will do (`is_optional`)."""
+        return None if self._is_optional and not self._clusters() else self.mark()
+
+    def _clusters(self) -> set[str]:
+        """The clusters that are named; the tags are read again as long as that is not one."""
+        with self._lock:
+            is_old = time.monotonic() - self._read_at > LOOK_AGAIN
+            if self._own_tags and len(self._found) != 1 and is_old:
+                self._found = cluster_ids(self._own_tags())
+                self._read_at = time.monotonic()
+            return self._found

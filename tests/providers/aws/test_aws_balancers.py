@@ -8,7 +8,7 @@ import pytest
 
 from ccm.cloud.invoke import invoke
 from ccm.cloud.testkit.objects import port, service
-from ccm.errors import CloudError, ImplementedElsewhere, Refused, RetryAfter
+from ccm.errors import CloudError, ImplementedElsewhere, NoRoom, Refused, RetryAfter
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import Service
@@ -418,7 +418,7 @@ async def test_a_full_security_group_is_explained_injected(
 ) -> None:
     nodes = [node_of(account.launch()[0])]
     full = Refusal(400, "RulesPerSecurityGroupLimitExceeded")
-    refused = pytest.raises(Refused, match="raise the quota")
+    refused = pytest.raises(NoRoom, match="raise the quota")
     with proxy.fault("AuthorizeSecurityGroupIngress", full), refused:
         await ensure(cloud, asking(NLB), nodes)
 

@@ -40,6 +40,13 @@ def test_the_table_has_exactly_the_calls_that_the_code_makes() -> None:
     assert {call.budget for call in CALLS.values()} == QUOTAS.keys()
 
 
+@pytest.mark.parametrize("version", ["elb-", "elbv2-"])
+def test_the_classes_of_one_balancer_api_share_the_limit_of_all_its_calls(version: str) -> None:
+    shares = [quota for name, quota in QUOTAS.items() if name.startswith(version)]
+    total = sum(share.per_second for share in shares), sum(share.burst for share in shares)
+    assert total == (10.0, 40)
+
+
 def test_every_call_is_some_workers() -> None:
     assert frozenset().union(*NEEDED_BY.values()) == CALLS.keys()
 

@@ -8,13 +8,16 @@ import pytest
 
 from ccm.cloud.interface import ProviderContext
 from ccm.cloud.invoke import invoke
+from ccm.cloud.testkit.objects import service
 from ccm.errors import Refused
 from ccm.model.cloud import Instance
+from ccm.model.objects import Json
+from ccm.providers.aws import tags
 from ccm.providers.aws.metadata import Machine, Metadata
 from ccm.providers.aws.provider import AwsCloud
 from ccm.providers.aws.tags import Mark, Ownership
 from tests.providers.aws.proxy import Proxy
-from tests.providers.aws.world import MARK, Account, config_text, node_of
+from tests.providers.aws.world import MARK, Account, config_text, node, node_of
 from tests.providers.simulated.doubles import CountingGate
 
 MAC = "02:00:00:00:00:01"
@@ -132,3 +135,106 @@ async def test_a_role_is_assumed_for_all_calls(account: Account, proxy: Proxy) -
     assert first.parameters["RoleSessionName"] == "ccm-supervisor-node-0"
     assert proxy.counted()["sts:AssumeRole"] == 1
     assert "ccm-supervisor/node-0" in proxy.requests[-1].user_agent
+
+
+UNTAGGED: list[Json] = []
+
+
+async def untagged(
+    account: Account, proxy: Proxy, extra: str = "", is_allowed: bool = True
+) -> AwsCloud:
+    """A provider to which nothing but its own machine's tags could say which cluster is ours."""
+    cloud = AwsCloud()
+    config = config_text(account, proxy.url, extra).replace("KubernetesClusterID = kit", "")
+    gate = CountingGate()
+    await cloud.initialize(
+        ProviderContext(gate, config.encode(), "", "test", "test", allow_untagged=is_allowed)
+    )
+    return cloud
+
+
+async def test_without_a_cluster_id_machines_are_read_and_nothing_is_written(
+    account: Account, proxy: Proxy
+) -> None:
+    """As with --allow-untagged-cloud on a machine outside of AWS."""
+    (made,) = account.launch(TagSpecifications=UNTAGGED)
+    cloud = await untagged(account, proxy)
+    assert not cloud.has_cluster_id
+    assert cloud.instances
+    assert cloud.load_balancers
+    assert cloud.routes
+    by_name, by_id = node(made["PrivateDnsName"]), node_of(made, ["10.244.0.0/24"])
+    for asked in (by_name, by_id):
+        (answer,) = (await invoke(cloud.instances.describe, [asked])).values()
+        assert isinstance(answer, Instance)
+    one = service("web")
+    balancers, routes = cloud.load_balancers, cloud.routes
+    for attempt in (
+        lambda: balancers.ensure(one, [by_id]),
+        lambda: balancers.update_hosts(one, [by_id]),
+        lambda: balancers.delete(one),
+        lambda: routes.list([by_id]),
+        lambda: routes.create(by_id, "10.244.0.0/24"),
+    ):
+        with pytest.raises(Refused, match=r"tag this instance with kubernetes\.io/cluster/"):
+            await invoke(attempt)
+    assert proxy.writes() == []
+    await cloud.close()
+
+
+async def test_without_a_cluster_id_the_configured_route_table_is_ours(
+    account: Account, proxy: Proxy
+) -> None:
+    (made,) = account.launch(TagSpecifications=UNTAGGED)
+    cloud = await untagged(account, proxy, f"RouteTableID = {account.table}")
+    assert cloud.routes
+    one = node_of(made, ["10.244.0.0/24"])
+    await invoke(cloud.routes.create, one, "10.244.0.0/24")
+    (route,) = await invoke(cloud.routes.list, [one])
+    assert route.node == one.name
+    await cloud.close()
+
+
+@pytest.mark.parametrize(
+    ("tagged", "is_allowed", "is_found"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({MARK: "owned"}, True, False),
+        ({"kubernetes.io/cluster/a": "owned", "kubernetes.io/cluster/b": "owned"}, True, False),
+    ],
+    ids=["allowed", "not-allowed", "there-is-a-cluster", "there-are-two"],
+)
+async def test_a_machine_without_a_tag_answers_for_a_name_if_there_is_no_cluster_and_it_is_allowed(
+    account: Account,
+    proxy: Proxy,
+    facts: dict[str, str],
+    tagged: dict[str, str],
+    is_allowed: bool,
+    is_found: bool,
+) -> None:
+    own, made = account.launch(2, TagSpecifications=UNTAGGED)
+    facts["instance-id"] = own["InstanceId"]
+    if tagged:
+        listed = [{"Key": key, "Value": value} for key, value in tagged.items()]
+        account.ec2.create_tags(Resources=[own["InstanceId"]], Tags=listed)
+    cloud = await untagged(account, proxy, is_allowed=is_allowed)
+    assert cloud.instances
+    try:
+        answers = await invoke(cloud.instances.describe, [node(made["PrivateDnsName"])])
+        assert [isinstance(answer, Instance) for answer in answers.values()] == [is_found]
+    except Refused:
+        assert not is_found
+    await cloud.close()
+
+
+def test_tags_that_name_no_cluster_are_read_again_only_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads: list[dict[str, str]] = [{}]
+    ownership = Ownership("", lambda: reads.pop(), is_optional=True)
+    assert ownership.mark_to_look_for() is None
+    assert ownership.mark_to_look_for() is None
+    monkeypatch.setattr(tags, "LOOK_AGAIN", 0.0)
+    reads.append({MARK: "owned"})
+    assert ownership.mark_to_look_for() == ownership.mark() == Mark("kit")

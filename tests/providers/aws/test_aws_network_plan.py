@@ -205,22 +205,27 @@ def apply(group: Group, changes: Iterable[RuleChange]) -> Group:
     return group
 
 
-def opened(name: str, number: int, probe: SharedProbe | None = None) -> frozenset[Rule]:
-    one = service(name, ports=[port(number, node_port=30000 + number)])
+def opened(
+    name: str, number: int, probe: SharedProbe | None = None, check_port: str = ""
+) -> frozenset[Rule]:
+    asked = {PREFIX + "healthcheck-port": check_port} if check_port else {}
+    one = service(name, asked, ports=[port(number, node_port=30000 + number)])
     request = read_request(one, NETWORK, Mark("kit"))
     there = desired(request, SUBNETS, (), "kit", probe)
-    return rules.node_rules(there, ["0.0.0.0/0"], ["10.0.0.0/24"], probe)
+    return rules.node_rules(there, ["0.0.0.0/0"], ["10.0.0.0/24"], request.node_check)
 
 
 def name_in(wanted_rules: frozenset[Rule]) -> str:
     return next(rule.note.partition("=")[2] for rule in wanted_rules if "=" in rule.note)
 
 
-@pytest.mark.parametrize("probe", [None, PROBE])
-def test_a_shared_rule_stays_until_the_last_balancer_goes(probe: SharedProbe | None) -> None:
+@pytest.mark.parametrize(("probe", "check_port"), [(None, ""), (PROBE, ""), (None, "10256")])
+def test_a_shared_rule_stays_until_the_last_balancer_goes(
+    probe: SharedProbe | None, check_port: str
+) -> None:
     theirs = Rule("tcp", 22, 22, "10.9.0.0/16", "ssh")
     group = Group("sg-1", "nodes", {}, frozenset({theirs}))
-    first, second = opened("one", 80, probe), opened("two", 81, probe)
+    first, second = (opened(n, p, probe, check_port) for n, p in (("one", 80), ("two", 81)))
     for one in (first, second):
         group = apply(group, rules.rule_changes(group, one, name_in(one)))
         assert list(rules.rule_changes(group, one, name_in(one))) == []

@@ -146,3 +146,48 @@ async def test_many_new_machines_are_read_at_once(
 async def test_a_node_without_a_machine_is_refused(cloud: AwsCloud) -> None:
     with pytest.raises(CloudError):
         await create(cloud, Node({"metadata": {"name": "n"}, "spec": {}}))
+
+
+async def test_a_machine_stays_as_it_is_when_there_is_no_table(
+    account: Account, proxy: Proxy
+) -> None:
+    account.ec2.delete_tags(Resources=[account.table], Tags=[{"Key": tags()[0]["Key"]}])
+    cloud = await started(account, proxy)
+    (made,) = account.launch()
+    with pytest.raises(Refused, match="tag one"):
+        await create(cloud, node_of(made, [CIDR]))
+    await cloud.close()
+    assert proxy.writes() == []
+
+
+async def test_a_table_that_went_away_is_looked_for_again(
+    cloud: AwsCloud, account: Account
+) -> None:
+    old, new = (account.ec2.create_route_table(VpcId=account.vpc) for _ in range(2))
+    old_id, new_id = old["RouteTable"]["RouteTableId"], new["RouteTable"]["RouteTableId"]
+    account.ec2.create_tags(Resources=[old_id], Tags=tags())
+    account.ec2.delete_tags(Resources=[account.table], Tags=[{"Key": tags()[0]["Key"]}])
+    (made,) = account.launch()
+    node = node_of(made, [CIDR])
+    assert await listed(cloud, node) == []
+    account.ec2.delete_route_table(RouteTableId=old_id)
+    account.ec2.create_tags(Resources=[new_id], Tags=tags())
+    with pytest.raises(CloudError) as failed:
+        await create(cloud, node)
+    assert not isinstance(failed.value, Refused)
+    await create(cloud, node)
+    assert routes_of(account, new_id) == {CIDR: made["InstanceId"]}
+
+
+@pytest.mark.parametrize("operation", ["CreateRoute", "ModifyInstanceAttribute"])
+async def test_a_machine_that_is_not_visible_everywhere_yet_is_tried_again_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy, operation: str
+) -> None:
+    (made,) = account.launch()
+    node = node_of(made, [CIDR])
+    unseen = Refusal(400, "InvalidInstanceID.NotFound", f"'{made['InstanceId']}' does not exist")
+    with proxy.fault(operation, unseen), pytest.raises(CloudError) as failed:
+        await create(cloud, node)
+    assert not isinstance(failed.value, Refused)
+    await create(cloud, node)
+    assert routes_of(account) == {CIDR: made["InstanceId"]}

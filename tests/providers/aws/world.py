@@ -24,6 +24,11 @@ def tags(**more: str) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in named.items()]
 
 
+def tagged(kind: str, **more: str) -> list[Json]:
+    """The tags of an object that is being made."""
+    return [{"ResourceType": kind, "Tags": tags(**more)}]
+
+
 @dataclass
 class Account:
     """A VPC with a public and a private subnet in each zone, a route table and a nodes' group."""
@@ -43,26 +48,32 @@ class Account:
         ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
         tables = {}
         for kind in ("public", "private"):
-            made = ec2.create_route_table(VpcId=vpc)["RouteTable"]
+            own = tagged("route-table") if kind == "private" else []
+            made = ec2.create_route_table(VpcId=vpc, TagSpecifications=own)["RouteTable"]
             tables[kind] = made["RouteTableId"]
         ec2.create_route(
             RouteTableId=tables["public"], DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway
         )
-        ec2.create_tags(Resources=[tables["private"]], Tags=tags())
         subnets: dict[str, dict[str, str]] = {"public": {}, "private": {}}
         for number, (zone, kind) in enumerate((z, k) for z in zones for k in tables):
+            role = {"public": "elb", "private": "internal-elb"}[kind]
+            named = {f"kubernetes.io_role_{role}": "1", "Name": f"{kind}-{zone}"}
             made = ec2.create_subnet(
-                VpcId=vpc, CidrBlock=f"10.0.{16 * number}.0/20", AvailabilityZone=zone
+                VpcId=vpc,
+                CidrBlock=f"10.0.{16 * number}.0/20",
+                AvailabilityZone=zone,
+                TagSpecifications=tagged("subnet", **named),
             )["Subnet"]
             subnet = subnets[kind][zone] = made["SubnetId"]
             ec2.associate_route_table(RouteTableId=tables[kind], SubnetId=subnet)
             if kind == "public":
                 ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": True})
-            role = {"public": "elb", "private": "internal-elb"}[kind]
-            named = {f"kubernetes.io_role_{role}": "1", "Name": f"{kind}-{zone}"}
-            ec2.create_tags(Resources=[subnet], Tags=tags(**named))
-        group = ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)
-        ec2.create_tags(Resources=[group["GroupId"]], Tags=tags())
+        group = ec2.create_security_group(
+            GroupName="nodes",
+            Description="nodes",
+            VpcId=vpc,
+            TagSpecifications=tagged("security-group"),
+        )
         return cls(
             emulator, vpc, subnets["public"], subnets["private"], tables["private"],
             group["GroupId"],
@@ -77,7 +88,7 @@ class Account:
         usual = {
             "ImageId": IMAGE,
             "InstanceType": "m5.large",
-            "TagSpecifications": [{"ResourceType": "instance", "Tags": tags()}],
+            "TagSpecifications": tagged("instance"),
         }
         if "NetworkInterfaces" not in options:
             usual |= {"SubnetId": self.public[zone], "SecurityGroupIds": [self.nodes_group]}
@@ -94,7 +105,7 @@ class Account:
             InstanceType="m5.large",
             SubnetId=subnet or self.public[ZONES[0]],
             SecurityGroupIds=[self.nodes_group],
-            TagSpecifications=[{"ResourceType": "instance", "Tags": tags()}],
+            TagSpecifications=tagged("instance"),
         )
         ids = [one["InstanceId"] for one in made["Instances"]]
         answer = self.ec2.describe_instances(InstanceIds=ids)

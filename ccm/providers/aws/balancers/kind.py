@@ -1,6 +1,6 @@
 """What every kind of balancer can do, and what their parts have in common."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,8 +11,9 @@ from ccm.model.service import Service
 from ccm.providers.aws.balancers.request import UID_TAG, Request
 from ccm.providers.aws.client import AwsApi
 from ccm.providers.aws.config import AwsConfig
+from ccm.providers.aws.ingress import perform
 from ccm.providers.aws.network import Network
-from ccm.providers.aws.security_groups import Authorize, Group, Revoke, RuleChange, perform
+from ccm.providers.aws.security_groups import Authorize, Group, Revoke, RuleChange
 from ccm.providers.aws.subnets import Subnet, choose, pick
 from ccm.providers.aws.tags import SERVICE, Mark, Ownership, Tags
 
@@ -46,13 +47,15 @@ class Surroundings:
     ownership: Ownership
     config: AwsConfig
 
-    def subnets_for(self, request: Request, mark: Mark) -> list[Subnet]:
-        """Where the balancer is to live."""
+    def subnets_for(self, request: Request, mark: Mark, present: Collection[str]) -> list[Subnet]:
+        """Where the balancer is to live; `present` are the subnets that it lives in."""
         subnets, named = self.network.subnets(), request.annotations.listed("subnets")
         is_tagged = any(mark.is_on(subnet.tags) for subnet in subnets)
         if not named and not is_tagged and self.config.subnet_id:
             named = [self.config.subnet_id]
-        return pick(subnets, named) if named else choose(subnets, mark, request.is_internal)
+        if named:
+            return pick(subnets, named)
+        return choose(subnets, mark, request.is_internal, present)
 
 
 class NodeRules:

@@ -76,8 +76,9 @@ class ClassicBalancers:
     def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
         mark = self._around.ownership.mark()
         request = read_request(service, CLASSIC, mark)
-        subnets = self._around.subnets_for(request, mark)
         seen, own = self._read(service, mark), self._own_groups.find(request.name, mark)
+        present = seen.balancer.subnets if seen.balancer else ()
+        subnets = self._around.subnets_for(request, mark, present)
         ready, targets = self._hosts(targets_of(request.annotations, hosts), seen)
         given, extra = self._given_groups(request)
         probe = self._around.config.shared_probe

@@ -1,16 +1,21 @@
 """The security group that is made for a classic balancer and goes with it."""
 
-from ccm.errors import Refused, RetryAfter
+import time
+
+from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.objects import text
 from ccm.providers.aws.balancers.classic.desired import own_group_name, own_group_rules
 from ccm.providers.aws.balancers.kind import Surroundings
 from ccm.providers.aws.balancers.request import Request
 from ccm.providers.aws.failures import AwsError
-from ccm.providers.aws.security_groups import Group, changes, perform
+from ccm.providers.aws.ingress import perform
+from ccm.providers.aws.security_groups import Group, changes
 from ccm.providers.aws.tags import Mark, tag_list
 
 SOON = 5.0  # seconds until AWS has let go of a group that was in use
+PATIENCE = 600.0  # seconds after which it is told (upstream's)
 ABSENT = "InvalidGroup.NotFound"
+IN_USE = ("DependencyViolation", "InvalidGroup.InUse")
 
 
 class OwnGroups:
@@ -18,6 +23,7 @@ class OwnGroups:
 
     def __init__(self, around: Surroundings) -> None:
         self._api, self._network = around.api, around.network
+        self._in_use_since: dict[str, float] = {}  # groups that could not be deleted, by ID
 
     def find(self, name: str, mark: Mark) -> Group | None:
         """The group of the balancer of this name; `Refused` when another owner took its name."""
@@ -39,10 +45,25 @@ class OwnGroups:
         try:
             self._api.call("ec2:DeleteSecurityGroup", GroupId=group.id)
         except AwsError as error:
-            if error.code == "DependencyViolation":
-                raise RetryAfter(f"security group {group.name} is still in use", SOON) from error
+            if error.code in IN_USE:
+                raise self._obstacle(group) from error
             if error.code != ABSENT:
                 raise
+        self._in_use_since.pop(group.id, None)
+
+    def _obstacle(self, group: Group) -> CloudError:
+        """What keeps a group: AWS itself for a few minutes, or somebody who has to be told."""
+        since = self._in_use_since.setdefault(group.id, time.monotonic())
+        groups = self._network.groups_in_vpc()
+        users = [g.id for g in groups if any(rule.source == group.id for rule in g.rules)]
+        if others := sorted(set(users) - {group.id}):
+            named = f"is named in rules of {', '.join(others)}: take it out there"
+            return CloudError(f"security group {group.name} {named}")
+        if time.monotonic() - since > PATIENCE:
+            return CloudError(
+                f"security group {group.name} is in use by something that is not ours"
+            )
+        return RetryAfter(f"security group {group.name} is still in use", SOON)
 
     def _create(self, request: Request) -> Group:
         name = own_group_name(request.name)

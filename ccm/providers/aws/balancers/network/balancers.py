@@ -19,14 +19,20 @@ from ccm.providers.aws.balancers.network.read import (
     find_balancer,
     read,
     read_all_tags,
+    with_attributes,
+    with_group_attributes,
+    with_listeners,
     with_targets,
 )
 from ccm.providers.aws.balancers.network.state import Seen, Wanted
 from ccm.providers.aws.balancers.request import is_marked, name_of, read_request, targets_of
+from ccm.providers.aws.client import AwsApi
 from ccm.providers.aws.failures import AwsError
 from ccm.providers.aws.network import Host
 from ccm.providers.aws.security_groups import Group, Rule
 from ccm.providers.aws.tags import Mark
+
+WHOLE = (with_listeners, with_attributes, with_group_attributes, with_targets)
 
 T = TypeVar("T")
 
@@ -53,43 +59,45 @@ class NetworkBalancers:
     def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
         mark = self._around.ownership.mark()
         request = read_request(service, NETWORK, mark)
-        subnets = self._around.subnets_for(request, mark)
-        seen = self._read(service, mark)
+        seen = self._read(service, mark, *WHOLE)
+        present = seen.balancer.subnets.keys() if seen.balancer else ()
+        subnets = self._around.subnets_for(request, mark, present)
         asked = targets_of(request.annotations, hosts)
         ready, targets = self._hosts(asked, seen)
         probe = self._around.config.shared_probe
         wanted = desired(request, subnets, targets, mark.cluster_id, probe)
         steps = list(plans.plan(wanted, seen))
         cidrs = [subnet.cidr for subnet in subnets]
-        opened = rules.node_rules(wanted, request.ranges, cidrs, probe)
+        opened = rules.node_rules(wanted, request.ranges, cidrs, request.node_check)
         nodes = self._node_rules(ready, mark, opened, request.name)
         nodes.open()
         performer = self._perform(steps, seen)
         nodes.close()
+        performer.check_room()
         return as_balancer(request.name, performer.hostname)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
         """As `Kind`; the rules of the nodes' groups are those for what there is."""
         mark = self._around.ownership.mark()
-        seen = self._read(service, mark)
+        seen = self._read(service, mark, with_targets)
         if seen.balancer is None:
             return False
         ready, targets = self._hosts(targets_of(Annotations.of(service), hosts), seen)
         there = Wanted(seen.balancer, seen.listeners, seen.groups)
         subnets = self._network.subnets()
         cidrs = [subnet.cidr for subnet in subnets if subnet.id in seen.balancer.subnets]
-        probe = self._around.config.shared_probe
-        opened = rules.node_rules(there, ranges_if_valid(service), cidrs, probe)
+        opened = rules.node_rules(there, ranges_if_valid(service), cidrs, service.health_check)
         self._node_rules(ready, mark, opened, name_of(service)).open()
-        self._perform(plans.plan_targets(targets, seen), seen)
+        self._perform(plans.plan_targets(targets, seen), seen).check_room()
         return True
 
     def delete(self, service: Service) -> None:
         mark = self._around.ownership.mark()
-        seen = self._retrying(lambda: read(self._api, service, mark))
+        seen = self._read(service, mark, with_listeners, with_attributes)
+        steps = list(plans.plan_deletion(seen))
         if self._around.config.may_open_nodes:
             self._close_nodes(name_of(service))
-        self._perform(plans.plan_deletion(seen), seen)
+        self._perform(steps, seen)
 
     def owned(self) -> Sequence[OwnedBalancer]:
         mark = self._around.ownership.mark()
@@ -103,8 +111,16 @@ class NetworkBalancers:
         found = (owned_by(mark, name, tags[arn]) for arn, name in names.items())
         return [one for one in found if one]
 
-    def _read(self, service: Service, mark: Mark) -> Seen:
-        return self._retrying(lambda: with_targets(self._api, read(self._api, service, mark)))
+    def _read(self, service: Service, mark: Mark, *more: Callable[[AwsApi, Seen], Seen]) -> Seen:
+        """What there is, with `more` of it than the balancer and its groups."""
+
+        def look() -> Seen:
+            seen = read(self._api, service, mark)
+            for add in more:
+                seen = add(self._api, seen)
+            return seen
+
+        return self._retrying(look)
 
     def _retrying(self, look: Callable[[], T]) -> T:
         """What `look` finds; `RetryAfter` when a part of it went away meanwhile."""

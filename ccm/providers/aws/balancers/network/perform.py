@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, assert_never
 
-from ccm.errors import RetryAfter
+from ccm.errors import CloudError, NoRoom, RetryAfter
 from ccm.model.objects import Json, objects, text
 from ccm.providers.aws.balancers.network.plan import (
     Action,
@@ -22,6 +22,7 @@ from ccm.providers.aws.balancers.network.plan import (
     SetSubnets,
     SetTags,
 )
+from ccm.providers.aws.balancers.network.read import balancer_name
 from ccm.providers.aws.balancers.network.state import Listener, NetworkBalancer, Seen, TargetGroup
 from ccm.providers.aws.client import AwsApi
 from ccm.providers.aws.failures import AwsError
@@ -32,6 +33,8 @@ SOON = 5.0  # seconds until AWS has let go of what was in use
 GONE = ("LoadBalancerNotFound", "ListenerNotFound", "TargetGroupNotFound")
 APPEARED = ("DuplicateLoadBalancerName", "DuplicateTargetGroupName", "DuplicateListener")
 NOT_RUNNING = "InvalidTarget"
+FULL = ("TooManyTargets", "TooManyRegistrationsForTargetId")
+IN_USE = "ResourceInUse"
 
 
 class Performer:
@@ -43,6 +46,16 @@ class Performer:
         self._groups = dict(seen.group_arns)
         self._listeners = seen.listener_arns
         self.missing: set[str] = set()  # instances that AWS does not take as targets
+        self._full: set[str] = set()  # target groups that have room for no more
+
+    def check_room(self) -> None:
+        """Raise `NoRoom` when targets had to be left out; everything else is done by then."""
+        if self._full:
+            names = ", ".join(sorted(self._full))
+            raise NoRoom(
+                f"not all nodes have room in {names}: raise the quota 'Targets per Target Group per"
+                " Region', or choose nodes by the annotation aws-load-balancer-target-node-labels"
+            )
 
     def perform(self, action: Action) -> None:
         """Make the call; `RetryAfter` when something appeared or went away meanwhile."""
@@ -96,11 +109,11 @@ class Performer:
                 arn = self._groups[group.name]
                 self._api.call("elbv2:ModifyTargetGroup", TargetGroupArn=arn, **_check(group))
             case DeleteGroup(name):
-                self._delete("elbv2:DeleteTargetGroup", TargetGroupArn=self._groups[name])
+                self._delete_group(name)
             case Register(name, targets):
-                self._register(self._groups[name], targets)
+                self._register(name, targets)
             case Deregister(name, targets):
-                self._deregister(self._groups[name], targets)
+                self._change_targets("elbv2:DeregisterTargets", name, targets)
             case _:
                 assert_never(action)
 
@@ -146,29 +159,33 @@ class Performer:
         else:
             self._call("elbv2:ModifyLoadBalancerAttributes", Attributes=listed)
 
-    def _register(self, arn: str, targets: Iterable[str]) -> None:
-        """Register; one that does not run must not keep the others out."""
+    def _register(self, name: str, targets: Iterable[str]) -> None:
+        """Register; what does not run keeps no other out, and what is full stops nothing else."""
         left = [target for target in targets if target not in self.missing]
+        if name in self._full:
+            return
+        try:
+            self.missing |= self._change_targets("elbv2:RegisterTargets", name, left)
+        except AwsError as error:
+            if error.code not in FULL:
+                raise
+            self._full.add(name)
+
+    def _change_targets(self, call: str, name: str, targets: Iterable[str]) -> set[str]:
+        """Make the call for all targets but those that AWS does not take, which are returned."""
+        left, odd = list(targets), set[str]()
         while left:
             try:
                 ids = [{"Id": target} for target in left]
-                self._api.call("elbv2:RegisterTargets", TargetGroupArn=arn, Targets=ids)
-                return
+                self._api.call(call, TargetGroupArn=self._groups[name], Targets=ids)
+                break
             except AwsError as error:
                 named = set(INSTANCE_ID.findall(str(error))) & set(left)
                 if error.code != NOT_RUNNING or not named:
                     raise
-                self.missing |= named
+                odd |= named
                 left = [target for target in left if target not in named]
-
-    def _deregister(self, arn: str, targets: Iterable[str]) -> None:
-        ids = [{"Id": target} for target in targets]
-        try:
-            self._api.call("elbv2:DeregisterTargets", TargetGroupArn=arn, Targets=ids)
-        except AwsError as error:
-            if error.code != NOT_RUNNING:  # one went away by itself: read again
-                raise
-            raise RetryAfter(str(error), 1.0) from error
+        return odd
 
     def _listener(self, listener: Listener) -> Json:
         parameters: Json = {
@@ -188,10 +205,27 @@ class Performer:
         try:
             self._api.call(name, **which)
         except AwsError as error:
-            if error.code == "ResourceInUse":
-                raise RetryAfter(str(error), SOON) from error
             if error.code not in GONE:
                 raise
+
+    def _delete_group(self, name: str) -> None:
+        arn = self._groups[name]
+        try:
+            self._delete("elbv2:DeleteTargetGroup", TargetGroupArn=arn)
+        except AwsError as error:
+            if error.code != IN_USE:
+                raise
+            if others := self._other_users(arn):
+                used = f"target group {name} is used by {', '.join(others)}: take it out there"
+                raise CloudError(used) from error
+            raise RetryAfter(str(error), SOON) from error
+
+    def _other_users(self, arn: str) -> list[str]:
+        """The names of balancers besides this one that a target group stands behind."""
+        name = "elbv2:DescribeTargetGroups"
+        groups = self._api.pages(name, "TargetGroups", TargetGroupArns=[arn])
+        users = {user for group in groups for user in group.get("LoadBalancerArns") or ()}
+        return sorted(balancer_name(user) for user in users - {self.arn})
 
 
 def _subnet_mappings(balancer: NetworkBalancer) -> list[dict[str, str]]:

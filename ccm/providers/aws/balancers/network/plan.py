@@ -18,6 +18,7 @@ from ccm.providers.aws.balancers.network.state import (
 )
 
 REGISTER_AT_ONCE = 100
+PROTECTION = "deletion_protection.enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,9 @@ Action = (
 
 
 def plan(wanted: Wanted, seen: Seen) -> Iterator[Action]:
-    """Yield what makes `seen` what is wanted; raises `Refused` for what is fixed for its life."""
+    """Yield what makes `seen` what is wanted; raises `Refused` for what cannot be changed."""
+    for name in sorted(wanted.groups.keys() & seen.strangers):
+        raise Refused(f"target group {name} carries the tags of somebody else, or lost its own")
     yield from _plan_balancer(wanted.balancer, seen.balancer)
     for name, group in sorted(wanted.groups.items()):
         yield from _plan_group(group, seen.groups.get(name))
@@ -135,7 +138,12 @@ def plan_targets(targets: frozenset[str], seen: Seen) -> Iterator[Action]:
 
 
 def plan_deletion(seen: Seen) -> Iterator[Action]:
-    """Yield what takes all away; while anything is left, the balancer is there and tells of it."""
+    """Yield what takes all away; while anything is left, the balancer is there and tells of it.
+
+    Raises `Refused` for a protected balancer before anything of it is gone.
+    """
+    if seen.balancer and seen.balancer.attributes.get(PROTECTION) == "true":
+        raise Refused(f"balancer {seen.balancer.name} has deletion protection: take it off first")
     for port in sorted(seen.listeners):
         yield DeleteListener(port)
     for name in sorted(seen.groups):

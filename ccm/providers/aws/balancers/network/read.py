@@ -1,5 +1,6 @@
 """Reading all that there is of one Service's network load balancer."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from ccm.providers.aws.tags import Mark, Tags, read_tags
 PAGE = 400
 TAGS_AT_ONCE = 20
 ABSENT = "LoadBalancerNotFound"
+_NAME_FROM_UID = re.compile(r"a[0-9a-f]{31}")
 
 
 def find_balancer(api: AwsApi, name: str) -> Json | None:
@@ -35,33 +37,77 @@ def find_balancer(api: AwsApi, name: str) -> Json | None:
 
 
 def read(api: AwsApi, service: Service, mark: Mark) -> Seen:
-    """What there is; a balancer of the right name that is not ours is `Refused`.
+    """The balancer and its target groups; one of the right name that is not ours is `Refused`.
+
+    Listeners, attributes and targets take further reads, for those who need them.
 
     Target groups are looked for by their names' beginning among all of the account, because one
     that has no listener, after an interruption, belongs to no balancer.
     """
     record = find_balancer(api, name_of(service))
-    groups = {
+    named = {
         text(group.get("TargetGroupArn")): group
         for group in api.pages("elbv2:DescribeTargetGroups", "TargetGroups", PageSize=PAGE)
         if text(group.get("TargetGroupName")).startswith(name_prefix(service.key))
     }
     arn = text((record or {}).get("LoadBalancerArn"))
-    tags = read_all_tags(api, [*([arn] if arn else []), *groups])
+    asked = [one for one, group in named.items() if not _serves_others(group, name_of(service))]
+    tags = read_all_tags(api, [*([arn] if arn else []), *asked])
     if record and not is_marked(service, mark, tags[arn]):
         raise Refused(f"balancer {name_of(service)} carries the tags of somebody else")
-    ours = {one: group for one, group in groups.items() if is_marked(service, mark, tags[one])}
+    ours = {one: named[one] for one in asked if is_marked(service, mark, tags[one])}
     names = {one: text(group.get("TargetGroupName")) for one, group in ours.items()}
-    listeners = list(_listeners(api, arn)) if arn else []
+    strangers = [text(named[one].get("TargetGroupName")) for one in named.keys() - ours.keys()]
     return Seen(
-        balancer=_balancer(api, record, tags[arn]) if record else None,
+        balancer=_balancer(record, tags[arn]) if record else None,
         arn=arn,
         hostname=text((record or {}).get("DNSName")),
+        listeners={},
+        listener_arns={},
+        groups={names[one]: _group(group, tags[one]) for one, group in ours.items()},
+        group_arns={name: one for one, name in names.items()},
+        strangers=frozenset(strangers),
+    )
+
+
+def balancer_name(arn: str) -> str:
+    """The name in `arn:…:loadbalancer/net/<name>/<id>`."""
+    return arn.rpartition("/")[0].rpartition("/")[2]
+
+
+def _serves_others(group: Json, name: str) -> bool:
+    """Whether it stands behind balancers of other Services only; their tags cost no read then."""
+    users = {balancer_name(arn) for arn in group.get("LoadBalancerArns") or ()}
+    return bool(users) and all(_NAME_FROM_UID.fullmatch(one) and one != name for one in users)
+
+
+def with_listeners(api: AwsApi, seen: Seen) -> Seen:
+    """The same with the balancer's listeners."""
+    names = {arn: name for name, arn in seen.group_arns.items()}
+    listeners = list(_listeners(api, seen.arn)) if seen.arn else []
+    return replace(
+        seen,
         listeners={port: _listener(one, names) for port, one in listeners},
         listener_arns={port: text(one.get("ListenerArn")) for port, one in listeners},
-        groups={names[one]: _group(api, group, tags[one]) for one, group in ours.items()},
-        group_arns={name: one for one, name in names.items()},
     )
+
+
+def with_attributes(api: AwsApi, seen: Seen) -> Seen:
+    """The same with the attributes of the balancer."""
+    if seen.balancer is None:
+        return seen
+    answer = api.call("elbv2:DescribeLoadBalancerAttributes", LoadBalancerArn=seen.arn)
+    attributes = read_attributes(answer.get("Attributes"))
+    return replace(seen, balancer=replace(seen.balancer, attributes=attributes))
+
+
+def with_group_attributes(api: AwsApi, seen: Seen) -> Seen:
+    """The same with the attributes of its groups, which take one read each."""
+    groups = {
+        name: replace(group, attributes=_group_attributes(api, seen.group_arns[name]))
+        for name, group in seen.groups.items()
+    }
+    return replace(seen, groups=groups)
 
 
 def with_targets(api: AwsApi, seen: Seen) -> Seen:
@@ -87,16 +133,14 @@ def read_attributes(listed: object) -> dict[str, str]:
     return {text(one.get("Key")): text(one.get("Value")) for one in objects(listed)}
 
 
-def _balancer(api: AwsApi, record: Json, tags: Tags) -> NetworkBalancer:
-    arn = text(record.get("LoadBalancerArn"))
-    answer = api.call("elbv2:DescribeLoadBalancerAttributes", LoadBalancerArn=arn)
+def _balancer(record: Json, tags: Tags) -> NetworkBalancer:
     return NetworkBalancer(
         name=text(record.get("LoadBalancerName")),
         is_internal=record.get("Scheme") == "internal",
         subnets=dict(_subnets(record)),
         groups=tuple(record.get("SecurityGroups") or ()),
         tags=tags,
-        attributes=read_attributes(answer.get("Attributes")),
+        attributes={},
     )
 
 
@@ -128,9 +172,7 @@ def _listener(record: Json, names: Mapping[str, str]) -> Listener:
     )
 
 
-def _group(api: AwsApi, record: Json, tags: Tags) -> TargetGroup:
-    arn = text(record.get("TargetGroupArn"))
-    answer = api.call("elbv2:DescribeTargetGroupAttributes", TargetGroupArn=arn)
+def _group(record: Json, tags: Tags) -> TargetGroup:
     protocol = text(record.get("HealthCheckProtocol"))
     path = text(record.get("HealthCheckPath")) if protocol in ("HTTP", "HTTPS") else ""
     return TargetGroup(
@@ -146,9 +188,13 @@ def _group(api: AwsApi, record: Json, tags: Tags) -> TargetGroup:
             int(record.get("HealthyThresholdCount", 0)),
             int(record.get("UnhealthyThresholdCount", 0)),
         ),
-        attributes=read_attributes(answer.get("Attributes")),
         tags=tags,
     )
+
+
+def _group_attributes(api: AwsApi, arn: str) -> dict[str, str]:
+    answer = api.call("elbv2:DescribeTargetGroupAttributes", TargetGroupArn=arn)
+    return read_attributes(answer.get("Attributes"))
 
 
 def _targets(api: AwsApi, arn: str) -> frozenset[str]:

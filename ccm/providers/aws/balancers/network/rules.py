@@ -1,9 +1,9 @@
 """What the nodes' security groups let in for network balancers, which send as their clients."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from ccm.model.service import HealthCheck
 from ccm.providers.aws.balancers.network.state import Wanted
-from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.security_groups import Group, Rule, RuleChange, changes
 
 CLIENT = "kubernetes.io/rule/nlb/client"
@@ -12,24 +12,28 @@ MTU = "kubernetes.io/rule/nlb/mtu"
 
 
 def node_rules(
-    wanted: Wanted, ranges: Iterable[str], cidrs: Iterable[str], probe: SharedProbe | None
+    wanted: Wanted, ranges: Iterable[str], cidrs: Iterable[str], node_check: HealthCheck | None
 ) -> frozenset[Rule]:
     """Clients may reach the node ports from `ranges`, health checks come from the subnets."""
-    return frozenset(_node_rules(wanted, tuple(ranges), tuple(cidrs), probe))
+    own_ports = {group.port for group in wanted.groups.values()}
+    if node_check:
+        own_ports.add(node_check.port)
+    return frozenset(_node_rules(wanted, tuple(ranges), tuple(cidrs), own_ports))
 
 
 def _node_rules(
-    wanted: Wanted, ranges: tuple[str, ...], cidrs: tuple[str, ...], probe: SharedProbe | None
+    wanted: Wanted, ranges: tuple[str, ...], cidrs: tuple[str, ...], own_ports: Collection[int]
 ) -> Iterator[Rule]:
+    """The rules; a port that is not only this Service's may be checked for others as well."""
     name = wanted.balancer.name
     for group in wanted.groups.values():
         for protocol in _protocols(group.protocol):
             for cidr in ranges:
                 yield Rule(protocol, group.port, group.port, cidr, f"{CLIENT}={name}")
         port = group.port if group.check.port == "traffic-port" else int(group.check.port)
-        is_shared = probe is not None and port == probe.port
         for cidr in cidrs:
-            yield Rule("tcp", port, port, cidr, HEALTH if is_shared else f"{HEALTH}={name}")
+            note = f"{HEALTH}={name}" if port in own_ports else HEALTH
+            yield Rule("tcp", port, port, cidr, note)
 
 
 def _protocols(protocol: str) -> tuple[str, ...]:

@@ -55,7 +55,10 @@ class NetworkBalancer:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All there is of one Service, with the ARNs of its parts by port and by name."""
+    """All there is of one Service, with the ARNs of its parts by port and by name.
+
+    `strangers` are names of target groups that could be the Service's, but are not.
+    """
 
     balancer: NetworkBalancer | None
     arn: str
@@ -64,6 +67,7 @@ class Seen:
     listener_arns: Mapping[int, str]
     groups: Mapping[str, TargetGroup]
     group_arns: Mapping[str, str]
+    strangers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,48 @@
+"""What becomes of AWS's error codes: the caller does something else for each class."""
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+
+from ccm.errors import CloudError, Denied, NoRoom, Refused, Throttled
+from ccm.providers.aws.failures import AwsError, AwsRefusal, failure_of
+
+ANSWERS = [
+    (503, "RequestLimitExceeded", Throttled),
+    (400, "Throttling", Throttled),
+    (400, "DependencyThrottle", Throttled),  # EC2 refused ELB for rate
+    (429, "Whatever", Throttled),
+    (429, "PriorRequestNotComplete", AwsError),  # work in progress, not too many calls
+    (403, "UnauthorizedOperation", Denied),
+    (400, "ExpiredToken", Denied),
+    (400, "DependencyViolation", AwsError),
+    (400, "InvalidInstanceID.NotFound", AwsError),  # not visible everywhere yet
+    (500, "InternalError", AwsError),
+    (200, "", AwsError),
+    (400, "InvalidParameterValue", AwsRefusal),
+    (400, "TooManyLoadBalancers", NoRoom),
+    (400, "TooManyTargetGroups", NoRoom),
+    (400, "TooManyRegistrationsForTargetId", NoRoom),
+    (400, "SecurityGroupLimitExceeded", NoRoom),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "kind"), ANSWERS)
+def test_an_answer_is_of_the_kind_that_the_caller_acts_upon(
+    status: int, code: str, kind: type[CloudError]
+) -> None:
+    answer = {
+        "Error": {"Code": code, "Message": "why"},
+        "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {"retry-after": "7"}},
+    }
+    failure = failure_of("Do", ClientError(answer, "Do"))
+    assert isinstance(failure, kind)
+    assert isinstance(failure, Refused) is issubclass(kind, Refused)
+    assert isinstance(failure, NoRoom) is (kind is NoRoom)
+    assert str(failure) == f"Do: {code}: why"
+    assert not isinstance(failure, Throttled) or failure.seconds == 7.0
+
+
+def test_no_answer_is_no_refusal() -> None:
+    broken = failure_of("Do", EndpointConnectionError(endpoint_url="http://x"))
+    assert type(broken) is CloudError
+    assert isinstance(failure_of("Do", NoCredentialsError()), Denied)

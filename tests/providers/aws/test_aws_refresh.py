@@ -1,0 +1,55 @@
+"""What the slow pass over initialised nodes costs in EC2, with the node duty's own refresh."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from ccm.controllers import NODE
+from ccm.model.node import Node
+from ccm.providers.aws.provider import AwsCloud
+from tests.proc.running import until
+from tests.providers.aws.proxy import Proxy
+from tests.providers.aws.world import Account, node_of
+from tests.unit.node_world import Cloud, world
+from tests.unit.nodes import node, ready, with_provider_id
+
+PAGE = 200
+SOON = 0.05  # seconds a pass takes at least
+LONG = pytest.mark.skipif(not os.environ.get("CCM_LONG"), reason="takes long: set CCM_LONG=1")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("count", "reads"), [(PAGE + 1, 3), pytest.param(1000, 6, marks=LONG, id="1000")]
+)
+async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
+    cloud: AwsCloud,
+    account: Account,
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    reads: int,
+) -> None:
+    """The first pass reads the names of the zones once besides; 1,000 nodes may cost 10 reads."""
+    assert cloud.instances
+    ask = cloud.instances.describe
+    nodes = [node_of(machine) for machine in account.launch_many(count)]
+    in_pass: Counter[int] = Counter()
+    monkeypatch.setattr(Cloud, "scheme", "aws")
+    async with world(NODE, page=cloud.instances.batch_size, node_status_update_frequency=SOON) as w:
+
+        def describe(some: Sequence[Node]) -> object:
+            before, number = len(proxy.requests), w.duty.facts()["refresh_passes"]
+            answers = ask(some)
+            in_pass[number] += len(proxy.requests) - before
+            return answers
+
+        monkeypatch.setattr(w.machines, "describe", describe)
+        for one in nodes:
+            w.cluster.put(node(ready, with_provider_id(one.provider_id), name=one.name))
+        w.feed()
+        await until("two passes", lambda: w.duty.facts()["refresh_passes"] >= 2, 200)
+    assert (in_pass[0], in_pass[1]) == (reads, reads - 1)
+    assert proxy.writes() == []
