@@ -32,6 +32,9 @@ class HostSet:
         self.is_at_rest = False
         self._changed.set()
 
+    def __len__(self) -> int:
+        return len(self._by_name)
+
     def now(self) -> Hosts:
         if self._hosts is None:
             self._hosts = hosts_of(self._by_name.values())

@@ -120,7 +120,7 @@ class ServiceDuty:
     def facts(self) -> Json:
         return {
             "objects": self._tools.store.count("Service"),
-            "hosts": len(self._hosts.now().nodes),
+            "hosts": len(self._hosts),
             "balancers": len(self._steps.memories),
             "ensured": self._steps.ensured,
             "host_updates": self._steps.updated,
