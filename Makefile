@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 CODE   := ccm workers tests bench
 
+# Otherwise each of the processes that tests start would compile all code anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo bench bench-smoke test test-fast edge-cases kube tools check docs fmt fmt-check lint types layers clean
 
@@ -36,10 +39,10 @@ kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run a
 	$(PYTHON) -m tests.kube.build
 
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
-# Which tests share a pytest worker: see tests/conftest.py. Those that measure time run by themselves.
+# Which tests share a pytest worker: see tests/conftest.py. Those that measure time run last.
 test: venv $(if $(CI),kube tools) ## Run all tests (for those on a real API server, `make kube` first)
 	$(BIN)/python -m pytest -n 4 --dist loadgroup -q -m "not alone"
-	$(BIN)/python -m pytest tests/proc -q -m alone
+	$(BIN)/python -m pytest tests/proc -n 4 --dist load -q -m alone
 
 tools: # What tests of the systemd unit, the alert rules and the page for people need
 	@for tool in systemd-analyze unshare promtool chromium; do \
@@ -53,7 +56,8 @@ test-fast: venv ## Run the unit tests only
 edge-cases: venv ## Run upstream's edge cases and print which tests hold each of them
 	$(BIN)/python -m tests.edge_cases
 
-check: fmt-check lint types layers test ## Everything CI runs
+# The smoke needs the real API server, which is minutes of building: elsewhere it is for the asking.
+check: fmt-check lint types layers test $(if $(CI),bench-smoke) ## Everything CI runs
 
 docs: venv ## Write the pages that are made from the code
 	$(BIN)/python -m ccm.settings.document > docs/flags.md

@@ -28,23 +28,38 @@ PARTS = (
     "shards",
 )
 SMOKE = "smoke"  # not part of a whole run, and not kept
+COUNT = click.IntRange(min=1)
+POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
 def numbers(context: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",")) if text else ()
+    """What stands between the commas."""
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise click.BadParameter(f"{text!r} is not one or more positive numbers: 100,1000")
+    return tuple(map(int, parts))
 
 
 @click.command(context_settings={"show_default": True})
 @click.argument("parts", nargs=-1, type=click.Choice([*PARTS, SMOKE]))
 @click.option("--nodes", "sizes", callback=numbers, default="100,1000,5000", help="Sizes.")
 @click.option("--shards", callback=numbers, default="1,2,4", help="Numbers of node workers.")
-@click.option("--repeats", default=USUAL.repeats, help="Times that each side runs.")
-@click.option("--page", default=USUAL.page, help="Machines in one answer of the cloud.")
-@click.option("--latency", default=USUAL.latency, help="Seconds that a call to the cloud takes.")
-@click.option("--quota", default=USUAL.quota, help="Reads a second that the cloud allows.")
-@click.option("--services", default=USUAL.services, help="Services with a balancer.")
-@click.option("--beats", default=USUAL.beats, help="Seconds of heartbeats.")
-@click.option("--usual", default=USUAL.usual, help="Nodes initialised in the usual way.")
+@click.option("--repeats", default=USUAL.repeats, type=COUNT, help="Times that each side runs.")
+@click.option("--page", default=USUAL.page, type=COUNT, help="Machines in one answer of the cloud.")
+@click.option(
+    "--latency",
+    default=USUAL.latency,
+    type=click.FloatRange(min=0),
+    help="Seconds that a call to the cloud takes.",
+)
+@click.option(
+    "--quota", default=USUAL.quota, type=POSITIVE, help="Reads a second that the cloud allows."
+)
+@click.option("--services", default=USUAL.services, type=COUNT, help="Services with a balancer.")
+@click.option("--beats", default=USUAL.beats, type=POSITIVE, help="Seconds of heartbeats.")
+@click.option(
+    "--usual", default=USUAL.usual, type=COUNT, help="Nodes initialised in the usual way."
+)
 @click.option("--keep/--no-keep", "is_kept", default=True, help="Write bench/RESULTS.md.")
 def main(parts: tuple[str, ...], is_kept: bool, **sizes: object) -> None:
     """Measure PARTS, or all of them, on a real API server."""

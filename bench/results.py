@@ -2,6 +2,7 @@
 
 import platform
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -37,7 +38,12 @@ def keep(part: str, about: str, plan: Plan, found: Measured) -> None:
     }
     records = {**{known["part"]: known for known in recorded()}, part: record}
     LINES.write_bytes(b"".join(orjson.dumps(known) + b"\n" for known in records.values()))
-    PAGE.write_text("\n".join([TITLE, *(_section(known) for known in records.values())]))
+    PAGE.write_text(page(recorded()))
+
+
+def page(records: Iterable[dict[str, Any]]) -> str:
+    """The records as Markdown, a section each."""
+    return "\n".join([TITLE, *map(_section, records)])
 
 
 def recorded() -> list[dict[str, Any]]:

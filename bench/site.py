@@ -145,6 +145,10 @@ class Site:
             if entry.resource != "leases"
         )
 
+    def refused(self) -> int:
+        """Writes that the API server did not take."""
+        return sum(entry.is_write and entry.code >= 300 for entry in self.requests())
+
     async def cloud_calls(self) -> Counter[str]:
         """Calls that the cloud got, by operation."""
         calls: Counter[str] = Counter()

@@ -1,41 +1,43 @@
 """What all tests share: the real API server's fixtures, and which tests run one after the other."""
 
-from pathlib import Path
-
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 pytest_plugins = ["tests.kube.fixtures"]
 
-ALONE = {"check", "life", "page", "rbac", "systemd"}
-"""Folders of which one test at a time runs: they share a cluster, or fill the machine."""
+TOGETHER = {"check", "life", "page", "rbac", "systemd"}
+"""Folders of which one test at a time runs: they share a cluster, or a machine."""
 BY_MODULE = {"https", "proc"}
 """Folders whose modules start a cluster of their own: one test of each module at a time."""
-TIMED = {
-    "test_budget",
-    "test_children",
-    "test_deletions",
-    "test_feed",
-    "test_fencing",
-    "test_initialisation",
-    "test_leadership",
-}
-"""Modules of `proc` that measure time: one test of all of them at a time."""
+SLOW = {*TOGETHER, *BY_MODULE, "providers", "route", "testkit"}
+"""Folders that begin first, so that the many short tests fill the gaps at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if group := _group(item.path):
-            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: _place(item.nodeid)[0] not in SLOW)
 
 
-def _group(file: Path) -> str:
-    """What runs in one process of the test run; empty when it does not matter where."""
-    here = Path(__file__).parent
-    if not file.is_relative_to(here):  # the conformance kit's tests are not ours to place
-        return ""
-    folder, name = file.relative_to(here).parts[0], file.stem
-    if folder in ALONE:
-        return folder
-    if folder == "proc" and name in TIMED:
-        return "timed"
-    return f"{folder}/{name}" if folder in BY_MODULE else ""
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "Groups | None":
+    """For `--dist loadgroup`: xdist's own one runs all tests anywhere since pytest 9.2."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    config.option.loadscopereorder = False
+    return Groups(config, log)
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
+    """Sends tests that have to run one after the other to the same process, in their order."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """What runs in one process: a folder, a module, or just this test."""
+        folder, module = _place(nodeid)
+        if folder in TOGETHER:
+            return folder
+        return module if folder in BY_MODULE else nodeid
+
+
+def _place(nodeid: str) -> tuple[str, str]:
+    """Folder and module of a test; no folder when it is not one of ours."""
+    module = nodeid.partition("::")[0]
+    root, _, rest = module.partition("/")
+    return rest.partition("/")[0] if root == "tests" else "", module

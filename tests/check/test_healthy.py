@@ -6,7 +6,7 @@ from ccm.checks.all import CHECKS
 from tests.check.world import World
 from tests.kube.audit import AuditEntry
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("check")]
+pytestmark = pytest.mark.real
 
 REVIEWS = "selfsubjectaccessreviews"
 

@@ -13,7 +13,7 @@ from tests.check import faults_of_cloud, faults_of_cluster, faults_of_host, faul
 from tests.check.row import Ground, Row
 from tests.check.world import World
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("check")]
+pytestmark = pytest.mark.real
 
 ROWS = (
     *faults_of_cluster.ROWS,

@@ -10,14 +10,6 @@ from tests.proc.conftest import api, cloud, cluster, where, witness
 __all__ = ["api", "cloud", "cluster", "where", "witness"]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Whole supervisors are started one at a time, as in `tests/proc`."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            if item.path.name == "test_process.py":
-                item.add_marker(pytest.mark.xdist_group("proc"))
-
-
 @pytest.fixture(autouse=True)
 def somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """This is no Pod, whatever runs these tests; and what changes is seen soon."""

@@ -94,11 +94,12 @@ async def eventually(
     look: Callable[[], Awaitable[T]],
     is_right: Callable[[T], object] = bool,
     seconds: float = 10.0,
+    pause: float = 0.01,
 ) -> T:
     """What `look` finds once it is right; fails the test when it does not become so."""
     async with asyncio.timeout(seconds):
         while not is_right(found := await look()):  # noqa: ASYNC110 - others may make it so
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(pause)
     return found
 
 

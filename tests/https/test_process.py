@@ -54,7 +54,7 @@ class Served:
             return False  # nobody listens yet
 
     async def ready(self) -> None:
-        await eventually(self.is_ready, seconds=60)
+        await eventually(self.is_ready, seconds=60, pause=0.1)
 
     async def samples(self) -> dict[Sample, float]:
         answer = await self.place.get("/metrics", token=self._token)
@@ -92,11 +92,13 @@ async def test_what_happens_is_counted_and_a_death_takes_no_count_back(
         before = await eventually(
             served.samples,  # workers tell once a second
             lambda found: total(found, "rest_client_requests_total", **PATCHED) >= 2 * NODES,
+            pause=0.1,
         )
         kill(served.supervisor.workers()["node-0"]["pid"])
         await eventually(
             lambda: served.value("ccm_worker_exits_total", worker="node-0"),
             lambda exits: exits == 1,
+            pause=0.1,
         )
         assert (await served.place.get("/livez")).text == "ok", "a worker's death is not ours"
         await served.ready()
@@ -193,7 +195,7 @@ async def test_an_api_server_that_hangs_leaves_a_replica_alive_and_not_ready(
         await served.ready()
         os.kill(cluster.pids["kube-apiserver"], signal.SIGSTOP)
         try:
-            await eventually(served.is_ready, lambda is_ready: not is_ready, seconds=60)
+            await eventually(served.is_ready, lambda is_ready: not is_ready, 60, pause=0.1)
             told = await served.place.get("/readyz")
             assert "[-]freshness failed: reason withheld" in told.text
             assert "[+]watches ok" in told.text

@@ -1,7 +1,6 @@
 """A cluster, its cloud and the supervisors in between: who acts, and how it is judged."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -18,7 +17,6 @@ from tests.life.users import SERVICES, VOLUMES, Users
 from tests.life.weather import Weather
 from tests.proc.running import Cloud, Json, Where
 
-IS_LONG = bool(os.environ.get("CCM_LONG"))
 LOOK = 0.2  # seconds between two looks at everything
 
 

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from ccm.kube.client import Kube
-from tests.life.life import IS_LONG, living
+from tests.life.life import living
 from tests.life.script import Script, Size
-from tests.proc.running import Cloud, Where
+from tests.proc.running import IS_LONG, Cloud, Where
 
 SEED = int(os.environ.get("CCM_LIFE_SEED", "1"))
 STEPS = int(os.environ.get("CCM_LIFE_STEPS", "400" if IS_LONG else "30"))

@@ -1,4 +1,7 @@
-"""When nothing changed nothing is written to the cloud, and what changed is written once."""
+"""When nothing changed nothing is written to the cloud, and what changed is written once.
+
+There are 40 nodes and 20 Services; `CCM_LONG=1` makes them 100 and 50.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,14 +9,14 @@ from dataclasses import dataclass
 import pytest
 
 from ccm.kube.client import Kube
-from tests.life.life import IS_LONG, Life, living
+from tests.life.life import Life, living
 from tests.life.processes import WORKERS
 from tests.life.script import Step
-from tests.proc.running import Cloud, Where
+from tests.proc.running import IS_LONG, Cloud, Where
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-NODES, SERVICES, VOLUMES = 100, 50, 10
+NODES, SERVICES, VOLUMES = (100, 50, 10) if IS_LONG else (40, 20, 10)
 PATIENCE = 60.0
 
 

@@ -57,7 +57,7 @@ async def warnings(life: Life) -> dict[str, list[tuple[str, str]]]:
     """Reason and message of all Warnings, by the name of whom they are about."""
     told: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for event in (await life.api.get(EVENTS))["items"]:
-        if event["type"] == "Warning":
+        if event["type"] == "Warning" and event["source"]:  # the API server's own have none
             about = event["involvedObject"]["name"]
             told[about] += [(event["reason"], event["message"])] * event["count"]
     return told

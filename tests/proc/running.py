@@ -19,6 +19,9 @@ from ccm.settings import Settings
 T = TypeVar("T")
 Json = dict[str, Any]
 
+IS_LONG = bool(os.environ.get("CCM_LONG"))
+"""Whether tests run at the sizes and for the times that nobody waits for at a desk."""
+
 RULES = [
     {"apiGroups": [right.group], "resources": [right.resource], "verbs": [*right.verbs]}
     for right in subjects(Settings(), "kube-system")[0].rights

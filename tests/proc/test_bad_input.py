@@ -34,6 +34,12 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
         yield cloud
 
 
+@pytest.fixture
+def entitled(kube: RealCluster) -> Path:
+    """The kubeconfig of an account of our own that has every right: others share the cluster."""
+    return kube.service_account_kubeconfig("bad-input", "ccm", RULES)
+
+
 def kubeconfig(path: Path, server: str) -> Path:
     """A kubeconfig for a server that wants no credentials."""
     path.write_text(
@@ -115,14 +121,13 @@ def test_an_identity_without_rights(tmp_path: Path, kube: RealCluster) -> None:
 
 
 @pytest.mark.real
-def test_a_cloud_config_with_wrong_keys(tmp_path: Path, kube: RealCluster) -> None:
-    kube.grant("ccm", RULES)
+def test_a_cloud_config_with_wrong_keys(tmp_path: Path, entitled: Path) -> None:
     config = tmp_path / "cloud.conf"
     config.write_text("[Global]\nulr = http://127.0.0.1:1\ntimeout = soon\n")
     code, lines = start(
         "--cloud-provider=simulated",
         f"--cloud-config={config}",
-        f"--kubeconfig={kube.kubeconfig('ccm')}",
+        f"--kubeconfig={entitled}",
         f"--runtime-dir={tmp_path}/run",
     )
     assert code == CONFIGURATION
@@ -132,12 +137,11 @@ def test_a_cloud_config_with_wrong_keys(tmp_path: Path, kube: RealCluster) -> No
 
 
 @pytest.mark.real
-def test_a_cloud_config_that_is_not_there(tmp_path: Path, kube: RealCluster) -> None:
-    kube.grant("ccm", RULES)
+def test_a_cloud_config_that_is_not_there(tmp_path: Path, entitled: Path) -> None:
     code, [line] = start(
         "--cloud-provider=simulated",
         f"--cloud-config={tmp_path}/none",
-        f"--kubeconfig={kube.kubeconfig('ccm')}",
+        f"--kubeconfig={entitled}",
         f"--runtime-dir={tmp_path}/run",
     )
     assert code == CONFIGURATION
@@ -156,9 +160,8 @@ def test_a_runtime_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_a_runtime_directory_in_use(tmp_path: Path, kube: RealCluster, cloud: Cloud) -> None:
-    kube.grant("ccm", RULES)
-    where = Where(tmp_path, kube.kubeconfig("ccm"), cloud.config)
+def test_a_runtime_directory_in_use(tmp_path: Path, entitled: Path, cloud: Cloud) -> None:
+    where = Where(tmp_path, entitled, cloud.config)
     with Supervisor(where) as running:
         wait_for("the first one answers", running.status)
         code, [line] = start(

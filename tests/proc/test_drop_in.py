@@ -74,8 +74,14 @@ def have_networks(witness: Witness) -> bool:
 
 
 async def test_the_arguments_of_an_upstream_daemon_set_initialise_nodes_and_make_routes(
-    cluster: RealCluster, cloud: Cloud, api: Kube, witness: Witness, tmp_path: Path
+    cluster: RealCluster,
+    cloud: Cloud,
+    api: Kube,
+    witness: Witness,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("CCM_LONG", raising=False)  # of ours alone; it names no flag
     arguments = historical(cloud.config)
     grant(cluster, rendered(*arguments))
     account = cluster.service_account_kubeconfig("kube-system", NAME)

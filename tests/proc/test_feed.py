@@ -146,11 +146,11 @@ class World:
     async def come_right(self, seconds: float = 40.0) -> float:
         """How long it took until all nodes are initialised, and known as they are."""
         began = time.monotonic()
-        wrong = "nothing looked at yet"
+        wrong = ""
         try:
             async with asyncio.timeout(seconds):
-                while wrong:
-                    wrong = await self._wrong()
+                while wrong := await self._wrong():  # noqa: ASYNC110 - servers are asked
+                    await asyncio.sleep(0.05)
         except TimeoutError:
             raise AssertionError(f"{wrong}; {self.supervisor.tail()}") from None
         return time.monotonic() - began

@@ -1,4 +1,7 @@
-"""The main job on a real API server: every tainted node is initialised, at the promised cost."""
+"""The main job on a real API server: every tainted node is initialised, at the promised cost.
+
+There are 300 nodes; `CCM_LONG=1` makes them a thousand.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,9 +13,9 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine
 from tests.proc.cluster_nodes import Witness, add_machines_and_nodes, kill
 from tests.proc.conftest import PAGE
-from tests.proc.running import Cloud, Supervisor, Where, is_alive, wait_for
+from tests.proc.running import IS_LONG, Cloud, Supervisor, Where, is_alive, wait_for
 
-NODES = 1000
+NODES = 1000 if IS_LONG else 300
 
 pytestmark = pytest.mark.real
 
@@ -25,7 +28,7 @@ async def lease(api: Kube) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-async def test_a_thousand_nodes_cost_two_writes_each_and_one_read_a_page(
+async def test_many_nodes_cost_two_writes_each_and_one_read_a_page(
     shards: int,
     where: Where,
     cloud: Cloud,
@@ -63,6 +66,7 @@ async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
         await witness.until_initialised(NODES // 3, 60)
         before, held = supervisor.workers(), await lease(api)
         kill(before["node-0"]["pid"])
+        assert witness.initialised() < NODES
         await witness.until_initialised(NODES, 90)
         after = supervisor.wait_running()
         assert await lease(api) == held

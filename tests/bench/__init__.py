@@ -1,0 +1,1 @@
+"""What measures is right: figures, pages, pictures and counts, without a cluster."""

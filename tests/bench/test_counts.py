@@ -1,0 +1,71 @@
+"""Which counts of a run are wrong, whatever the machine did."""
+
+import pytest
+
+from bench.figures import Row
+from bench.parts import heartbeats
+from bench.parts.initialise import Run, wrong_counts
+from bench.plan import Plan
+from workers.questions import PATIENT
+
+PLAN = Plan(page=20)
+NODES = 100  # five pages
+
+
+def run(reads: int = 5, nodes: int = NODES, status: int = NODES, coming: float = 0.0) -> Run:
+    """`coming` are the seconds in which nodes were created; none are counted of a cold start."""
+    writes = {"nodes": nodes, "nodes/status": status, "events": 3}
+    return Run(1.0, 0.5, total=coming and 1.0 + coming, reads=reads, writes=writes)
+
+
+def wrong(*runs: Run) -> list[str]:
+    return wrong_counts(PLAN, NODES, "cold", [*runs])
+
+
+def test_two_writes_a_node_and_a_read_a_page_are_right() -> None:
+    assert wrong(run(), run(reads=1), run(reads=6)) == []
+
+
+@pytest.mark.parametrize(("nodes", "status"), [(200, 100), (100, 200), (99, 100), (100, 0)])
+def test_a_write_too_many_or_too_few_is_told(nodes: int, status: int) -> None:
+    [line] = wrong(run(nodes=nodes, status=status))
+    assert line.startswith(f"cold: {NODES} nodes were initialised with ")
+    assert str({"nodes": nodes, "nodes/status": status}) in line
+
+
+def test_no_writes_at_all_are_wrong_and_so_are_writes_of_anything_else() -> None:
+    assert len(wrong(Run(1.0, 0.1, reads=1))) == 1
+    stray = run()
+    stray.writes["services/status"] = 1
+    assert wrong(stray) == [
+        "cold: 100 nodes were initialised with "
+        "{'nodes': 100, 'nodes/status': 100, 'services/status': 1} writes"
+    ]
+
+
+def test_a_read_too_many_is_told_with_what_is_allowed() -> None:
+    assert wrong(run(reads=7)) == ["cold: 7 cloud reads for 100 nodes, 6 allowed"]
+    assert wrong(run(reads=NODES)) == ["cold: 100 cloud reads for 100 nodes, 6 allowed"]
+
+
+def test_nodes_that_were_long_in_coming_may_cost_a_read_for_each_batch_that_could_not_wait() -> (
+    None
+):
+    assert wrong(run(reads=6 + 8, coming=8 * PATIENT)) == []
+    assert len(wrong(run(reads=6 + 9, coming=8 * PATIENT))) == 1
+
+
+def test_one_wrong_run_among_right_ones_is_found() -> None:
+    assert len(wrong(run(), run(reads=50, status=101), run())) == 2
+
+
+@pytest.mark.parametrize("what", ["frames", "writes"])
+def test_heartbeats_that_reach_a_worker_or_are_written_are_told(what: str) -> None:
+    row: Row = {"frames": 0, "writes": 0, "cloud calls": 1, "of them refresh": 1}
+    assert heartbeats.wrong_counts(row) == []
+    assert heartbeats.wrong_counts({**row, what: 4}) == [f"heartbeats made 4 {what}"]
+
+
+def test_calls_of_the_cloud_beyond_the_refresh_are_told() -> None:
+    row: Row = {"frames": 0, "writes": 0, "cloud calls": 3, "of them refresh": 2}
+    assert heartbeats.wrong_counts(row) == ["heartbeats made 3 cloud calls"]
