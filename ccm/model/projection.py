@@ -1,6 +1,6 @@
 """What a worker wants of an object, as data: field paths, and the part that they select."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -31,14 +31,25 @@ def paths_from_json(paths: Iterable[Iterable[Any]]) -> tuple[Path, ...]:
 
 def project(raw: Any, paths: Iterable[Path]) -> dict[str, Any]:
     """The part of `raw` that `paths` select, in its shape; missing stays missing."""
-    return _select(raw, _tree(tuple(paths))) if isinstance(raw, dict) else {}
+    return _select(raw, _cut(tuple(paths))) if isinstance(raw, dict) else {}
+
+
+@dataclass(slots=True)
+class _Cut:
+    """What is kept of an object; None in place of a cut keeps the whole of what is there.
+
+    `entries` are the `(key, value)` steps, for the case that the object is a list of such.
+    """
+
+    fields: list[tuple[str, "_Cut | None"]]
+    entries: list[tuple[str, str, "_Cut | None"]]
 
 
 Tree = dict[Step, "Tree | None"]  # None: the whole of what is there
 
 
 @lru_cache(maxsize=64)
-def _tree(paths: tuple[Path, ...]) -> Tree:
+def _cut(paths: tuple[Path, ...]) -> _Cut:
     """Paths that begin alike, joined; a path within another one adds nothing to it."""
     tree: Tree = {}
     for path in sorted(paths, key=len):
@@ -47,38 +58,47 @@ def _tree(paths: tuple[Path, ...]) -> Tree:
             at = at.setdefault(step, {}) if at is not None else None
         if at is not None:
             at.setdefault(path[-1], None)
-    return tree
+    return _compiled(tree)
 
 
-def _select(source: dict[str, Any], tree: Tree) -> dict[str, Any]:
-    result: dict[str, Any] = {}
+def _compiled(tree: Tree) -> _Cut:
+    cut = _Cut([], [])
     for step, inner in tree.items():
-        if not isinstance(step, str) or step not in source:
+        below = None if inner is None else _compiled(inner)
+        if isinstance(step, str):
+            cut.fields.append((step, below))
+        else:
+            cut.entries.append((*step, below))
+    return cut
+
+
+def _select(source: dict[str, Any], cut: _Cut) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, inner in cut.fields:
+        if key not in source:
             continue
-        value = source[step]
+        value = source[key]
         if inner is None:
-            result[step] = value
+            result[key] = value
         elif isinstance(value, dict):
-            result[step] = _select(value, inner)
+            result[key] = _select(value, inner)
         elif isinstance(value, list):
-            result[step] = list(_picked(value, inner))
+            result[key] = _picked(value, inner)
     return result
 
 
-def _picked(items: list[Any], tree: Tree) -> Iterator[Any]:
+def _picked(items: list[Any], cut: _Cut) -> list[Any]:
     """The entries that any `(key, value)` step matches, each cut down to all that match it."""
+    picked = []
     for item in items:
-        if not isinstance(item, dict):
-            continue
-        matching = {step: inner for step, inner in tree.items() if _matches(item, step)}
-        if any(inner is None for inner in matching.values()):
-            yield item
-        elif matching:
-            part: dict[str, Any] = {}
-            for step, inner in matching.items():
-                part |= {step[0]: step[1], **_select(item, inner or {})}
-            yield part
-
-
-def _matches(item: dict[str, Any], step: Step) -> bool:
-    return not isinstance(step, str) and item.get(step[0]) == step[1]
+        part: dict[str, Any] = {}
+        for key, value, inner in cut.entries:
+            if not isinstance(item, dict) or item.get(key) != value:
+                continue
+            if inner is None:
+                part = item
+                break
+            part |= {key: value, **_select(item, inner)}
+        if part:
+            picked.append(part)
+    return picked

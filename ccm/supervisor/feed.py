@@ -36,7 +36,8 @@ PATHS = {
 }
 GATHER = 0.1  # seconds that a list waits for more workers that want something of its kind
 GATHER_MOST = 2.0  # seconds that it waits for workers which have yet to say what they want
-TOGETHER = 0.01  # seconds between two frames of changes, while many come
+TOGETHER = 0.01  # seconds between two frames of changes
+MANY, LONGER = 4, 0.05  # the same after a frame of so many changes: more are on their way
 TRY_AGAIN = 1.0  # seconds until a frame that the socket did not take is sent again
 
 
@@ -65,7 +66,7 @@ class Feed:
         self._kinds: dict[str, Kind] = {}
         self._boxes: dict[str, Mailbox] = {}
         self._flush_at: asyncio.TimerHandle | None = None
-        self._flushed = 0.0
+        self._told, self._next_flush = 0, 0.0
 
     def join(self, worker: str, hello: Hello, owns: Owns) -> None:
         """A worker said what it wants; its snapshot follows as soon as it can be told."""
@@ -143,16 +144,19 @@ class Feed:
         for box in self._boxes.values():
             if box.reads(view):
                 box.mark(view.kind, key)
+        self._told += 1
         self._flush_soon()
 
     def _flush_soon(self) -> None:
         """A change that comes alone leaves at once; of many, those of a moment share a frame."""
         if self._flush_at is None:
             loop = asyncio.get_running_loop()
-            self._flush_at = loop.call_at(self._flushed + TOGETHER, self._flush)
+            self._flush_at = loop.call_at(self._next_flush, self._flush)
 
     def _flush(self) -> None:
-        self._flush_at, self._flushed = None, asyncio.get_running_loop().time()
+        pause = LONGER if self._told >= MANY else TOGETHER
+        self._flush_at, self._told = None, 0
+        self._next_flush = asyncio.get_running_loop().time() + pause
         for box in self._boxes.values():
             box.flush()
 
