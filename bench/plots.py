@@ -8,6 +8,7 @@ from bench.results import recorded
 
 PICTURE = Path("docs/performance.png")
 SIDES = {"floor": "bare load generator", "cold": "cold start", "arriving": "nodes arrive"}
+LABELS = list(SIDES.values())
 PANELS = ("wall s", "CPU ms a node", "PSS MiB")
 
 Curve = list[tuple[int, float]]
@@ -24,7 +25,8 @@ def main() -> None:
     figure, axes = pyplot.subplots(1, len(PANELS), figsize=(12, 3.6), layout="constrained")
     for panel, axis in zip(PANELS, axes, strict=True):
         for label, curve in curves(rows, panel).items():
-            axis.plot(*zip(*curve, strict=True), marker="o", label=label)
+            colour = f"C{LABELS.index(label)}"
+            axis.plot(*zip(*curve, strict=True), marker="o", label=label, color=colour)
         axis.set(xlabel="nodes", title=panel, xlim=(0, None), ylim=(0, None))
         axis.grid(alpha=0.3)
     axes[0].legend()
