@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
@@ -21,6 +20,8 @@ log = logging.getLogger(__name__)
 
 RENEW_EVERY = 60.0  # seconds, as upstream reads a token file again
 _DEFAULT = Path("~/.kube/config")
+
+Load = Callable[[Configuration], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ async def load(source: Source) -> Access:
     if source.kubeconfig:
         await _load_file(Path(source.kubeconfig), configuration)
     elif os.environ.get("KUBERNETES_SERVICE_HOST"):
-        _load_pod_account(configuration)
+        await _load_pod_account(configuration)
     elif not source.master:
         await _load_file(_default_file(), configuration)
     if source.master:
@@ -105,14 +106,14 @@ async def _load_file(path: Path, configuration: Configuration) -> None:
         raise _unusable(path, "username and password", "give the user a token or a certificate")
     if configuration.proxy:
         raise _unusable(path, "proxy-url", "name a server that is reached without a proxy")
-    configuration.refresh_api_key_hook = _renewal(loader)
+    configuration.refresh_api_key_hook = _renewal(loader.load_and_set)
 
 
 def _unusable(path: Path, what: str, remedy: str) -> ConfigurationFault:
     return ConfigurationFault("--kubeconfig", f"{what} in {path} cannot be used", remedy)
 
 
-def _renewal(loader: Any) -> Callable[[Configuration], Awaitable[None]]:
+def _renewal(read: Load) -> Load:
     """Before a request, now and then: a token file may have changed, a plugin's token may end."""
     due, is_troubled = time.monotonic() + RENEW_EVERY, False
 
@@ -123,7 +124,7 @@ def _renewal(loader: Any) -> Callable[[Configuration], Awaitable[None]]:
         due = time.monotonic() + RENEW_EVERY  # the others go on with what there is
         fresh = Configuration()
         try:
-            await loader.load_and_set(fresh)
+            await read(fresh)
         except Exception:  # around one callback; what we have may still be good
             if not is_troubled:
                 log.warning("credentials not read again", exc_info=True)
@@ -134,12 +135,17 @@ def _renewal(loader: Any) -> Callable[[Configuration], Awaitable[None]]:
     return renew
 
 
-def _load_pod_account(configuration: Configuration) -> None:
+async def _load_pod_account(configuration: Configuration) -> None:
     try:
-        load_incluster_config(client_configuration=configuration)
+        await _read_pod_account(configuration)
     except ConfigException as error:
         raise ConfigurationFault(
             "--kubeconfig",
             f"is not given, and the Pod's service account is not usable: {error}",
             "mount the service account token, or give a kubeconfig",
         ) from error
+    configuration.refresh_api_key_hook = _renewal(_read_pod_account)
+
+
+async def _read_pod_account(configuration: Configuration) -> None:
+    load_incluster_config(client_configuration=configuration, try_refresh_token=False)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from kubernetes.aio.config import incluster_config
 
 from ccm.kube import config
 from ccm.kube.client import Kube
@@ -100,3 +101,23 @@ async def test_a_plugin_is_asked_again_when_its_token_ends(
 ) -> None:
     host.with_plugin("one", "two", "three", expiry=expiry)
     assert await shown(host, None, None) == expected
+
+
+async def test_the_token_of_a_pod_is_read_again_and_may_be_gone_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("one\n")
+    authority.write_text("a certificate")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    access = await config.load(config.Source())
+    assert (access.server.url, access.server.ca_file) == ("https://[fd00::1]:443", str(authority))
+    assert await access.bearer() == "one"
+    for content in (None, ""):
+        token.unlink() if content is None else token.write_text(content)
+        assert await access.bearer() == "one"
+    token.write_text("two")
+    assert await access.bearer() == "two"
