@@ -54,7 +54,8 @@ async def test_when_there_are_too_many_the_oldest_goes_and_a_probe_gets_its_answ
                 else:
                     held.enter_context(connected(site))
                 assert (await site.get("/healthz")).status == 200
-            assert site_connections(site) <= 10
+            # One is accepted before the oldest goes, and that takes a turn of the loop.
+            await until(lambda: site_connections(site) <= 10)
             assert await first[0].read() == b""
 
 
