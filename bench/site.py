@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,7 @@ from tempfile import TemporaryDirectory
 from bench.nodes import create, kubelets_node
 from bench.plan import Plan
 from bench.spectator import Spectator
-from ccm.bus.control import NotRunning, ask
+from ccm.bus.control import ask
 from ccm.kube import config
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
@@ -23,7 +24,7 @@ from ccm.sandbox.kubelets import new_machines
 from tests.kube.audit import AuditEntry
 from tests.kube.build import REMEDY, find_binaries
 from tests.kube.cluster import RealCluster
-from tests.proc.running import RULES, Cloud, Running
+from tests.proc.running import RULES, Cloud, Controlled
 
 WORKERS = "ccm-supervisor/"  # how the user agents of all our clients begin
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -32,17 +33,19 @@ QUIET = 3.0  # seconds after the last Event, in which signs of life report the r
 EVENTS = "/api/v1/namespaces/default/events"
 
 
-class Controller(Running):
+class Controller(Controlled):
     """A supervisor with default flags but for those that say where it is."""
+
+    PATIENCE = 5.0
 
     def __init__(self, site: "Site", *flags: str, config: Path | None = None) -> None:
         name = f"supervisor-{next(site.numbers)}"
-        self.control = site.directory / name / "control.sock"
+        self.runtime = site.directory / name
         where = [
             "--cloud-provider=simulated",
             f"--cloud-config={config or site.cloud_config}",
             f"--kubeconfig={site.cluster.kubeconfig('ccm')}",
-            f"--runtime-dir={site.directory / name}",
+            f"--runtime-dir={self.runtime}",
             "--secure-port=0",
         ]
         super().__init__(name, site.directory, ["ccm.cli.main", "start", *where, *flags])
@@ -50,18 +53,6 @@ class Controller(Running):
     @property
     def pid(self) -> int:
         return self.process.pid
-
-    def status(self) -> Json:
-        """Its own words; empty while it does not answer."""
-        try:
-            return ask(self.control, {"command": "status"}, 5.0)
-        except NotRunning:
-            if self.process.poll() is not None:
-                raise AssertionError(f"the supervisor ended: {self.tail()}") from None
-            return {}
-
-    def workers(self) -> dict[str, Json]:
-        return {worker["name"]: worker for worker in self.status().get("workers", [])}
 
     def ask(self, command: str, **more: object) -> Json:
         """What it answers to another command than `status`."""
@@ -212,15 +203,11 @@ async def crowd(
 
 async def until(what: str, look: Callable[[], object], seconds: float = 120.0) -> None:
     """Until `look` is true; it may ask a process, so it runs in a thread."""
-    deadline = time.monotonic() + seconds
-    while not await asyncio.to_thread(look):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        await asyncio.sleep(0.01)
+    await until_so(what, partial(asyncio.to_thread, look), seconds, pause=0.01)
 
 
 async def until_so(
-    what: str, look: Callable[[], Awaitable[bool]], seconds: float = 600.0, pause: float = 0.05
+    what: str, look: Callable[[], Awaitable[object]], seconds: float = 600.0, pause: float = 0.05
 ) -> None:
     """Until the awaited `look` is true; a server is asked, every `pause` seconds."""
     deadline = time.monotonic() + seconds

@@ -152,8 +152,18 @@ def _servers(place: Site) -> float:
     return sum(map(cpu_seconds, place.cluster.pids.values()))
 
 
+def wall_ratios(runs: list[Run], others: list[Run], digits: int = 2) -> str:
+    """Wall time over that of the other side in the same repetition."""
+    ratios = [run.wall / other.wall for run, other in zip(runs, others, strict=True)]
+    return spread(ratios, digits)
+
+
+def cpu_a_node(runs: list[Run], number: int) -> str:
+    """CPU time of each run, in milliseconds a node."""
+    return spread([run.cpu * 1000 / number for run in runs])
+
+
 def _row(number: int, name: str, runs: list[Run], floors: list[Run]) -> Row:
-    ratios = [run.wall / bare.wall for run, bare in zip(runs, floors, strict=True)]
     totals = [run.total / bare.total for run, bare in zip(runs, floors, strict=True) if run.total]
     delays = [delay for run in runs for delay in run.delays]
     writes = runs[-1].writes
@@ -161,7 +171,7 @@ def _row(number: int, name: str, runs: list[Run], floors: list[Run]) -> Row:
         "nodes": number,
         "side": name,
         "wall s": spread([run.wall for run in runs]),
-        "× floor": spread(ratios),
+        "× floor": wall_ratios(runs, floors),
         "× floor with creation": spread(totals) if totals else "",
         "p50 s": percentile(delays, 0.5) if delays else "",
         "p99 s": percentile(delays, 0.99) if delays else "",
@@ -170,7 +180,7 @@ def _row(number: int, name: str, runs: list[Run], floors: list[Run]) -> Row:
         else float(WRITES),
         "events": writes.get("events", 0),
         "cloud reads": max(run.reads for run in runs),
-        "CPU ms a node": spread([run.cpu * 1000 / number for run in runs]),
+        "CPU ms a node": cpu_a_node(runs, number),
         "servers' CPU s": median(run.servers for run in runs),
         "PSS MiB": max(run.pss for run in runs),
     }

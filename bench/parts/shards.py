@@ -3,7 +3,7 @@
 from statistics import median
 
 from bench.figures import Row, percentile, spread
-from bench.parts.initialise import Run, cold
+from bench.parts.initialise import Run, cold, cpu_a_node, wall_ratios
 from bench.plan import Measured, Plan
 from bench.site import site
 
@@ -22,14 +22,13 @@ async def measure(plan: Plan) -> Measured:
 
 
 def _row(number: int, shards: int, runs: list[Run], first: list[Run]) -> Row:
-    ratios = [run.wall / other.wall for run, other in zip(runs, first, strict=True)]
     return {
         "nodes": number,
         "node workers": shards,
         "wall s": spread([run.wall for run in runs]),
-        "× first": spread(ratios),
+        "× first": wall_ratios(runs, first),
         "p99 s": median(percentile(run.delays, 0.99) for run in runs),
         "cloud reads": max(run.reads for run in runs),
-        "CPU ms a node": spread([run.cpu * 1000 / number for run in runs]),
+        "CPU ms a node": cpu_a_node(runs, number),
         "PSS MiB": max(run.pss for run in runs),
     }

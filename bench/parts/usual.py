@@ -5,7 +5,7 @@ node in a cloud call), beside ours with default flags. It is not upstream's code
 """
 
 from bench.figures import Row, spread
-from bench.parts.initialise import Run, cold
+from bench.parts.initialise import Run, cold, cpu_a_node, wall_ratios
 from bench.plan import Measured, Plan
 from bench.site import site
 
@@ -25,13 +25,12 @@ async def measure(plan: Plan) -> Measured:
 
 
 def _row(number: int, name: str, runs: list[Run], ours: list[Run]) -> Row:
-    factors = [run.wall / other.wall for run, other in zip(runs, ours, strict=True)]
     return {
         "nodes": number,
         "side": name,
         "wall s": spread([run.wall for run in runs]),
-        "× default flags": spread(factors, 1),
+        "× default flags": wall_ratios(runs, ours, 1),
         "ms a node": spread([run.wall * 1000 / number for run in runs], 1),
         "cloud reads": max(run.reads for run in runs),
-        "CPU ms a node": spread([run.cpu * 1000 / number for run in runs]),
+        "CPU ms a node": cpu_a_node(runs, number),
     }

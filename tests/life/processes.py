@@ -100,6 +100,6 @@ def _states(replica: Supervisor) -> set[str]:
 def _ask(replica: Supervisor, **request: object) -> Json:
     """The replica's answer; empty while it gives none."""
     try:
-        return ask(replica.runtime / "control.sock", request, 2.0)
+        return ask(replica.control, request, 2.0)
     except NotRunning:
         return {}

@@ -12,21 +12,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
-import pytest
-
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.node import UNINITIALIZED_TAINT
 from ccm.model.objects import Json
 from tests.kube.audit import AuditEntry
 from tests.kube.cluster import RealCluster
-from tests.proc.running import IS_LONG, RULES, Supervisor, Where, is_alive
+from tests.proc.running import RULES, Supervisor, Where, is_alive
 
 T = TypeVar("T")
 
 NAMESPACE = "ccm-replicas"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-
-long = pytest.mark.skipif(not IS_LONG, reason="takes minutes: set CCM_LONG=1")
 
 
 @dataclass(frozen=True, slots=True)

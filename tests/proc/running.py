@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import pytest
+
 from ccm.bus.control import NotRunning, ask
 from ccm.manifests.subjects import subjects
 from ccm.sandbox.cloud.service import Tokens
@@ -21,6 +23,7 @@ Json = dict[str, Any]
 
 IS_LONG = bool(os.environ.get("CCM_LONG"))
 """Whether tests run at the sizes and for the times that nobody waits for at a desk."""
+long = pytest.mark.skipif(not IS_LONG, reason="takes minutes: set CCM_LONG=1")
 
 RULES = [
     {"apiGroups": [right.group], "resources": [right.resource], "verbs": [*right.verbs]}
@@ -99,7 +102,30 @@ class Where:
     cloud_config: Path
 
 
-class Supervisor(Running):
+class Controlled(Running):
+    """A supervisor, which is asked through the socket in its directory `runtime` how it is."""
+
+    runtime: Path
+    PATIENCE = 2.0  # seconds that an answer may take
+
+    @property
+    def control(self) -> Path:
+        return self.runtime / "control.sock"
+
+    def status(self) -> Json:
+        """Its own words; empty while it does not answer."""
+        try:
+            return ask(self.control, {"command": "status"}, self.PATIENCE)
+        except NotRunning:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the supervisor ended: {self.tail()}") from None
+            return {}
+
+    def workers(self) -> dict[str, Json]:
+        return {worker["name"]: worker for worker in self.status().get("workers", [])}
+
+
+class Supervisor(Controlled):
     """A supervisor started as a user would."""
 
     def __init__(self, where: Where, *flags: str, name: str = "supervisor") -> None:
@@ -119,18 +145,6 @@ class Supervisor(Running):
                 *flags,
             ],
         )
-
-    def status(self) -> Json:
-        """Its own words; empty while it does not answer."""
-        try:
-            return ask(self.runtime / "control.sock", {"command": "status"}, 2.0)
-        except NotRunning:
-            if self.process.poll() is not None:
-                raise AssertionError(f"the supervisor ended: {self.tail()}") from None
-            return {}
-
-    def workers(self) -> dict[str, Json]:
-        return {worker["name"]: worker for worker in self.status().get("workers", [])}
 
     def wait_running(self, seconds: float = 30.0) -> dict[str, Json]:
         """Until every worker runs."""
@@ -154,8 +168,7 @@ def is_alive(pid: int) -> bool:
 
 async def tell(supervisor: Supervisor, **request: object) -> str:
     """What the supervisor answers to a command."""
-    control = supervisor.runtime / "control.sock"
-    answer: Json = await asyncio.to_thread(ask, control, request, 75.0)
+    answer: Json = await asyncio.to_thread(ask, supervisor.control, request, 75.0)
     assert "ok" in answer, answer
     return str(answer["ok"])
 

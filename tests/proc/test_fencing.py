@@ -21,10 +21,9 @@ from tests.proc.replicas import (
     Stage,
     all_gone,
     churn,
-    long,
     until,
 )
-from tests.proc.running import Cloud, is_alive, wait_for
+from tests.proc.running import Cloud, is_alive, long, wait_for
 
 real = pytest.mark.real
 

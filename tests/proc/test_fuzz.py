@@ -158,7 +158,7 @@ async def test_noise_on_every_door_changes_nothing(where: Where, cluster: RealCl
     with Supervisor(where, "--controllers=*", *serving) as supervisor:
         before = await asyncio.to_thread(supervisor.wait_running)
         doors: tuple[tuple[Callable[[], Awaitable[str]], set[str]], ...] = (
-            (lambda: knock_on_control(supervisor.runtime / "control.sock", rng), CONTROL),
+            (lambda: knock_on_control(supervisor.control, rng), CONTROL),
             (lambda: knock_on_bus(supervisor.runtime / "bus.sock", rng), set()),
             (lambda: knock_on_https(port, context, rng), HTTPS),
         )

@@ -24,10 +24,9 @@ from tests.proc.replicas import (
     Replica,
     Stage,
     all_gone,
-    long,
     until,
 )
-from tests.proc.running import Cloud, Supervisor, Where
+from tests.proc.running import Cloud, Supervisor, Where, long
 
 pytestmark = pytest.mark.real
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ from tests.kube.audit import AuditEntry
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
 from tests.proc import running as proc
-from tests.proc.replicas import long
-from tests.proc.running import Cloud, Supervisor, Where, tell
+from tests.proc.running import IS_LONG, Cloud, Supervisor, Where, long, tell
 from tests.rbac.grants import Grain, applied, removed, rendered, user
 from tests.rbac.story import FLAGS, Page, Story, until
 
@@ -114,7 +112,7 @@ async def test_without_a_right_its_work_is_refused(
 ) -> None:
     """A right a time, each end to end; with CCM_LONG all of them."""
     for number, (grain, role) in enumerate(deployed.own.items()):
-        if (grain.account, grain.verb) == SAMPLE or os.environ.get("CCM_LONG"):
+        if (grain.account, grain.verb) == SAMPLE or IS_LONG:
             with removed(deployed.cluster, grain, role):
                 async with deployed.stage(api, tmp_path / str(number)) as (story, where):
                     with Supervisor(where, *deployed.flags) as supervisor:

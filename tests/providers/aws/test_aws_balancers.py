@@ -1,7 +1,6 @@
 """Balancers against the emulator: what annotations make of them, and the faults that moto lacks."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,13 +8,12 @@ import pytest
 from ccm.cloud.invoke import invoke
 from ccm.cloud.testkit.objects import port, service
 from ccm.errors import CloudError, ImplementedElsewhere, NoRoom, Refused, RetryAfter
-from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.aws.annotations import PREFIX
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Fault, Proxy, Refusal, Request
-from tests.providers.aws.world import ZONES, Account, node_of, started
+from tests.providers.aws.world import ZONES, Account, delete, ensure, node_of, started
 
 LOCAL: Json = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
 NLB = {"type": "nlb"}
@@ -25,16 +23,6 @@ def asking(annotations: dict[str, str] | None = None, name: str = "web", **spec:
     """A Service with these annotations, whose names are without their prefix."""
     given = {PREFIX + key: value for key, value in (annotations or {}).items()}
     return service(name, given, **spec)
-
-
-async def ensure(cloud: AwsCloud, one: Service, hosts: Sequence[Node] = ()) -> None:
-    assert cloud.load_balancers
-    await invoke(cloud.load_balancers.ensure, one, hosts)
-
-
-async def delete(cloud: AwsCloud, one: Service) -> None:
-    assert cloud.load_balancers
-    await invoke(cloud.load_balancers.delete, one)
 
 
 def classic(account: Account) -> Json:

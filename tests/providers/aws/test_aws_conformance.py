@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.proc.running import long
+
 ROOT = Path(__file__).parents[3]
 QUICK = "existence or ownership"
 NOT_SHOWN = {
@@ -58,7 +60,7 @@ def test_the_provider_passes_the_quick_part_of_the_kit(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(not os.environ.get("CCM_LONG"), reason="takes minutes: set CCM_LONG=1")
+@long
 @pytest.mark.parametrize("adapter", ["AwsAdapter", "NetworkAdapter"])
 def test_the_provider_passes_the_whole_kit(tmp_path: Path, adapter: str) -> None:
     check(run_kit(tmp_path, adapter, "test"))

@@ -1,6 +1,5 @@
 """Balancers with something of somebody else's in the way, and accounts that are full."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 from ccm.cloud.invoke import invoke
 from ccm.cloud.testkit.objects import port, service
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
-from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.aws import network
@@ -17,7 +15,7 @@ from ccm.providers.aws.annotations import PREFIX
 from ccm.providers.aws.balancers.classic import groups as own_groups
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Proxy, Refusal, Request
-from tests.providers.aws.world import MARK, ZONES, Account, node_of
+from tests.providers.aws.world import MARK, ZONES, Account, delete, ensure, node_of
 
 IN_USE = Refusal(400, "ResourceInUse")
 
@@ -26,16 +24,6 @@ def asking(kind: str, name: str = "web", *numbers: int, **annotations: str) -> S
     asked = {"type": kind} | {key.replace("_", "-"): value for key, value in annotations.items()}
     ports = [port(number, node_port=30000 + number) for number in numbers or (80,)]
     return service(name, {PREFIX + key: value for key, value in asked.items()}, ports=ports)
-
-
-async def ensure(cloud: AwsCloud, one: Service, hosts: Sequence[Node] = ()) -> None:
-    assert cloud.load_balancers
-    await invoke(cloud.load_balancers.ensure, one, hosts)
-
-
-async def delete(cloud: AwsCloud, one: Service) -> None:
-    assert cloud.load_balancers
-    await invoke(cloud.load_balancers.delete, one)
 
 
 def target_groups(account: Account) -> list[Json]:

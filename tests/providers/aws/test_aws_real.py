@@ -1,7 +1,6 @@
 """The whole product on a real API server and the emulator: nodes, balancers, routes, volumes."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import connect
-from tests.proc.running import RULES, Supervisor, Where, wait_for
+from tests.proc.running import RULES, Supervisor, Where, long, wait_for
 from tests.providers.aws.proxy import Limit, Proxy
 from tests.providers.aws.world import MARK, ZONES, Account, config_text
 
@@ -26,7 +25,6 @@ FLAGS = (
     "--cluster-cidr=10.244.0.0/16",
     "--node-monitor-period=500ms",
 )
-LONG = pytest.mark.skipif(not os.environ.get("CCM_LONG"), reason="takes minutes: set CCM_LONG=1")
 TYPE = "service.beta.kubernetes.io/aws-load-balancer-type"
 SERVICES = "/api/v1/namespaces/default/services"
 ZONE_IDS = {ZONES[0]: "use1-az6", ZONES[1]: "use1-az1"}
@@ -307,7 +305,7 @@ def persistent_volume(volume_id: str) -> Json:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("nodes", "services"), [(20, 1), pytest.param(40, 2, marks=LONG)])
+@pytest.mark.parametrize(("nodes", "services"), [(20, 1), pytest.param(40, 2, marks=long)])
 async def test_a_slow_account_still_gets_all_its_nodes_without_a_storm_injected(
     where: Where, api: Kube, account: Account, proxy: Proxy, nodes: int, services: int
 ) -> None:
@@ -356,7 +354,7 @@ async def test_a_cluster_without_an_id_starts_when_allowed_and_is_told_what_it_l
 
 
 @pytest.mark.timeout(300)
-@LONG
+@long
 async def test_a_thousand_instances_cost_few_reads(
     where: Where, api: Kube, account: Account, proxy: Proxy
 ) -> None:

@@ -1,6 +1,5 @@
 """What the slow pass over initialised nodes costs in EC2, with the node duty's own refresh."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,7 +8,7 @@ import pytest
 from ccm.controllers import NODE
 from ccm.model.node import Node
 from ccm.providers.aws.provider import AwsCloud
-from tests.proc.running import until
+from tests.proc.running import long, until
 from tests.providers.aws.proxy import Proxy
 from tests.providers.aws.world import Account, node_of
 from tests.unit.node_world import Cloud, world
@@ -17,12 +16,11 @@ from tests.unit.nodes import node, ready, with_provider_id
 
 PAGE = 200
 SOON = 0.05  # seconds a pass takes at least
-LONG = pytest.mark.skipif(not os.environ.get("CCM_LONG"), reason="takes long: set CCM_LONG=1")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("count", "reads"), [(PAGE + 1, 3), pytest.param(1000, 6, marks=LONG, id="1000")]
+    ("count", "reads"), [(PAGE + 1, 3), pytest.param(1000, 6, marks=long, id="1000")]
 )
 async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
     cloud: AwsCloud,

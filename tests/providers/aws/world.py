@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.cloud.interface import ProviderContext
+from ccm.cloud.invoke import invoke
 from ccm.model.node import Node
 from ccm.model.objects import Json
+from ccm.model.service import Service
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.emulator import REGION, Emulator
 from tests.providers.aws.proxy import Proxy
@@ -148,3 +150,15 @@ def node_of(instance: Json, pod_cidrs: Sequence[str] = ()) -> Node:
     zone, instance_id = instance["Placement"]["AvailabilityZone"], instance["InstanceId"]
     spec = {"providerID": f"aws:///{zone}/{instance_id}", "podCIDRs": list(pod_cidrs)}
     return Node({"metadata": {"name": instance["PrivateDnsName"]}, "spec": spec})
+
+
+async def ensure(cloud: AwsCloud, one: Service, hosts: Sequence[Node] = ()) -> None:
+    """Make the balancer of a Service, or make it right."""
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.ensure, one, hosts)
+
+
+async def delete(cloud: AwsCloud, one: Service) -> None:
+    """Take the balancer of a Service away."""
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.delete, one)
