@@ -1,8 +1,8 @@
 """Every metric once: its name, kind, labels and meaning; `docs/metrics.md` is made from here.
 
 Names and meanings are upstream's where it has the same thing. No label ever holds the name of an
-object. What processes count (`ccm.tally`) lacks its first label: the supervisor, which adds up the
-processes of one controller over all their restarts, knows whose it is.
+object. What processes count (`ccm.counters`) lacks its first label: the supervisor, which adds up
+the processes of one controller over all their restarts, knows whose it is.
 """
 
 from collections.abc import Iterator

@@ -27,7 +27,7 @@ class Acks:
     def settle(self) -> None:
         """Acknowledge what can be; call it when a key is no longer in hand."""
         seq = 0
-        while self._waiting and not any(map(self._queue.is_in_hand, self._waiting[0][1])):
+        while self._waiting and not any(map(self._queue.is_in_flight, self._waiting[0][1])):
             seq, _ = self._waiting.popleft()
         if seq:
             self._port.send(Ack(seq))

@@ -12,7 +12,7 @@ class Decision:
     """How one reconcile ended: `result` is settled, waiting, refused or failed; `at` monotonic."""
 
     result: str
-    sentence: str
+    message: str
     at: float
 
 
@@ -22,8 +22,8 @@ class Decisions:
     def __init__(self) -> None:
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
 
-    def note(self, key: str, result: str, sentence: str) -> None:
-        self._decisions[key] = Decision(result, sentence, time.monotonic())
+    def note(self, key: str, result: str, message: str) -> None:
+        self._decisions[key] = Decision(result, message, time.monotonic())
         self._decisions.move_to_end(key)
         if len(self._decisions) > KEPT:
             self._decisions.popitem(last=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from ccm.bus.frames import Fault, Hello, Message, TokenRefused, UseToken
-from ccm.bus.inhand import InHand
+from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.port import Port
 from ccm.bus.spec import WorkerSpec
 from ccm.cloud.config import read_config
@@ -22,15 +22,15 @@ from ccm.cloud.rehearsal import Changes, ReadingGate, rehearse
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
 from ccm.kube.access import Access
 from ccm.kube.client import Fence, Kube, RateLimit
-from ccm.kube.events import Recorder
+from ccm.kube.events import EventRecorder
 from ccm.kube.identity import Identity
 from ccm.log import set_up
 from ccm.processes import die_with_parent
 from ccm.settings import Settings
 from workers.apply import Performer
-from workers.caution import Caution
-from workers.duty import DutyModule, Tools
+from workers.controller import ControllerContext, ControllerModule
 from workers.grants import Grants
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Runner, Ties
 from workers.store import Store
@@ -91,37 +91,41 @@ def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
 
 async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox, identity: Identity) -> ExitCode:
     settings = spec.settings
-    module = cast(DutyModule, importlib.import_module(f"workers.{spec.duty}.worker"))
+    module = cast(
+        ControllerModule, importlib.import_module(f"workers.{spec.controller}.controller")
+    )
     grants = Grants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)
-    await provider.initialize(_context(spec, ReadingGate(gate) if spec.is_rehearsal else gate))
+    await provider.initialize(_context(spec, ReadingGate(gate) if spec.is_dry_run else gate))
     require_cluster_id(provider, settings)
     rehearsed: Changes = {}
-    if spec.is_rehearsal:
+    if spec.is_dry_run:
         rehearse(provider, rehearsed)
     grace = _grace(settings)
     port.permission.outlive_by(grace)
     fence = Fence(port.permission.check, grace)
     kube = _kube(spec, module.COMPONENT, fence, identity)
     try:
-        hand = InHand(Path(spec.hand_path))
-        tools = Tools(
+        hand = InFlightJournal(Path(spec.journal_path))
+        context = ControllerContext(
             settings=settings,
             provider=provider,
-            store=Store(module.WANTS),
+            store=Store(module.PROJECTIONS),
             queue=WorkQueue(module.BACKOFF),
-            caution=Caution(hand, port.send, spec.suspects, spec.quarantined),
+            quarantine=Quarantine(hand, port.send, spec.suspects, spec.quarantined),
             performer=Performer(kube, port.permission, grace),
-            recorder=Recorder(kube, module.COMPONENT, spec.name),
-            tell=port.send,
+            recorder=EventRecorder(kube, module.COMPONENT, spec.name),
+            send=port.send,
         )
-        duty = module.duty(tools)
-        if duty is None:
-            log.warning("skipped: the provider has nothing for it", extra={"duty": spec.duty})
+        controller = module.new_controller(context)
+        if controller is None:
+            log.warning(
+                "skipped: the provider has nothing for it", extra={"controller": spec.controller}
+            )
             return ExitCode.NOT_NEEDED
         runner = inbox.runner = Runner(
-            Ties(port, grants, gate, rehearsed, (gate.tally, kube.tally)), tools, duty
+            Ties(port, grants, gate, rehearsed, (gate.counters, kube.counters)), context, controller
         )
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, runner.drain, settings.shutdown_timeout)
@@ -178,7 +182,7 @@ def _grace(settings: Settings) -> float:
     return gap / 2
 
 
-def _hello(module: DutyModule, provider: CloudProvider) -> Hello:
-    wants = [{"kind": want.kind, "paths": want.paths} for want in module.WANTS]
+def _hello(module: ControllerModule, provider: CloudProvider) -> Hello:
+    projections = [{"kind": want.kind, "paths": want.paths} for want in module.PROJECTIONS]
     quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}
-    return Hello(wants, quotas, provider.scheme)
+    return Hello(projections, quotas, provider.scheme)

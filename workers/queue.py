@@ -7,8 +7,8 @@ import time
 from collections import OrderedDict
 
 from ccm import metrics
+from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
-from ccm.tally import Tally
 
 RETRY = Backoff(first=0.2, most=300.0)
 
@@ -19,7 +19,7 @@ class WorkQueue:
     def __init__(self, backoff: Backoff = RETRY) -> None:
         self._backoff = backoff
         self._ready: OrderedDict[str, float] = OrderedDict()  # since when
-        self._in_hand: dict[str, float] = {}
+        self._in_flight: dict[str, float] = {}
         self._dirty: set[str] = set()
         self._failures: dict[str, int] = {}
         self._later: list[tuple[float, str]] = []
@@ -27,7 +27,7 @@ class WorkQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._is_closed = False
-        self.tally = Tally()
+        self.counters = Counters()
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -46,26 +46,26 @@ class WorkQueue:
         due = self._due.get(key)
         return None if due is None else due - asyncio.get_running_loop().time()
 
-    def is_in_hand(self, key: str) -> bool:
-        return key in self._in_hand
+    def is_in_flight(self, key: str) -> bool:
+        return key in self._in_flight
 
-    def oldest_in_hand(self, now: float) -> float:
+    def oldest_in_flight(self, now: float) -> float:
         """Seconds that the longest-running key has been in hand."""
-        return max((now - began for began in self._in_hand.values()), default=0.0)
+        return max((now - began for began in self._in_flight.values()), default=0.0)
 
     def unfinished(self, now: float) -> float:
         """Seconds that the keys in hand have been so, all together."""
-        return sum(now - began for began in self._in_hand.values())
+        return sum(now - began for began in self._in_flight.values())
 
     def add(self, key: str) -> None:
         """Reconcile `key` as soon as possible."""
         self._due.pop(key, None)
-        if key in self._in_hand:
+        if key in self._in_flight:
             self._dirty.add(key)
             return
         if key not in self._ready:
             self._ready[key] = time.monotonic()
-            self.tally.count(metrics.ADDS)
+            self.counters.count(metrics.ADDS)
         self._wake(1)
 
     def add_after(self, key: str, seconds: float) -> None:
@@ -74,7 +74,7 @@ class WorkQueue:
         when = loop.time() + seconds
         if key in self._ready or self._due.get(key, when + 1) <= when:
             return
-        self.tally.count(metrics.RETRIES)
+        self.counters.count(metrics.RETRIES)
         self._due[key] = when
         heapq.heappush(self._later, (when, key))
         self._arm(loop)
@@ -105,15 +105,15 @@ class WorkQueue:
         if self._is_closed:
             return None
         key, since = self._ready.popitem(last=False)
-        self.tally.observe(metrics.QUEUED, seconds=time.monotonic() - since)
-        self._in_hand[key] = time.monotonic()
+        self.counters.observe(metrics.QUEUED, seconds=time.monotonic() - since)
+        self._in_flight[key] = time.monotonic()
         return key
 
     def done(self, key: str) -> None:
         """The key is no longer in hand."""
-        if began := self._in_hand.pop(key, None):
+        if began := self._in_flight.pop(key, None):
             seconds = time.monotonic() - began
-            self.tally.observe(metrics.WORKED, seconds=seconds)
+            self.counters.observe(metrics.WORKED, seconds=seconds)
         if key in self._dirty:
             self._dirty.discard(key)
             self.add(key)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ccm.bus.frames import Objects
 from ccm.model.objects import Json, mapping, text
-from ccm.model.projection import Path, Want, project
+from ccm.model.projection import Path, Projection, project
 
 Name = tuple[str, str]  # kind, key
 
@@ -26,7 +26,7 @@ class Absorbed:
 class Store:
     """The newest known state of every wanted object, by kind and key."""
 
-    wants: tuple[Want, ...]
+    projections: tuple[Projection, ...]
     _objects: dict[Name, Json] = field(default_factory=dict)
     _versions: dict[Name, int] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)  # by kind
@@ -102,4 +102,4 @@ class Store:
         return True
 
     def _paths(self, kind: str) -> tuple[Path, ...]:
-        return next(want.paths for want in self.wants if want.kind == kind)
+        return next(want.paths for want in self.projections if want.kind == kind)

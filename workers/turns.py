@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Turns:
+class ReadWriteLock:
     """Many may be inside together, or exactly one alone; who wants to be alone goes first."""
 
     def __init__(self) -> None:

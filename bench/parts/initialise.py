@@ -25,9 +25,9 @@ from ccm.kube.watch import list_once
 from ccm.model.cloud import Instance
 from ccm.model.node import Node
 from ccm.providers.simulated.instances import read_machine
+from workers.batch_reader import PATIENT
 from workers.node.patches import patch_for
 from workers.node.plan import plan as plan_writes
-from workers.questions import PATIENT
 
 NODE_WRITES = ("nodes", "nodes/status")
 

@@ -20,12 +20,12 @@ class BadFrame(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First word of a worker: what it wants of which kinds (see `ccm.model.projection.Want`).
+    """First word of a worker: what it wants of which kinds (see `ccm.model.projection.Projection`).
 
     The rest is what only the provider knows and the supervisor, which loads none, has to be told.
     """
 
-    wants: list[dict[str, Any]]
+    projections: list[dict[str, Any]]
     quotas: dict[str, list[float]]  # budget class → calls a second, burst
     scheme: str = ""  # of the provider's IDs
 
@@ -53,10 +53,10 @@ class Synced:
 class Beat:
     """A sign of life from the worker's own loop, with what `status` shows of it.
 
-    `numbers` is what it has counted since its start (see `ccm.tally.Numbers`).
+    `numbers` is what it has counted since its start (see `ccm.counters.Numbers`).
     """
 
-    facts: dict[str, Any]
+    status: dict[str, Any]
     numbers: dict[str, Any] = field(default_factory=dict)
 
 
@@ -130,7 +130,7 @@ class Explained:
     """The answer to `Explain` with this number."""
 
     number: int
-    facts: dict[str, Any]
+    status: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,19 @@ class WorkerSpec:
     """One start of one worker.
 
     `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
-    ("node-0.3"), `duty` is the package under `workers` that does the work. `suspects` are keys that
-    run alone, `quarantined` those that run alone and not before a monotonic time. In a rehearsal
-    the cloud is asked but never told. The token for `server` comes over the bus.
+    ("node-0.3"), `controller` is the package under `workers` that it runs. `suspects` are
+    keys that run alone, `quarantined` those that run alone and not before a monotonic time. In a
+    dry run nothing is written. The token for `server` comes over the bus.
     """
 
     name: str
     ident: str
-    duty: str
+    controller: str
     bus_path: str
-    hand_path: str
+    journal_path: str
     supervisor_pid: int
     settings: Settings
     server: Server
-    is_rehearsal: bool = False
+    is_dry_run: bool = False
     suspects: tuple[str, ...] = ()
     quarantined: dict[str, float] = field(default_factory=dict)

@@ -32,7 +32,7 @@ from ccm.settings.remarks import remarks
 
 if TYPE_CHECKING:
     from ccm.kube.client import Kube
-    from ccm.kube.lease import LeaseFile
+    from ccm.kube.lease import LeaseClient
 
 log = logging.getLogger(__name__)
 
@@ -119,10 +119,10 @@ def _complain(lines: list[str]) -> ExitCode:
     return ExitCode.CONFIGURATION
 
 
-def _lease(settings: Settings, kube: "Kube") -> "LeaseFile":
-    from ccm.kube.lease import LeaseFile, new_identity
+def _lease(settings: Settings, kube: "Kube") -> "LeaseClient":
+    from ccm.kube.lease import LeaseClient, new_identity
 
-    return LeaseFile(
+    return LeaseClient(
         kube,
         settings.leader_elect_resource_namespace,
         settings.leader_elect_resource_name,

@@ -9,10 +9,10 @@ from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
 from ccm import metrics
+from ccm.counters import Counters
 from ccm.decide.budget import Priority
 from ccm.durations import format_duration
 from ccm.errors import CloudError, Denied, Refused, Throttled
-from ccm.tally import Tally
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def spending(priority: Priority) -> Iterator[None]:
         _priority.reset(token)
 
 
-class Purse(Protocol):
+class GrantSource(Protocol):
     """Where grants come from; in a worker, the supervisor."""
 
     async def take(self, budget: str, priority: Priority) -> float:
@@ -48,11 +48,11 @@ class WorkerGate:
     right before the call: a process that does not lead any more leaves the cloud alone.
     """
 
-    def __init__(self, purse: Purse, timeout: float, check: Callable[[], None]) -> None:
+    def __init__(self, purse: GrantSource, timeout: float, check: Callable[[], None]) -> None:
         self._purse, self._timeout, self._check = purse, timeout, check
         self._loop = asyncio.get_running_loop()
         self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
-        self.tally = Tally()
+        self.counters = Counters()
 
     async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
         granted = await self._purse.take(budget, _priority.get())
@@ -86,7 +86,9 @@ class WorkerGate:
             raise
         finally:
             self.calls[(operation, result)] += 1
-            self.tally.observe(metrics.CALLS, operation, result, seconds=time.monotonic() - began)
+            self.counters.observe(
+                metrics.CALLS, operation, result, seconds=time.monotonic() - began
+            )
 
 
 def _result(error: BaseException) -> str:

@@ -83,7 +83,7 @@ class LoadBalancers(Protocol):
     another controller looks after this Service.
     """
 
-    honours: frozenset[Feature]
+    supported_features: frozenset[Feature]
     """What this cloud can do; a Service that asks for another feature is refused beforehand."""
 
     def name_for(self, service: Service) -> str:

@@ -72,7 +72,7 @@ class RehearsedBalancers:
 
     def __init__(self, real: LoadBalancers, changes: Changes) -> None:
         self._real, self._changes = real, changes
-        self.honours = real.honours
+        self.supported_features = real.supported_features
         self.name_for = real.name_for
 
     async def get(self, service: Service) -> Balancer | None:

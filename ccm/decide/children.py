@@ -9,7 +9,7 @@ RESTART = Backoff(first=0.1, most=60.0)
 STEADY = 10.0  # seconds of running after which earlier deaths are forgotten
 
 
-class State(StrEnum):
+class WorkerState(StrEnum):
     """Where a worker is in its life, as `status` shows it."""
 
     STARTING = "starting"  # the process exists, it has not said hello
@@ -23,14 +23,14 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
-class Event(StrEnum):
+class WorkerEvent(StrEnum):
     """What happens to a worker."""
 
     STARTED = "started"
     SAID_HELLO = "said hello"
     SYNCED = "synced"
-    MAY_ACT = "may act"
-    MAY_NOT_ACT = "may not act"
+    PERMITTED = "may act"
+    FENCED = "may not act"
     TOLD_TO_DRAIN = "told to drain"
     DIED = "died"
     REFUSED = "refused to start"
@@ -38,25 +38,28 @@ class Event(StrEnum):
     ENDED = "ended as told"
 
 
-_ALIVE = (State.STARTING, State.SYNCING, State.STANDBY, State.RUNNING)
+_ALIVE = (WorkerState.STARTING, WorkerState.SYNCING, WorkerState.STANDBY, WorkerState.RUNNING)
 
-TABLE: dict[tuple[State, Event], State] = {
-    (State.BACKOFF, Event.STARTED): State.STARTING,
-    (State.STOPPED, Event.STARTED): State.STARTING,
-    (State.FAILED, Event.STARTED): State.STARTING,
-    (State.SKIPPED, Event.STARTED): State.STARTING,
-    (State.STARTING, Event.SAID_HELLO): State.SYNCING,
-    (State.SYNCING, Event.SYNCED): State.STANDBY,
-    (State.STANDBY, Event.MAY_ACT): State.RUNNING,
-    (State.RUNNING, Event.MAY_NOT_ACT): State.STANDBY,
-    (State.RUNNING, Event.SAID_HELLO): State.SYNCING,
-    (State.STANDBY, Event.SAID_HELLO): State.SYNCING,
-    **{(state, Event.TOLD_TO_DRAIN): State.DRAINING for state in _ALIVE},
-    **{(state, Event.DIED): State.BACKOFF for state in _ALIVE},
-    (State.DRAINING, Event.DIED): State.STOPPED,
-    (State.DRAINING, Event.ENDED): State.STOPPED,
-    (State.STARTING, Event.NOT_NEEDED): State.SKIPPED,
-    **{(state, Event.REFUSED): State.FAILED for state in (*_ALIVE, State.DRAINING)},
+TABLE: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
+    (WorkerState.BACKOFF, WorkerEvent.STARTED): WorkerState.STARTING,
+    (WorkerState.STOPPED, WorkerEvent.STARTED): WorkerState.STARTING,
+    (WorkerState.FAILED, WorkerEvent.STARTED): WorkerState.STARTING,
+    (WorkerState.SKIPPED, WorkerEvent.STARTED): WorkerState.STARTING,
+    (WorkerState.STARTING, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
+    (WorkerState.SYNCING, WorkerEvent.SYNCED): WorkerState.STANDBY,
+    (WorkerState.STANDBY, WorkerEvent.PERMITTED): WorkerState.RUNNING,
+    (WorkerState.RUNNING, WorkerEvent.FENCED): WorkerState.STANDBY,
+    (WorkerState.RUNNING, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
+    (WorkerState.STANDBY, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
+    **{(state, WorkerEvent.TOLD_TO_DRAIN): WorkerState.DRAINING for state in _ALIVE},
+    **{(state, WorkerEvent.DIED): WorkerState.BACKOFF for state in _ALIVE},
+    (WorkerState.DRAINING, WorkerEvent.DIED): WorkerState.STOPPED,
+    (WorkerState.DRAINING, WorkerEvent.ENDED): WorkerState.STOPPED,
+    (WorkerState.STARTING, WorkerEvent.NOT_NEEDED): WorkerState.SKIPPED,
+    **{
+        (state, WorkerEvent.REFUSED): WorkerState.FAILED
+        for state in (*_ALIVE, WorkerState.DRAINING)
+    },
 }
 """Every change of state there is; an event that is not listed for a state changes nothing."""
 
@@ -65,18 +68,20 @@ TABLE: dict[tuple[State, Event], State] = {
 class Life:
     """A worker's state, since when (monotonic), and how often it died in a row."""
 
-    state: State = State.STOPPED
+    state: WorkerState = WorkerState.STOPPED
     since: float = 0.0
     deaths: int = 0
 
 
-def follow(life: Life, event: Event, now: float, steady: float = STEADY) -> Life:
+def follow(life: Life, event: WorkerEvent, now: float, steady: float = STEADY) -> Life:
     """The life after `event`; `steady` seconds of standby or running forget earlier deaths."""
     state = TABLE.get((life.state, event))
     if state is None:
         return life
-    if state is State.BACKOFF:
-        was_steady = life.state in (State.STANDBY, State.RUNNING) and now - life.since >= steady
+    if state is WorkerState.BACKOFF:
+        was_steady = (
+            life.state in (WorkerState.STANDBY, WorkerState.RUNNING) and now - life.since >= steady
+        )
         return Life(state, now, 1 if was_steady else life.deaths + 1)
     return replace(life, state=state, since=now)
 

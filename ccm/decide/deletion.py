@@ -139,7 +139,7 @@ def add_gone(
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class ObservedNode:
     """What the supervisor itself sees of a Node, whatever a worker says."""
 
     uid: str
@@ -169,7 +169,7 @@ class Case:
     """One Node before the table; `seen` is None when the supervisor sees no such Node."""
 
     history: History
-    seen: NodeFacts | None
+    seen: ObservedNode | None
     situation: Situation
     policy: Policy
     now: float

@@ -13,11 +13,11 @@ import orjson
 from aiohappyeyeballs import AddrInfoType
 
 from ccm import metrics
+from ccm.counters import Counters
 from ccm.errors import KubernetesError, Unreachable
 from ccm.http import Answer, Connection, Headers, HttpClient, target_of
 from ccm.kube.access import Access
 from ccm.model.objects import Json
-from ccm.tally import Tally
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -83,7 +83,7 @@ class Kube:
         self._quiet_until = 0.0
         self._http = HttpClient(access.server, fence.socket_for)
         self.writes = 0
-        self.tally = Tally()
+        self.counters = Counters()
         self.server_date = ""  # header of the last answer: the API server's clock
         self.on_unauthorized: Callable[[], None] = lambda: None  # the server does not know us
 
@@ -156,8 +156,8 @@ class Kube:
             self.server_date = answer.header("Date")
             return answer
         finally:
-            self.tally.count(metrics.REQUESTS, code, method)
-            self.tally.observe(metrics.REQUEST_SECONDS, method, seconds=time.monotonic() - began)
+            self.counters.count(metrics.REQUESTS, code, method)
+            self.counters.observe(metrics.REQUEST_SECONDS, method, seconds=time.monotonic() - began)
 
     @asynccontextmanager
     async def stream(
@@ -173,7 +173,7 @@ class Kube:
                     headers = await self._headers("")
                     opened = self._http.stream(target_of(path, params), headers)
                     head, content = await stack.enter_async_context(opened)
-                    self.tally.count(metrics.REQUESTS, str(head.status), "GET")
+                    self.counters.count(metrics.REQUESTS, str(head.status), "GET")
                     if head.status >= 400:
                         raise _failure(await content.answer())
                 yield content

@@ -12,7 +12,7 @@ from typing import Literal
 from ccm.errors import KubernetesError, NoPermit, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 
 log = logging.getLogger(__name__)
 
@@ -21,9 +21,9 @@ REPEAT = 600.0  # seconds in which an equal event is not sent again
 HOME = "default"  # namespace of Events about objects that have none
 
 
-def right_to_tell(namespace: str = HOME) -> Right:
-    """What a Recorder needs for Events in this namespace; in every one when it is empty."""
-    return Right("events", ("create",), "what people should know", namespace=namespace)
+def event_rule(namespace: str = HOME) -> PolicyRule:
+    """What an `EventRecorder` needs for Events in this namespace; in every one when it is empty."""
+    return PolicyRule("events", ("create",), "what people should know", namespace=namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +38,34 @@ class ObjectRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class Event:
     """One thing to tell the people who look at an object."""
 
-    about: ObjectRef
+    object_ref: ObjectRef
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
 
 
-class Recorder:
-    """Sends notes one at a time, in order, as Events of `component`."""
+class EventRecorder:
+    """Sends Events one at a time, in order, as Events of `component`."""
 
     def __init__(self, kube: Kube, component: str, instance: str) -> None:
         self._kube, self._component, self._instance = kube, component, instance
-        self._waiting: OrderedDict[Note, None] = OrderedDict()
-        self._sent: OrderedDict[Note, float] = OrderedDict()
+        self._waiting: OrderedDict[Event, None] = OrderedDict()
+        self._sent: OrderedDict[Event, float] = OrderedDict()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
         # Event names must differ between restarts: begin at the clock, as upstream does.
         self._numbers = count(time.time_ns())
         self.lost = 0
 
-    def tell(self, note: Note) -> None:
-        """Queue `note` unless the same was told a short while ago; returns at once."""
-        last = self._sent.get(note)
-        if note in self._waiting or (last is not None and time.monotonic() - last < REPEAT):
+    def record(self, event: Event) -> None:
+        """Queue `event` unless an equal one was recorded a short while ago; returns at once."""
+        last = self._sent.get(event)
+        if event in self._waiting or (last is not None and time.monotonic() - last < REPEAT):
             return
-        self._waiting[note] = None
+        self._waiting[event] = None
         if len(self._waiting) > QUEUE:
             self._waiting.popitem(last=False)
             self.lost += 1
@@ -77,13 +77,13 @@ class Recorder:
         return len(self._waiting)
 
     async def run(self) -> None:
-        """Send for ever; a note that cannot be sent is logged and let go."""
+        """Send for ever; an Event that cannot be sent is logged and let go."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                note, _ = self._waiting.popitem(last=False)
-                await self.send(note)
+                event, _ = self._waiting.popitem(last=False)
+                await self.send(event)
             self._idle.set()
 
     async def drain(self, seconds: float) -> None:
@@ -94,41 +94,41 @@ class Recorder:
         except TimeoutError:
             log.warning("events not sent before the stop", extra={"count": len(self._waiting)})
 
-    async def send(self, note: Note) -> None:
-        """Send a note now; one that cannot be sent is counted, logged and let go."""
-        self._sent[note] = time.monotonic()
+    async def send(self, event: Event) -> None:
+        """Send an Event now; one that cannot be sent is counted, logged and let go."""
+        self._sent[event] = time.monotonic()
         if len(self._sent) > QUEUE:
             self._sent.popitem(last=False)
-        namespace = note.about.namespace or HOME
+        namespace = event.object_ref.namespace or HOME
         try:
-            body = self._body(note, namespace)
+            body = self._body(event, namespace)
             await self._kube.post(f"/api/v1/namespaces/{namespace}/events", body)
         except NoPermit:
             self.lost += 1  # without a line for each: there may be thousands
         except (KubernetesError, Unreachable) as error:
             self.lost += 1
-            log.warning("event not sent", extra={"reason": note.reason, "error": str(error)})
+            log.warning("event not sent", extra={"reason": event.reason, "error": str(error)})
 
-    def _body(self, note: Note, namespace: str) -> Json:
+    def _body(self, event: Event, namespace: str) -> Json:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        about = {
-            "apiVersion": note.about.api_version,
-            "kind": note.about.kind,
-            "name": note.about.name,
-            "uid": note.about.uid,
-            **({"namespace": note.about.namespace} if note.about.namespace else {}),
+        object_ref = {
+            "apiVersion": event.object_ref.api_version,
+            "kind": event.object_ref.kind,
+            "name": event.object_ref.name,
+            "uid": event.object_ref.uid,
+            **({"namespace": event.object_ref.namespace} if event.object_ref.namespace else {}),
         }
         return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{note.about.name}.{next(self._numbers):x}",
+                "name": f"{event.object_ref.name}.{next(self._numbers):x}",
                 "namespace": namespace,
             },
-            "involvedObject": about,
-            "type": note.type,
-            "reason": note.reason,
-            "message": note.message,
+            "involvedObject": object_ref,
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import mapping, text
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 
 NAMESPACE = "kube-system"
 ACCOUNTS = {
@@ -26,10 +26,10 @@ PATIENCE = 10.0  # seconds until a request for one is given up
 _COLLECTION = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 
 
-def rights(accounts: Iterable[str]) -> tuple[Right, ...]:
+def rights(accounts: Iterable[str]) -> tuple[PolicyRule, ...]:
     """What whoever asks for the tokens of these accounts needs; to make accounts is no part."""
     return (
-        Right(
+        PolicyRule(
             "serviceaccounts/token",
             ("create",),
             "tokens of the workers' service accounts, and of no other",

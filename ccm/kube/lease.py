@@ -10,21 +10,21 @@ from datetime import UTC, datetime
 from ccm.decide.lease import LeaseRecord
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
-from ccm.kube.events import Note, ObjectRef, Recorder
+from ccm.kube.events import Event, EventRecorder, ObjectRef
 from ccm.model.objects import Json, mapping, text
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 
 _GROUP = "coordination.k8s.io/v1"
 
 COMPONENT = "cloud-controller-manager"  # the source of our Events, as upstream names it
 
 
-def rights(namespace: str, names: Iterable[str]) -> tuple[Right, ...]:
+def rights(namespace: str, names: Iterable[str]) -> tuple[PolicyRule, ...]:
     """What these Leases need; RBAC cannot say which name a new object may have."""
     group, purpose = "coordination.k8s.io", "leader election"
     return (
-        Right("leases", ("create",), purpose, group, namespace),
-        Right("leases", ("get", "update"), purpose, group, namespace, tuple(names)),
+        PolicyRule("leases", ("create",), purpose, group, namespace),
+        PolicyRule("leases", ("get", "update"), purpose, group, namespace, tuple(names)),
     )
 
 
@@ -39,7 +39,7 @@ def _stamp() -> str:
 
 
 @dataclass
-class LeaseFile:
+class LeaseClient:
     """One Lease by name. Every write carries the version that it replaces, so that one wins."""
 
     kube: Kube
@@ -51,7 +51,7 @@ class LeaseFile:
     def __post_init__(self) -> None:
         self._raw: Json = {}
         self._collection = f"/apis/{_GROUP}/namespaces/{self.namespace}/leases"
-        self._recorder = Recorder(self.kube, COMPONENT, self.identity)
+        self._recorder = EventRecorder(self.kube, COMPONENT, self.identity)
 
     async def read(self, timeout: float) -> LeaseRecord | None:
         """The Lease as it is now; None when there is none."""
@@ -90,7 +90,7 @@ class LeaseFile:
         spec = self._spec(_stamp(), _number(old.get("leaseTransitions")))
         await self._replace(spec | {"holderIdentity": "", "leaseDurationSeconds": 1}, timeout)
 
-    def about(self) -> ObjectRef:
+    def object_ref(self) -> ObjectRef:
         """The Lease as the object of an Event; without a UID before it was read."""
         uid = text(mapping(self._raw.get("metadata")).get("uid"))
         return ObjectRef(_GROUP, "Lease", self.name, uid, self.namespace)
@@ -98,7 +98,7 @@ class LeaseFile:
     async def announce(self, what: str) -> None:
         """Tell people, by an Event on the Lease, what became of us: `became leader`, say."""
         await self._recorder.send(
-            Note(self.about(), "Normal", "LeaderElection", f"{self.identity} {what}")
+            Event(self.object_ref(), "Normal", "LeaderElection", f"{self.identity} {what}")
         )
 
     def _spec(self, acquired: str, transitions: int) -> Json:

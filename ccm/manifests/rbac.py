@@ -6,7 +6,7 @@ from itertools import groupby
 
 from ccm.manifests.subjects import NAME, Subject
 from ccm.model.objects import Json
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 
 GROUP = "rbac.authorization.k8s.io"
@@ -66,7 +66,7 @@ def _delegation(subject: Subject, settings: Settings) -> Iterator[Document]:
         yield Document(_binding(meta, "Role", CA_READER, subject))
 
 
-def _role(kind: str, meta: Json, rights: Sequence[Right]) -> tuple[Json, list[str]]:
+def _role(kind: str, meta: Json, rights: Sequence[PolicyRule]) -> tuple[Json, list[str]]:
     rules = [
         {
             "apiGroups": [right.group],

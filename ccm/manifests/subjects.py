@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from ccm.controllers import is_enabled
 from ccm.kube import identity, lease
-from ccm.kube.events import right_to_tell
-from ccm.model.rights import Right, joined
+from ccm.kube.events import event_rule
+from ccm.model.rbac import PolicyRule, joined
 from ccm.settings import Settings
 from ccm.settings.migration import migration_of
 from ccm.supervisor import nodes
-from ccm.supervisor.duties import duties
-from ccm.supervisor.feed import right_to_watch
+from ccm.supervisor.informer import watch_rule
+from ccm.supervisor.shards import wanted_workers
 
 NAME = "ccm-supervisor"
 """Of the supervisor's account, the Pods' controller and, before a colon, of roles.
@@ -28,7 +28,7 @@ class Subject:
     name: str
     namespace: str
     process: str
-    rights: tuple[Right, ...]
+    rights: tuple[PolicyRule, ...]
 
 
 def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
@@ -37,7 +37,7 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
     if migration := migration_of(settings):
         settings = migration.narrow(settings)
         leases.append(migration.lease_name)
-    wanted = sorted({*duties(settings).values()})
+    wanted = sorted({*wanted_workers(settings).values()})
     own = [*_of_supervisor(settings, wanted, leases)]
     by_duty = {duty: [*_of_duty(duty, settings)] for duty in wanted}
     if not settings.use_service_account_credentials:
@@ -61,17 +61,21 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
 
 def _of_supervisor(
     settings: Settings, wanted: Iterable[str], leases: Iterable[str]
-) -> Iterator[Right]:
+) -> Iterator[PolicyRule]:
     kinds = {nodes.WANT.kind}
     for duty in wanted:
-        kinds |= {want.kind for want in importlib.import_module(f"workers.{duty}.worker").WANTS}
-    yield from map(right_to_watch, sorted(kinds))
-    yield right_to_tell(settings.leader_elect_resource_namespace)  # by Events on the Lease
+        kinds |= {
+            want.kind for want in importlib.import_module(f"workers.{duty}.controller").PROJECTIONS
+        }
+    yield from map(watch_rule, sorted(kinds))
+    yield event_rule(settings.leader_elect_resource_namespace)  # by Events on the Lease
     if settings.leader_elect:
         yield from lease.rights(settings.leader_elect_resource_namespace, leases)
 
 
-def _of_duty(duty: str, settings: Settings) -> Iterator[Right]:
-    for controller, rights in importlib.import_module(f"workers.{duty}.rights").RIGHTS.items():
+def _of_duty(duty: str, settings: Settings) -> Iterator[PolicyRule]:
+    for controller, rights in importlib.import_module(
+        f"workers.{duty}.rights"
+    ).POLICY_RULES.items():
         if is_enabled(controller, settings.controllers):
             yield from rights

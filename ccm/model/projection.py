@@ -10,7 +10,7 @@ Path = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class Projection:
     """The objects of one kind, cut down to `paths`.
 
     A step of a path is a key of an object, or `(key, value)`: the entries of a list of objects that

@@ -62,5 +62,5 @@ def _fields(obj: Json) -> Iterator[tuple[str, Any]]:
 
 def _conditions(section: str, conditions: list[Json]) -> Iterator[tuple[str, Any]]:
     for condition in conditions:
-        facts = {key: value for key, value in condition.items() if key not in STAMPS}
-        yield f"{section}.conditions[{facts.pop('type', '')}]", facts
+        status = {key: value for key, value in condition.items() if key not in STAMPS}
+        yield f"{section}.conditions[{status.pop('type', '')}]", status

@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 
 from ccm.bus.paths import claim
 from ccm.cloud.rehearsal import Changes
-from ccm.decide.children import State
+from ccm.decide.children import WorkerState
 from ccm.decide.deletion import Reason
 from ccm.errors import ExitCode
 from ccm.kube import config
 from ccm.kube.access import Access
 from ccm.kube.client import Kube
-from ccm.kube.lease import LeaseFile
+from ccm.kube.lease import LeaseClient
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json
 from ccm.rehearsal.difference import Change, Objects, differences
@@ -114,9 +114,9 @@ async def _rehearse(
     access = await config.load(config.Source(settings.kubeconfig))
     paths, lock = claim(settings.runtime_dir)
     kube = Kube(access, "ccm-supervisor/supervisor")
-    lease = LeaseFile(kube, "kube-system", "plan", "plan", 0.0)  # nobody takes it
+    lease = LeaseClient(kube, "kube-system", "plan", "plan", 0.0)  # nobody takes it
     with lock:
-        supervisor = Supervisor(settings, paths, kube, lease, is_rehearsal=True)
+        supervisor = Supervisor(settings, paths, kube, lease, is_dry_run=True)
         running = asyncio.create_task(supervisor.run())
         try:
             is_complete = await _come_to_rest(supervisor, running, copy, patience)
@@ -160,8 +160,8 @@ def _is_coming(candidate: Json) -> bool:
 
 
 def _is_at_rest(worker: Json) -> bool:
-    if worker["state"] != State.RUNNING:
-        return worker["state"] in (State.SKIPPED, State.FAILED)
+    if worker["state"] != WorkerState.RUNNING:
+        return worker["state"] in (WorkerState.SKIPPED, WorkerState.FAILED)
     if "queue" not in worker or not worker.get("refresh_passes", 1):
         return False
     ready, oldest, due = (worker["queue"][k] for k in ("ready", "oldest_seconds", "next_seconds"))
@@ -206,6 +206,6 @@ def _kept(candidates: Iterable[Json]) -> Iterator[tuple[str, str]]:
 
 
 def _told(event: Json) -> str:
-    about = event["involvedObject"]
-    name = "/".join(filter(None, (about.get("namespace"), about["name"])))
-    return f"{about['kind']} {name}: {event['reason']}: {event['message']}"
+    involved = event["involvedObject"]
+    name = "/".join(filter(None, (involved.get("namespace"), involved["name"])))
+    return f"{involved['kind']} {name}: {event['reason']}: {event['message']}"

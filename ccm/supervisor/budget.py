@@ -16,6 +16,7 @@ from ccm.bus.frames import (
     Message,
     ReturnCalls,
 )
+from ccm.counters import Histogram
 from ccm.decide.budget import (
     GOOD_FOR,
     Ask,
@@ -31,7 +32,6 @@ from ccm.decide.budget import (
 )
 from ccm.model.objects import Json
 from ccm.supervisor.spending import Lease, Leases, Spending, label, shown
-from ccm.tally import Histogram
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class Budget:
             self._restore(worker, lease.budget, lease.priority, lease.count)
         self._serve()
 
-    def facts(self, now: float) -> Json:
+    def status(self, now: float) -> Json:
         """What `status` shows, per class."""
         names = {*self._buckets, *(ask.budget for ask in self._asks)}
         return {

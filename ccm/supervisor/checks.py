@@ -4,19 +4,19 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from ccm.decide.children import State
+from ccm.decide.children import WorkerState
 from ccm.kube.watch import HEADERS_LIMIT, LONGEST_WAIT
 from ccm.settings import Settings
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
-from ccm.supervisor.feed import Feed
 from ccm.supervisor.https.health import PING, Check
+from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.progress import Progress
 
 MARGIN = 30.0  # seconds that a watch may take beyond all that it may wait for
 BEHIND = 20.0  # seconds without a sign of life beyond what a quiet cluster explains
-IN_PLACE = (State.STANDBY, State.RUNNING, State.SKIPPED)
+IN_PLACE = (WorkerState.STANDBY, WorkerState.RUNNING, WorkerState.SKIPPED)
 
 
 class Checks:
@@ -27,7 +27,7 @@ class Checks:
         settings: Settings,
         leader: Leadership,
         progress: Progress,
-        feed: Feed,
+        feed: SharedInformer,
         children: Children,
         is_stopping: Callable[[], bool],
     ) -> None:
@@ -63,11 +63,11 @@ class Checks:
         return self._older("silent_seconds", self._settings.watch_idle_limit + BEHIND)
 
     def _older(self, fact: str, patience: float) -> str | None:
-        kinds = self._feed.facts(time.monotonic())["kinds"]
+        kinds = self._feed.status(time.monotonic())["kinds"]
         old = [
-            f"{kind} for {facts[fact]:.0f} s {facts['trouble']}".rstrip()
-            for kind, facts in kinds.items()
-            if facts[fact] > patience
+            f"{kind} for {status[fact]:.0f} s {status['trouble']}".rstrip()
+            for kind, status in kinds.items()
+            if status[fact] > patience
         ]
         return f"nothing from the watch of {', '.join(old)}" if old else None
 

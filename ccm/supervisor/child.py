@@ -15,13 +15,13 @@ class Start:
 
     ident: str
     process: Any
-    hand_path: Path
+    journal_path: Path
     controllers: tuple[str, ...]
     is_held: bool = False
     said_hello: bool = False
     is_synced: bool = False
     heard_at: float = field(default_factory=time.monotonic)
-    facts: Json = field(default_factory=dict)
+    status: Json = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
 
@@ -30,7 +30,7 @@ class Child:
     """A worker: the start that works, and during a hand-over the one that will."""
 
     name: str
-    duty: str
+    controller: str
     life: Life = field(default_factory=Life)
     starts: int = 0
     current: Start | None = None
@@ -59,5 +59,5 @@ class Child:
             "successor_pid": self.successor.process.pid if self.successor else None,
             "silent_seconds": round(silent, 1),
             "faults": self.last_faults,
-            **(self.current.facts if self.current else {}),
+            **(self.current.status if self.current else {}),
         }

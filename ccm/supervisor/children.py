@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ccm.bus.inhand import read_in_hand
+from ccm.bus.in_flight import read_in_flight
 from ccm.bus.spec import WorkerSpec
-from ccm.decide.children import Event, Life, State, follow, restart_delay
+from ccm.decide.children import Life, WorkerEvent, WorkerState, follow, restart_delay
 from ccm.errors import ExitCode
 from ccm.model.server import Server
 from ccm.settings import Settings
@@ -48,11 +48,11 @@ class Children:
         settings: Settings,
         server: Server,
         hooks: Hooks,
-        is_rehearsal: bool = False,
+        is_dry_run: bool = False,
     ) -> None:
         self._bus_path, self._settings, self._hooks = bus_path, settings, hooks
         self._server = server
-        self._is_rehearsal = is_rehearsal
+        self._is_rehearsal = is_dry_run
         self._children: dict[str, Child] = {}
         self.suspects = Suspects()
         self.watched_at = time.monotonic()
@@ -73,13 +73,13 @@ class Children:
                 return child, start
         return None
 
-    def add(self, duties: Mapping[str, str], is_held: bool = False) -> None:
+    def add(self, controllers: Mapping[str, str], is_held: bool = False) -> None:
         """Start workers: name → duty. Held ones get ready but must not act yet."""
-        for name, duty in duties.items():
-            child = self._children[name] = Child(name, duty)
+        for name, controller in controllers.items():
+            child = self._children[name] = Child(name, controller)
             self._begin(child, is_held)
 
-    def note(self, child: Child, event: Event) -> None:
+    def note(self, child: Child, event: WorkerEvent) -> None:
         """Move the worker along its table."""
         before = child.life.state
         child.life = follow(child.life, event, time.monotonic(), self._settings.worker_steady_time)
@@ -93,7 +93,7 @@ class Children:
         """A start has everything it needs; a successor now takes over."""
         start.is_synced = True
         if start is child.current:
-            self.note(child, Event.SYNCED)
+            self.note(child, WorkerEvent.SYNCED)
         elif child.current:
             self._drain(child, child.current, self._settings.shutdown_timeout)
 
@@ -101,7 +101,7 @@ class Children:
         """Hand the work over to a new process; the sentence says what happens."""
         if child.successor:
             return f"{child.name} is being replaced already"
-        if child.current and child.life.state in (State.STANDBY, State.RUNNING):
+        if child.current and child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING):
             child.successor = self._spawn(child)
             child.successor.is_held = True
             return f"{child.name} hands over to a new process as soon as that has everything"
@@ -170,17 +170,17 @@ class Children:
 
     def _check_size(self, child: Child) -> None:
         limit = self._settings.worker_memory_limit
-        size = child.current.facts.get("rss_bytes", 0) if child.current else 0
+        size = child.current.status.get("rss_bytes", 0) if child.current else 0
         if limit and size > limit and not child.successor:
             log.warning("worker grew too large", extra={"worker": child.name, "rss_bytes": size})
             self.restart(child)
 
     def _check_controllers(self, child: Child) -> None:
         start = child.current
-        is_at_work = child.life.state in (State.STANDBY, State.RUNNING)
+        is_at_work = child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING)
         if not start or not is_at_work or start.is_held or child.successor:
             return
-        if start.controllers != self._hooks.settings_for(child.duty).controllers:
+        if start.controllers != self._hooks.settings_for(child.controller).controllers:
             log.info("worker gets more to do", extra={"worker": child.name})
             self.restart(child)
 
@@ -189,27 +189,27 @@ class Children:
             return
         child.current = self._spawn(child)
         child.current.is_held = is_held
-        self.note(child, Event.STARTED)
+        self.note(child, WorkerEvent.STARTED)
 
     def _spawn(self, child: Child) -> Start:
         child.starts += 1
-        settings = self._hooks.settings_for(child.duty)
+        settings = self._hooks.settings_for(child.controller)
         ident = f"{child.name}.{child.starts}"
-        hand_path = self._bus_path.with_name(f"{ident}.hand")
+        journal_path = self._bus_path.with_name(f"{ident}.hand")
         spec = WorkerSpec(
             name=child.name,
             ident=ident,
-            duty=child.duty,
+            controller=child.controller,
             bus_path=str(self._bus_path),
-            hand_path=str(hand_path),
+            journal_path=str(journal_path),
             supervisor_pid=os.getpid(),
             settings=settings,
             server=self._server,
-            is_rehearsal=self._is_rehearsal,
-            suspects=self.suspects.suspects(child.duty),
-            quarantined=self.suspects.quarantined(child.duty),
+            is_dry_run=self._is_rehearsal,
+            suspects=self.suspects.suspects(child.controller),
+            quarantined=self.suspects.quarantined(child.controller),
         )
-        start = Start(ident, spawn.start(spec), hand_path, settings.controllers)
+        start = Start(ident, spawn.start(spec), journal_path, settings.controllers)
         self._hooks.admit(ident, start.process.pid)
         loop = asyncio.get_running_loop()
         loop.add_reader(start.process.sentinel, self._on_end, child, start)
@@ -217,7 +217,7 @@ class Children:
 
     def _drain(self, child: Child, start: Start, seconds: float) -> None:
         if start is child.current:
-            self.note(child, Event.TOLD_TO_DRAIN)
+            self.note(child, WorkerEvent.TOLD_TO_DRAIN)
         if start.said_hello:
             self._hooks.drain(start.ident, seconds)
         else:
@@ -229,13 +229,15 @@ class Children:
         code = start.process.exitcode
         self._hooks.gone(start.ident)
         who = {"worker": child.name, "pid": start.process.pid, "exit_code": code}
-        was_told = start is child.current and child.life.state is State.DRAINING
+        was_told = start is child.current and child.life.state is WorkerState.DRAINING
         if code == -signal.SIGALRM:
             log.error("worker ended by itself: it hung and its permission ran out", extra=who)
         elif code not in ORDERLY and not self._is_ending:
-            self.suspects.after_death(child.duty, read_in_hand(start.hand_path), time.monotonic())
+            self.suspects.after_death(
+                child.controller, read_in_flight(start.journal_path), time.monotonic()
+            )
             log.error("worker died", extra=who)
-        start.hand_path.unlink(missing_ok=True)
+        start.journal_path.unlink(missing_ok=True)
         if start is child.successor:
             self._lose_successor(child, start)
         else:
@@ -257,16 +259,16 @@ class Children:
         elif child.is_leaving:
             self._children.pop(child.name, None)
         elif code == ExitCode.NOT_NEEDED:
-            self.note(child, Event.NOT_NEEDED)
+            self.note(child, WorkerEvent.NOT_NEEDED)
         elif code == ExitCode.CONFIGURATION:
             child.last_faults = start.faults
-            self.note(child, Event.REFUSED)
+            self.note(child, WorkerEvent.REFUSED)
             self._hooks.refused(child)
         elif was_told:
-            self.note(child, Event.ENDED)
+            self.note(child, WorkerEvent.ENDED)
             self._begin(child, start.is_held)
         else:
-            self.note(child, Event.DIED)
+            self.note(child, WorkerEvent.DIED)
             delay = restart_delay(child.life, random.random())
             loop = asyncio.get_running_loop()
             loop.call_later(delay, self._begin, child, start.is_held)
@@ -276,8 +278,8 @@ class Children:
         child.current, child.successor = successor, None
         child.last_faults = []
         successor.is_held = False
-        state = State.SYNCING if successor.said_hello else State.STARTING
-        state = State.STANDBY if successor.is_synced else state
+        state = WorkerState.SYNCING if successor.said_hello else WorkerState.STARTING
+        state = WorkerState.STANDBY if successor.is_synced else state
         child.life = Life(state, time.monotonic())
         log.info("work handed over", extra={"worker": child.name, "pid": child.pid})
         self._hooks.permit(child)

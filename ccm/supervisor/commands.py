@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ccm.model.objects import Json
 from ccm.supervisor.children import Children
 from ccm.supervisor.deletions import Governor
-from ccm.supervisor.explaining import Explaining
+from ccm.supervisor.explaining import Explainer
 from ccm.supervisor.shards import Shards
 
 MOST_WORKERS = 64
@@ -19,7 +19,7 @@ class Commands:
     children: Children
     shards: Shards
     governor: Governor
-    explaining: Explaining
+    explaining: Explainer
     status: Callable[[], Json]
     stop: Callable[[], None]
     reload: Callable[[], str]

@@ -23,8 +23,8 @@ from ccm.decide.deletion import (
     History,
     Hold,
     Never,
-    NodeFacts,
     NotYet,
+    ObservedNode,
     Permit,
     Policy,
     Round,
@@ -44,7 +44,7 @@ from ccm.supervisor.deletion_state import Freeze, State, read_state, write_state
 
 log = logging.getLogger(__name__)
 
-SHOWN = 50  # candidates that `facts` lists
+SHOWN = 50  # candidates that `status` lists
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -63,7 +63,7 @@ def policy_of(settings: Settings) -> Policy:
 class Views:
     """What the supervisor sees by itself: a Node by name, and how many there are."""
 
-    look: Callable[[str], NodeFacts | None]
+    look: Callable[[str], ObservedNode | None]
     total: Callable[[], int]
 
 
@@ -110,7 +110,7 @@ class Governor:
         self._counts: Counter[str] = Counter()
         self._load()
 
-    def hear(self, worker: str, message: ProposeDeletions) -> PermitDeletions:
+    def on_message(self, worker: str, message: ProposeDeletions) -> PermitDeletions:
         """Take in a round and answer which of its Nodes may be deleted, once and now."""
         now = self._clock()
         self._tidy(now)
@@ -156,7 +156,7 @@ class Governor:
         """The control command `deletions`."""
         match request.get("action"):
             case "show":
-                return self.facts(self._clock())
+                return self.status(self._clock())
             case "freeze":
                 why, by = request.get("reason"), request.get("by")
                 said = self.freeze(str(why or "no reason given"), str(by or "unknown"))
@@ -166,7 +166,7 @@ class Governor:
                 return {"error": f"unknown action {other!r}; use show, freeze or allow"}
         return {"error" if self._trouble else "ok": said}
 
-    def facts(self, now: float) -> Json:
+    def status(self, now: float) -> Json:
         """What `status` shows; `proposed` and `permitted` count from the start, `held` is now."""
         candidates = list(self._candidates(now))
         permits = [at for at in self._permits.values() if now - at < self._policy.window]

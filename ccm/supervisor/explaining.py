@@ -10,7 +10,7 @@ from ccm.model.objects import Json
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
 from ccm.supervisor.deletions import Governor
-from ccm.supervisor.mailbox import Owns
+from ccm.supervisor.delivery import Owns
 
 PATIENCE = 2.0  # seconds for a worker's answer
 
@@ -28,7 +28,7 @@ class Division(Protocol):
     def owns(self, child: Child) -> Owns: ...
 
 
-class Explaining:
+class Explainer:
     """One question to each worker that looks after the object; the answers in one."""
 
     def __init__(
@@ -43,11 +43,11 @@ class Explaining:
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[Json]] = {}
 
-    def hear(self, message: Explained) -> None:
+    def on_message(self, message: Explained) -> None:
         """A worker's answer; one that came too late is dropped."""
         waiting = self._asked.get(message.number)
         if waiting and not waiting.done():
-            waiting.set_result(message.facts)
+            waiting.set_result(message.status)
 
     async def answer(self, request: Json) -> Json:
         """The control command `explain`: `kind` is one of `DUTIES`, `name` its key."""
@@ -58,14 +58,14 @@ class Explaining:
         answers = await asyncio.gather(*asked)
         return {"kind": kind, "name": name, "workers": answers, **self._of_node(kind, name)}
 
-    def _who_knows(self, kind: str, duties: tuple[str, ...], name: str) -> Iterator[Child]:
+    def _who_knows(self, kind: str, controllers: tuple[str, ...], name: str) -> Iterator[Child]:
         for child in self._children:
-            if child.duty in duties and self._division.owns(child)(kind, name):
+            if child.controller in controllers and self._division.owns(child)(kind, name):
                 yield child
 
     async def _ask(self, child: Child, key: str) -> Json:
         known: Json = {"worker": child.name, "state": child.life.state}
-        quarantined = self._children.suspects.quarantined(child.duty)
+        quarantined = self._children.suspects.quarantined(child.controller)
         if key in quarantined:
             known["quarantined"] = "its reconcile ended the worker twice; tried again alone, later"
         if child.current is None:

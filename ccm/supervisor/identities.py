@@ -50,19 +50,19 @@ Hand = Callable[[str, str], None]
 class Identities(Protocol):
     """Where the workers' tokens come from: a worker has its own, and nothing to get one with."""
 
-    async def begin(self, duties: Iterable[str]) -> None:
+    async def begin(self, controllers: Iterable[str]) -> None:
         """Get the first tokens; raises `ConfigurationFault` when we may not have them."""
 
     async def run(self) -> None:
         """Keep every token fresh, for ever, also when there is none."""
 
-    def bearer(self, duty: str) -> str | None:
+    def bearer(self, controller: str) -> str | None:
         """The token of this duty, empty where it needs none; None when there is none yet."""
 
-    def refused(self, duty: str) -> None:
+    def refused(self, controller: str) -> None:
         """The API server does not take the token of this duty."""
 
-    def facts(self, now: float) -> Json:
+    def status(self, now: float) -> Json:
         """What `status` shows."""
 
 
@@ -74,8 +74,8 @@ class Shared:
         self._duties: list[str] = []
         self._bearer: str | None = None
 
-    async def begin(self, duties: Iterable[str]) -> None:
-        self._duties = list(duties)
+    async def begin(self, controllers: Iterable[str]) -> None:
+        self._duties = list(controllers)
         self._bearer = await self._access.bearer()
 
     async def run(self) -> None:
@@ -83,16 +83,16 @@ class Shared:
             await asyncio.sleep(LOOK)
             if (bearer := await self._access.bearer()) != self._bearer:
                 self._bearer = bearer
-                for duty in self._duties:
-                    self._hand(duty, bearer)
+                for controller in self._duties:
+                    self._hand(controller, bearer)
 
-    def bearer(self, duty: str) -> str | None:
+    def bearer(self, controller: str) -> str | None:
         return self._bearer
 
-    def refused(self, duty: str) -> None:
-        log.warning("token refused", extra={"duty": duty})
+    def refused(self, controller: str) -> None:
+        log.warning("token refused", extra={"controller": controller})
 
-    def facts(self, now: float) -> Json:
+    def status(self, now: float) -> Json:
         return {}
 
 
@@ -103,10 +103,10 @@ class Accounts:
         self._kube, self._hand = kube, hand
         self._accounts: dict[str, _Account] = {}
 
-    async def begin(self, duties: Iterable[str]) -> None:
+    async def begin(self, controllers: Iterable[str]) -> None:
         """As above; without an answer it returns, too: `run` asks again."""
-        self._accounts = {duty: _Account(ACCOUNTS[duty]) for duty in duties}
-        await asyncio.gather(*(self._renew(duty) for duty in self._accounts))
+        self._accounts = {controller: _Account(ACCOUNTS[controller]) for controller in controllers}
+        await asyncio.gather(*(self._renew(controller) for controller in self._accounts))
         for account in self._accounts.values():
             if account.is_forbidden:
                 raise ConfigurationFault(
@@ -117,21 +117,21 @@ class Accounts:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for duty in self._accounts:
-                group.create_task(self._keep(duty))
+            for controller in self._accounts:
+                group.create_task(self._keep(controller))
             await asyncio.Event().wait()
 
-    def bearer(self, duty: str) -> str | None:
-        token = self._accounts[duty].token
+    def bearer(self, controller: str) -> str | None:
+        token = self._accounts[controller].token
         return token.bearer if token else None
 
-    def refused(self, duty: str) -> None:
+    def refused(self, controller: str) -> None:
         """Ask for another one: the account was made anew, perhaps."""
-        account = self._accounts[duty]
+        account = self._accounts[controller]
         log.warning("token refused", extra={"account": account.name})
         account.refused.set()
 
-    def facts(self, now: float) -> Json:
+    def status(self, now: float) -> Json:
         return {
             account.name: {
                 "seconds_left": round(max(account.ends - now, 0.0), 1),
@@ -140,15 +140,15 @@ class Accounts:
             for account in self._accounts.values()
         }
 
-    async def _keep(self, duty: str) -> None:
-        account, failures = self._accounts[duty], 0
+    async def _keep(self, controller: str) -> None:
+        account, failures = self._accounts[controller], 0
         while True:
             wait = RETRY.delay(failures, random.random()) if failures else 0.0
             await _pause(account, max(account.due - time.monotonic(), wait))
-            failures = 0 if await self._renew(duty) else failures + 1
+            failures = 0 if await self._renew(controller) else failures + 1
 
-    async def _renew(self, duty: str) -> bool:
-        account, asked = self._accounts[duty], time.monotonic()
+    async def _renew(self, controller: str) -> bool:
+        account, asked = self._accounts[controller], time.monotonic()
         try:
             account.token = await request_token(self._kube, account.name)
         except (KubernetesError, Unreachable) as error:
@@ -160,7 +160,7 @@ class Accounts:
         if account.trouble:
             log.info("there is a new token again", extra={"account": account.name})
         account.issued, account.trouble = asked, ""
-        self._hand(duty, account.token.bearer)
+        self._hand(controller, account.token.bearer)
         return True
 
 

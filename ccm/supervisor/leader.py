@@ -18,7 +18,7 @@ from ccm.decide.lease import (
     permit_until,
 )
 from ccm.errors import KubernetesError, Unreachable
-from ccm.kube.lease import LeaseFile
+from ccm.kube.lease import LeaseClient
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Leader:
 
     def __init__(
         self,
-        lease: LeaseFile,
+        lease: LeaseClient,
         timing: Timing,
         on_permit: Callable[[float], None],
         clock: Callable[[], float] = time.monotonic,
@@ -120,8 +120,8 @@ class Leader:
                 self.sentence = f"could not reach the lease: {error}"
         self.looked_at = self._clock()
         if self.sentence != before:
-            facts = {"lease": self._lease.name, "decision": self.sentence}
-            log.info("leader election", extra=facts)
+            status = {"lease": self._lease.name, "decision": self.sentence}
+            log.info("leader election", extra=status)
         await asyncio.sleep(self._pause(is_renewed))
 
     def _pause(self, is_renewed: bool) -> float:

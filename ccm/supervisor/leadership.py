@@ -12,12 +12,12 @@ from typing import Any
 
 from ccm.controllers import is_enabled
 from ccm.kube.events import ObjectRef
-from ccm.kube.lease import LeaseFile
+from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.migration import Lock, Migration, without
-from ccm.supervisor.duties import controllers
 from ccm.supervisor.leader import Leader, Timing
+from ccm.supervisor.shards import controller_names
 
 
 class Leadership:
@@ -26,7 +26,7 @@ class Leadership:
     def __init__(
         self,
         settings: Settings,
-        lease: LeaseFile,
+        lease: LeaseClient,
         migration: Migration | None,
         on_permit: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
@@ -66,38 +66,46 @@ class Leadership:
             return min(self._main.looked_at, self._contender.looked_at)
         return self._main.looked_at
 
-    def until(self, duty: str) -> float:
+    def until(self, controller: str) -> float:
         """Until when workers of this duty may act, as a monotonic time; 0 when they may not."""
-        locks = self._locks(duty)
+        locks = self._locks(controller)
         if "migration" in locks and ("main" not in locks or self._has_second):
             return min(self._main_until, self._second_until)
         return self._main_until
 
-    def settings_for(self, duty: str) -> Settings:
+    def settings_for(self, controller: str) -> Settings:
         """What a worker has to do now: nothing of the second lease before that is held."""
-        if not self._migration or self._has_second or self._locks(duty) != {"main", "migration"}:
+        if (
+            not self._migration
+            or self._has_second
+            or self._locks(controller) != {"main", "migration"}
+        ):
             return self._settings
-        later = (name for name in controllers(duty) if self._migration.lock(name) == "migration")
+        later = (
+            name
+            for name in controller_names(controller)
+            if self._migration.lock(name) == "migration"
+        )
         return without(self._settings, later)
 
-    def facts(self, now: float) -> Json:
+    def status(self, now: float) -> Json:
         """What `status` shows."""
-        facts: Json = {
+        status: Json = {
             "identity": self.identity,
             "may_act": self._main_until > now,
             "seconds_left": round(max(self._main_until - now, 0.0), 1),
             "decision": self.sentence if self._settings.leader_elect else "not used",
         }
         if self._migration:
-            facts["migration"] = {
+            status["migration"] = {
                 "lease": self._migration.lease_name,
                 "may_act": min(self._main_until, self._second_until) > now,
             }
-        return facts
+        return status
 
-    def about(self) -> ObjectRef:
+    def object_ref(self) -> ObjectRef:
         """The main Lease as the object of an Event."""
-        return self._lease.about()
+        return self._lease.object_ref()
 
     def elections(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """What has to run; when one of them ends, a lease was lost."""
@@ -139,10 +147,12 @@ class Leadership:
         self._has_second = self._has_second or until > 0
         self._on_permit()
 
-    def _locks(self, duty: str) -> set[Lock | None]:
+    def _locks(self, controller: str) -> set[Lock | None]:
         """The leases that the controllers of this duty run under."""
         wanted = [
-            name for name in controllers(duty) if is_enabled(name, self._settings.controllers)
+            name
+            for name in controller_names(controller)
+            if is_enabled(name, self._settings.controllers)
         ]
         return {self._migration.lock(name) if self._migration else "main" for name in wanted}
 

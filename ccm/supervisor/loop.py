@@ -34,11 +34,11 @@ from ccm.bus.frames import (
 )
 from ccm.bus.hub import Hub
 from ccm.bus.paths import RuntimePaths
-from ccm.decide.children import Event, State
+from ccm.decide.children import WorkerEvent, WorkerState
 from ccm.errors import ExitCode
 from ccm.kube.client import Kube
-from ccm.kube.events import Note, Recorder
-from ccm.kube.lease import COMPONENT, LeaseFile
+from ccm.kube.events import Event, EventRecorder
+from ccm.kube.lease import COMPONENT, LeaseClient
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.migration import migration_of
@@ -47,17 +47,16 @@ from ccm.supervisor.child import Child, Start
 from ccm.supervisor.children import Children, Hooks
 from ccm.supervisor.commands import Commands
 from ccm.supervisor.deletions import Governor, Views, policy_of
-from ccm.supervisor.duties import duties
-from ccm.supervisor.explaining import Explaining
-from ccm.supervisor.feed import Feed
+from ccm.supervisor.explaining import Explainer
 from ccm.supervisor.identities import Accounts, Identities, Shared
+from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.metrics.totals import Totals
 from ccm.supervisor.nodes import WANT as NODES_WANT
-from ccm.supervisor.nodes import NodesSeen
+from ccm.supervisor.nodes import NodeInformer
 from ccm.supervisor.progress import Progress
 from ccm.supervisor.serving import Shown, https_server
-from ccm.supervisor.shards import Shards
+from ccm.supervisor.shards import Shards, wanted_workers
 from ccm.supervisor.systemd import Notifier, keep_fed, keep_informed
 from ccm.supervisor.token_files import TokenFiles
 from ccm.supervisor.verbosity import Verbosity
@@ -73,15 +72,15 @@ class Supervisor:
         settings: Settings,
         paths: RuntimePaths,
         kube: Kube,
-        lease: LeaseFile,
-        is_rehearsal: bool = False,
+        lease: LeaseClient,
+        is_dry_run: bool = False,
     ) -> None:
         migration = migration_of(settings)
         self._settings = settings = migration.narrow(settings) if migration else settings
         self._notifier = Notifier(os.environ)
         self.verbosity = Verbosity(settings, self._broadcast)
         self._hub = Hub(paths.bus, self._on_message)
-        self._feed = Feed(
+        self._feed = SharedInformer(
             kube, self._hub.send_raw, settings.watch_idle_limit, self._is_anybody_starting
         )
         self._budget = Budget(settings.cloud_rate, self._hub.send, reserve=settings.cloud_reserve)
@@ -100,14 +99,14 @@ class Supervisor:
             self._on_refusal,
             self._settings_for,
         )
-        self._children = Children(paths.bus, settings, server, hooks, is_rehearsal)
+        self._children = Children(paths.bus, settings, server, hooks, is_dry_run)
         self._shards = Shards(settings.node_workers, self._children, self._feed, self._send_permit)
-        self._nodes = NodesSeen(self._feed.view(NODES_WANT))
-        self._recorder = Recorder(kube, COMPONENT, self._leader.identity)
+        self._nodes = NodeInformer(self._feed.view(NODES_WANT))
+        self._recorder = EventRecorder(kube, COMPONENT, self._leader.identity)
         state = Path(settings.state_dir or paths.directory) / "deletions.json"
         views = Views(self._nodes.look, self._nodes.total)
         self._governor = Governor(policy_of(settings), state, views, self._warn)
-        self._explaining = Explaining(self._children, self._shards, self._governor, self._hub.send)
+        self._explaining = Explainer(self._children, self._shards, self._governor, self._hub.send)
         commands = Commands(
             self._children,
             self._shards,
@@ -135,7 +134,7 @@ class Supervisor:
                 children=self._children,
                 budget=self._budget,
                 totals=self._totals,
-                tally=kube.tally,
+                counters=kube.counters,
                 set_verbosity=self.verbosity.set,
                 is_stopping=self._stop.is_set,
             )
@@ -146,7 +145,7 @@ class Supervisor:
     async def run(self) -> ExitCode:
         """Run until a signal, a command, a lost lease or a refused configuration."""
         self._handle_signals()
-        wanted = duties(self._settings)
+        wanted = wanted_workers(self._settings)
         await self._identities.begin({*wanted.values()})
         await self._https.start()
         await self._control.start()
@@ -205,7 +204,7 @@ class Supervisor:
     def _is_anybody_starting(self) -> bool:
         """Whether a worker has yet to say what it wants; before any was started, too."""
         states = [child.life.state for child in self._children]
-        return not states or State.STARTING in states
+        return not states or WorkerState.STARTING in states
 
     # What the parts tell us.
 
@@ -218,9 +217,9 @@ class Supervisor:
         match message:
             case Ack(seq):
                 self._feed.acknowledge(ident, seq)
-            case Beat(facts, numbers):
-                start.facts = facts
-                self._totals.hear(ident, numbers)
+            case Beat(status, numbers):
+                start.status = status
+                self._totals.on_message(ident, numbers)
             case AskCalls():
                 self._budget.ask(ident, message)
             case ReturnCalls():
@@ -230,9 +229,9 @@ class Supervisor:
             case CloudThrottled():
                 self._budget.slow_down(ident, message)
             case ProposeDeletions():
-                self._hub.send(ident, self._governor.hear(ident, message))
+                self._hub.send(ident, self._governor.on_message(ident, message))
             case Survived(key):
-                self._children.suspects.after_survival(child.duty, key)
+                self._children.suspects.after_survival(child.controller, key)
             case _:
                 self._on_change(child, start, message)
 
@@ -243,10 +242,12 @@ class Supervisor:
                 start.said_hello = True
                 self._budget.declare(message.quotas)
                 self._nodes.scheme = self._nodes.scheme or message.scheme
-                if (bearer := self._identities.bearer(child.duty)) is not None:
-                    self._hub.send(start.ident, UseToken(self._tokens.put(child.duty, bearer)))
+                if (bearer := self._identities.bearer(child.controller)) is not None:
+                    self._hub.send(
+                        start.ident, UseToken(self._tokens.put(child.controller, bearer))
+                    )
                 if start is child.current:
-                    self._children.note(child, Event.SAID_HELLO)
+                    self._children.note(child, WorkerEvent.SAID_HELLO)
                 self._feed.join(start.ident, message, self._shards.owns(child))
             case Synced():
                 self._children.synced(child, start)
@@ -255,9 +256,9 @@ class Supervisor:
                 log.warning("worker asks for a snapshot", extra={"worker": child.name, "why": why})
                 self._feed.begin_again(start.ident)
             case TokenRefused():
-                self._identities.refused(child.duty)
+                self._identities.refused(child.controller)
             case Explained():
-                self._explaining.hear(message)
+                self._explaining.on_message(message)
             case Fault(lines):
                 start.faults = lines
 
@@ -274,10 +275,10 @@ class Supervisor:
         start = child.current
         if start is None or start.is_held:
             return
-        until = self._leader.until(child.duty)
+        until = self._leader.until(child.controller)
         self._hub.send(start.ident, Permit(until))
         may_act = until > time.monotonic()
-        self._children.note(child, Event.MAY_ACT if may_act else Event.MAY_NOT_ACT)
+        self._children.note(child, WorkerEvent.PERMITTED if may_act else WorkerEvent.FENCED)
 
     def _on_gone(self, ident: str) -> None:
         self._hub.dismiss(ident)
@@ -290,22 +291,22 @@ class Supervisor:
         """A worker cannot work as configured: at the start that is true for all of us."""
         for line in child.last_faults:
             log.error("worker refused to start", extra={"worker": child.name, "why": line})
-        if not any(other.life.state is State.RUNNING for other in self._children):
+        if not any(other.life.state is WorkerState.RUNNING for other in self._children):
             self.faults = child.last_faults or [f"worker {child.name} refused to start"]
             self._request_stop(ExitCode.CONFIGURATION)
 
-    def _settings_for(self, duty: str) -> Settings:
-        return replace(self._leader.settings_for(duty), v=self.verbosity.level)
+    def _settings_for(self, controller: str) -> Settings:
+        return replace(self._leader.settings_for(controller), v=self.verbosity.level)
 
     def _broadcast(self, message: Message) -> None:
         for child in self._children:
             for start in child.running():
                 self._hub.send(start.ident, message)
 
-    def _hand_token(self, duty: str, bearer: str) -> None:
-        message = UseToken(self._tokens.put(duty, bearer))
+    def _hand_token(self, controller: str, bearer: str) -> None:
+        message = UseToken(self._tokens.put(controller, bearer))
         for child in self._children:
-            for start in child.running() if child.duty == duty else ():
+            for start in child.running() if child.controller == controller else ():
                 self._hub.send(start.ident, message)
 
     def _drain(self, ident: str, seconds: float) -> None:
@@ -313,7 +314,7 @@ class Supervisor:
 
     def _warn(self, reason: str, message: str) -> None:
         """Tell people by an Event on the Lease, which outlives every Node."""
-        self._recorder.tell(Note(self._leader.about(), "Warning", reason, message))
+        self._recorder.record(Event(self._leader.object_ref(), "Warning", reason, message))
 
     # What people tell us.
 
@@ -355,11 +356,11 @@ class Supervisor:
             "version": __version__,
             "provider": self._settings.cloud_provider,
             "up_seconds": round(now - self._began, 1),
-            "leader": self._leader.facts(now),
+            "leader": self._leader.status(now),
             "workers": [child.describe(now) for child in self._children],
-            "quarantined": self._children.suspects.facts(now),
-            "deletions": self._governor.facts(now),
-            "feed": self._feed.facts(now),
-            "budget": self._budget.facts(now),
-            "identities": self._identities.facts(now),
+            "quarantined": self._children.suspects.status(now),
+            "deletions": self._governor.status(now),
+            "feed": self._feed.status(now),
+            "budget": self._budget.status(now),
+            "identities": self._identities.status(now),
         }

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 
-from ccm.decide.children import State
+from ccm.decide.children import WorkerState
 from ccm.settings import Settings
 from ccm.supervisor.children import Children
 from ccm.supervisor.leadership import Leadership
@@ -21,7 +21,10 @@ class Progress:
         """Whether every worker has come up, or was tried at least once, and none is replaced."""
         return all(
             not child.successor
-            and (child.life.deaths or child.life.state not in (State.STARTING, State.SYNCING))
+            and (
+                child.life.deaths
+                or child.life.state not in (WorkerState.STARTING, WorkerState.SYNCING)
+            )
             for child in self._children
         )
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
+from ccm.counters import Counters
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.migration import Migration
@@ -14,18 +15,17 @@ from ccm.settings.shown import configz, flagz
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.checks import Checks
 from ccm.supervisor.children import Children
-from ccm.supervisor.feed import Feed
+from ccm.supervisor.delivery import ProjectedStore
 from ccm.supervisor.https.endpoints import Pages, Sources
 from ccm.supervisor.https.health import Health
 from ccm.supervisor.https.page import route as page
 from ccm.supervisor.https.server import HttpsServer
+from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
-from ccm.supervisor.mailbox import View
 from ccm.supervisor.metrics.collector import HealthCollector, Parts, SupervisorCollector
 from ccm.supervisor.metrics.totals import Totals
-from ccm.supervisor.newcomers import Newcomers
 from ccm.supervisor.progress import Progress
-from ccm.tally import Tally
+from ccm.supervisor.uninitialized import UninitializedNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Shown:
     status: Callable[[], Json]
     leader: Leadership
     progress: Progress
-    feed: Feed
-    nodes: View
+    feed: SharedInformer
+    nodes: ProjectedStore
     children: Children
     budget: Budget
     totals: Totals
-    tally: Tally  # of requests to the API server
+    counters: Counters  # of requests to the API server
     set_verbosity: Callable[[int], None]
     is_stopping: Callable[[], bool]
 
@@ -51,7 +51,7 @@ def https_server(shown: Shown) -> HttpsServer:
     """A server with all pages, not started yet."""
     settings, leader = shown.settings, shown.leader
     server = HttpsServer(settings)
-    newcomers = Newcomers(shown.nodes, lambda: leader.until("node") > time.monotonic())
+    newcomers = UninitializedNodes(shown.nodes, lambda: leader.until("node") > time.monotonic())
     checks = Checks(settings, leader, shown.progress, shown.feed, shown.children, shown.is_stopping)
     health = Health({"healthz": checks.alive, "livez": checks.alive, "readyz": checks.ready})
     metrics, slis = CollectorRegistry(), CollectorRegistry()
@@ -60,7 +60,7 @@ def https_server(shown: Shown) -> HttpsServer:
         settings=settings,
         status=shown.status,
         totals=shown.totals,
-        tallies=(shown.tally, newcomers.tally, server.tally),
+        counter_sets=(shown.counters, newcomers.counters, server.counters),
         waits=shown.budget.waits,
         newcomers=newcomers,
         leaders=leader.leaders,
@@ -81,8 +81,8 @@ def https_server(shown: Shown) -> HttpsServer:
     return server
 
 
-def _seen(shown: Shown, newcomers: Newcomers, checks: Checks) -> Json:
+def _seen(shown: Shown, newcomers: UninitializedNodes, checks: Checks) -> Json:
     """What the page for people is made of: the status, who waits, and what is not as it should."""
     failing = {check.name: why for check in checks.ready() if (why := check.look())}
-    waiting = newcomers.facts(time.monotonic())
+    waiting = newcomers.status(time.monotonic())
     return {**shown.status(), "newcomers": waiting, "failing_checks": failing}

@@ -4,19 +4,47 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
 from ccm.decide.shards import owner
+from ccm.settings import Settings
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
-from ccm.supervisor.feed import Feed
-from ccm.supervisor.mailbox import Owns
+from ccm.supervisor.delivery import Owns
+from ccm.supervisor.informer import SharedInformer
 
 log = logging.getLogger(__name__)
 
 PATIENCE = 60.0  # seconds for new workers to get ready, and for old ones to let keys go
 
 
+SINGLE = {
+    "route": ("route", ROUTE),
+    "service": ("service", SERVICE),
+    "volume-label": ("volume_label", VOLUME),
+}
+"""Workers that are one process each: name → package under `workers`, name in `--controllers`."""
+
+
 def names(count: int) -> tuple[str, ...]:
     return tuple(f"node-{number}" for number in range(count))
+
+
+def controller_names(controller: str) -> tuple[str, ...]:
+    """What `--controllers` calls the work of the package `workers.<controller>`."""
+    if controller == "node":
+        return (NODE, LIFECYCLE)
+    return tuple(name for package, name in SINGLE.values() if package == controller)
+
+
+def wanted_workers(settings: Settings) -> dict[str, str]:
+    """Worker name → package under `workers`, for the controllers that are enabled."""
+    wanted: dict[str, str] = {}
+    if any(is_enabled(name, settings.controllers) for name in controller_names("node")):
+        wanted |= dict.fromkeys(names(settings.node_workers), "node")  # first: nodes wait for them
+    for worker, (package, name) in SINGLE.items():
+        if is_enabled(name, settings.controllers):
+            wanted[worker] = package
+    return wanted
 
 
 class Shards:
@@ -27,7 +55,7 @@ class Shards:
     """
 
     def __init__(
-        self, count: int, children: Children, feed: Feed, permit: Callable[[Child], None]
+        self, count: int, children: Children, feed: SharedInformer, permit: Callable[[Child], None]
     ) -> None:
         self._children, self._feed, self._permit = children, feed, permit
         self._now: Sequence[str] = names(count)
@@ -40,7 +68,7 @@ class Shards:
 
     def owns(self, child: Child) -> Owns:
         """What belongs to this worker; during a change only what it keeps."""
-        if child.duty != "node":
+        if child.controller != "node":
             return lambda kind, key: True
         now, coming, name = self._now, self._next, child.name
         if name not in now:
@@ -87,7 +115,7 @@ class Shards:
         """Back to the division that was: whoever came leaves, whoever was gets its keys back."""
         self._next = self._now
         for child in self._children:
-            if child.duty == "node" and child.name not in self._now:
+            if child.controller == "node" and child.name not in self._now:
                 self._children.let_go(child)
         self._divide([child for child in self._children if child.name in self._now])
 

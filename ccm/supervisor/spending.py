@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ccm import metrics
+from ccm.counters import Histogram
 from ccm.decide.budget import Ask, Bucket, Priority
 from ccm.model.objects import Json
-from ccm.tally import Histogram
 
 RECENT = 1000  # waits per priority that the percentiles are of
 
@@ -94,7 +94,7 @@ class Waits:
         self.spread.observe(seconds, calls)
         self.recent.extend([seconds] * min(calls, RECENT))
 
-    def facts(self) -> Json:
+    def status(self) -> Json:
         ordered = sorted(self.recent) or [0.0]
         last = len(ordered) - 1
         return {
@@ -152,7 +152,7 @@ def shown(
         "granted_by_priority": {label(p): n for p, n in sorted(spending.by_priority.items())},
         "granted_by_worker": dict(sorted(spending.by_worker.items())),
         "throttled": spending.throttled,
-        "waits": {label(p): waits.facts() for p, waits in sorted(spending.waits.items())},
+        "waits": {label(p): waits.status() for p, waits in sorted(spending.waits.items())},
         "waiting": dict(waiting),
         "queue": [
             {

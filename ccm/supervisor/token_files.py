@@ -11,9 +11,9 @@ class TokenFiles:
         self._directory = directory
         self._written: set[Path] = set()
 
-    def put(self, duty: str, bearer: str) -> str:
+    def put(self, controller: str, bearer: str) -> str:
         """The path of the file that now holds this token; a reader sees the old or the new one."""
-        file = self._directory / f"{duty}.token"
+        file = self._directory / f"{controller}.token"
         beside = file.with_suffix(".new")
         beside.unlink(missing_ok=True)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:

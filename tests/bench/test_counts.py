@@ -6,7 +6,7 @@ from bench.figures import Row
 from bench.parts import heartbeats
 from bench.parts.initialise import Run, wrong_counts
 from bench.plan import Plan
-from workers.questions import PATIENT
+from workers.batch_reader import PATIENT
 
 PLAN = Plan(page=20)
 NODES = 100  # five pages

@@ -114,8 +114,12 @@ def service(name: str, **spec: Any) -> Service:
         (service("a", loadBalancerClass="x"), {}, ["warning"]),
         (service("a", loadBalancerClass="x"), {"classes": ["x"]}, ["failed"]),
         (service("a", sessionAffinity="ClientIP"), {}, ["failed"]),  # and not "waits", too
-        (service("a"), {"honours": None}, ["failed"]),
-        (service("a", loadBalancerClass="x"), {"honours": None, "leader": ""}, ["warning"]),
+        (service("a"), {"supported_features": None}, ["failed"]),
+        (
+            service("a", loadBalancerClass="x"),
+            {"supported_features": None, "leader": ""},
+            ["warning"],
+        ),
     ],
 )
 def test_a_service_is_told_of_once(one: Service, changes: Any, told: list[str]) -> None:

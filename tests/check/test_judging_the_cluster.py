@@ -10,7 +10,7 @@ from ccm.checks.finding import State
 from ccm.checks.look.lease import LeaseSeen, lease_in
 from ccm.checks.look.rights import Answer as Allowed
 from ccm.checks.look.rights import Grain
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 from tests.check.row import states
 from tests.kube.build import KUBERNETES
 
@@ -49,7 +49,7 @@ def test_a_version_is_known_or_not(version: str, state: str) -> None:
 
 
 def test_a_verb_that_is_not_served_is_named() -> None:
-    right = Right("services/status", ("get", "patch"), "addresses")
+    right = PolicyRule("services/status", ("get", "patch"), "addresses")
     facts = api_kinds.Facts("v1.36.0", (right,), {("", "services/status"): frozenset({"get"})})
     *_, missing = api_kinds.judge(facts)
     assert missing.state is State.FAILED
@@ -60,14 +60,17 @@ def test_a_verb_that_is_not_served_is_named() -> None:
 
 
 def test_events_are_not_worth_a_failure_and_questions_not_allowed_are_no_answer() -> None:
-    event, patch = Right("events", ("create",), "told"), Right("nodes", ("patch",), "taints")
+    event, patch = (
+        PolicyRule("events", ("create",), "told"),
+        PolicyRule("nodes", ("patch",), "taints"),
+    )
     answers = [Allowed(Grain(event, "create"), False), Allowed(Grain(patch, "patch"), None)]
     found = list(rights.judge([rights.Asked("the node worker", answers)]))
     assert states(found) == ["warning", "not checked"]
 
 
 def test_the_verbs_of_a_right_are_one_complaint() -> None:
-    right = Right("leases", ("get", "update"), "election", "coordination.k8s.io", "ns", ("l",))
+    right = PolicyRule("leases", ("get", "update"), "election", "coordination.k8s.io", "ns", ("l",))
     answers = [Allowed(Grain(right, verb, "l"), False) for verb in right.verbs]
     [found] = rights.judge([rights.Asked("the supervisor", answers)])
     wanted = "the supervisor may not get, update leases.coordination.k8s.io l in ns: election"

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from ccm.cli.main import main
 from ccm.manifests.subjects import subjects
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 from ccm.sandbox import workload
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import new_machines, register
@@ -99,7 +99,7 @@ class World:
             wait_for("it is gone", lambda: self.cluster.request("GET", where).status == 404)
 
 
-def rules(rights: Iterable[Right]) -> Sequence[dict[str, Any]]:
+def rules(rights: Iterable[PolicyRule]) -> Sequence[dict[str, Any]]:
     """As RBAC has them."""
     return [
         {
@@ -112,14 +112,14 @@ def rules(rights: Iterable[Right]) -> Sequence[dict[str, Any]]:
     ]
 
 
-def needed_rights() -> tuple[Right, ...]:
+def needed_rights() -> tuple[PolicyRule, ...]:
     """What one identity for all processes needs under `FLAGS`."""
     texts = {"cloud_provider": "simulated", "controllers": "*"}
     (everybody,) = subjects(parse(texts), "kube-system")
     return everybody.rights
 
 
-def grant(cluster: RealCluster, identity: str, rights: Iterable[Right]) -> None:
+def grant(cluster: RealCluster, identity: str, rights: Iterable[PolicyRule]) -> None:
     """Just these, in the namespaces they are for."""
     given = list(rights)
     for namespace in {right.namespace for right in given}:

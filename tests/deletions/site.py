@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 
 from ccm.bus.frames import ProposeDeletions
-from ccm.decide.deletion import NodeFacts, Policy
+from ccm.decide.deletion import ObservedNode, Policy
 from ccm.supervisor.deletions import Governor, Views
 
 POLICY = Policy(period=5.0, limit=10, limit_percent=10.0, window=600.0, vanish_share=0.3)
-NOT_READY = NodeFacts("", is_ready=False, is_foreign=False, has_provider_id=True)
+NOT_READY = ObservedNode("", is_ready=False, is_foreign=False, has_provider_id=True)
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Site:
     path: Path
     policy: Policy = POLICY
     now: float = 1000.0
-    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    nodes: dict[str, ObservedNode] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -43,8 +43,8 @@ class Site:
             self.nodes[f"n{number}"] = replace(NOT_READY, uid=f"u{number}", is_ready=True)
         return self
 
-    def change(self, name: str, **facts: Any) -> None:
-        self.nodes[name] = replace(self.nodes[name], **facts)
+    def change(self, name: str, **status: Any) -> None:
+        self.nodes[name] = replace(self.nodes[name], **status)
 
     def round(
         self, gone: Iterable[str] = (), not_gone: Iterable[str] = (), worker: str = "node-0.1"
@@ -53,7 +53,7 @@ class Site:
         entries = [[name, self.nodes[name].uid, "no such machine", self.now] for name in gone]
         names = list(not_gone)
         message = ProposeDeletions(len(entries) + len(names), entries, names)
-        return [entry[0] for entry in self.governor.hear(worker, message).nodes]
+        return [entry[0] for entry in self.governor.on_message(worker, message).nodes]
 
     def later(self, seconds: float = 5.0) -> "Site":
         self.now += seconds
@@ -65,13 +65,13 @@ class Site:
         return self
 
     def why(self, name: str) -> str:
-        found = [c for c in self.facts()["candidates"] if c["node"] == name]
+        found = [c for c in self.status()["candidates"] if c["node"] == name]
         return str(found[0]["reason"]) if found else ""
 
-    def facts(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """What a person gets: it must be JSON at any time."""
-        facts: dict[str, Any] = orjson.loads(orjson.dumps(self.governor.facts(self.now)))
-        return facts
+        status: dict[str, Any] = orjson.loads(orjson.dumps(self.governor.status(self.now)))
+        return status
 
 
 def names(count: int, first: int = 0) -> list[str]:

@@ -105,7 +105,7 @@ class AnyHistory(RuleBasedStateMachine):
         is_deleted=st.booleans(),
     )  # fmt: skip
     def a_round(self, shard: str, words: list[str], ages: list[float], is_deleted: bool) -> None:
-        self.hear(shard, dict(zip(names(9), words, strict=True)), ages, is_deleted)
+        self.on_message(shard, dict(zip(names(9), words, strict=True)), ages, is_deleted)
 
     @precondition(lambda self: self.site.nodes)
     @rule(data=st.data(), rounds=st.integers(2, 4))
@@ -114,7 +114,7 @@ class AnyHistory(RuleBasedStateMachine):
         for _ in range(rounds):
             self.site.later()
             for shard in "ab":
-                self.hear(shard, {name: "gone"}, [0.0] * 9, False)
+                self.on_message(shard, {name: "gone"}, [0.0] * 9, False)
 
     # What happens, written down independently of the code under test.
 
@@ -124,26 +124,28 @@ class AnyHistory(RuleBasedStateMachine):
     def owned(self, shard: str, name: str) -> bool:
         return "ab"[int(name[1:]) % 2] == shard
 
-    def hear(self, shard: str, words: dict[str, str], ages: list[float], deletes: bool) -> None:
+    def on_message(
+        self, shard: str, words: dict[str, str], ages: list[float], deletes: bool
+    ) -> None:
         now, worker = self.site.now, self.worker(shard)
         gone: list[list[Any]] = []
         not_gone: list[str] = []
         for (name, word), age in zip(words.items(), ages, strict=False):
-            facts = self.site.nodes.get(name)
-            if facts is None or not self.owned(shard, name) or word == "left out":
+            status = self.site.nodes.get(name)
+            if status is None or not self.owned(shard, name) or word == "left out":
                 continue
             if word == "gone":
-                gone.append([name, facts.uid, "no such machine", now - age])
+                gone.append([name, status.uid, "no such machine", now - age])
             else:
                 not_gone.append(name)
-            said = Word(now, facts.uid, worker, word == "gone", now - age)
+            said = Word(now, status.uid, worker, word == "gone", now - age)
             self.log.setdefault(name, []).append(said)
         self.accepted &= self.vanished()
-        for name, facts in self.site.nodes.items():
-            if facts.is_ready:
+        for name, status in self.site.nodes.items():
+            if status.is_ready:
                 self.seen_ready[name] = now
         message = ProposeDeletions(len(gone) + len(not_gone), gone, not_gone)
-        permits = self.site.governor.hear(worker, message).nodes
+        permits = self.site.governor.on_message(worker, message).nodes
         self.rounds.add((now, worker))
         proposed = {entry[0] for entry in gone}
         for name, uid, _ in permits:
@@ -166,9 +168,9 @@ class AnyHistory(RuleBasedStateMachine):
         }
 
     def check(self, name: str, uid: str, proposed: set[str]) -> None:
-        facts, now = self.site.nodes[name], self.site.now
+        status, now = self.site.nodes[name], self.site.now
         assert name in proposed
-        assert facts == replace(NOT_READY, uid=uid)
+        assert status == replace(NOT_READY, uid=uid)
         assert not self.is_frozen
         doubted = self.vanished() - self.accepted
         total = len(self.site.nodes.keys() | doubted)
@@ -253,7 +255,7 @@ def test_a_terminated_machine_goes_within_two_periods_and_a_round(
             is_asked = shard == 0 and start >= died
             gone = [["n0", "u0", "no such machine", start + place * latency]] if is_asked else []
             message = ProposeDeletions(len(gone), gone, [])
-            if site.governor.hear(f"node-{shard}.1", message).nodes:
+            if site.governor.on_message(f"node-{shard}.1", message).nodes:
                 assert site.now <= died + 2 * period + latency
                 return
     raise AssertionError("it was never permitted")

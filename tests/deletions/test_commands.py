@@ -56,7 +56,7 @@ async def test_a_person_sees_and_switches_deletions(
     assert " by ada: audit" in (await typed(site, tmp_path, here)).output.splitlines()[0]
     allowed = await typed(site, tmp_path, here, "allow")
     assert allowed.exit_code == 0, allowed.output
-    assert site.facts()["frozen"] is None
+    assert site.status()["frozen"] is None
 
 
 async def test_a_freeze_that_is_not_kept_is_told_as_a_failure(site: Site, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from ccm.decide.deletion import (
     Held,
     History,
     Never,
-    NodeFacts,
     NotYet,
+    ObservedNode,
     Permit,
     Reason,
     Said,
@@ -55,7 +55,7 @@ class World:
             "future": (NOW - 5.0, NOW + 0.1),
         }[self.answers]
         uid = {"there": "u1", "another uid": "u2", "not there": ""}[self.node]
-        seen = NodeFacts(uid, self.ready, self.foreign, self.has_id) if uid else None
+        seen = ObservedNode(uid, self.ready, self.foreign, self.has_id) if uid else None
         situation = Situation(
             total=100,
             vanished=self.gone_at_once,

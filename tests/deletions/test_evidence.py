@@ -19,7 +19,7 @@ def test_a_terminated_machine_goes_with_the_second_round(site: Site, size: int) 
 def test_a_permit_names_the_uid_and_the_evidence(site: Site) -> None:
     site.fill(3).kill("n0").round(["n0"])
     message = ProposeDeletions(1, [["n0", "u0", "no such machine", site.later().now]], [])
-    assert site.governor.hear("node-0.1", message).nodes == [["n0", "u0", "no such machine"]]
+    assert site.governor.on_message("node-0.1", message).nodes == [["n0", "u0", "no such machine"]]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_permit_names_the_uid_and_the_evidence(site: Site) -> None:
         pytest.param(lambda site: site.change("n0", uid="new"), id="it-was-created-anew"),
         pytest.param(lambda site: site.later(60.0), id="silence"),
         pytest.param(
-            lambda site: site.governor.hear("node-0.1", ProposeDeletions(1, [["n0"]], [])),
+            lambda site: site.governor.on_message("node-0.1", ProposeDeletions(1, [["n0"]], [])),
             id="the-worker-talked-nonsense",
         ),
     ],
@@ -70,7 +70,7 @@ def test_a_node_that_was_ready_for_a_moment_starts_over(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "why"),
+    ("status", "why"),
     [
         pytest.param({"is_ready": True}, "ready", id="NL5-ready"),
         pytest.param({"is_foreign": True}, "foreign", id="foreign"),
@@ -78,9 +78,9 @@ def test_a_node_that_was_ready_for_a_moment_starts_over(site: Site) -> None:
     ],
 )
 def test_a_node_that_is_not_ours_to_delete_stays_for_ever(
-    site: Site, facts: dict[str, bool], why: str
+    site: Site, status: dict[str, bool], why: str
 ) -> None:
-    site.fill(3).kill("n0").change("n0", **facts)
+    site.fill(3).kill("n0").change("n0", **status)
     for _ in range(10):
         assert site.later().round(["n0"]) == []
     assert site.why("n0") == why

@@ -16,11 +16,11 @@ def test_a_freeze_outlives_a_restart_until_it_is_lifted(site: Site) -> None:
     for _ in range(3):
         assert site.later().round(["n0"]) == []
     assert site.why("n0") == "frozen"
-    assert site.facts()["frozen"]["why"] == "network audit"
-    assert site.facts()["frozen"]["by"] == "ada"
+    assert site.status()["frozen"]["why"] == "network audit"
+    assert site.status()["frozen"]["by"] == "ada"
     site.governor.allow()
     site.restart()
-    assert site.facts()["frozen"] is None
+    assert site.status()["frozen"] is None
     site.later().round(["n0"])
     assert site.later().round(["n0"]) == ["n0"]
 
@@ -39,7 +39,7 @@ def test_a_state_file_that_is_not_understood_freezes_until_allow_writes_it_anew(
     site.restart()
     site.fill(3).kill("n0").round(["n0"])
     assert site.later().round(["n0"]) == []
-    assert "cannot be read" in site.facts()["frozen"]["why"]
+    assert "cannot be read" in site.status()["frozen"]["why"]
     assert site.path.read_bytes() == content
     site.governor.allow()
     assert site.later().round(["n0"]) == ["n0"]
@@ -55,12 +55,12 @@ def test_nothing_is_permitted_that_cannot_be_written_down(tmp_path: Path) -> Non
     site.path.unlink()
     site.path.mkdir()  # now the file cannot be replaced
     assert site.later().round(["n0"]) == []
-    assert "cannot be written" in site.facts()["trouble"]
-    assert site.facts()["budget"]["left"] == 10
+    assert "cannot be written" in site.status()["trouble"]
+    assert site.status()["budget"]["left"] == 10
     assert site.why("n0") == "frozen"
     assert site.governor.answer({"action": "freeze"}).keys() == {"error"}
     assert site.governor.answer({"action": "allow"}).keys() == {"error"}
-    assert site.facts()["frozen"], "an allow that is not kept lifts nothing"
+    assert site.status()["frozen"], "an allow that is not kept lifts nothing"
     site.path.rmdir()
     assert site.governor.answer({"action": "allow"}).keys() == {"ok"}
     assert site.later().round(["n0"]) == ["n0"]

@@ -12,7 +12,7 @@ def test_a_permit_is_good_once_and_another_needs_two_new_answers(site: Site) -> 
     assert site.round(["n0"]) == []
     assert site.later().round(["n0"]) == []
     assert site.later().round(["n0"]) == ["n0"]
-    assert site.facts()["budget"]["left"] == 9
+    assert site.status()["budget"]["left"] == 9
 
 
 def test_a_deletion_that_failed_is_not_stopped_by_its_own_permit(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_permits_of_the_last_window_count_as_new_after_a_restart(site: Site) -> 
     gone = site.later().round(names(12))
     left = [name for name in names(12) if name not in gone]
     site.later(500.0).restart()
-    assert site.facts()["budget"]["left"] == 0
+    assert site.status()["budget"]["left"] == 0
     site.later(500.0).round(left)
     assert site.later().round(left) == []
     site.later(95.0).round(left)
@@ -53,4 +53,4 @@ def test_permits_that_are_over_do_not_come_back_with_a_restart(site: Site) -> No
     assert site.later().round(["n0"]) == ["n0"]
     site.later(600.0).round()
     site.restart()
-    assert site.facts()["budget"]["left"] == 10
+    assert site.status()["budget"]["left"] == 10

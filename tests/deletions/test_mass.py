@@ -17,7 +17,7 @@ def test_many_gone_at_once_over_all_workers_hold_every_deletion(site: Site) -> N
     for _ in range(20):
         assert shards_report(site.later(), names(16), names(15, first=16)) == []
     assert site.why("n0") == "many-vanished"
-    assert site.facts()["counts"]["held"] == 31
+    assert site.status()["counts"]["held"] == 31
     assert [reason for reason, _ in site.warnings] == ["NodeDeletionsHeld"]
     assert "31 of 100" in site.warnings[0][1]
 
@@ -36,10 +36,10 @@ def test_the_hold_ends_after_calm_rounds_and_needs_new_answers(site: Site) -> No
     site.fill(100).kill(*names(31))
     shards_report(site, names(16), names(15, first=16))
     for _ in range(3):
-        assert site.facts()["held"]
+        assert site.status()["held"]
         assert site.later().round(["n0"], not_gone=names(15, first=1)) == []
         site.round(not_gone=names(15, first=16), worker="node-1.1")
-    assert site.facts()["held"] == ""
+    assert site.status()["held"] == ""
     assert shards_report(site.later(), ["n0"], []) == []
     assert shards_report(site.later(), ["n0"], []) == ["n0"]
 
@@ -50,7 +50,7 @@ def test_a_worker_that_crashes_does_not_end_the_hold(site: Site) -> None:
     site.governor.forget("node-1.1")
     for _ in range(4):
         assert site.later().round(names(16)) == []
-    assert site.facts()["held"]
+    assert site.status()["held"]
 
 
 def test_nodes_deleted_a_moment_ago_still_count_as_vanished(site: Site) -> None:
@@ -77,7 +77,7 @@ def test_a_node_that_came_back_is_doubted_again(site: Site) -> None:
     site.governor.allow()
     site.later().round(not_gone=names(2))
     site.later().round(names(2))
-    assert site.facts()["held"]
+    assert site.status()["held"]
 
 
 def test_allow_accepts_no_node_that_is_not_gone(site: Site) -> None:
@@ -85,7 +85,7 @@ def test_allow_accepts_no_node_that_is_not_gone(site: Site) -> None:
     site.later().round(not_gone=names(2))
     site.governor.allow()
     site.later().round(names(2))
-    assert site.facts()["held"]
+    assert site.status()["held"]
 
 
 def test_allow_does_not_accept_a_node_that_is_created_anew_later(site: Site) -> None:
@@ -94,4 +94,4 @@ def test_allow_does_not_accept_a_node_that_is_created_anew_later(site: Site) -> 
     for name in names(2):
         site.change(name, uid=f"new-{name}")
     site.later().round(names(2))
-    assert site.facts()["held"]
+    assert site.status()["held"]

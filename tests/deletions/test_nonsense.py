@@ -35,5 +35,5 @@ def test_nonsense_from_a_worker_neither_deletes_nor_hurts(
     with TemporaryDirectory() as place:
         site = Site(Path(place) / "deletions.json").fill(3).kill(*names(3))
         for message in messages:  # the clock stands still: nothing can be confirmed
-            assert site.governor.hear("node-0.1", ProposeDeletions(*message)).nodes == []
-        site.facts()
+            assert site.governor.on_message("node-0.1", ProposeDeletions(*message)).nodes == []
+        site.status()

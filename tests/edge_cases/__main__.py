@@ -15,7 +15,7 @@ class Carriers:
     """A pytest plugin: of all tests, only those that carry a row, and how each of them ended."""
 
     def __init__(self) -> None:
-        self.outcomes: defaultdict[str, dict[str, str]] = defaultdict(dict)  # row → test → outcome
+        self.results: defaultdict[str, dict[str, str]] = defaultdict(dict)  # row → test → outcome
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -25,8 +25,8 @@ class Carriers:
         if report.when != "call" and report.passed:
             return
         for key in _rows_of(report.nodeid):
-            before = self.outcomes[key].get(report.nodeid)
-            self.outcomes[key][report.nodeid] = "failed" if before == "failed" else report.outcome
+            before = self.results[key].get(report.nodeid)
+            self.results[key][report.nodeid] = "failed" if before == "failed" else report.result
 
 
 def _rows_of(test: str) -> set[str]:
@@ -47,13 +47,13 @@ def main() -> int:
     rows, known = read_rows(), differences()
     bad = 0
     for key, row in rows.items():
-        outcomes, link = carriers.outcomes[key], known.get(key, "")
-        verdict = judge(row, outcomes, link)
+        results, link = carriers.results[key], known.get(key, "")
+        verdict = judge(row, results, link)
         bad += not verdict.is_good
         print(f"{key:5} {verdict.result:16} {row.says}")
-        for line in (*_by_test(outcomes), *([link] if link else [])):
+        for line in (*_by_test(results), *([link] if link else [])):
             print(f"{'':22} {line}")
-    strangers = sorted(carriers.outcomes.keys() - rows.keys())
+    strangers = sorted(carriers.results.keys() - rows.keys())
     print(f"\n{len(rows)} rows, {bad} not as they should be; unknown ids: {strangers or 'none'}")
     return int(bool(exit_code or bad or strangers))
 

@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from ccm.bus.inhand import InHand
+from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.port import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.kube.client import Kube
-from ccm.kube.events import Recorder
+from ccm.kube.events import EventRecorder
 from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.model.service import Service
@@ -19,10 +19,10 @@ from ccm.settings import Settings
 from tests.service.cloud import Balancers, Provider
 from tests.unit.feeding import snapshot
 from workers.apply import Delete, Merge, Patch, Performer
-from workers.caution import Caution
-from workers.duty import Outcome, Tools
+from workers.controller import ControllerContext, Result
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
-from workers.service.worker import BACKOFF, COMPONENT, WANTS, ServiceDuty
+from workers.service.controller import BACKOFF, COMPONENT, PROJECTIONS, ServiceController
 from workers.store import Store
 
 from .servers import ApiServer
@@ -43,33 +43,33 @@ class Counting(Performer):
 class Desk:
     """One start of the duty. `see` is its feed, `reconcile` its queue."""
 
-    def __init__(self, server: ApiServer, hand: InHand) -> None:
+    def __init__(self, server: ApiServer, hand: InFlightJournal) -> None:
         self._server, self._epoch = server, 0
-        self.balancers, self.store = Balancers(), Store(WANTS)
+        self.balancers, self.store = Balancers(), Store(PROJECTIONS)
         self.performer = _performer(server.kube)
-        tools = Tools(
+        tools = ControllerContext(
             settings=Settings(cloud_provider="fake"),
             provider=cast(CloudProvider, Provider(self.balancers)),
             store=self.store,
             queue=WorkQueue(BACKOFF),
-            caution=Caution(hand, lambda _: True, (), {}),
+            quarantine=Quarantine(hand, lambda _: True, (), {}),
             performer=self.performer,
-            recorder=Recorder(server.kube, COMPONENT, "service"),
-            tell=lambda _: True,
+            recorder=EventRecorder(server.kube, COMPONENT, "service"),
+            send=lambda _: True,
         )
-        self._duty = ServiceDuty(tools, self.balancers)
+        self._duty = ServiceController(tools, self.balancers)
 
     async def see(self, of: Service) -> Service:
         """Let the duty see the Service as it is now."""
         raw = await self._server.find(of)
         assert raw
         version = int(raw["metadata"]["resourceVersion"])
-        value = project(raw, WANTS[0].paths)
+        value = project(raw, PROJECTIONS[0].paths)
         self._epoch += 1
         self.store.absorb(snapshot(["Service", of.key, version, value], epoch=self._epoch))
         return Service(raw)
 
-    async def reconcile(self, of: Service) -> Outcome:
+    async def reconcile(self, of: Service) -> Result:
         return await self._duty.reconcile(of.key)
 
 
@@ -81,6 +81,6 @@ def _performer(kube: Kube) -> Counting:
 
 @pytest.fixture
 def desk(api_server: ApiServer, tmp_path: Path) -> Iterator[Desk]:
-    hand = InHand(tmp_path / "hand")
+    hand = InFlightJournal(tmp_path / "hand")
     yield Desk(api_server, hand)
     hand.close()

@@ -9,7 +9,7 @@ import pytest
 
 from ccm.controllers import ALIASES, KNOWN, LIFECYCLE, NODE, ROUTE, SERVICE, canonical, is_enabled
 from ccm.settings import Settings
-from ccm.supervisor.duties import duties
+from ccm.supervisor.shards import wanted_workers
 
 from .rows import row
 
@@ -65,12 +65,12 @@ def test_the_first_item_that_names_a_controller_decides(given: str, expected: bo
     ],
 )
 def test_a_controller_that_is_off_has_no_worker(given: str, workers: set[str]) -> None:
-    assert duties(Settings(controllers=canonical(given.split(",")))).keys() == workers
+    assert wanted_workers(Settings(controllers=canonical(given.split(",")))).keys() == workers
 
 
-@pytest.mark.parametrize("duty", sorted(set(duties(Settings()).values())))
+@pytest.mark.parametrize("duty", sorted(set(wanted_workers(Settings()).values())))
 def test_what_the_provider_lacks_is_no_duty_and_no_failure(duty: str) -> None:
     parts = dict.fromkeys(("instances", "load_balancers", "routes", "volumes"))
     provider = SimpleNamespace(name="bare", scheme="bare", **parts)
     tools: Any = SimpleNamespace(settings=Settings(cluster_cidr=("10.0.0.0/8",)), provider=provider)
-    assert importlib.import_module(f"workers.{duty}.worker").duty(tools) is None
+    assert importlib.import_module(f"workers.{duty}.controller").new_controller(tools) is None

@@ -49,7 +49,7 @@ async def provided(
     """A Service after its first reconcile."""
     made = await api_server.service(wanting(*tweaks, protocol=protocol))
     await desk.see(made)
-    assert (await desk.reconcile(made)).is_settled
+    assert (await desk.reconcile(made)).is_done
     return await found(api_server, made)
 
 

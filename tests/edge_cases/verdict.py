@@ -16,18 +16,18 @@ class Verdict:
     is_good: bool
 
 
-def judge(row: Row, outcomes: Mapping[str, str], difference: str) -> Verdict:
-    """The verdict on one row; `outcomes` are those of its tests, by node id."""
-    if "failed" in outcomes.values():
+def judge(row: Row, results: Mapping[str, str], difference: str) -> Verdict:
+    """The verdict on one row; `results` are those of its tests, by node id."""
+    if "failed" in results.values():
         return Verdict("FAILED", False)
-    if not outcomes:
+    if not results:
         return Verdict("differs", True) if difference else Verdict("MISSING", False)
     for server in SERVERS:
-        if row.needs_both and not any(server in _case(test) for test in outcomes):
+        if row.needs_both and not any(server in _case(test) for test in results):
             return Verdict(f"MISSING on {server}", False)
-    if "passed" not in outcomes.values():
+    if "passed" not in results.values():
         return Verdict("NOT RUN", False)
-    skipped = list(outcomes.values()).count("skipped")
+    skipped = list(results.values()).count("skipped")
     told = f"passed, {skipped} not run" if skipped else "passed"
     return Verdict(f"{told}, differs" if difference else told, True)
 

@@ -16,7 +16,7 @@ TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
-Right = tuple[str, str, str]  # user or group, verb, path
+PolicyRule = tuple[str, str, str]  # user or group, verb, path
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Reviewer:
 
     url: str = ""
     tokens: dict[str, Json] = field(default_factory=dict)
-    rights: set[Right] = field(default_factory=set)
+    rights: set[PolicyRule] = field(default_factory=set)
     denials: set[str] = field(default_factory=set)  # users whom another authorizer denies all
     config: Json | None = None  # of the ConfigMap
     failures: list[int] = field(default_factory=list)

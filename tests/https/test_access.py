@@ -249,7 +249,7 @@ async def test_requests_are_counted_by_page_and_status(reviewer: Reviewer) -> No
         await site.get("/page")
         for number in range(3):
             await site.get(f"/nowhere/{number}")
-        counted = site.server.tally.export()["ccm_https_requests_total"]
+        counted = site.server.counters.export()["ccm_https_requests_total"]
     assert sorted(counted) == [
         [["/healthz", "200"], 1],
         [["/page", "403"], 1],

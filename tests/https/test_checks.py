@@ -9,17 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from ccm.decide.children import Life, State
+from ccm.decide.children import Life, WorkerState
 from ccm.decide.lease import LeaseRecord
 from ccm.kube.client import Kube
-from ccm.kube.lease import LeaseFile
+from ccm.kube.lease import LeaseClient
 from ccm.kube.watch import ListBegins, Trouble, WatchEvent
-from ccm.model.projection import Want
+from ccm.model.projection import Projection
 from ccm.settings import Settings
 from ccm.supervisor.checks import Checks
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
-from ccm.supervisor.feed import Feed
+from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leader import Leader, Timing
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.progress import Progress
@@ -38,7 +38,7 @@ class Supervisor:
     standstill: float = 0.0
     trouble: str = ""
     children: list[Child] = field(
-        default_factory=lambda: [Child("node-0", "node", Life(State.RUNNING))]
+        default_factory=lambda: [Child("node-0", "node", Life(WorkerState.RUNNING))]
     )
 
     def facts(self, now: float) -> Any:
@@ -56,7 +56,7 @@ class Supervisor:
             self.settings,
             cast(Leadership, SimpleNamespace(leaders=lambda: [leader])),
             cast(Progress, SimpleNamespace(what_is_stuck=lambda: self.stuck)),
-            cast(Feed, self),
+            cast(SharedInformer, self),
             cast(Children, self.children),
             lambda: self.is_stopping,
         )
@@ -126,12 +126,12 @@ def test_what_a_new_process_would_not_mend_leaves_us_alive(
     assert supervisor.failing() == {"alive": {}, "ready": {check: why}}
 
 
-@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("state", list(WorkerState))
 def test_a_worker_that_is_not_in_place_is_not_ready_and_costs_no_life(
-    supervisor: Supervisor, state: State
+    supervisor: Supervisor, state: WorkerState
 ) -> None:
     supervisor.children[0].life = Life(state)
-    in_place = {State.STANDBY, State.RUNNING, State.SKIPPED}
+    in_place = {WorkerState.STANDBY, WorkerState.RUNNING, WorkerState.SKIPPED}
     lack = {} if state in in_place else {"node-0": f"worker is {state}"}
     assert supervisor.failing() == {"alive": {}, "ready": lack}
 
@@ -139,7 +139,7 @@ def test_a_worker_that_is_not_in_place_is_not_ready_and_costs_no_life(
 @pytest.mark.parametrize("is_synced", [True, False])
 def test_a_hand_over_is_no_gap(supervisor: Supervisor, is_synced: bool) -> None:
     child = supervisor.children[0]
-    child.life = Life(State.DRAINING)
+    child.life = Life(WorkerState.DRAINING)
     child.successor = cast(Any, SimpleNamespace(is_synced=is_synced))
     assert bool(supervisor.failing()["ready"]) is not is_synced
 
@@ -165,19 +165,19 @@ async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
         yield ListBegins()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("ccm.supervisor.feed.follow", changes)
-    monkeypatch.setattr("ccm.supervisor.feed.GATHER", 0.0)
-    feed = Feed(cast(Kube, None), lambda *_: True)
-    feed.view(Want("Node", (("metadata", "uid"),)))
-    feed.view(Want("Service", (("metadata", "uid"),)))
+    monkeypatch.setattr("ccm.supervisor.informer.follow", changes)
+    monkeypatch.setattr("ccm.supervisor.informer.GATHER", 0.0)
+    feed = SharedInformer(cast(Kube, None), lambda *_: True)
+    feed.view(Projection("Node", (("metadata", "uid"),)))
+    feed.view(Projection("Service", (("metadata", "uid"),)))
 
     def quiet(kind: str) -> float:
-        facts = feed.facts(time.monotonic())["kinds"][kind]
+        facts = feed.status(time.monotonic())["kinds"][kind]
         return float(facts["standstill_seconds"])
 
     await until(lambda: quiet("Node") > 0.3)
     assert quiet("Service") < 0.2
-    assert feed.facts(time.monotonic())["kinds"]["Service"]["silent_seconds"] > 0.3
+    assert feed.status(time.monotonic())["kinds"]["Service"]["silent_seconds"] > 0.3
     await feed.close()
 
 
@@ -202,7 +202,7 @@ class LostLease:
 
 async def test_a_leader_is_overdue_twenty_seconds_after_its_lease_ended() -> None:
     now = [1000.0]
-    lease = cast(LeaseFile, LostLease())
+    lease = cast(LeaseClient, LostLease())
     leader = Leader(lease, Timing(15.0, 10.0, 0.001), lambda _: None, lambda: now[0])
     assert not leader.is_overdue()
     running = asyncio.create_task(leader.run())

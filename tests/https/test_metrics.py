@@ -10,22 +10,22 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ccm import metrics
-from ccm.decide.children import Life, State
+from ccm.counters import Counters
+from ccm.decide.children import Life, WorkerState
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.child import Child, Start
 from ccm.supervisor.deletions import Governor, Views, policy_of
-from ccm.supervisor.feed import Feed
+from ccm.supervisor.delivery import ProjectedStore
+from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leader import Leader
-from ccm.supervisor.mailbox import View
 from ccm.supervisor.metrics import document
 from ccm.supervisor.metrics.collector import Parts, SupervisorCollector
 from ccm.supervisor.metrics.totals import Totals
-from ccm.supervisor.newcomers import Newcomers
 from ccm.supervisor.spending import Waits
-from ccm.tally import Tally
+from ccm.supervisor.uninitialized import UninitializedNodes
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -37,10 +37,10 @@ class Supervisor:
 
     def __init__(self, directory: Path) -> None:
         self.settings = Settings(cloud_provider="simulated", controllers=("*",))
-        self.totals, self.tally, self.wait = Totals(), Tally(), Waits()
-        self.newcomers = Newcomers(View("Node"), lambda: True)
+        self.totals, self.counters, self.wait = Totals(), Counters(), Waits()
+        self.newcomers = UninitializedNodes(ProjectedStore("Node"), lambda: True)
         self.leader = SimpleNamespace(lease_name="ccm", is_leading=lambda: True, slow_rounds=2)
-        feed = Feed(cast(Kube, None), lambda *_: True)
+        feed = SharedInformer(cast(Kube, None), lambda *_: True)
         budget = Budget({}, lambda *_: True)
         views = Views(lambda _: None, lambda: 7)
         governor = Governor(policy_of(self.settings), directory / "state", views, lambda *_: None)
@@ -52,15 +52,15 @@ class Supervisor:
             "leader": {"seconds_left": 9.5},
             "workers": [],
             "quarantined": {},
-            "deletions": governor.facts(now),
-            "feed": feed.facts(now),
-            "budget": budget.facts(now),
+            "deletions": governor.status(now),
+            "feed": feed.status(now),
+            "budget": budget.status(now),
         }
 
-    def worker(self, name: str, state: State = State.RUNNING, **facts: Any) -> None:
+    def worker(self, name: str, state: WorkerState = WorkerState.RUNNING, **facts: Any) -> None:
         """A worker as `status` shows it; without facts it has no process."""
         process: Any = SimpleNamespace(pid=1)
-        start = Start(f"{name}.1", process, Path("hand"), (), facts=facts) if facts else None
+        start = Start(f"{name}.1", process, Path("hand"), (), status=facts) if facts else None
         child = Child(name, "any", Life(state, deaths=3), 1, start)
         self.status["workers"].append(child.describe(time.monotonic()))
 
@@ -69,7 +69,7 @@ class Supervisor:
             settings=self.settings,
             status=lambda: self.status,
             totals=self.totals,
-            tallies=(self.tally, self.newcomers.tally),
+            counter_sets=(self.counters, self.newcomers.counters),
             waits=lambda: iter([("read", "node-init", self.wait.spread)]),
             newcomers=self.newcomers,
             leaders=lambda: iter([cast(Leader, self.leader)]),
@@ -127,13 +127,13 @@ def test_buckets_are_cumulative_and_written_as_go_does(supervisor: Supervisor) -
 
 def test_shards_are_one_controller_and_each_a_process_of_its_own(supervisor: Supervisor) -> None:
     for number, cpu in enumerate((1.5, 2.5)):
-        tally = Tally()
-        tally.count(metrics.ADDS, by=10)
-        tally.count(metrics.RECONCILES, "failed")
-        tally.count(metrics.DELETED)
-        tally.observe(metrics.CALLS, "describe", "ok", seconds=0.2)
-        numbers = {**tally.export(), metrics.WORKER_CPU.name: [[[], cpu]]}
-        supervisor.totals.hear(f"node-{number}.1", numbers)
+        counters = Counters()
+        counters.count(metrics.ADDS, by=10)
+        counters.count(metrics.RECONCILES, "failed")
+        counters.count(metrics.DELETED)
+        counters.observe(metrics.CALLS, "describe", "ok", seconds=0.2)
+        numbers = {**counters.export(), metrics.WORKER_CPU.name: [[[], cpu]]}
+        supervisor.totals.on_message(f"node-{number}.1", numbers)
     value = supervisor.value
     assert value("workqueue_adds_total", name="Nodes") == 20
     assert value("ccm_reconciles_total", controller="node", result="failed") == 2
@@ -146,17 +146,17 @@ def test_shards_are_one_controller_and_each_a_process_of_its_own(supervisor: Sup
 
 def test_calls_are_there_under_upstreams_name_as_well(supervisor: Supervisor) -> None:
     supervisor.settings = Settings(cloud_provider="my-cloud")
-    tally = Tally()
-    tally.observe(metrics.CALLS, "describe", "ok", seconds=0.2)
-    tally.observe(metrics.CALLS, "describe", "error", seconds=0.2)
-    supervisor.totals.hear("node-0.1", tally.export())
-    supervisor.totals.hear("service.1", tally.export())
+    counters = Counters()
+    counters.observe(metrics.CALLS, "describe", "ok", seconds=0.2)
+    counters.observe(metrics.CALLS, "describe", "error", seconds=0.2)
+    supervisor.totals.on_message("node-0.1", counters.export())
+    supervisor.totals.on_message("service.1", counters.export())
     name = "cloudprovider_my_cloud_api_request_duration_seconds_count"
     assert supervisor.value(name, request="describe") == 4
 
 
 def test_the_supervisors_own_requests_are_counted_as_its_own(supervisor: Supervisor) -> None:
-    supervisor.tally.count(metrics.REQUESTS, "200", "GET", by=3)
+    supervisor.counters.count(metrics.REQUESTS, "200", "GET", by=3)
     labels = {"controller": "supervisor", "code": "200", "method": "GET"}
     assert supervisor.value("rest_client_requests_total", **labels) == 3
 
@@ -168,7 +168,7 @@ def test_queues_have_upstreams_names_and_the_oldest_key_of_all_shards(
     supervisor.worker("node-0", queue=queue, unsettled=4)
     supervisor.worker("node-1", queue={**queue, "oldest_seconds": 9.0}, unsettled=1)
     supervisor.worker("route", queue=queue, unsettled=0)
-    supervisor.worker("service", State.BACKOFF)
+    supervisor.worker("service", WorkerState.BACKOFF)
     value = supervisor.value
     assert value("workqueue_depth", name="Nodes") == 6
     assert value("workqueue_depth", name="Routes") == 3
@@ -188,8 +188,8 @@ def test_quarantine_is_counted_by_controller(supervisor: Supervisor) -> None:
 
 
 def test_a_worker_has_one_state_and_without_a_process_no_memory(supervisor: Supervisor) -> None:
-    supervisor.worker("node-0", State.RUNNING, rss_bytes=1000, loop_lag=0.1, events_waiting=2)
-    supervisor.worker("route", State.BACKOFF)
+    supervisor.worker("node-0", WorkerState.RUNNING, rss_bytes=1000, loop_lag=0.1, events_waiting=2)
+    supervisor.worker("route", WorkerState.BACKOFF)
     value = supervisor.value
     assert value("ccm_worker_state", worker="node-0", state="running") == 1
     assert value("ccm_worker_state", worker="node-0", state="backoff") == 0
@@ -203,16 +203,16 @@ def test_a_worker_has_one_state_and_without_a_process_no_memory(supervisor: Supe
 @pytest.mark.parametrize(
     ("enabled", "state", "expected"),
     [
-        (("*",), State.RUNNING, {"cloud-node": 1, "cloud-node-lifecycle": 1, "route": 0}),
-        (("*",), State.STANDBY, {"cloud-node": 0, "cloud-node-lifecycle": 0, "route": 0}),
-        (("cloud-node-controller",), State.RUNNING, {"cloud-node": 1, "route": None}),
-        (("-node-route-controller", "*"), State.RUNNING, {"cloud-node": 1, "route": None}),
+        (("*",), WorkerState.RUNNING, {"cloud-node": 1, "cloud-node-lifecycle": 1, "route": 0}),
+        (("*",), WorkerState.STANDBY, {"cloud-node": 0, "cloud-node-lifecycle": 0, "route": 0}),
+        (("cloud-node-controller",), WorkerState.RUNNING, {"cloud-node": 1, "route": None}),
+        (("-node-route-controller", "*"), WorkerState.RUNNING, {"cloud-node": 1, "route": None}),
     ],
 )
 def test_a_controller_runs_where_a_worker_of_it_may_act(
     supervisor: Supervisor,
     enabled: tuple[str, ...],
-    state: State,
+    state: WorkerState,
     expected: dict[str, float | None],
 ) -> None:
     supervisor.settings = Settings(cloud_provider="simulated", controllers=enabled)
@@ -245,7 +245,7 @@ def test_watches_and_their_trouble(supervisor: Supervisor) -> None:
 async def test_the_budget_and_who_waits_for_it(supervisor: Supervisor) -> None:
     budget = Budget({}, lambda *_: True)
     budget.declare({"read": [10.0, 5.0]})
-    facts = budget.facts(time.monotonic())
+    facts = budget.status(time.monotonic())
     ask = {"worker": "node-0", "priority": "node-init", "calls": 4, "seconds": 2.5}
     waiting = {**facts["read"], "waiting": {"node-0": 4}, "queue": [ask], "throttled": 7}
     supervisor.status["budget"] = {"read": waiting}

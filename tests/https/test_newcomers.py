@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from ccm.model.node import UNINITIALIZED_TAINT
-from ccm.supervisor.mailbox import View
-from ccm.supervisor.newcomers import Newcomers
+from ccm.supervisor.delivery import ProjectedStore
+from ccm.supervisor.uninitialized import UninitializedNodes
 
 
 class Cluster:
@@ -16,9 +16,9 @@ class Cluster:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.is_leading = 1000.0, True
-        monkeypatch.setattr("ccm.supervisor.newcomers.time.monotonic", lambda: self.now)
-        self.view = View("Node")
-        self.newcomers = Newcomers(self.view, lambda: self.is_leading)
+        monkeypatch.setattr("ccm.supervisor.uninitialized.time.monotonic", lambda: self.now)
+        self.view = ProjectedStore("Node")
+        self.newcomers = UninitializedNodes(self.view, lambda: self.is_leading)
 
     def put(self, name: str, tainted: bool, uid: str = "1", created: str | None = None) -> None:
         taints = [{"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}] if tainted else []
@@ -33,7 +33,7 @@ class Cluster:
 
     def counted(self, metric: str = "ccm_node_initialisation_seconds") -> tuple[int, float]:
         """How many, and how long all together."""
-        series = self.newcomers.tally.export().get(metric, [[[], [0.0]]])
+        series = self.newcomers.counters.export().get(metric, [[[], [0.0]]])
         total, *counts = series[0][1]
         return sum(counts), total
 
@@ -114,6 +114,6 @@ def test_those_that_wait_longest_are_named(cluster: Cluster) -> None:
         cluster.put(f"vm-{number}", tainted=True)
         cluster.now += 1.0
     cluster.put("vm-0", tainted=True, uid="2")
-    facts = cluster.newcomers.facts(cluster.now)
+    facts = cluster.newcomers.status(cluster.now)
     assert facts["count"] == 30
     assert facts["first"] == {f"vm-{number}": 30.0 - number for number in range(1, 21)}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm import metrics
+from ccm.counters import MOST, Counters, Histogram, Numbers
 from ccm.supervisor.metrics.totals import Sums, Totals
-from ccm.tally import MOST, Histogram, Numbers, Tally
 
 
 def test_a_histogram_counts_what_is_not_above_a_bound() -> None:
@@ -28,12 +28,12 @@ def test_many_observations_of_one_value_are_one_step() -> None:
 
 
 def test_the_export_is_what_a_frame_can_carry() -> None:
-    tally = Tally()
-    tally.count(metrics.ADDS)
-    tally.count(metrics.RECONCILES, "failed", by=0)
-    tally.observe(metrics.CALLS, "describe", "ok", seconds=0.3)
+    counters = Counters()
+    counters.count(metrics.ADDS)
+    counters.count(metrics.RECONCILES, "failed", by=0)
+    counters.observe(metrics.CALLS, "describe", "ok", seconds=0.3)
     counts = [0, 0, 0, 0, 1, *[0] * 8]
-    assert orjson.loads(orjson.dumps(tally.export())) == {
+    assert orjson.loads(orjson.dumps(counters.export())) == {
         "workqueue_adds_total": [[[], 1]],
         "ccm_reconciles_total": [[["failed"], 0]],
         "ccm_cloud_request_duration_seconds": [[["describe", "ok"], [0.3, *counts]]],
@@ -42,11 +42,11 @@ def test_the_export_is_what_a_frame_can_carry() -> None:
 
 def test_labels_that_never_end_are_counted_together() -> None:
     """A provider may name an operation after its object; memory and frames stay small."""
-    tally = Tally()
+    counters = Counters()
     for number in range(10 * MOST):
-        tally.observe(metrics.CALLS, f"get node-{number}", "ok", seconds=0.1)
-        tally.count(metrics.REQUESTS, str(number), "GET")
-    exported = tally.export()
+        counters.observe(metrics.CALLS, f"get node-{number}", "ok", seconds=0.1)
+        counters.count(metrics.REQUESTS, str(number), "GET")
+    exported = counters.export()
     for series in exported.values():
         assert len(series) == MOST + 1
         assert series[-1][0] == ["other", "other"]
@@ -54,16 +54,16 @@ def test_labels_that_never_end_are_counted_together() -> None:
 
 
 def test_threads_lose_no_count() -> None:
-    tally = Tally()
+    counters = Counters()
 
     def work(_: int) -> None:
         for _ in range(2000):
-            tally.count(metrics.ADDS)
-            tally.observe(metrics.WORKED, seconds=0.1)
+            counters.count(metrics.ADDS)
+            counters.observe(metrics.WORKED, seconds=0.1)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
-    exported = tally.export()
+    exported = counters.export()
     assert exported["workqueue_adds_total"] == [[[], 16_000]]
     assert sum(exported["workqueue_work_duration_seconds"][0][1][1:]) == 16_000
 
@@ -83,7 +83,7 @@ def test_no_counter_ever_goes_back_whatever_starts_and_ends(steps: list[tuple[st
         if step == "tell":
             running[ident] = running.get(ident, 0) + 1
             told += 1
-            totals.hear(ident, numbers(running[ident]))
+            totals.on_message(ident, numbers(running[ident]))
         elif running.pop(ident, None):
             totals.end(ident)
         after = totals.by_worker()
@@ -106,10 +106,10 @@ def numbers(count: int) -> dict[str, Any]:
 
 def test_a_hand_over_counts_both_processes() -> None:
     totals = Totals()
-    totals.hear("node-0.1", numbers(5))
-    totals.hear("node-0.2", numbers(2))
+    totals.on_message("node-0.1", numbers(5))
+    totals.on_message("node-0.2", numbers(2))
     totals.end("node-0.1")
-    totals.hear("node-0.2", numbers(3))
+    totals.on_message("node-0.2", numbers(3))
     assert totals.by_worker()["node-0"][metrics.ADDS, ()] == [8]
     assert totals.exits == {"node-0": 1}
 
@@ -125,15 +125,15 @@ def test_a_worker_of_another_version_spoils_nothing() -> None:
     """After an upgrade on disk a worker that is started again may be newer than its supervisor."""
     totals = Totals()
     newer: Numbers = {"ccm_of_tomorrow_total": [[[], 1]], metrics.WORKED.name: [[[], [1.0, 2, 3]]]}
-    totals.hear("a.1", {**numbers(5), **newer})
+    totals.on_message("a.1", {**numbers(5), **newer})
     assert totals.by_worker() == {"a": {(metrics.ADDS, ()): [5]}}
 
 
 def test_what_was_added_is_not_changed_by_looking() -> None:
     totals = Totals()
-    totals.hear("a.1", numbers(1))
+    totals.on_message("a.1", numbers(1))
     totals.end("a.1")
-    totals.hear("a.2", numbers(1))
+    totals.on_message("a.2", numbers(1))
     assert totals.by_worker() == totals.by_worker()
 
 

@@ -58,8 +58,8 @@ async def warnings(life: Life) -> dict[str, list[tuple[str, str]]]:
     told: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for event in (await life.api.get(EVENTS))["items"]:
         if event["type"] == "Warning" and event["source"]:  # the API server's own have none
-            about = event["involvedObject"]["name"]
-            told[about] += [(event["reason"], event["message"])] * event["count"]
+            object_ref = event["involvedObject"]["name"]
+            told[object_ref] += [(event["reason"], event["message"])] * event["count"]
     return told
 
 

@@ -28,13 +28,13 @@ def is_ready(status: str) -> Tweak:
 async def put(api_server: ApiServer, w: World, *tweaks: Tweak) -> Node:
     """A Node that both halves of the world have seen."""
     made = await api_server.node(node(with_taint(OTHER_TAINT), *tweaks))
-    await w.until(lambda: w.look(made.name) and w.tools.store.get("Node", made.name))
+    await w.until(lambda: w.look(made.name) and w.context.store.get("Node", made.name))
     return made
 
 
 async def after_rounds(api_server: ApiServer, w: World, made: Node) -> Json | None:
     await w.rounds()
-    await w.until(lambda: not len(w.tools.queue))
+    await w.until(lambda: not len(w.context.queue))
     return await api_server.find(made)
 
 
@@ -94,7 +94,7 @@ async def test_any_other_node_stays_as_it_is(
         assert any(made.name in read for read in w.machines.reads) is is_asked
         is_told_of = is_asked and answer is not GONE
         assert (made.name in w.proposals[-1].not_gone) is is_told_of
-        assert w.governor.facts(0.0)["counts"]["permitted"] == 0
+        assert w.governor.status(0.0)["counts"]["permitted"] == 0
 
 
 @pytest.mark.parametrize("status", [pytest.param("False", id="NL9"), "Unknown"])
@@ -128,11 +128,11 @@ async def test_a_deletion_is_told_with_a_whole_reference(api_server: ApiServer) 
         made = await put(api_server, w, is_ready("False"), OURS)
         w.machines.answers[made.name] = GONE
         await until_gone(api_server, made)
-        await w.tools.recorder.drain(10.0)
+        await w.context.recorder.drain(10.0)
         events = (await api_server.kube.get("/api/v1/namespaces/default/events"))["items"]
     (told,) = [one for one in events if one["involvedObject"]["name"] == made.name]
-    about = {"apiVersion": "v1", "kind": "Node", "name": made.name, "uid": made.uid}
-    assert told["involvedObject"] == about
+    object_ref = {"apiVersion": "v1", "kind": "Node", "name": made.name, "uid": made.uid}
+    assert told["involvedObject"] == object_ref
     assert (told["type"], told["reason"]) == ("Normal", "DeletingNode")
     expected = f"Deleting node {made.name} because it does not exist in the cloud provider"
     assert told["message"] == expected

@@ -9,22 +9,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ccm.bus.frames import Ack, Hello, Message, ProposeDeletions, Resync, decode
-from ccm.bus.inhand import InHand
+from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.port import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.controllers import LIFECYCLE
 from ccm.kube.client import Kube
-from ccm.kube.events import Recorder
+from ccm.kube.events import EventRecorder
 from ccm.settings import Settings
 from ccm.supervisor.deletions import Governor, Views, policy_of
-from ccm.supervisor.feed import Feed
-from ccm.supervisor.nodes import WANT, NodesSeen
+from ccm.supervisor.informer import SharedInformer
+from ccm.supervisor.nodes import WANT, NodeInformer
 from tests.unit.node_world import Cloud, Machines
 from workers.apply import Performer
-from workers.caution import Caution
-from workers.duty import Tools
+from workers.controller import ControllerContext
 from workers.grants import Grants
-from workers.node.worker import BACKOFF, COMPONENT, WANTS, NodeDuty
+from workers.node.controller import BACKOFF, COMPONENT, PROJECTIONS, NodeController
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Runner, Ties
 from workers.store import Store
@@ -39,29 +39,29 @@ class World:
     def __init__(self, kube: Kube, directory: Path) -> None:
         self.machines = Machines(page=100)
         self.proposals: list[ProposeDeletions] = []
-        self.feed = Feed(kube, self._deliver)
-        nodes = NodesSeen(self.feed.view(WANT))
+        self.feed = SharedInformer(kube, self._deliver)
+        nodes = NodeInformer(self.feed.view(WANT))
         nodes.scheme = Cloud.scheme
         views = Views(nodes.look, nodes.total)
         self.look = nodes.look
         self.governor = Governor(policy_of(SETTINGS), directory / "state", views, lambda *_: None)
         permission = Permission()
         permission.renew(float("inf"))
-        self.hand = InHand(directory / "hand")
-        self.tools = Tools(
+        self.hand = InFlightJournal(directory / "hand")
+        self.context = ControllerContext(
             settings=SETTINGS,
             provider=cast(CloudProvider, Cloud(self.machines)),
-            store=Store(WANTS),
+            store=Store(PROJECTIONS),
             queue=WorkQueue(BACKOFF),
-            caution=Caution(self.hand, self._hear, (), {}),
+            quarantine=Quarantine(self.hand, self._hear, (), {}),
             performer=Performer(kube, permission, grace=5.0),
-            recorder=Recorder(kube, COMPONENT, NAME),
-            tell=self._hear,
+            recorder=EventRecorder(kube, COMPONENT, NAME),
+            send=self._hear,
         )
         port: Any = SimpleNamespace(send=self._hear, permission=permission)
         gate: Any = SimpleNamespace(calls={})
         ties = Ties(port, cast(Grants, None), gate)
-        self.runner = Runner(ties, self.tools, NodeDuty(self.tools, self.machines))
+        self.runner = Runner(ties, self.context, NodeController(self.context, self.machines))
 
     async def rounds(self, count: int = 4) -> None:
         """Let this many rounds begin and end."""
@@ -82,7 +82,7 @@ class World:
                 self.feed.begin_again(NAME)
             case ProposeDeletions():
                 self.proposals.append(message)
-                permits = self.governor.hear(NAME, message)
+                permits = self.governor.on_message(NAME, message)
                 asyncio.get_running_loop().call_soon(self.runner.on_message, permits)
         return True
 
@@ -92,7 +92,7 @@ class World:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
-        hello = Hello([{"kind": want.kind, "paths": want.paths} for want in WANTS], {})
+        hello = Hello([{"kind": want.kind, "paths": want.paths} for want in PROJECTIONS], {})
         work = asyncio.create_task(self.runner.run(hello, 4))
         self.feed.join(NAME, hello, lambda kind, key: True)
         try:

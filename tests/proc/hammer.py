@@ -80,14 +80,14 @@ def enter(spec: Spec) -> None:
 
 
 async def _hammer(spec: Spec) -> None:
-    def hear(message: Message) -> None:
+    def on_message(message: Message) -> None:
         match message:
             case Granted():
                 grants.granted(message)
             case CallsShut():
                 grants.shut(message)
 
-    port = Port(Path(spec.bus), f"{spec.name}.1", hear)
+    port = Port(Path(spec.bus), f"{spec.name}.1", on_message)
     grants = Grants(port.send)
     gate = WorkerGate(Timed(grants, spec.waits), 10.0, lambda: None)
     content, provider = Path(spec.config).read_bytes(), SimulatedCloud()
@@ -95,9 +95,9 @@ async def _hammer(spec: Spec) -> None:
     quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}
     port.send(Hello([], quotas))
     api = SimulatedApi(read_config(content, spec.config), gate, spec.name)
-    duties = [_work(api, priority, PAUSE) for priority in Priority]
+    controllers = [_work(api, priority, PAUSE) for priority in Priority]
     refreshing = [_work(api, Priority.REFRESH, 0.0) for _ in range(REFRESHERS)]
-    await asyncio.gather(port.run(), *duties, *refreshing)
+    await asyncio.gather(port.run(), *controllers, *refreshing)
 
 
 async def _work(api: SimulatedApi, priority: Priority, pause: float) -> None:
@@ -129,8 +129,8 @@ class Hammers:
 
     def read(self) -> Json:
         """What `status` would say of reads."""
-        facts: Json = self.budget.facts(time.monotonic()).get("read", {})
-        return facts
+        status: Json = self.budget.status(time.monotonic()).get("read", {})
+        return status
 
     def kill(self, name: str) -> None:
         """End a worker the hard way and do what the supervisor does when it sees the end."""

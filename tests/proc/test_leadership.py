@@ -89,14 +89,14 @@ async def _register_more(api: Kube, cloud: Cloud, count: int) -> None:
 
 async def _check_events(api: Kube, here: Stage, first: Replica) -> None:
     found = (await api.get("/api/v1/namespaces/kube-system/events"))["items"]
-    about = [one for one in found if one["involvedObject"]["name"] == here.lease]
+    announced = [one for one in found if one["involvedObject"]["name"] == here.lease]
     lease = await api.get(f"{LEASES}/{here.lease}")
-    for one in about:
+    for one in announced:
         assert one["involvedObject"]["kind"] == "Lease"
         assert one["involvedObject"]["uid"] == lease["metadata"]["uid"]
         assert (one["type"], one["reason"]) == ("Normal", "LeaderElection")
         assert one["source"]["component"] == "cloud-controller-manager"
-    told = [one["message"].partition(" ") for one in about]
+    told = [one["message"].partition(" ") for one in announced]
     assert len({who for who, _, _ in told}) == 3
     assert sorted(what for _, _, what in told) == 3 * ["became leader"] + 2 * ["stopped leading"]
 

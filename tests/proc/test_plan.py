@@ -128,11 +128,11 @@ def planned_changes(plan: Json) -> set[tuple[str, str]]:
     """The same of a plan; of a balancer, its name."""
     return {
         (
-            about.split()[2] if about.startswith("load balancer") else about,
+            what.split()[2] if what.startswith("load balancer") else what,
             change["does"],
         )
         for change in plan["cloud"]
-        for about in (change["about"],)
+        for what in (change["about"],)
     }
 
 

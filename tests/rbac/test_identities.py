@@ -29,16 +29,16 @@ class Given:
     def __init__(self) -> None:
         self.tokens: list[tuple[str, str]] = []
 
-    def take(self, duty: str, bearer: str) -> None:
-        self.tokens.append((duty, bearer))
+    def take(self, controller: str, bearer: str) -> None:
+        self.tokens.append((controller, bearer))
 
 
 @asynccontextmanager
-async def kept(kube: Kube, *duties: str) -> AsyncIterator[tuple[Accounts, Given]]:
+async def kept(kube: Kube, *controllers: str) -> AsyncIterator[tuple[Accounts, Given]]:
     """Identities that have begun, and run."""
     given = Given()
     own = Accounts(kube, given.take)
-    await own.begin(duties)
+    await own.begin(controllers)
     running = asyncio.create_task(own.run())
     try:
         yield own, given
@@ -78,7 +78,7 @@ async def test_an_api_server_in_trouble_is_asked_again() -> None:
         async with kept(kube, "node") as (own, given):
             assert own.bearer("node") is None
             await until(lambda: given.tokens == [("node", f"{NODE}/1/1")])
-            assert own.facts(time.monotonic())[NODE]["trouble"] == ""
+            assert own.status(time.monotonic())[NODE]["trouble"] == ""
 
 
 async def test_a_token_is_renewed_before_it_ends_and_handed_over() -> None:
@@ -97,7 +97,7 @@ async def test_a_token_that_cannot_be_renewed_stays_and_the_trouble_is_visible()
         async with kept(kube, "node") as (own, _):
             known.troubles = [403] * 100
             first = own.bearer("node")
-            await until(lambda: own.facts(time.monotonic())[NODE]["trouble"])
+            await until(lambda: own.status(time.monotonic())[NODE]["trouble"])
             assert own.bearer("node") == first
             known.troubles = []
             await until(lambda: own.bearer("node") != first)

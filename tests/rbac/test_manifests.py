@@ -85,7 +85,7 @@ def test_only_what_runs_has_an_account_and_rights(
     controllers: str, accounts: set[str], verbs_on_nodes: set[str]
 ) -> None:
     text = rendered(SOME, OWN, f"--controllers={controllers}")
-    expected = {ACCOUNTS[duty] for duty in accounts}
+    expected = {ACCOUNTS[controller] for controller in accounts}
     assert names(text, "ServiceAccount") == expected | {"ccm-supervisor"}
     (tokens,) = (rule for rule in rules(text) if "serviceaccounts/token" in rule["resources"])
     assert {*tokens["resourceNames"]} == expected

@@ -1,7 +1,7 @@
 """`docs/permissions.md` lists what the code declares."""
 
 from ccm.manifests.subjects import subjects
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from tests.unit.test_docs import rows
 
@@ -12,7 +12,7 @@ def test_the_table_of_rights_is_the_one_in_the_code() -> None:
     assert told == [row(each.name, right) for each in accounts for right in each.rights]
 
 
-def row(account: str, right: Right) -> list[str]:
+def row(account: str, right: PolicyRule) -> list[str]:
     resource = ".".join(filter(None, (right.resource, right.group)))
     target = " ".join(filter(None, (f"`{resource}`", ", ".join(right.names))))
     where = right.namespace or "the cluster"

@@ -18,7 +18,7 @@ from tests.route.nodes import (
 )
 from tests.route.world import World, successor, world
 from tests.unit.nodes import Tweak, node, with_addresses, with_provider_id
-from workers.route import worker
+from workers.route import controller as worker
 
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
 A6, B6, C6 = "fd00:244::/64", "fd00:244:0:1::/64", "fd00:244:0:2::/64"
@@ -183,7 +183,7 @@ async def test_a_restart_writes_nothing() -> None:
         async with successor(w) as next_one:
             await next_one.settle()
             assert (w.cloud.writes, w.cluster.writes) == (cloud, kube)
-            assert next_one.outcomes["a"].is_settled
+            assert next_one.results["a"].is_done
 
 
 async def test_the_route_of_a_deleted_node_goes() -> None:
@@ -232,7 +232,7 @@ async def test_a_route_that_was_never_listed_is_listed_before_it_is_deleted() ->
     async with world(routed("a", A4)) as w:
         await w.settle()
         w.cloud.put(C4, "x")
-        w.duty._picture.table.created("x", ip_network(C4))
+        w.controller._picture.table.created("x", ip_network(C4))
         w.queue.add(f"route {C4}")
         await w.settle()
         assert w.cloud.routes == {A4: "a"}
@@ -295,7 +295,7 @@ async def test_a_node_waits_for_its_provider_id_and_keeps_a_route_that_may_be_it
         await w.settle()
         assert cloud.routes == {A4: "a", B4: "b"}
         assert is_available(w, "b") is None
-        assert not w.outcomes["b"].is_settled
+        assert not w.results["b"].is_done
         w.cluster.put(changed(w.node("b"), with_provider_id("fake://b")))
         await w.settle()
         assert cloud.routes == {A4: "a", B4: "b"}
@@ -371,23 +371,23 @@ async def test_the_duty_is_there_when_it_can_be_done(
     flags: dict[str, object], has_routes: bool, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world() as w:
-        tools = w.tools(**flags)
+        context = w.context(**flags)
         part: Routes | None = w.cloud if has_routes else None
-        tools.provider.routes = part
+        context.provider.routes = part
         with caplog.at_level("INFO"):
-            assert (worker.duty(tools) is None) is bool(why)
+            assert (worker.new_controller(context) is None) is bool(why)
         assert why in caplog.text
-        assert worker.concurrency(tools.settings) == 200
+        assert worker.concurrency(context.settings) == 200
 
 
 async def test_what_status_shows() -> None:
     async with world(*nodes(SINGLE)) as w:
-        assert w.duty.facts()["list_age_seconds"] is None
+        assert w.controller.status()["list_age_seconds"] is None
         await w.settle()
-        facts = w.duty.facts()
-        assert (facts["objects"], facts["routes"], facts["created"]) == (2, 2, 2)
-        assert facts["list_age_seconds"] < 5
-        about = w.duty.about("a")
-        assert about
-        assert (about.kind, about.name, about.uid) == ("Node", "a", "uid-of-a")
-        assert w.duty.about(worker.ALL) is None
+        status = w.controller.status()
+        assert (status["objects"], status["routes"], status["created"]) == (2, 2, 2)
+        assert status["list_age_seconds"] < 5
+        object_ref = w.controller.object_ref("a")
+        assert object_ref
+        assert (object_ref.kind, object_ref.name, object_ref.uid) == ("Node", "a", "uid-of-a")
+        assert w.controller.object_ref(worker.ALL) is None

@@ -21,7 +21,7 @@ from tests.route.nodes import (
 from tests.route.world import World, successor, world
 from tests.unit.nodes import recreated, with_provider_id
 from workers.route import listing
-from workers.route.worker import ALL
+from workers.route.controller import ALL
 
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
 A6 = "fd00:244::/64"
@@ -52,12 +52,12 @@ async def test_without_a_list_nothing_happens_and_then_everything_does(failure: 
         await w.settle()
         if ALL in w.failures:
             assert w.cloud.writes == w.cluster.writes == 0
-            assert not w.outcomes["a"].is_settled
+            assert not w.results["a"].is_done
             assert not isinstance(w.failures[ALL], Refused)  # it would never be tried again
         await w.retry()
         assert w.cloud.routes == {A4: "a", B4: "b"}
         assert w.failures == {}
-        assert w.outcomes["a"].is_settled
+        assert w.results["a"].is_done
 
 
 async def test_a_failing_list_is_not_asked_for_by_every_node() -> None:
@@ -123,7 +123,7 @@ async def test_a_full_table_is_told_on_the_node_and_tried_when_there_is_room() -
         assert told(w, fits)[0] == "False"
         event = (full, "FailedToCreateRoute", COULD_NOT.format(full, cidr, cause))
         assert await w.events() == [event]
-        assert w.duty.facts()["refused"] == 1
+        assert w.controller.status()["refused"] == 1
         creates = w.cloud.calls["create"]
         assert creates == 2  # the echo of the condition did not lead to another one
         await w.retry()
@@ -142,7 +142,7 @@ async def test_a_refused_node_is_tried_again_by_the_full_pass() -> None:
         await w.full_pass()
         assert w.cloud.routes == {A4: "a"}
         assert told(w, "a")[0] == "False"
-        assert w.duty.facts()["refused"] == 0
+        assert w.controller.status()["refused"] == 0
 
 
 async def test_one_network_that_fails_does_not_hold_up_the_other_of_the_node() -> None:
@@ -245,7 +245,7 @@ async def test_a_pod_cidr_that_is_not_a_network_is_one_event_and_holds_up_nothin
         await w.full_pass()
         message = COULD_NOT.format("a", "banana", cause)
         assert await w.events() == [("a", "FailedToCreateRoute", message)]
-        assert not w.outcomes["a"].is_settled
+        assert not w.results["a"].is_done
         assert w.failures == {}
 
 

@@ -43,9 +43,9 @@ def wait_settled(supervisor: Supervisor, objects: int) -> None:
     """Until the route worker knows these Nodes, has listed the routes, and has nothing to do."""
 
     def look() -> bool:
-        facts = supervisor.workers().get("route", {})
-        is_done = facts.get("objects") == objects and facts.get("unsettled") == 0
-        return is_done and facts.get("list_age_seconds") is not None
+        status = supervisor.workers().get("route", {})
+        is_done = status.get("objects") == objects and status.get("unsettled") == 0
+        return is_done and status.get("list_age_seconds") is not None
 
     wait_for("the route worker has nothing to do", look)
 

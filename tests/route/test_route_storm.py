@@ -48,7 +48,7 @@ class StormyRoutes(FakeRoutes):
     def _check(self, entry: Entry | None) -> None:
         """Nothing is deleted that leads to a machine whose Node claims the network."""
         assert self.world
-        for claim in self.world.duty._picture.roster if entry else ():
+        for claim in self.world.controller._picture.roster if entry else ():
             assert entry
             is_its_machine = claim.node.provider_id == f"fake://{entry.machine}"
             if is_its_machine and read_network(entry.cidr) in claim.networks:

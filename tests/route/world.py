@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 from unittest.mock import patch
 
-from ccm.bus.inhand import InHand
+from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.port import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter
 from ccm.kube.client import STRATEGIC_PATCH
-from ccm.kube.events import Recorder
+from ccm.kube.events import EventRecorder
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.projection import project
@@ -27,11 +27,11 @@ from tests.unit.cluster import Cluster
 from tests.unit.feeding import snapshot
 from tests.unit.waiting import PATIENCE, let_run
 from workers.apply import Performer
-from workers.caution import Caution
-from workers.duty import Outcome, Tools
+from workers.controller import ControllerContext, Result
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.route import listing
-from workers.route.worker import COMPONENT, WANTS, RouteDuty
+from workers.route.controller import COMPONENT, PROJECTIONS, RouteController
 from workers.store import Store
 
 CLUSTER = ("10.244.0.0/16", "fd00:244::/48")
@@ -76,27 +76,27 @@ class World:
     A key that fails waits in `failures` for `retry`, as it would for its back-off.
     """
 
-    def __init__(self, hand: InHand, cloud: FakeRoutes, cluster: Nodes) -> None:
+    def __init__(self, hand: InFlightJournal, cloud: FakeRoutes, cluster: Nodes) -> None:
         self.hand, self.cloud, self.cluster = hand, cloud, cluster
-        self.queue, self.store = WorkQueue(), Store(WANTS)
+        self.queue, self.store = WorkQueue(), Store(PROJECTIONS)
         self.permission = Permission()
         self.permission.renew(float("inf"))
-        self.recorder = Recorder(cluster.kube, COMPONENT, "route")
-        self.duty = RouteDuty(self.tools(), cloud)
-        self.outcomes: dict[str, Outcome] = {}
+        self.recorder = EventRecorder(cluster.kube, COMPONENT, "route")
+        self.controller = RouteController(self.context(), cloud)
+        self.results: dict[str, Result] = {}
         self.failures: dict[str, Exception] = {}
         self._epoch = 0
 
-    def tools(self, **flags: Any) -> Tools:
-        return Tools(
+    def context(self, **flags: Any) -> ControllerContext:
+        return ControllerContext(
             settings=Settings(cloud_provider="fake", **{"cluster_cidr": CLUSTER, **flags}),
             provider=cast(CloudProvider, Cloud(self.cloud)),
             store=self.store,
             queue=self.queue,
-            caution=Caution(self.hand, lambda _: True, suspects=(), quarantined={}),
+            quarantine=Quarantine(self.hand, lambda _: True, suspects=(), quarantined={}),
             performer=Performer(self.cluster.kube, self.permission, grace=1.0),
             recorder=self.recorder,
-            tell=lambda _: True,
+            send=lambda _: True,
         )
 
     def node(self, name: str) -> Node:
@@ -109,11 +109,11 @@ class World:
         entries = []
         for name in self.cluster.names():
             raw = self.node(name).raw
-            value = project(raw, WANTS[0].paths)
+            value = project(raw, PROJECTIONS[0].paths)
             entries.append(["Node", name, int(raw["metadata"]["resourceVersion"]), value])
         self._epoch += 1
         absorbed = self.store.absorb(snapshot(*entries, epoch=self._epoch))
-        keys = [key for name in absorbed.changed for key in self.duty.keys_for(*name)]
+        keys = [key for name in absorbed.changed for key in self.controller.map_to_keys(*name)]
         for key in keys:
             self.queue.add(key)
         return keys
@@ -135,7 +135,7 @@ class World:
 
     async def full_pass(self) -> None:
         """The period is over."""
-        self.duty._listing.ask()
+        self.controller._listing.ask()
         await self.settle()
 
     async def _drain(self) -> None:
@@ -152,7 +152,7 @@ class World:
         """What the runner does, but for back-off."""
         self.failures.pop(key, None)
         try:
-            self.outcomes[key] = await self.duty.reconcile(key)
+            self.results[key] = await self.controller.reconcile(key)
         except RetryAfter as wait:
             self.queue.add_after(key, min(wait.seconds, 0.001))
         except (CloudError, Refused, KubernetesError, NoPermit) as error:
@@ -170,7 +170,10 @@ class World:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
-        tasks = [asyncio.create_task(self.duty.run()), asyncio.create_task(self.recorder.run())]
+        tasks = [
+            asyncio.create_task(self.controller.run()),
+            asyncio.create_task(self.recorder.run()),
+        ]
         try:
             yield self
         finally:
@@ -188,7 +191,7 @@ async def world(*nodes: Node, cloud: FakeRoutes | None = None) -> AsyncIterator[
     for node in nodes:
         cluster.put(node)
     with TemporaryDirectory() as directory, quick_lists():
-        hand = InHand(Path(directory) / "route.1.hand")
+        hand = InFlightJournal(Path(directory) / "route.1.hand")
         async with World(hand, cloud or FakeRoutes(), cluster).running() as made:
             yield made
             assert made.cloud.surprises == []

@@ -30,7 +30,7 @@ class Balancers:
     """The load balancer part of a provider. A creation takes three writes, a change one each."""
 
     def __init__(self) -> None:
-        self.honours = frozenset(Feature)
+        self.supported_features = frozenset(Feature)
         self.records: dict[str, Record] = {}
         self.calls: list[tuple[Any, ...]] = []  # operation, Service, names of hosts
         self.priorities: list[tuple[str, Priority]] = []

@@ -11,29 +11,29 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ccm.bus.frames import Ack, Hello, Message, Resync, decode
-from ccm.bus.inhand import InHand
+from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.port import Permission
 from ccm.cloud.gate import WorkerGate
 from ccm.cloud.interface import ProviderContext
 from ccm.decide.budget import Priority
 from ccm.kube import config
 from ccm.kube.client import Kube
-from ccm.kube.events import Recorder
+from ccm.kube.events import EventRecorder
 from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.sandbox.cloud.server import CloudServer
 from ccm.settings import Settings
-from ccm.supervisor.feed import Feed
+from ccm.supervisor.informer import SharedInformer
 from workers.apply import Performer
-from workers.caution import Caution
-from workers.duty import Duty, Tools
+from workers.controller import Controller, ControllerContext
 from workers.grants import Grants
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Runner, Ties
-from workers.service.worker import BACKOFF, COMPONENT, WANTS, duty
+from workers.service.controller import BACKOFF, COMPONENT, PROJECTIONS, new_controller
 from workers.store import Store
 
 
-class Purse:
+class GrantSource:
     """Grants everything at once."""
 
     async def take(self, budget: str, priority: Priority) -> float:
@@ -47,13 +47,13 @@ class Purse:
 class Worker:
     """One start of the worker."""
 
-    duty: Duty
+    controller: Controller
     queue: WorkQueue
     runner: Runner
     gate: WorkerGate
 
     def is_idle(self) -> bool:
-        return not len(self.queue) and not self.queue.oldest_in_hand(
+        return not len(self.queue) and not self.queue.oldest_in_flight(
             asyncio.get_running_loop().time()
         )
 
@@ -62,11 +62,11 @@ class Worker:
 async def started(kubeconfig: Path, cloud: CloudServer) -> AsyncIterator[Worker]:
     """A worker with a feed of its own, until the end of the block."""
     kube = Kube(await config.load(config.Source(str(kubeconfig))), "service-worker")
-    gate = WorkerGate(Purse(), 10.0, lambda: None)
+    gate = WorkerGate(GrantSource(), 10.0, lambda: None)
     provider = SimulatedCloud()
     text = f"[Global]\nurl={cloud.url}\ntoken={cloud.tokens.full}\n"
     await provider.initialize(ProviderContext(gate, text.encode(), "", "test", "service"))
-    feeds: list[Feed] = []
+    feeds: list[SharedInformer] = []
 
     def send(message: Message) -> bool:
         """The supervisor's ear."""
@@ -79,32 +79,32 @@ async def started(kubeconfig: Path, cloud: CloudServer) -> AsyncIterator[Worker]
     permission = Permission()
     permission.renew(float("inf"))
     with TemporaryDirectory() as directory:
-        hand = InHand(Path(directory) / "service.1.hand")
-        tools = Tools(
+        hand = InFlightJournal(Path(directory) / "service.1.hand")
+        context = ControllerContext(
             settings=Settings(cloud_provider="simulated", cluster_name="test"),
             provider=provider,
-            store=Store(WANTS),
+            store=Store(PROJECTIONS),
             queue=WorkQueue(BACKOFF),
-            caution=Caution(hand, send, (), {}),
+            quarantine=Quarantine(hand, send, (), {}),
             performer=Performer(kube, permission, grace=5.0),
-            recorder=Recorder(kube, COMPONENT, "service"),
-            tell=send,
+            recorder=EventRecorder(kube, COMPONENT, "service"),
+            send=send,
         )
-        made = duty(tools)
+        made = new_controller(context)
         assert made
         port: Any = SimpleNamespace(send=send, permission=permission)
-        runner = Runner(Ties(port, cast(Grants, None), gate), tools, made)
+        runner = Runner(Ties(port, cast(Grants, None), gate), context, made)
 
         def deliver(worker: str, frame: bytes) -> bool:
             asyncio.get_running_loop().call_soon(runner.on_message, decode(frame))
             return True
 
-        hello = Hello([{"kind": want.kind, "paths": want.paths} for want in WANTS], {})
-        feeds.append(Feed(kube, deliver))
+        hello = Hello([{"kind": want.kind, "paths": want.paths} for want in PROJECTIONS], {})
+        feeds.append(SharedInformer(kube, deliver))
         work = asyncio.create_task(runner.run(hello, 4))
         feeds[0].join("service", hello, lambda kind, key: True)
         try:
-            yield Worker(made, tools.queue, runner, gate)
+            yield Worker(made, context.queue, runner, gate)
         finally:
             await feeds[0].close()
             runner.drain(2.0)

@@ -13,7 +13,7 @@ NOTHING: frozenset[Feature] = frozenset()
 
 
 @pytest.mark.parametrize(
-    ("tweak", "honours", "words"),
+    ("tweak", "supported_features", "words"),
     [
         pytest.param(
             spec(loadBalancerSourceRanges=["10.0.0.0/33"]),
@@ -57,11 +57,11 @@ NOTHING: frozenset[Feature] = frozenset()
     ],
 )
 async def test_what_cannot_be_honoured_is_refused_before_anything_is_made(
-    tweak: Tweak, honours: frozenset[Feature], words: list[str]
+    tweak: Tweak, supported_features: frozenset[Feature], words: list[str]
 ) -> None:
     w = World()
-    w.balancers.honours = honours
-    w.duty._rules = type(w.duty._rules)((), honours)
+    w.balancers.supported_features = supported_features
+    w.controller._rules = type(w.controller._rules)((), supported_features)
     w.cluster.put(service(tweak))
     w.cluster.put(N1)
     async with running(w):
@@ -138,7 +138,7 @@ async def test_a_refused_change_leaves_what_there_is_and_its_hosts_stay_right(
         if by_cloud:
             w.balancers.failures["ensure"] = [Refused("no")] * 5
         else:
-            w.duty._rules = type(w.duty._rules)((), NOTHING)
+            w.controller._rules = type(w.controller._rules)((), NOTHING)
         changed = w.service()
         spec(loadBalancerSourceRanges=["10.0.0.0/8"])(changed.raw)
         await w.put(changed)

@@ -21,9 +21,9 @@ def with_status(raw: Json) -> None:
     raw["status"] = {"loadBalancer": {"ingress": WAY_IN}}
 
 
-def entry(state: str, **facts: object) -> Json:
+def entry(state: str, **status: object) -> Json:
     common = {"service": "a", "state": state, "seconds_ago": None, "hosts": 0}
-    return common | {"ways_in": [], "why": ""} | facts
+    return common | {"ways_in": [], "why": ""} | status
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class Life:
 
     def __init__(self, case: Case) -> None:
         self.cluster, self.balancers = Cluster(), Balancers()
-        self.balancers.honours = HONOURS
+        self.balancers.supported_features = HONOURS
         # What has a balancer has our finalizer: that is how any start leaves it.
         marked = (finalized,) if case.record else ()
         self.cluster.put(service(*marked, *case.tweaks))
@@ -122,7 +122,7 @@ class Life:
         for _ in range(10):
             before = (dict(self.cluster.objects), dict(self.balancers.records))
             try:
-                await w.duty.reconcile(KEY)
+                await w.controller.reconcile(KEY)
             except Cut:
                 return
             except Refused:
@@ -139,7 +139,7 @@ class Life:
             assert Service(there).uid == record.owner
             assert Service(there).has_finalizer, "a balancer without a finalizer"
 
-    def outcome(self) -> tuple[Any, ...]:
+    def result(self) -> tuple[Any, ...]:
         """What users see."""
         there = self.cluster.objects.get(("Service", KEY))
         seen = Service(there) if there else None
@@ -165,7 +165,7 @@ def test_an_interrupted_life_ends_as_an_uninterrupted_one(case: Case) -> None:
     quiet = replace(case, changes=())
     whole = asyncio.run(lived(quiet))
     cut = asyncio.run(lived(quiet, case.cut_after, 1))
-    assert cut.outcome() == whole.outcome()
+    assert cut.result() == whole.result()
 
 
 @PROPERTY
@@ -257,9 +257,9 @@ def test_failures_on_the_way_change_nothing_about_the_end(faults: list[str], cas
 
 async def _settle(w: World) -> None:
     """Take up the key as often as a queue would, and then the nodes."""
-    w.duty._hosts.is_at_rest = True
+    w.controller._hosts.is_at_rest = True
     for _ in range(8):
         try:
-            await w.duty.reconcile(KEY)
+            await w.controller.reconcile(KEY)
         except (CloudError, KubernetesError):
             continue

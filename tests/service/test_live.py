@@ -145,10 +145,10 @@ async def test_a_service_lives_and_dies_with_its_balancer(
 
     writes = cloud.counters.writes
     async with started(kubeconfigs[0], cloud) as worker:
-        await until("it was compared", lambda: worker.duty.facts()["ensured"])
+        await until("it was compared", lambda: worker.controller.status()["ensured"])
         await until("it is at rest", worker.is_idle)
         assert cloud.counters.writes == writes
-        assert worker.duty.facts()["balancers"] == 1
+        assert worker.controller.status()["balancers"] == 1
 
         await api.request("DELETE", "/api/v1/nodes/live-0")
         await until("the node is out", lambda: hosts() == set(ids[1:]))

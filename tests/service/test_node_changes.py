@@ -394,5 +394,5 @@ async def test_a_world_without_services_takes_in_many_nodes_without_a_call() -> 
     for one in many:
         w.cluster.put(one)
     async with running(w):
-        assert w.duty.facts()["hosts"] == 1000
+        assert w.controller.status()["hosts"] == 1000
         assert w.balancers.calls == []

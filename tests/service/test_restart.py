@@ -117,11 +117,11 @@ async def test_a_finalizer_removed_from_a_service_being_deleted_leaks_nothing() 
 
 async def test_a_service_that_only_the_feed_lacks_keeps_its_balancer() -> None:
     async with running_with(service(), N1) as w:
-        w.hear("Service", KEY, None)
+        w.on_message("Service", KEY, None)
         await w.rest()
         await w.later()
         assert len(w.balancers.records) == 1
-        w.hear("Service", KEY, w.service().raw)
+        w.on_message("Service", KEY, w.service().raw)
         await w.rest()
         assert len(w.balancers.named("ensure")) == 1
 

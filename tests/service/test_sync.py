@@ -91,7 +91,7 @@ async def test_cleanup_costs_a_delete_and_two_patches(tweak: Tweak) -> None:
             assert ("Service", KEY) not in w.cluster.objects
         else:
             assert (w.service().finalizers, w.service().ingress) == ([], [])
-        assert w.duty.facts()["balancers"] == 0
+        assert w.controller.status()["balancers"] == 0
 
 
 @row("SV5")
@@ -127,8 +127,8 @@ async def test_a_conflict_is_planned_again_and_told_only_when_it_stays() -> None
 async def test_a_key_without_a_service_is_no_work(key: str) -> None:
     """SV6 is a deliberate difference: a key that cannot exist is not retried for ever."""
     w = World()
-    outcome = await w.duty.reconcile(key)
-    assert (outcome.sentence, outcome.is_settled) == ("it is gone", True)
+    result = await w.controller.reconcile(key)
+    assert (result.message, result.is_done) == ("it is gone", True)
     assert w.balancers.calls == []
 
 
@@ -139,12 +139,12 @@ async def test_a_failed_deletion_is_remembered_and_tried_again() -> None:
         await w.remove("Service", KEY)
         assert w.balancers.named("delete") == [("delete", "web")]
         assert w.queue.failed == [KEY]
-        assert w.duty.facts()["balancers"] == 1
+        assert w.controller.status()["balancers"] == 1
         failed = ("DeleteLoadBalancerFailed", "Error deleting load balancer: boom")
         assert await w.events("Warning") == [failed]
         await w.later()
         assert w.balancers.records == {}
-        assert w.duty.facts()["balancers"] == 0
+        assert w.controller.status()["balancers"] == 0
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ async def test_what_others_wrote_meanwhile_survives() -> None:
         seen = service(spec(clusterIP="10.96.0.1"))
         w.cluster.on_change = lambda *_: None
         w.cluster.put(service(annotated({"theirs": "kept"}), spec(clusterIP="10.96.0.2")))
-        w.cluster.on_change = w.hear
-        w.hear("Service", KEY, seen.raw)
+        w.cluster.on_change = w.on_message
+        w.on_message("Service", KEY, seen.raw)
         await w.rest()
         after = w.service()
         assert after.annotations == {"theirs": "kept"}
@@ -228,14 +228,14 @@ async def test_what_others_wrote_meanwhile_survives() -> None:
 async def test_what_has_a_balancer_is_remembered_until_it_is_gone() -> None:
     async with running_with(node("n1")) as w:
         await w.put(service())
-        assert w.duty.facts()["balancers"] == 1
+        assert w.controller.status()["balancers"] == 1
         await w.put(service(name="other"))
-        assert w.duty.facts()["balancers"] == 2
+        assert w.controller.status()["balancers"] == 2
         for name in ("web", "other"):
             after = w.service(f"default/{name}")
             being_deleted(after.raw)
             await w.put(after)
-        assert w.duty.facts()["balancers"] == 0
+        assert w.controller.status()["balancers"] == 0
         assert w.balancers.records == {}
 
 
@@ -355,7 +355,7 @@ async def test_without_permission_neither_cluster_nor_cloud_is_changed() -> None
     w.permission.renew(0.0)
     w.connect()
     with pytest.raises(Exception, match="may not act now"):
-        await w.duty.reconcile(KEY)
+        await w.controller.reconcile(KEY)
     assert (w.balancers.calls, w.cluster.writes) == ([], 0)
 
 

@@ -9,22 +9,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ccm.bus.frames import Hello, Message, Objects
-from ccm.bus.inhand import InHand
+from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.port import Permission
 from ccm.cloud.interface import CloudProvider
-from ccm.kube.events import Recorder
+from ccm.kube.events import EventRecorder
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.apply import Performer
-from workers.caution import Caution
-from workers.duty import Tools
+from workers.controller import ControllerContext
 from workers.grants import Grants
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Runner, Ties
-from workers.service.worker import BACKOFF, COMPONENT, WANTS, ServiceDuty
+from workers.service.controller import BACKOFF, COMPONENT, PROJECTIONS, ServiceController
 from workers.store import Store
 
 from .cloud import Balancers, Provider
@@ -32,7 +32,7 @@ from .cluster import Cluster
 from .objects import KEY
 
 PATIENCE = 10.0  # seconds after which what a test waits for will not come any more
-PATHS = {want.kind: want.paths for want in WANTS}
+PATHS = {want.kind: want.paths for want in PROJECTIONS}
 
 
 class Queue(WorkQueue):
@@ -52,7 +52,7 @@ class Queue(WorkQueue):
         super().add_failed(key)
 
     def is_idle(self) -> bool:
-        return not len(self) and not self._in_hand
+        return not len(self) and not self._in_flight
 
     def ripen(self) -> None:
         """Let the time pass after which the keys that wait are due."""
@@ -71,26 +71,26 @@ class World:
     ) -> None:
         self.cluster, self.balancers = cluster or Cluster(), balancers or Balancers()
         self.settings = Settings(cloud_provider="fake", **settings)
-        self.queue, self.store = Queue(), Store(WANTS)
+        self.queue, self.store = Queue(), Store(PROJECTIONS)
         self.permission = Permission()
         self.permission.renew(float("inf"))
         self.told: list[Message] = []
-        self.recorder = Recorder(self.cluster.kube, COMPONENT, "service")
-        self.tools = self._tools()
-        self.duty = ServiceDuty(self.tools, self.balancers)
+        self.recorder = EventRecorder(self.cluster.kube, COMPONENT, "service")
+        self.context = self._context()
+        self.controller = ServiceController(self.context, self.balancers)
         self._seq = 0
         self.take: Any = self._absorb
 
-    def _tools(self) -> Tools:
-        return Tools(
+    def _context(self) -> ControllerContext:
+        return ControllerContext(
             settings=self.settings,
             provider=cast(CloudProvider, Provider(self.balancers)),
             store=self.store,
             queue=self.queue,
-            caution=cast(Caution, None),
+            quarantine=cast(Quarantine, None),
             performer=Performer(self.cluster.kube, self.permission, grace=1.0),
             recorder=self.recorder,
-            tell=self.send,
+            send=self.send,
         )
 
     def send(self, message: Message) -> bool:
@@ -102,10 +102,10 @@ class World:
     def connect(self) -> None:
         """Hear of the whole cluster, then of its changes."""
         entries = [_entry(kind, key, raw) for (kind, key), raw in self.cluster.objects.items()]
-        self.cluster.on_change = self.hear
+        self.cluster.on_change = self.on_message
         self.frame(*entries, complete=True)
 
-    def hear(self, kind: str, key: str, raw: Json | None) -> None:
+    def on_message(self, kind: str, key: str, raw: Json | None) -> None:
         self.frame(_entry(kind, key, raw))
 
     def frame(self, *entries: list[Any], complete: bool = False) -> None:
@@ -115,7 +115,7 @@ class World:
     def _absorb(self, frame: Objects) -> None:
         """What the runner does with a frame, for worlds without one."""
         for kind, key in self.store.absorb(frame).changed:
-            for affected in self.duty.keys_for(kind, key):
+            for affected in self.controller.map_to_keys(kind, key):
                 self.queue.add(affected)
 
     # --- what tests do and see
@@ -136,7 +136,7 @@ class World:
         await self.rest()
 
     def is_at_rest(self) -> bool:
-        return self.queue.is_idle() and self.duty._hosts.is_at_rest
+        return self.queue.is_idle() and self.controller._hosts.is_at_rest
 
     async def rest(self) -> None:
         async with asyncio.timeout(PATIENCE):
@@ -170,12 +170,12 @@ def _entry(kind: str, key: str, raw: Json | None) -> list[Any]:
 async def running(world: World, until_rest: bool = True) -> AsyncIterator[World]:
     """The world with its runner at work, connected to the cluster, until the end of the block."""
     with TemporaryDirectory() as directory:
-        hand = InHand(Path(directory) / "service.1.hand")
-        caution = Caution(hand, world.send, suspects=(), quarantined={})
-        object.__setattr__(world.tools, "caution", caution)
+        hand = InFlightJournal(Path(directory) / "service.1.hand")
+        quarantine = Quarantine(hand, world.send, suspects=(), quarantined={})
+        object.__setattr__(world.context, "quarantine", quarantine)
         port: Any = SimpleNamespace(send=world.send, permission=world.permission)
         gate: Any = SimpleNamespace(calls={})
-        runner = Runner(Ties(port, cast(Grants, None), gate), world.tools, world.duty)
+        runner = Runner(Ties(port, cast(Grants, None), gate), world.context, world.controller)
         world.take = runner.on_message
         concurrency = world.settings.concurrent_service_syncs
         work = asyncio.create_task(runner.run(Hello([], {}), concurrency))

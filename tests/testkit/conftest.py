@@ -18,7 +18,7 @@ NOT_WANTED = ("xdist", "timeout", "cacheprovider", "unraisableexception", "threa
 
 
 @dataclass(eq=False)
-class Outcome:
+class Result:
     """The exit code, what was printed, and which tests of the kit failed in their own body."""
 
     code: int = 0
@@ -30,7 +30,7 @@ class Outcome:
             self.failed.add(report.nodeid.rpartition("::")[2].partition("[")[0])
 
 
-RunKit = Callable[..., Outcome]
+RunKit = Callable[..., Result]
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def make_provider() -> object:
 def run_kit(capfd: pytest.CaptureFixture[str]) -> RunKit:
     """Run pytest with these arguments; a test of the kit is named `existence::test_…`."""
 
-    def run(*arguments: str) -> Outcome:
-        outcome = Outcome()
+    def run(*arguments: str) -> Result:
+        outcome = Result()
         named = [one if one[0] in "-." else f"ccm.cloud.testkit.test_{one}" for one in arguments]
         quiet = [f"-pno:{plugin}" for plugin in NOT_WANTED]
         outcome.code = pytest.main(["-q", *quiet, *named], plugins=[outcome])

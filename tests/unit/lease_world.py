@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
-from ccm.kube.lease import LeaseFile
+from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json
 from ccm.supervisor.leader import Leader, Timing
 
@@ -205,7 +205,7 @@ class Replica:
         rate: float = 1.0,
     ) -> None:
         self.wire = Wire(server, script)
-        file = LeaseFile(self.wire.kube, "ns", "ccm", identity, timing.lease_duration)
+        file = LeaseClient(self.wire.kube, "ns", "ccm", identity, timing.lease_duration)
         self.identity, self._offset, self._rate = identity, offset, rate
         self.leader = Leader(file, timing, self._on_permit, self.clock)
         self.permits: list[tuple[float, float]] = []  # when it was told, until when it says

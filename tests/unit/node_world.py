@@ -9,18 +9,18 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from ccm.bus.frames import Message
-from ccm.bus.inhand import InHand
+from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.port import Permission
 from ccm.cloud.interface import CloudProvider
-from ccm.kube.events import Recorder
+from ccm.kube.events import EventRecorder
 from ccm.model.cloud import Answer
 from ccm.model.node import Node
 from ccm.model.projection import project
 from ccm.settings import Settings
 from workers.apply import Performer
-from workers.caution import Caution
-from workers.duty import Outcome, Tools
-from workers.node.worker import COMPONENT, WANTS, NodeDuty
+from workers.controller import ControllerContext, Result
+from workers.node.controller import COMPONENT, PROJECTIONS, NodeController
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.store import Store
 
@@ -59,26 +59,26 @@ class Cloud:
 class World:
     """One node duty. `feed` stands for the supervisor, `sync` for the runner's consumer."""
 
-    def __init__(self, hand: InHand, settings: Settings, page: int) -> None:
+    def __init__(self, hand: InFlightJournal, settings: Settings, page: int) -> None:
         self.cluster, self.machines = Cluster(), Machines(page)
         self.told: list[Message] = []  # to the supervisor
-        self.queue, self.store = WorkQueue(), Store(WANTS)
+        self.queue, self.store = WorkQueue(), Store(PROJECTIONS)
         self.permission = Permission()
         self.permission.renew(float("inf"))
-        self.recorder = Recorder(self.cluster.kube, COMPONENT, "node-0")
-        self.duty = NodeDuty(self._tools(hand, settings), self.machines)
+        self.recorder = EventRecorder(self.cluster.kube, COMPONENT, "node-0")
+        self.controller = NodeController(self._context(hand, settings), self.machines)
         self._epoch = 0
 
-    def _tools(self, hand: InHand, settings: Settings) -> Tools:
-        return Tools(
+    def _context(self, hand: InFlightJournal, settings: Settings) -> ControllerContext:
+        return ControllerContext(
             settings=settings,
             provider=cast(CloudProvider, Cloud(self.machines)),
             store=self.store,
             queue=self.queue,
-            caution=Caution(hand, self._hear, suspects=(), quarantined={}),
+            quarantine=Quarantine(hand, self._hear, suspects=(), quarantined={}),
             performer=Performer(self.cluster.kube, self.permission, grace=1.0),
             recorder=self.recorder,
-            tell=self._hear,
+            send=self._hear,
         )
 
     def _hear(self, message: Message) -> bool:
@@ -90,22 +90,22 @@ class World:
         entries = []
         for name in self.cluster.names():
             raw = cast(Node, self.cluster.get(name)).raw
-            value = project(raw, WANTS[0].paths)
+            value = project(raw, PROJECTIONS[0].paths)
             entries.append(["Node", name, int(raw["metadata"]["resourceVersion"]), value])
         self._epoch += 1
         self.store.absorb(snapshot(*entries, epoch=self._epoch))
 
-    async def sync(self, name: str = "node-1") -> Outcome:
+    async def sync(self, name: str = "node-1") -> Result:
         """Reconcile until the cloud has answered; raises what the duty raises."""
         self.feed()
-        outcome = await self.duty.reconcile(name)
-        while outcome.sentence == WAITS:
+        result = await self.controller.reconcile(name)
+        while result.message == WAITS:
             async with asyncio.timeout(PATIENCE):
                 key = await self.queue.get()
             assert key == name
             self.queue.done(name)
-            outcome = await self.duty.reconcile(name)
-        return outcome
+            result = await self.controller.reconcile(name)
+        return result
 
     async def events(self) -> list[tuple[str, str, str]]:
         """What people were told: type, reason, message."""
@@ -120,14 +120,14 @@ async def world(*controllers: str, page: int = 100, **flags: Any) -> AsyncIterat
     if controllers:
         settings = replace(settings, controllers=controllers, node_monitor_period=0.01)
     with TemporaryDirectory() as directory:
-        hand = InHand(Path(directory) / "node-0.1.hand")
+        hand = InFlightJournal(Path(directory) / "node-0.1.hand")
         async with _running(World(hand, settings, page)) as made:
             yield made
 
 
 @asynccontextmanager
 async def _running(made: World) -> AsyncIterator[World]:
-    tasks = [asyncio.create_task(made.duty.run()), asyncio.create_task(made.recorder.run())]
+    tasks = [asyncio.create_task(made.controller.run()), asyncio.create_task(made.recorder.run())]
     try:
         yield made
     finally:

@@ -9,19 +9,19 @@ import orjson
 import pytest
 
 from ccm.bus.frames import Objects, decode
-from ccm.model.projection import Want
-from ccm.supervisor import mailbox
-from ccm.supervisor.mailbox import Mailbox, Owns, View
+from ccm.model.projection import Projection
+from ccm.supervisor import delivery
+from ccm.supervisor.delivery import DeliveryQueue, Owns, ProjectedStore
 from workers.store import Gap, Store
 
-WANTS = (Want("Node", ()), Want("Service", ()))
+PROJECTIONS = (Projection("Node", ()), Projection("Service", ()))
 
 
 class Worker:
     """A receiver: the frames on their way to it, and the store it takes them into."""
 
     def __init__(self) -> None:
-        self.store = Store(WANTS)
+        self.store = Store(PROJECTIONS)
         self.on_the_way: deque[bytes] = deque()
         self.is_there = True
         self.completed = 0
@@ -46,11 +46,11 @@ class Worker:
         return message.seq
 
 
-class Feed:
+class SharedInformer:
     """Views of two kinds, and one mailbox on them."""
 
     def __init__(self) -> None:
-        self.nodes, self.services = View("Node"), View("Service")
+        self.nodes, self.services = ProjectedStore("Node"), ProjectedStore("Service")
         self.version = 0
         self.elsewhere = frozenset({"other"})
         self.worker = Worker()
@@ -60,7 +60,7 @@ class Feed:
         """Another start of the worker."""
         self.worker = Worker()
         owns = _all_but(self.elsewhere)
-        self.box = Mailbox((self.nodes, self.services), owns, self.worker.send)
+        self.box = DeliveryQueue((self.nodes, self.services), owns, self.worker.send)
         self.box.begin()
 
     def move(self, *elsewhere: str) -> None:
@@ -68,12 +68,12 @@ class Feed:
         self.elsewhere = frozenset(elsewhere)
         self.box.own(_all_but(self.elsewhere))
 
-    def listed(self) -> "Feed":
+    def listed(self) -> "SharedInformer":
         self.nodes.is_listed = self.services.is_listed = True
         self.box.begin()
         return self
 
-    def put(self, key: str, text: object, view: View | None = None) -> None:
+    def put(self, key: str, text: object, view: ProjectedStore | None = None) -> None:
         view = view or self.nodes
         self.version += 1
         view.values[key] = (self.version, orjson.dumps({"is": text}))
@@ -121,5 +121,5 @@ def _all_but(elsewhere: frozenset[str]) -> Owns:
 @contextmanager
 def small_frames() -> Iterator[None]:
     """Two values a frame and two frames on their way."""
-    with patch.object(mailbox, "FRAME_BYTES", 20), patch.object(mailbox, "WINDOW", 2):
+    with patch.object(delivery, "FRAME_BYTES", 20), patch.object(delivery, "WINDOW", 2):
         yield

@@ -16,7 +16,7 @@ from .waiting import let_run
 GRANTED = 123.0  # when the purse says that every call was granted
 
 
-class Purse:
+class GrantSource:
     """Gives every call its grant, unless it is shut; keeps what was spent and what was told."""
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Purse:
 
 
 @pytest.fixture
-async def purse() -> Purse:
-    return Purse()
+async def purse() -> GrantSource:
+    return GrantSource()
 
 
 @pytest.fixture
-async def gate(purse: Purse) -> WorkerGate:
+async def gate(purse: GrantSource) -> WorkerGate:
     return WorkerGate(purse, timeout=5.0, check=lambda: None)
 
 
@@ -62,13 +62,13 @@ async def called(gate: WorkerGate, call: Callable[[], str], is_blocking: bool) -
     return await gate.call("List", "read", lambda: asyncio.to_thread(call))
 
 
-async def test_a_call_spends_one_grant_and_is_counted(gate: WorkerGate, purse: Purse) -> None:
+async def test_a_call_spends_one_grant_and_is_counted(gate: WorkerGate, purse: GrantSource) -> None:
     assert await gate.call("List", "read", answer) == "answer"
     assert purse.spent == [("read", Priority.REFRESH)]
     assert gate.calls == {("List", "ok"): 1}
 
 
-async def test_no_grant_no_call(gate: WorkerGate, purse: Purse) -> None:
+async def test_no_grant_no_call(gate: WorkerGate, purse: GrantSource) -> None:
     purse.open.clear()
     calling = asyncio.create_task(gate.call("List", "read", answer))
     await let_run(20)
@@ -77,14 +77,14 @@ async def test_no_grant_no_call(gate: WorkerGate, purse: Purse) -> None:
     assert await calling == "answer"
 
 
-async def test_a_call_that_gives_no_answer_ends_at_its_deadline(purse: Purse) -> None:
+async def test_a_call_that_gives_no_answer_ends_at_its_deadline(purse: GrantSource) -> None:
     gate = WorkerGate(purse, timeout=0.02, check=lambda: None)
     with pytest.raises(CloudError, match="List: no answer within 20ms"):
         await gate.call("List", "read", asyncio.Event().wait)
     assert gate.calls == {("List", "error"): 1}
 
 
-async def test_waiting_for_a_grant_is_not_part_of_the_deadline(purse: Purse) -> None:
+async def test_waiting_for_a_grant_is_not_part_of_the_deadline(purse: GrantSource) -> None:
     gate = WorkerGate(purse, timeout=0.02, check=lambda: None)
     purse.open.clear()
     calling = asyncio.create_task(gate.call("List", "read", answer))
@@ -125,7 +125,7 @@ async def test_a_call_that_was_given_up_is_counted(gate: WorkerGate) -> None:
 @pytest.mark.parametrize("seconds", [7.0, None])
 @pytest.mark.parametrize("is_blocking", [False, True])
 async def test_a_throttling_answer_is_told_to_everybody(
-    gate: WorkerGate, purse: Purse, seconds: float | None, is_blocking: bool
+    gate: WorkerGate, purse: GrantSource, seconds: float | None, is_blocking: bool
 ) -> None:
     with pytest.raises(Throttled):
         await called(gate, raising(Throttled("slow down", seconds)), is_blocking)
@@ -133,7 +133,9 @@ async def test_a_throttling_answer_is_told_to_everybody(
     assert purse.told == [("read", seconds, GRANTED)]
 
 
-async def test_a_call_goes_with_the_priority_of_its_work(gate: WorkerGate, purse: Purse) -> None:
+async def test_a_call_goes_with_the_priority_of_its_work(
+    gate: WorkerGate, purse: GrantSource
+) -> None:
     with spending(Priority.ROUTE):
         await gate.call("Create", "write", answer)
         with spending(Priority.NODE_INIT):
@@ -148,7 +150,7 @@ async def test_a_call_goes_with_the_priority_of_its_work(gate: WorkerGate, purse
     ]
 
 
-async def test_the_priority_reaches_calls_in_threads(gate: WorkerGate, purse: Purse) -> None:
+async def test_the_priority_reaches_calls_in_threads(gate: WorkerGate, purse: GrantSource) -> None:
     def provider_method() -> str:
         return gate.call_blocking("List", "read", lambda: "answer")
 
@@ -159,7 +161,7 @@ async def test_the_priority_reaches_calls_in_threads(gate: WorkerGate, purse: Pu
 
 
 async def test_two_works_at_the_same_time_keep_their_own_priority(
-    gate: WorkerGate, purse: Purse
+    gate: WorkerGate, purse: GrantSource
 ) -> None:
     async def work(priority: Priority) -> None:
         with spending(priority):
@@ -194,7 +196,7 @@ async def test_a_plain_provider_method_does_not_block_the_loop() -> None:
     assert await waiting is True
 
 
-async def test_a_process_that_may_not_act_any_more_makes_no_call(purse: Purse) -> None:
+async def test_a_process_that_may_not_act_any_more_makes_no_call(purse: GrantSource) -> None:
     """Its grant came, but while it waited for that the lease went to another."""
 
     def check() -> None:

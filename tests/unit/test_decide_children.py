@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.decide.children import STEADY, TABLE, Event, Life, State, follow, restart_delay
+from ccm.decide.children import STEADY, TABLE, Life, WorkerEvent, WorkerState, follow, restart_delay
 
-ENDS = (Event.DIED, Event.REFUSED, Event.ENDED)
+ENDS = (WorkerEvent.DIED, WorkerEvent.REFUSED, WorkerEvent.ENDED)
 EVERY_PAIR = [
     pytest.param(state, event, id=f"{state}-{event}".replace(" ", "-"))
-    for state in State
-    for event in Event
+    for state in WorkerState
+    for event in WorkerEvent
 ]
 
 
 @pytest.mark.parametrize(("state", "event"), EVERY_PAIR)
 def test_an_event_changes_the_state_as_the_table_says_and_in_no_other_way(
-    state: State, event: Event
+    state: WorkerState, event: WorkerEvent
 ) -> None:
     before = Life(state, since=10.0, deaths=2)
     after = follow(before, event, 20.0)
@@ -26,37 +26,49 @@ def test_an_event_changes_the_state_as_the_table_says_and_in_no_other_way(
         assert after == before
 
 
-@pytest.mark.parametrize("state", [State.STARTING, State.SYNCING, State.STANDBY, State.RUNNING])
+@pytest.mark.parametrize(
+    "state", [WorkerState.STARTING, WorkerState.SYNCING, WorkerState.STANDBY, WorkerState.RUNNING]
+)
 @pytest.mark.parametrize("event", ENDS[:2])
-def test_no_living_worker_outlives_its_process(state: State, event: Event) -> None:
-    assert follow(Life(state), event, 1.0).state in (State.BACKOFF, State.FAILED)
+def test_no_living_worker_outlives_its_process(state: WorkerState, event: WorkerEvent) -> None:
+    assert follow(Life(state), event, 1.0).state in (WorkerState.BACKOFF, WorkerState.FAILED)
 
 
 def test_a_worker_comes_to_act_step_by_step() -> None:
     life = Life()
-    for event in (Event.STARTED, Event.SAID_HELLO, Event.SYNCED, Event.MAY_ACT):
+    for event in (
+        WorkerEvent.STARTED,
+        WorkerEvent.SAID_HELLO,
+        WorkerEvent.SYNCED,
+        WorkerEvent.PERMITTED,
+    ):
         life = follow(life, event, 1.0)
-    assert life.state is State.RUNNING
+    assert life.state is WorkerState.RUNNING
 
 
-@given(st.lists(st.sampled_from(Event), max_size=30))
-def test_only_a_worker_that_has_everything_may_act(events: list[Event]) -> None:
+@given(st.lists(st.sampled_from(WorkerEvent), max_size=30))
+def test_only_a_worker_that_has_everything_may_act(events: list[WorkerEvent]) -> None:
     life, has_synced = Life(), False
     for event in events:
         before, life = life.state, follow(life, event, 1.0)
-        if life.state is State.STARTING:
+        if life.state is WorkerState.STARTING:
             has_synced = False
-        if before is State.SYNCING and event is Event.SYNCED:
+        if before is WorkerState.SYNCING and event is WorkerEvent.SYNCED:
             has_synced = True
-        assert life.state is not State.RUNNING or has_synced
+        assert life.state is not WorkerState.RUNNING or has_synced
 
 
 def died(life: Life, ran_for: float) -> Life:
     """The life after one more start that reached `running` and ended after `ran_for` seconds."""
     now = life.since
-    for event in (Event.STARTED, Event.SAID_HELLO, Event.SYNCED, Event.MAY_ACT):
+    for event in (
+        WorkerEvent.STARTED,
+        WorkerEvent.SAID_HELLO,
+        WorkerEvent.SYNCED,
+        WorkerEvent.PERMITTED,
+    ):
         life = follow(life, event, now)
-    return follow(life, Event.DIED, now + ran_for)
+    return follow(life, WorkerEvent.DIED, now + ran_for)
 
 
 @given(st.integers(1, 200))
@@ -64,17 +76,17 @@ def test_deaths_in_a_row_are_counted(times: int) -> None:
     life = Life()
     for _ in range(times):
         life = died(life, ran_for=STEADY - 0.1)
-    assert (life.state, life.deaths) == (State.BACKOFF, times)
+    assert (life.state, life.deaths) == (WorkerState.BACKOFF, times)
 
 
 @given(st.integers(0, 200))
 def test_a_steady_run_forgets_earlier_deaths(times: int) -> None:
-    assert died(Life(State.BACKOFF, deaths=times), ran_for=STEADY).deaths == 1
+    assert died(Life(WorkerState.BACKOFF, deaths=times), ran_for=STEADY).deaths == 1
 
 
 def test_a_worker_that_dies_while_it_drains_has_not_failed() -> None:
-    life = follow(Life(State.DRAINING, deaths=1), Event.DIED, 1.0)
-    assert (life.state, life.deaths) == (State.STOPPED, 1)
+    life = follow(Life(WorkerState.DRAINING, deaths=1), WorkerEvent.DIED, 1.0)
+    assert (life.state, life.deaths) == (WorkerState.STOPPED, 1)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +94,13 @@ def test_a_worker_that_dies_while_it_drains_has_not_failed() -> None:
     [(0, 0.0), (1, 0.0), (2, 0.1), (3, 0.2), (4, 0.4), (8, 6.4), (11, 51.2), (12, 60), (9999, 60)],
 )
 def test_the_delay_of_a_start_doubles_up_to_a_minute(deaths: int, expected: float) -> None:
-    assert restart_delay(Life(State.BACKOFF, deaths=deaths), chance=0.0) == pytest.approx(expected)
+    assert restart_delay(Life(WorkerState.BACKOFF, deaths=deaths), chance=0.0) == pytest.approx(
+        expected
+    )
 
 
 @given(st.integers(2, 10_000), st.floats(0, 1, exclude_max=True))
 def test_jitter_shortens_a_delay_by_a_fifth_at_the_most(deaths: int, chance: float) -> None:
-    life = Life(State.BACKOFF, deaths=deaths)
+    life = Life(WorkerState.BACKOFF, deaths=deaths)
     full = restart_delay(life, 0.0)
     assert full * 0.8 <= restart_delay(life, chance) <= full

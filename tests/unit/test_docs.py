@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ccm.decide.children import TABLE, Event, State
+from ccm.decide.children import TABLE, WorkerEvent, WorkerState
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -17,7 +17,7 @@ def rows(page: str, table: str) -> list[list[str]]:
 def test_the_state_table_is_the_one_in_the_code() -> None:
     (_, *events), *states = rows("supervision.md", "states")
     told = {
-        (State(state), Event(event)): State(after)
+        (WorkerState(state), WorkerEvent(event)): WorkerState(after)
         for state, *cells in states
         for event, after in zip(events, cells, strict=True)
         if after

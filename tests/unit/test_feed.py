@@ -17,24 +17,24 @@ from ccm.decide.backoff import Backoff
 from ccm.kube import watch
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
-from ccm.model.projection import Want
-from ccm.supervisor import feed as feed_module
-from ccm.supervisor.feed import Feed
+from ccm.model.projection import Projection
+from ccm.supervisor import informer as informer_module
+from ccm.supervisor.informer import SharedInformer
 from workers.store import Store
 
 from .api_server import ApiServer, failure, serving, stream
 from .waiting import until
 
-LABELS = Want("Node", (("metadata", "labels"),))
-TAINTS = Want("Node", (("spec", "taints"),))
+LABELS = Projection("Node", (("metadata", "labels"),))
+TAINTS = Projection("Node", (("spec", "taints"),))
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "SHORT", 0.01)
     monkeypatch.setattr(watch, "RETRY", Backoff(first=0.01, most=0.02))
-    monkeypatch.setattr(feed_module, "GATHER", 0.02)
-    monkeypatch.setattr(feed_module, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(informer_module, "GATHER", 0.02)
+    monkeypatch.setattr(informer_module, "TRY_AGAIN", 0.01)
 
 
 def node(name: str, version: object = 1, **labels: Any) -> Json:
@@ -76,14 +76,14 @@ class Nodes:
 class Worker:
     """A worker that takes in and acknowledges what it is told, unless it is away."""
 
-    def __init__(self, feed: Feed, name: str, *wants: Want) -> None:
-        self.store = Store(wants)
+    def __init__(self, feed: SharedInformer, name: str, *projections: Projection) -> None:
+        self.store = Store(projections)
         self._feed, self.name = feed, name
         self.is_synced, self.is_taking = False, True
 
     def join(self) -> None:
-        wants = [{"kind": want.kind, "paths": want.paths} for want in self.store.wants]
-        hello = decode(encode(Hello(wants, {})))  # as it arrives: tuples are lists then
+        projections = [{"kind": want.kind, "paths": want.paths} for want in self.store.projections]
+        hello = decode(encode(Hello(projections, {})))  # as it arrives: tuples are lists then
         assert isinstance(hello, Hello)
         self._feed.join(self.name, hello, lambda kind, key: True)
 
@@ -108,7 +108,7 @@ class World:
     def __init__(self, kube: Kube) -> None:
         self.workers: dict[str, Worker] = {}
         self.starting = self.asked = 0  # workers that have yet to say what they want
-        self.feed = Feed(
+        self.feed = SharedInformer(
             kube,
             lambda name, frame: self.workers[name].take(frame),
             more_to_come=self._more_to_come,
@@ -118,14 +118,14 @@ class World:
         self.asked += 1
         return self.starting > 0
 
-    def worker(self, name: str, *wants: Want) -> Worker:
-        self.workers[name] = worker = Worker(self.feed, name, *wants)
+    def worker(self, name: str, *projections: Projection) -> Worker:
+        self.workers[name] = worker = Worker(self.feed, name, *projections)
         worker.join()
         return worker
 
     @property
     def nodes(self) -> Json:
-        kinds: dict[str, Json] = self.feed.facts(time.monotonic())["kinds"]
+        kinds: dict[str, Json] = self.feed.status(time.monotonic())["kinds"]
         return kinds["Node"]
 
 
@@ -154,11 +154,11 @@ async def test_what_no_worker_wants_to_know_is_told_to_nobody() -> None:
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
-        before = here.feed.facts(0.0)["mailboxes"]["w"]["frames"]
+        before = here.feed.status(0.0)["mailboxes"]["w"]["frames"]
         nodes.say("MODIFIED", {**node("a", 101, **{"is": 1}), "status": {"heartbeat": 5}})
         nodes.say("ADDED", node("b", 102, **{"is": 1}))
         await until(lambda: "b" in worker.labels())
-        assert here.feed.facts(0.0)["mailboxes"]["w"]["frames"] == before + 1
+        assert here.feed.status(0.0)["mailboxes"]["w"]["frames"] == before + 1
 
 
 async def test_what_went_away_unseen_is_taken_away_by_the_next_list() -> None:
@@ -192,7 +192,7 @@ async def test_a_list_waits_for_workers_that_have_yet_to_say_what_they_want() ->
 
 
 async def test_a_list_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "GATHER_MOST", 0.05)
+    monkeypatch.setattr(informer_module, "GATHER_MOST", 0.05)
     async with world(Nodes(node("a"))) as (here, _):
         here.starting = 1
         worker = here.worker("w", LABELS)
@@ -200,16 +200,16 @@ async def test_a_list_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_changes_of_a_moment_share_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "TOGETHER", 0.2)
+    monkeypatch.setattr(informer_module, "TOGETHER", 0.2)
     nodes = Nodes(node("a"))
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
-        before = here.feed.facts(0.0)["mailboxes"]["w"]["frames"]
+        before = here.feed.status(0.0)["mailboxes"]["w"]["frames"]
         for number in range(6):
             nodes.say("ADDED", node(f"n{number}", 101 + number))
         await until(lambda: len(worker.labels()) == 7)
-        assert here.feed.facts(0.0)["mailboxes"]["w"]["frames"] - before <= 3
+        assert here.feed.status(0.0)["mailboxes"]["w"]["frames"] - before <= 3
 
 
 async def test_a_worker_that_comes_during_a_list_waits_for_the_next_and_holds_up_nobody() -> None:
@@ -218,7 +218,7 @@ async def test_a_worker_that_comes_during_a_list_waits_for_the_next_and_holds_up
     async with world(nodes) as (here, _):
         first = here.worker("w1", LABELS)
         await until(lambda: nodes.lists == 1)
-        late = [here.worker(f"late-{n}", Want("Node", (("spec", str(n)),))) for n in range(3)]
+        late = [here.worker(f"late-{n}", Projection("Node", (("spec", str(n)),))) for n in range(3)]
         nodes.slow.set()
         await until(lambda: first.is_synced)
         await until(lambda: all(worker.is_synced for worker in late))
@@ -269,7 +269,7 @@ async def test_an_object_that_cannot_be_passed_on_is_skipped_alone(
         nodes.say("MODIFIED", node("b", "9" * 5000, **{"is": 2}))
         nodes.say("ADDED", node("c", "²", **{"is": 3}))
         await until(lambda: worker.labels() == {"a": 1, "b": 2, "c": 3})
-        assert here.feed.facts(0.0)["undecodable"] == 2
+        assert here.feed.status(0.0)["undecodable"] == 2
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
         "object skipped"
     ] * 2
@@ -301,7 +301,7 @@ async def test_status_tells_how_long_the_api_server_has_been_silent(
         nodes.is_up = True
         await until(lambda: not here.nodes["trouble"])
         assert here.nodes["silent_seconds"] < 0.05
-    told = [record.message for record in caplog.records if record.name == "ccm.supervisor.feed"]
+    told = [record.message for record in caplog.records if record.name == "ccm.supervisor.informer"]
     assert told == ["watch interrupted", "watch works again"]
 
 
@@ -326,7 +326,7 @@ async def test_a_watch_that_fails_in_a_way_nobody_thought_of_begins_again(
         async for event in follow(*arguments):
             yield event
 
-    monkeypatch.setattr(feed_module, "follow", broken)
+    monkeypatch.setattr(informer_module, "follow", broken)
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
@@ -339,7 +339,7 @@ async def test_a_worker_whose_socket_was_full_is_told_later() -> None:
         await until(lambda: worker.is_synced)
         worker.is_taking = False
         nodes.say("MODIFIED", node("a", 101, **{"is": 2}))
-        await until(lambda: here.feed.facts(0.0)["mailboxes"]["w"]["depth"] == 1)
+        await until(lambda: here.feed.status(0.0)["mailboxes"]["w"]["depth"] == 1)
         worker.is_taking = True
         await until(lambda: worker.labels() == {"a": 2})
 

@@ -13,7 +13,7 @@ import pytest
 from ccm.bus.port import Permission
 from ccm.errors import NoPermit
 from ccm.kube.client import Fence, Kube, RateLimit
-from ccm.kube.events import Note, ObjectRef, Recorder
+from ccm.kube.events import Event, EventRecorder, ObjectRef
 from workers.apply import Patch, Performer
 
 from .api_server import ApiServer, Handler, failure, json_answer, serving, silence
@@ -21,7 +21,7 @@ from .waiting import until
 
 OK = json_answer({"kind": "Node"})
 PATCH = Patch("/api/v1/nodes/node-1", ({"op": "test", "path": "/metadata/uid", "value": "u"},))
-NOTE = Note(ObjectRef("v1", "Node", "node-1", "u"), "Normal", "Synced", "synced")
+NOTE = Event(ObjectRef("v1", "Node", "node-1", "u"), "Normal", "Synced", "synced")
 
 
 @asynccontextmanager
@@ -118,14 +118,14 @@ def _delivery_limits(port: int) -> set[int]:
 
 async def test_events_of_a_fenced_worker_are_lost_and_nothing_breaks() -> None:
     async with fenced(OK) as (server, kube, permission):
-        recorder = Recorder(kube, "cloud-node-controller", "node-0")
+        recorder = EventRecorder(kube, "cloud-node-controller", "node-0")
         sending = asyncio.create_task(recorder.run())
         permission.renew(0.0)
-        recorder.tell(NOTE)
+        recorder.record(NOTE)
         await until(lambda: recorder.lost == 1)
         assert server.requests == []
         permission.renew(time.monotonic() + 60)
-        recorder.tell(Note(NOTE.about, "Normal", "Synced", "again"))
+        recorder.record(Event(NOTE.object_ref, "Normal", "Synced", "again"))
         await until(lambda: server.requests)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)

@@ -8,7 +8,7 @@ import pytest
 
 from ccm.errors import KubernetesError
 from ccm.kube import events
-from ccm.kube.events import Note, ObjectRef, Recorder
+from ccm.kube.events import Event, EventRecorder, ObjectRef
 from ccm.model.objects import Json
 
 from .cluster import Cluster
@@ -18,8 +18,8 @@ NODE = ObjectRef("v1", "Node", "n1", "uid-1")
 SERVICE = ObjectRef("v1", "Service", "web", "uid-2", namespace="shop")
 
 
-def note(message: str = "Node synced successfully", about: ObjectRef = NODE) -> Note:
-    return Note(about, "Normal", "Synced", message)
+def note(message: str = "Node synced successfully", object_ref: ObjectRef = NODE) -> Event:
+    return Event(object_ref, "Normal", "Synced", message)
 
 
 class Flaky(Cluster):
@@ -37,8 +37,8 @@ class Flaky(Cluster):
 
 
 @asynccontextmanager
-async def recording(cluster: Cluster) -> AsyncIterator[Recorder]:
-    recorder = Recorder(cluster.kube, "cloud-node-controller", "node-0")
+async def recording(cluster: Cluster) -> AsyncIterator[EventRecorder]:
+    recorder = EventRecorder(cluster.kube, "cloud-node-controller", "node-0")
     task = asyncio.create_task(recorder.run())
     try:
         yield recorder
@@ -51,7 +51,7 @@ async def recording(cluster: Cluster) -> AsyncIterator[Recorder]:
 async def test_an_event_says_what_about_whom_and_from_whom() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
-        recorder.tell(note())
+        recorder.record(note())
         await recorder.drain(PATIENCE)
     (event,) = cluster.events
     assert event["involvedObject"] == {
@@ -74,7 +74,7 @@ async def test_an_event_says_what_about_whom_and_from_whom() -> None:
 async def test_an_event_about_a_namespaced_object_is_in_its_namespace() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
-        recorder.tell(note(about=SERVICE))
+        recorder.record(note(object_ref=SERVICE))
         await recorder.drain(PATIENCE)
     assert cluster.events[0]["metadata"]["namespace"] == "shop"
     assert cluster.events[0]["involvedObject"]["namespace"] == "shop"
@@ -84,7 +84,7 @@ async def test_events_come_in_order_under_names_of_their_own() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
         for number in range(20):
-            recorder.tell(note(f"{number}"))
+            recorder.record(note(f"{number}"))
         await recorder.drain(PATIENCE)
     assert [event["message"] for event in cluster.events] == [str(n) for n in range(20)]
     assert len({event["metadata"]["name"] for event in cluster.events}) == 20
@@ -96,12 +96,12 @@ async def test_an_equal_event_is_not_sent_again_for_a_while(
     cluster = Cluster()
     async with recording(cluster) as recorder:
         for _ in range(3):
-            recorder.tell(note())
-            recorder.tell(note())
+            recorder.record(note())
+            recorder.record(note())
             await recorder.drain(PATIENCE)
         assert len(cluster.events) == 1
         monkeypatch.setattr(events, "REPEAT", 0.0)
-        recorder.tell(note())
+        recorder.record(note())
         await recorder.drain(PATIENCE)
         assert len(cluster.events) == 2
 
@@ -109,9 +109,9 @@ async def test_an_equal_event_is_not_sent_again_for_a_while(
 async def test_a_storm_of_events_costs_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "QUEUE", 10)
     cluster = Cluster()
-    recorder = Recorder(cluster.kube, "cloud-node-controller", "node-0")
+    recorder = EventRecorder(cluster.kube, "cloud-node-controller", "node-0")
     for number in range(1000):
-        recorder.tell(note(str(number)))
+        recorder.record(note(str(number)))
     assert (recorder.waiting, recorder.lost) == (10, 990)
     task = asyncio.create_task(recorder.run())
     await until(lambda: len(cluster.events) == 10)
@@ -122,15 +122,15 @@ async def test_a_storm_of_events_costs_bounded_memory(monkeypatch: pytest.Monkey
 async def test_an_event_that_is_refused_holds_up_no_other() -> None:
     cluster = Flaky(refusals=1)
     async with recording(cluster) as recorder:
-        recorder.tell(note("first"))
-        recorder.tell(note("second"))
+        recorder.record(note("first"))
+        recorder.record(note("second"))
         await recorder.drain(PATIENCE)
         assert [event["message"] for event in cluster.events] == ["second"]
         assert recorder.lost == 1
 
 
 async def test_a_stop_does_not_wait_for_events_for_ever(caplog: pytest.LogCaptureFixture) -> None:
-    recorder = Recorder(Cluster().kube, "cloud-node-controller", "node-0")
-    recorder.tell(note())
+    recorder = EventRecorder(Cluster().kube, "cloud-node-controller", "node-0")
+    recorder.record(note())
     await recorder.drain(0.01)
     assert "events not sent before the stop" in caplog.messages

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from ccm.errors import KubernetesError
-from ccm.kube.lease import LeaseFile, new_identity
+from ccm.kube.lease import LeaseClient, new_identity
 from ccm.model.objects import Json
 
 from .api_server import serving
@@ -54,8 +54,8 @@ class Leases:
         return spec
 
 
-def file(kube: Any, identity: str = "one", duration: float = 15.0) -> LeaseFile:
-    return LeaseFile(kube, "kube-system", "ccm", identity, duration)
+def file(kube: Any, identity: str = "one", duration: float = 15.0) -> LeaseClient:
+    return LeaseClient(kube, "kube-system", "ccm", identity, duration)
 
 
 async def test_there_is_none_at_first() -> None:

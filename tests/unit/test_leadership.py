@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, is_enabled
 from ccm.kube.client import Kube
-from ccm.kube.lease import LeaseFile
+from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.migration import Migration
@@ -57,7 +57,7 @@ class World:
     def __init__(self, migration: Migration | None = MIGRATION, **settings: Any) -> None:
         self.main, self.second = ApiServer(), ApiServer()
         self.to_main, self.to_second = Wire(self.main), Wire(self.second)
-        file = LeaseFile(
+        file = LeaseClient(
             cast(Kube, BothLeases(self.to_main, self.to_second)),
             "ns",
             "ccm",
@@ -71,14 +71,14 @@ class World:
         self.first_act: dict[str, float] = {}
 
     def _note(self) -> None:
-        for duty in self.acting():
-            self.first_act.setdefault(duty, now())
+        for controller in self.acting():
+            self.first_act.setdefault(controller, now())
 
-    def may(self, duty: str) -> bool:
-        return self.ours.until(duty) > now()
+    def may(self, controller: str) -> bool:
+        return self.ours.until(controller) > now()
 
     def acting(self) -> set[str]:
-        return {duty for duty in ("node", "service", "route") if self.may(duty)}
+        return {controller for controller in ("node", "service", "route") if self.may(controller)}
 
     def node_work(self) -> set[str]:
         """What a node worker that starts now does."""
@@ -235,8 +235,8 @@ async def test_the_sentence_and_the_facts_tell_of_both() -> None:
     w.start()
     await asyncio.sleep(3.0)
     assert w.ours.sentence == "holds the lease; migration: stands by; rival leads"
-    assert w.ours.facts(now())["migration"] == {"lease": "second", "may_act": False}
-    assert w.ours.facts(now())["may_act"] is True
+    assert w.ours.status(now())["migration"] == {"lease": "second", "may_act": False}
+    assert w.ours.status(now())["may_act"] is True
 
 
 @in_virtual_time

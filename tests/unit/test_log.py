@@ -8,9 +8,9 @@ import pytest
 from ccm.log import _Line, redacted, set_up
 
 
-def record(message: str, **facts: object) -> logging.LogRecord:
+def record(message: str, **status: object) -> logging.LogRecord:
     made = logging.LogRecord("ccm.test", logging.WARNING, __file__, 1, message, (), None)
-    made.__dict__.update(facts)
+    made.__dict__.update(status)
     made.created = 0.0
     return made
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccm.supervisor.mailbox import FRAME_BYTES, WINDOW
+from ccm.supervisor.delivery import FRAME_BYTES, WINDOW
 
-from .telling import Feed, small_frames
+from .telling import SharedInformer, small_frames
 
 
 def test_nothing_is_sent_before_everything_is_listed() -> None:
-    feed = Feed()
+    feed = SharedInformer()
     feed.nodes.is_listed = True
     feed.box.begin()
     feed.put("a", 1)
@@ -27,7 +27,7 @@ def test_nothing_is_sent_before_everything_is_listed() -> None:
 
 
 def test_a_snapshot_has_everything_of_all_kinds() -> None:
-    feed = Feed()
+    feed = SharedInformer()
     for number in range(100):
         feed.put(f"n{number}", number)
         feed.put(f"s{number}", number, feed.services)
@@ -38,14 +38,14 @@ def test_a_snapshot_has_everything_of_all_kinds() -> None:
 
 
 def test_an_empty_snapshot_is_told_too() -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     feed.settle()
     assert feed.worker.completed == 1
 
 
 def test_a_snapshot_of_many_frames_is_complete_with_its_last() -> None:
     with small_frames():
-        feed = Feed()
+        feed = SharedInformer()
         for number in range(15):
             feed.put(f"n{number}", number)
         feed.listed()
@@ -56,7 +56,7 @@ def test_a_snapshot_of_many_frames_is_complete_with_its_last() -> None:
 
 
 def test_what_belongs_to_another_worker_is_not_told() -> None:
-    feed = Feed()
+    feed = SharedInformer()
     feed.put("other", 1)
     feed.listed()
     feed.put("other", 2)
@@ -66,7 +66,7 @@ def test_what_belongs_to_another_worker_is_not_told() -> None:
 
 
 def test_a_slow_worker_gets_the_newest_state_and_no_queue_of_old_ones() -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     feed.settle()
     for number in range(WINDOW):
         feed.put("a", number)
@@ -79,7 +79,7 @@ def test_a_slow_worker_gets_the_newest_state_and_no_queue_of_old_ones() -> None:
 
 
 def test_a_worker_that_never_answers_costs_bounded_memory() -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     for change in range(50_000):
         feed.put(f"n{change % 1000}", change)
     assert (feed.box.in_flight, len(feed.worker.on_the_way)) == (WINDOW, WINDOW)
@@ -90,7 +90,7 @@ def test_a_worker_that_never_answers_costs_bounded_memory() -> None:
 
 
 def test_a_frame_is_closed_once_it_is_long() -> None:
-    feed = Feed()
+    feed = SharedInformer()
     for number in range(10):
         feed.put(f"n{number}", "x" * (FRAME_BYTES // 2))
     feed.listed()
@@ -100,7 +100,7 @@ def test_a_frame_is_closed_once_it_is_long() -> None:
 
 
 def test_a_lost_frame_is_noticed_and_made_good_by_a_snapshot() -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     feed.settle()
     feed.put("a", 1)
     feed.worker.on_the_way.clear()
@@ -110,7 +110,7 @@ def test_a_lost_frame_is_noticed_and_made_good_by_a_snapshot() -> None:
 
 
 def test_changes_while_the_worker_is_away_are_in_the_snapshot_of_its_successor() -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     feed.put("a", 1)
     feed.put("b", 1)
     feed.settle()
@@ -124,7 +124,7 @@ def test_changes_while_the_worker_is_away_are_in_the_snapshot_of_its_successor()
 
 @pytest.mark.parametrize("seq", [-1, 0, 10**9])
 def test_an_answer_to_a_frame_that_was_never_sent_opens_the_window_no_further(seq: int) -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     feed.box.acknowledge(seq)
     for number in range(100):
         feed.put(f"n{number}", number)
@@ -133,7 +133,7 @@ def test_an_answer_to_a_frame_that_was_never_sent_opens_the_window_no_further(se
 
 def test_an_object_that_goes_away_during_its_snapshot_is_not_left_over() -> None:
     with small_frames():
-        feed = Feed()
+        feed = SharedInformer()
         for number in range(5):
             feed.put(f"n{number}", "a value")
         feed.listed()
@@ -145,7 +145,7 @@ def test_an_object_that_goes_away_during_its_snapshot_is_not_left_over() -> None
 
 
 def test_a_frame_that_the_socket_does_not_take_is_sent_later() -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     feed.settle()
     feed.worker.is_there = False
     feed.put("a", 1)
@@ -161,7 +161,7 @@ def test_a_frame_that_the_socket_does_not_take_is_sent_later() -> None:
 
 
 def test_a_full_socket_is_not_tried_at_each_change() -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     feed.settle()
     tries: list[bytes] = []
 
@@ -177,7 +177,7 @@ def test_a_full_socket_is_not_tried_at_each_change() -> None:
 
 
 def test_a_key_that_moves_away_is_named_although_a_snapshot_begins_anew() -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     feed.put("a", 1)
     feed.settle()
     for number in range(WINDOW):
@@ -205,7 +205,7 @@ def test_whatever_happens_a_worker_ends_with_what_there_is(
     before: int, history: list[tuple[str, str]]
 ) -> None:
     with small_frames():
-        feed = Feed()
+        feed = SharedInformer()
         for number in range(before):
             feed.put(f"n{number}", "before")
         feed.listed()
@@ -217,7 +217,7 @@ def test_whatever_happens_a_worker_ends_with_what_there_is(
         assert feed.box.is_caught_up
 
 
-def _play(feed: Feed, history: list[tuple[str, str]]) -> None:
+def _play(feed: SharedInformer, history: list[tuple[str, str]]) -> None:
     answers: deque[int | str] = deque()  # on their way back
     for number, (move, key) in enumerate(history):
         if key:
@@ -228,7 +228,7 @@ def _play(feed: Feed, history: list[tuple[str, str]]) -> None:
         _hear(feed, answer)
 
 
-def _change(feed: Feed, move: str, key: str, number: int) -> None:
+def _change(feed: SharedInformer, move: str, key: str, number: int) -> None:
     """What happens to the objects."""
     match move:
         case "put":
@@ -239,7 +239,7 @@ def _change(feed: Feed, move: str, key: str, number: int) -> None:
             feed.move(*feed.elsewhere ^ {key})
 
 
-def _carry(feed: Feed, move: str, answers: deque[int | str]) -> None:
+def _carry(feed: SharedInformer, move: str, answers: deque[int | str]) -> None:
     """What happens to frames and answers on their way."""
     match move:
         case "take":
@@ -258,5 +258,5 @@ def _carry(feed: Feed, move: str, answers: deque[int | str]) -> None:
             feed.box.try_again()
 
 
-def _hear(feed: Feed, answer: int | str) -> None:
+def _hear(feed: SharedInformer, answer: int | str) -> None:
     feed.box.acknowledge(answer) if isinstance(answer, int) else feed.box.begin()

@@ -1,13 +1,13 @@
 """Keys that move from one worker to another while both run."""
 
-from ccm.supervisor.mailbox import WINDOW
+from ccm.supervisor.delivery import WINDOW
 
-from .telling import Feed
+from .telling import SharedInformer
 
 
-def three() -> Feed:
+def three() -> SharedInformer:
     """A worker that knows a, b and c."""
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     for key in "abc":
         feed.put(key, 1)
     feed.settle()

@@ -9,7 +9,7 @@ from ccm.controllers import LIFECYCLE, NODE
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.model.node import Node
-from workers.questions import QUICK
+from workers.batch_reader import QUICK
 
 from .node_world import World, world
 from .nodes import (
@@ -39,9 +39,9 @@ async def test_a_tainted_node_gets_what_its_machine_is() -> None:
     async with world() as w:
         w.cluster.put(node(tainted))
         w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1", zone="z")
-        outcome = await w.sync()
+        result = await w.sync()
         after = stored(w)
-        assert (outcome.sentence, outcome.is_settled) == ("initialised", True)
+        assert (result.message, result.is_done) == ("initialised", True)
         assert (after.provider_id, after.is_uninitialized, len(after.addresses)) == (
             "fake://1",
             False,
@@ -78,7 +78,7 @@ async def test_without_a_usable_answer_the_node_stays_as_it_is_and_is_tried_agai
         assert stored(w) == before
         assert SYNCED not in await w.events()
         w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
         assert not stored(w).is_uninitialized
 
 
@@ -123,16 +123,16 @@ async def test_nothing_is_asked_about_a_node_that_needs_nothing(there: Node | No
     async with world() as w:
         if there:
             w.cluster.put(there)
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
         assert (w.machines.reads, w.cluster.writes) == ([], 0)
 
 
 async def test_a_node_of_another_cloud_is_left_alone_and_not_asked_about() -> None:
     async with world() as w:
         w.cluster.put(node(tainted, with_provider_id("other://1")))
-        outcome = await w.sync()
-        assert not outcome.is_settled
-        assert "not ours" in outcome.sentence
+        result = await w.sync()
+        assert not result.is_done
+        assert "not ours" in result.message
         assert (w.machines.reads, w.cluster.writes) == ([], 0)
 
 
@@ -144,10 +144,10 @@ async def test_nodes_that_arrive_together_are_read_together() -> None:
             w.machines.answers[name] = machine(f"fake://{name}")
         w.feed()
         for name in names:
-            await w.duty.reconcile(name)
+            await w.controller.reconcile(name)
         for key in [await w.queue.get() for _ in names]:
             assert key
-            await w.duty.reconcile(key)
+            await w.controller.reconcile(key)
         assert w.machines.reads == [names]
         assert [stored(w, name).provider_id for name in names] == [f"fake://{n}" for n in names]
 
@@ -162,7 +162,7 @@ async def test_questions_wait_for_keys_that_are_ready_and_have_yet_to_ask() -> N
         for _ in names:
             key = await w.queue.get()
             assert key
-            await w.duty.reconcile(key)
+            await w.controller.reconcile(key)
             w.queue.done(key)
             await asyncio.sleep(3 * QUICK)  # a slow machine
         await until(lambda: w.machines.reads == [names])
@@ -173,7 +173,7 @@ async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -
         w.cluster.put(node(tainted))
         w.machines.answers["node-1"] = machine("fake://1")
         w.machines.failures = [Throttled("slow down", 1.0)]
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
         assert len(w.machines.reads) == 2
 
 
@@ -186,7 +186,7 @@ async def test_a_crash_between_the_two_writes_is_made_good_by_the_next_reconcile
             await w.sync()
         assert (stored(w).is_uninitialized, len(stored(w).addresses)) == (True, 2)
         w.cluster.writes_until_cut_off = 10
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
         assert (stored(w).is_uninitialized, stored(w).provider_id) == (False, "fake://1")
         assert w.cluster.writes == 2
 
@@ -201,7 +201,7 @@ async def test_without_permission_nothing_is_written() -> None:
             await w.sync()
         assert stored(w) == before
         w.permission.renew(float("inf"))
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
 
 
 async def test_a_plan_against_an_older_object_is_refused_by_the_cluster() -> None:
@@ -209,12 +209,12 @@ async def test_a_plan_against_an_older_object_is_refused_by_the_cluster() -> Non
         w.cluster.put(node(tainted))
         w.feed()
         w.machines.answers["node-1"] = machine("fake://1")
-        await w.duty.reconcile("node-1")
+        await w.controller.reconcile("node-1")
         await w.queue.get()
         w.queue.done("node-1")
         w.cluster.put(node(tainted, recreated))
         with pytest.raises(KubernetesError) as refusal:
-            await w.duty.reconcile("node-1")
+            await w.controller.reconcile("node-1")
         assert refusal.value.status == 422
         assert stored(w).is_uninitialized
 
@@ -224,7 +224,7 @@ async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
         w.cluster.put(node(tainted))
         w.machines.answers["node-1"] = machine("fake://1")
         await w.sync()
-        assert (await w.duty.reconcile("node-1")).sentence == "initialised"
+        assert (await w.controller.reconcile("node-1")).message == "initialised"
         assert w.cluster.writes == 1
 
 
@@ -247,7 +247,7 @@ async def test_with_the_lifecycle_controller_alone_rounds_are_made_and_no_node_i
         w.cluster.put(node(tainted))
         w.machines.answers["node-1"] = machine("fake://1")
         w.feed()
-        assert (await w.duty.reconcile("node-1")).is_settled
+        assert (await w.controller.reconcile("node-1")).is_done
         await until(lambda: bool(w.told))
         assert isinstance(w.told[0], ProposeDeletions)
         assert stored(w).is_uninitialized

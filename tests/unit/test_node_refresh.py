@@ -48,8 +48,8 @@ def address(w: World, name: str) -> str:
 
 async def passes(w: World, count: int = 1) -> None:
     """Let `count` more passes go by."""
-    end = w.duty.facts()["refresh_passes"] + count
-    await until(lambda: w.duty.facts()["refresh_passes"] >= end, "a pass")
+    end = w.controller.status()["refresh_passes"] + count
+    await until(lambda: w.controller.status()["refresh_passes"] >= end, "a pass")
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ async def test_a_node_that_differs_from_its_machine_is_brought_up_to_date() -> N
         w.feed()
         key = await w.queue.get()
         assert key == "node-1"
-        assert (await w.duty.reconcile(key)).is_settled
+        assert (await w.controller.reconcile(key)).is_done
         assert (address(w, "node-1"), w.cluster.writes) == ("10.0.0.1", 1)
         w.machines.failures = [Throttled("never again", 1.0)] * 1000
         put(w, "node-1")  # somebody changes it back: only a new answer may say what is right
         w.feed()
-        await w.duty.reconcile(key)
+        await w.controller.reconcile(key)
         assert w.cluster.writes == 1
 
 
@@ -122,7 +122,7 @@ async def test_a_throttled_batch_is_asked_for_again_and_not_left_out(
         put(w, "node-1")
         w.feed()
         assert await w.queue.get() == "node-1"
-        assert (len(w.machines.reads), w.duty.facts()["refresh_passes"]) == (3, 1)
+        assert (len(w.machines.reads), w.controller.status()["refresh_passes"]) == (3, 1)
 
 
 async def test_without_permission_nobody_is_asked() -> None:
@@ -144,10 +144,10 @@ async def test_the_answer_outlives_a_write_that_failed() -> None:
         assert key
         w.cluster.writes_until_cut_off = 0
         with pytest.raises(KubernetesError):
-            await w.duty.reconcile(key)
+            await w.controller.reconcile(key)
         w.cluster.writes_until_cut_off = 10
         w.machines.failures = [Throttled("never again", 1.0)] * 1000
-        await w.duty.reconcile(key)
+        await w.controller.reconcile(key)
         assert address(w, "node-1") == "10.0.0.1"
 
 
@@ -160,7 +160,7 @@ async def test_the_answer_about_a_node_is_not_used_for_its_successor() -> None:
         w.machines.failures = [Throttled("not now", 1.0)] * 1000
         w.cluster.put(node(ready, recreated, with_addresses("InternalIP 1.1.1.1")))
         w.feed()
-        await w.duty.reconcile(key)
+        await w.controller.reconcile(key)
         assert address(w, "node-1") == "1.1.1.1"
 
 
@@ -172,8 +172,8 @@ async def test_people_are_told_when_the_cloud_lacks_the_nodes_own_address() -> N
         w.feed()
         key = await w.queue.get()
         assert key
-        outcome = await w.duty.reconcile(key)
-        assert not outcome.is_settled
+        result = await w.controller.reconcile(key)
+        assert not result.is_done
         ((kind, reason, message),) = await w.events()
         assert (kind, reason) == ("Warning", "AddressesNotUpdated")
         assert "10.9.9.9" in message
@@ -190,7 +190,7 @@ async def test_a_machine_that_came_back_elsewhere_is_followed_by_the_lifecycle_r
         w.feed()
         key = await w.queue.get()
         assert key
-        await w.duty.reconcile(key)
+        await w.controller.reconcile(key)
         assert address(w, "node-1") == "10.0.0.1"
 
 
@@ -212,7 +212,7 @@ async def test_what_a_round_said_of_a_node_does_not_count_for_its_successor() ->
         w.machines.answers["node-1"] = replace(old, power=PowerState.STOPPED)
         w.cluster.put(node(with_provider_id("fake://old")))
         w.feed()
-        await w.duty._monitor._round()
+        await w.controller._monitor._round()
         successor = node(
             recreated, with_provider_id("fake://new"), with_addresses("InternalIP 2.2.2.2")
         )

@@ -6,14 +6,14 @@ from itertools import pairwise
 from ccm.bus.frames import Objects
 from ccm.model.node import Node
 from workers.node import rounds
+from workers.node.controller import PROJECTIONS
 from workers.node.rounds import nodes_where
-from workers.node.worker import WANTS
 from workers.store import Store
 
 
 def filled(number: int) -> Store:
     """A store with this many nodes, the last name first."""
-    store = Store(WANTS)
+    store = Store(PROJECTIONS)
     names = [f"n{index:04}" for index in reversed(range(number))]
     entries = [["Node", name, 1, {"metadata": {"name": name}}] for name in names]
     store.absorb(Objects(1, 1, True, entries))

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from ccm.bus import control
-from ccm.bus.inhand import InHand, read_in_hand
-from ccm.decide.children import STEADY, Event, Life, State, follow
+from ccm.bus.in_flight import InFlightJournal, read_in_flight
+from ccm.decide.children import STEADY, Life, WorkerEvent, WorkerState, follow
 from ccm.durations import format_duration, parse_duration
 from ccm.errors import CloudError, KubernetesError
 from ccm.model.objects import Json
 from ccm.model.projection import project
-from ccm.supervisor.mailbox import WINDOW
-from workers.caution import Caution
+from ccm.supervisor.delivery import WINDOW
 from workers.grants import Grants
 from workers.ledger import Ledger
 from workers.node.addresses import AddressProblem, prefer
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 
 from .feeding import frame
 from .node_world import world
 from .nodes import addresses, machine, node, recreated, tainted
-from .telling import Feed
+from .telling import SharedInformer
 from .waiting import let_run
 
 
@@ -61,13 +61,13 @@ async def test_answer_for_earlier_object_not_used() -> None:
         w.cluster.put(node(tainted))
         w.feed()
         w.machines.answers["node-1"] = machine("fake://old-machine")
-        await w.duty.reconcile("node-1")
+        await w.controller.reconcile("node-1")
         await w.queue.get()
         w.queue.done("node-1")
         w.cluster.put(node(tainted, recreated))
         w.machines.answers["node-1"] = machine("fake://new-machine")
         with suppress(KubernetesError):
-            await w.duty.reconcile("node-1")
+            await w.controller.reconcile("node-1")
         await w.sync()
         after = w.cluster.get("node-1")
         assert after is not None
@@ -119,11 +119,11 @@ def test_ledger_another_reason_is_not_settled(caplog: pytest.LogCaptureFixture) 
 
 def test_hold_nested(short_dir: Path) -> None:
     path = short_dir / "h"
-    caution = Caution(InHand(path), lambda message: True, (), {})
-    with caution.hold(["n1"]):
-        with caution.hold(["n1"]):
+    quarantine = Quarantine(InFlightJournal(path), lambda message: True, (), {})
+    with quarantine.hold(["n1"]):
+        with quarantine.hold(["n1"]):
             pass
-        assert read_in_hand(path) == ["n1"]
+        assert read_in_flight(path) == ["n1"]
 
 
 async def test_control_answer_fails(short_dir: Path) -> None:
@@ -154,7 +154,7 @@ async def test_other_users_are_refused(short_dir: Path, monkeypatch: pytest.Monk
 
 
 def test_moved_back() -> None:
-    feed = Feed().listed()
+    feed = SharedInformer().listed()
     feed.put("a", 1)
     feed.settle()
     for n in range(WINDOW + 2):
@@ -166,20 +166,20 @@ def test_moved_back() -> None:
 
 
 def test_own_before_begin() -> None:
-    feed = Feed()
+    feed = SharedInformer()
     feed.put("a", 1)
     feed.move("b")
     assert not feed.worker.on_the_way
 
 
 def test_standby_steady() -> None:
-    life = Life(State.STANDBY, since=0.0, deaths=5)
-    assert follow(life, Event.DIED, 10 * STEADY).deaths == 1
+    life = Life(WorkerState.STANDBY, since=0.0, deaths=5)
+    assert follow(life, WorkerEvent.DIED, 10 * STEADY).deaths == 1
 
 
-@pytest.mark.parametrize("state", [State.FAILED, State.SKIPPED])
-def test_a_worker_that_is_started_again_by_command_is_starting(state: State) -> None:
-    assert follow(Life(state), Event.STARTED, 1.0).state is State.STARTING
+@pytest.mark.parametrize("state", [WorkerState.FAILED, WorkerState.SKIPPED])
+def test_a_worker_that_is_started_again_by_command_is_starting(state: WorkerState) -> None:
+    assert follow(Life(state), WorkerEvent.STARTED, 1.0).state is WorkerState.STARTING
 
 
 async def test_queue_lost_wakeup() -> None:

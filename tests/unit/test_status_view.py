@@ -16,9 +16,9 @@ QUIET: dict[str, Any] = {
 }
 
 
-def worker(**facts: Any) -> dict[str, Any]:
+def worker(**status: Any) -> dict[str, Any]:
     known = {"name": "node-0", "state": "running", "state_seconds": 1.0, "pid": 1, "restarts": 0}
-    return known | {"faults": []} | facts
+    return known | {"faults": []} | status
 
 
 def shown(**changes: Any) -> str:

@@ -97,7 +97,7 @@ async def test_the_most_urgent_worker_gets_the_next_call(workers: Workers) -> No
 
 async def test_a_flag_replaces_the_providers_rate(workers: Workers) -> None:
     shared = budget(workers, 1000.0, 5, read=0.25)
-    assert shared.facts(time.monotonic())["read"]["full_per_second"] == 0.25
+    assert shared.status(time.monotonic())["read"]["full_per_second"] == 0.25
 
 
 async def test_the_first_report_of_the_quotas_counts(workers: Workers) -> None:
@@ -130,7 +130,7 @@ async def test_a_throttled_worker_slows_all_workers(workers: Workers) -> None:
     shared.ask("b", ask(1))
     await let_run()
     assert workers.told == []
-    assert shared.facts(time.monotonic())["read"]["per_second"] < 510.0
+    assert shared.status(time.monotonic())["read"]["per_second"] < 510.0
     began = time.monotonic()
     await until(lambda: workers.granted["b"] == 1)
     assert time.monotonic() - began >= 0.05
@@ -164,15 +164,15 @@ async def test_an_unknown_class_gets_nothing_and_says_so(
     shared.ask("b", AskCalls(2, "nonsense", 0, 3))
     assert len(caplog.messages) == 1
     assert "unknown budget class" in caplog.messages[0]
-    facts = shared.facts(time.monotonic())["nonsense"]
-    assert (facts["state"], facts["waiting"]) == ("unknown class", {"a": 1, "b": 3})
+    status = shared.status(time.monotonic())["nonsense"]
+    assert (status["state"], status["waiting"]) == ("unknown class", {"a": 1, "b": 3})
 
 
 async def test_status_shows_what_was_granted_and_who_waits(workers: Workers) -> None:
     shared = budget(workers, 0.001, 2)
     shared.ask("a", ask(3))
-    facts = shared.facts(time.monotonic())["read"]
-    assert (facts["granted"], facts["throttled"], facts["waiting"]) == (2, 0, {"a": 1})
+    status = shared.status(time.monotonic())["read"]
+    assert (status["granted"], status["throttled"], status["waiting"]) == (2, 0, {"a": 1})
 
 
 async def test_no_storm_of_workers_gets_more_than_the_rate(workers: Workers) -> None:
@@ -195,7 +195,7 @@ def made(count: int, priority: Priority = Priority.ROUTE) -> MadeCalls:
 
 
 def in_hand(shared: Budget) -> dict[str, int]:
-    found: dict[str, int] = shared.facts(time.monotonic())["read"]["in_hand"]
+    found: dict[str, int] = shared.status(time.monotonic())["read"]["in_hand"]
     return found
 
 
@@ -222,7 +222,7 @@ async def test_the_grants_of_a_worker_that_hangs_go_to_whoever_waits(
     assert workers.granted["hangs"] == 5  # it waits for one more and does not get it
     shared.note_made("there", made(2))
     assert in_hand(shared) == {}
-    assert shared.facts(time.monotonic())["read"]["granted"] == 2
+    assert shared.status(time.monotonic())["read"]["granted"] == 2
 
 
 async def test_a_worker_that_speaks_again_is_served_again(
@@ -259,7 +259,7 @@ async def test_a_worker_that_takes_no_message_keeps_its_place_but_no_grant(
     shared.ask("full", ask(2))
     shared.ask("there", ask(2))
     assert workers.granted == {"there": 2}
-    assert shared.facts(time.monotonic())["read"]["waiting"] == {"full": 2}
+    assert shared.status(time.monotonic())["read"]["waiting"] == {"full": 2}
 
 
 async def test_calls_ahead_of_need_are_given_only_from_a_full_stock(workers: Workers) -> None:
@@ -314,14 +314,14 @@ async def test_status_shows_who_waits_for_what_since_when(workers: Workers) -> N
     shared = budget(workers, 0.001, 2)
     shared.ask("node-0.1", ask(3, Priority.NODE_INIT))
     shared.ask("route.2", ask(1, Priority.ROUTE))
-    facts = shared.facts(time.monotonic() + 5.0)["read"]
-    assert facts["queue"] == [
+    status = shared.status(time.monotonic() + 5.0)["read"]
+    assert status["queue"] == [
         {"worker": "node-0", "priority": "node-init", "calls": 1, "seconds": pytest.approx(5, 0.1)},
         {"worker": "route", "priority": "route", "calls": 1, "seconds": pytest.approx(5, 0.1)},
     ]
-    assert facts["granted_by_priority"] == {"node-init": 2}
-    assert facts["granted_by_worker"] == {"node-0": 2}
-    assert facts["waits"]["node-init"]["calls"] == 2
+    assert status["granted_by_priority"] == {"node-init": 2}
+    assert status["granted_by_worker"] == {"node-0": 2}
+    assert status["waits"]["node-init"]["calls"] == 2
 
 
 # How much.
@@ -330,13 +330,13 @@ async def test_status_shows_who_waits_for_what_since_when(workers: Workers) -> N
 async def test_a_reserve_is_left_to_others(workers: Workers) -> None:
     shared = Budget({}, workers.send, reserve=0.25)
     shared.declare({"read": [20.0, 40]})
-    facts = shared.facts(time.monotonic())["read"]
-    assert (facts["full_per_second"], facts["full_burst"]) == (15.0, 30.0)
+    status = shared.status(time.monotonic())["read"]
+    assert (status["full_per_second"], status["full_burst"]) == (15.0, 30.0)
 
 
 async def test_a_flag_below_the_quota_lowers_the_burst_as_well(workers: Workers) -> None:
-    facts = budget(workers, 20.0, 40, read=5.0).facts(time.monotonic())["read"]
-    assert (facts["full_per_second"], facts["full_burst"]) == (5.0, 10.0)
+    status = budget(workers, 20.0, 40, read=5.0).status(time.monotonic())["read"]
+    assert (status["full_per_second"], status["full_burst"]) == (5.0, 10.0)
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])

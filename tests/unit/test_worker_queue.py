@@ -179,9 +179,11 @@ async def test_a_closed_queue_hands_out_nothing_and_lets_every_consumer_go(
 
 async def test_the_age_of_the_oldest_key_in_hand_is_known(queue: WorkQueue) -> None:
     now = asyncio.get_running_loop().time()
-    assert queue.oldest_in_hand(now) == 0.0
+    assert queue.oldest_in_flight(now) == 0.0
     queue.add("a")
     await get(queue)
-    assert queue.oldest_in_hand(asyncio.get_running_loop().time() + 5.0) == pytest.approx(5, abs=1)
+    assert queue.oldest_in_flight(asyncio.get_running_loop().time() + 5.0) == pytest.approx(
+        5, abs=1
+    )
     queue.done("a")
-    assert queue.oldest_in_hand(now + 99.0) == 0.0
+    assert queue.oldest_in_flight(now + 99.0) == 0.0

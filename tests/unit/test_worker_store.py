@@ -4,12 +4,15 @@ import pytest
 
 from ccm.bus.frames import Objects
 from ccm.model.objects import Json
-from ccm.model.projection import Want
+from ccm.model.projection import Projection
 from workers.store import Absorbed, Gap, Store
 
 from .feeding import Entry, frame, snapshot
 
-WANTS = (Want("Node", (("metadata", "name"), ("spec",))), Want("Service", (("spec",),)))
+PROJECTIONS = (
+    Projection("Node", (("metadata", "name"), ("spec",))),
+    Projection("Service", (("spec",),)),
+)
 
 
 def value(text: str) -> Json:
@@ -27,13 +30,13 @@ def answer(version: int, text: str) -> Json:
 
 
 def filled(*entries: Entry) -> Store:
-    store = Store(WANTS)
+    store = Store(PROJECTIONS)
     store.absorb(snapshot(*entries))
     return store
 
 
 def test_a_snapshot_is_visible_once_it_is_complete() -> None:
-    store = Store(WANTS)
+    store = Store(PROJECTIONS)
     first = frame(1, entry("a", 5))
     assert store.absorb(first) == Absorbed([], completed=False)
     assert store.get("Node", "a") is None
@@ -43,7 +46,7 @@ def test_a_snapshot_is_visible_once_it_is_complete() -> None:
 
 
 def test_an_empty_snapshot_is_a_snapshot() -> None:
-    assert Store(WANTS).absorb(snapshot()) == Absorbed([], completed=True)
+    assert Store(PROJECTIONS).absorb(snapshot()) == Absorbed([], completed=True)
 
 
 def test_a_delta_changes_what_it_names_and_nothing_else() -> None:

@@ -5,7 +5,7 @@ import pytest
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, Throttled
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown
-from workers.volume_label import worker
+from workers.volume_label import controller as worker
 
 from .volumes import (
     OLD_ZONE,
@@ -29,15 +29,15 @@ async def test_a_volume_gets_labels_and_affinity_in_one_write_and_then_rests() -
     async with small_world() as w:
         w.cluster.put(volume(waiting()))
         w.places.answers["pv-1"] = place("a", "b")
-        outcome = await w.sync()
+        result = await w.sync()
         after = w.cluster.get()
-        assert (outcome.sentence, outcome.is_settled) == ("labelled", True)
+        assert (result.message, result.is_done) == ("labelled", True)
         assert after.labels == {ZONE: "a__b", REGION: "north"}
         assert after.node_affinity is not None
         assert not after.waits_for_labels
         assert "initializers" not in after.meta
         assert (w.cluster.writes, await w.events()) == (1, [])
-        assert (await w.sync()).sentence == "labelled"
+        assert (await w.sync()).message == "labelled"
         assert (w.cluster.writes, len(w.places.reads)) == (1, 1)
 
 
@@ -46,7 +46,7 @@ async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
         w.cluster.put(volume())
         w.places.answers["pv-1"] = place("a")
         await w.sync()
-        assert (await w.reconcile()).sentence == "labelled"
+        assert (await w.reconcile()).message == "labelled"
         assert (w.cluster.tries, len(w.places.reads)) == (1, 1)
 
 
@@ -81,13 +81,13 @@ async def test_a_legacy_source_reaches_the_provider() -> None:
 async def test_some_volumes_cost_neither_a_read_nor_a_write(tweaks: list[Tweak]) -> None:
     async with small_world() as w:
         w.cluster.put(volume(*tweaks))
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
         assert (w.places.reads, w.cluster.tries, await w.events()) == ([], 0, [])
 
 
 async def test_a_volume_that_is_gone_needs_nothing() -> None:
     async with small_world() as w:
-        assert (await w.sync("nobody")).sentence == "it is gone"
+        assert (await w.sync("nobody")).message == "it is gone"
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ async def test_the_event_is_about_the_volume() -> None:
             await w.sync()
         await w.events()
         (event,) = w.cluster.events
-        about = {"apiVersion": "v1", "kind": "PersistentVolume", "name": "pv-1"}
-        assert event["involvedObject"] == {**about, "uid": "uid-of-pv-1"}
+        object_ref = {"apiVersion": "v1", "kind": "PersistentVolume", "name": "pv-1"}
+        assert event["involvedObject"] == {**object_ref, "uid": "uid-of-pv-1"}
         assert event["source"] == {"component": "volume-label-controller"}
 
 
@@ -162,7 +162,7 @@ async def test_without_an_answer_the_volume_is_tried_again_and_nobody_is_told(
             await w.sync()
         assert (w.cluster.tries, await w.events()) == (0, [])
         w.places.answers["pv-1"] = place("a")
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
         assert w.cluster.get().labels[ZONE] == "a"
 
 
@@ -171,7 +171,7 @@ async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -
         w.cluster.put(volume())
         w.places.answers["pv-1"] = place("a")
         w.places.failures = [Throttled("slow down", 1.0)]
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
         assert len(w.places.reads) == 2
 
 
@@ -184,13 +184,13 @@ async def test_volumes_that_come_together_are_read_together_and_one_holds_up_no_
         w.places.answers["pv-2"] = Gone("404")
         w.feed(*map(w.cluster.get, names))
         for name in names:
-            assert (await w.duty.reconcile(name)).sentence == WAITS
+            assert (await w.controller.reconcile(name)).message == WAITS
         for key in [await w.queue.get() for _ in names]:
             if key == "pv-2":
                 with pytest.raises(CloudError):
-                    await w.duty.reconcile(key)
+                    await w.controller.reconcile(key)
             else:
-                assert (await w.duty.reconcile(str(key))).is_settled
+                assert (await w.controller.reconcile(str(key))).is_done
         assert w.places.reads == [names]
         unlabelled = [name for name in names if not w.cluster.get(name).labels]
         assert unlabelled == ["pv-2"]
@@ -201,7 +201,7 @@ async def test_a_suspect_is_asked_about_alone() -> None:
         w.cluster.put(volume())
         w.places.answers["pv-1"] = place("a")
         w.feed(w.cluster.get())
-        assert (await w.duty.reconcile("pv-1")).sentence == "labelled"
+        assert (await w.controller.reconcile("pv-1")).message == "labelled"
 
 
 async def test_an_answer_about_an_earlier_volume_of_that_name_is_not_taken() -> None:
@@ -209,7 +209,7 @@ async def test_an_answer_about_an_earlier_volume_of_that_name_is_not_taken() -> 
         w.cluster.put(volume())
         w.places.answers["pv-1"] = place("a")
         w.feed(w.cluster.get())
-        assert (await w.duty.reconcile("pv-1")).sentence == WAITS
+        assert (await w.controller.reconcile("pv-1")).message == WAITS
         await w.answered("pv-1")
         w.cluster.put(volume(recreated))
         w.places.answers["pv-1"] = place("b")
@@ -246,7 +246,7 @@ async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() 
         ((kind, reason, _),) = await w.events()
         assert (kind, reason) == ("Warning", "LabellingFailed")
         w.cluster.refusal = None
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
 
 
 async def test_a_failing_api_server_is_the_runners_affair() -> None:
@@ -269,7 +269,7 @@ async def test_without_permission_nothing_is_written() -> None:
             await w.sync()
         assert w.cluster.tries == 0
         w.permission.renew(float("inf"))
-        assert (await w.sync()).is_settled
+        assert (await w.sync()).is_done
 
 
 async def test_what_status_and_events_know_of_it() -> None:
@@ -277,17 +277,17 @@ async def test_what_status_and_events_know_of_it() -> None:
         w.cluster.put(volume())
         w.places.answers["pv-1"] = place("a")
         await w.sync()
-        assert w.duty.facts() == {"objects": 1, "labelled": 1}
-        about = w.duty.about("pv-1")
-        assert about is not None
-        assert (about.kind, about.uid) == ("PersistentVolume", "uid-of-pv-1")
-        assert w.duty.about("nobody") is None
+        assert w.controller.status() == {"objects": 1, "labelled": 1}
+        object_ref = w.controller.object_ref("pv-1")
+        assert object_ref is not None
+        assert (object_ref.kind, object_ref.uid) == ("PersistentVolume", "uid-of-pv-1")
+        assert w.controller.object_ref("nobody") is None
 
 
 async def test_without_volumes_in_the_cloud_there_is_no_duty() -> None:
     async with small_world() as w:
         w.cloud.volumes = None
-        assert worker.duty(w.tools) is None
+        assert worker.new_controller(w.context) is None
 
 
 async def test_reads_spend_at_the_priority_of_volumes() -> None:

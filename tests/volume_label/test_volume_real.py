@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ccm.bus.inhand import InHand
+from ccm.bus.in_flight import InFlightJournal
 from ccm.errors import KubernetesError, Refused
 from ccm.kube import config
 from ccm.kube.client import Kube
@@ -45,7 +45,7 @@ async def api(kube: RealCluster) -> AsyncIterator[Kube]:
 
 @pytest.fixture
 async def world(api: Kube, tmp_path: Path) -> AsyncIterator[World]:
-    made = World(InHand(tmp_path / "hand"), api, (), legacy_zone_labels=True)
+    made = World(InFlightJournal(tmp_path / "hand"), api, (), legacy_zone_labels=True)
     async with running(made):
         yield made
     await api.request("DELETE", f"{VOLUMES}/{NAME}")
@@ -87,14 +87,14 @@ async def test_labels_and_affinity_are_one_patch_and_a_second_run_writes_nothing
     written = api.writes
     world.places.answers[NAME] = place("a", "b")
     world.feed(before)
-    assert (await world.reconcile(NAME)).sentence == "labelled"
+    assert (await world.reconcile(NAME)).message == "labelled"
     labels, affinity = shown(await read(api))
     assert ALL_FOUR.items() <= labels.items()
     assert labels.keys() - ALL_FOUR.keys() == before.labels.keys() - ALL_FOUR.keys()
     assert affinity == AFFINITY
     assert api.writes == written + 1
     world.feed(await read(api))
-    assert (await world.reconcile(NAME)).sentence == "labelled"
+    assert (await world.reconcile(NAME)).message == "labelled"
     assert (api.writes, len(world.places.reads)) == (written + 1, 1)
 
 
@@ -140,7 +140,7 @@ async def test_a_race_is_refused_and_planned_again(api: Kube, world: World, path
         await world.reconcile(NAME)
     assert refusal.value.status == 422
     world.feed(await read(api))
-    assert (await world.reconcile(NAME)).sentence == "labelled"
+    assert (await world.reconcile(NAME)).message == "labelled"
     assert (await read(api)).labels[ZONE] == "a"
 
 
@@ -153,4 +153,4 @@ async def test_a_volume_being_deleted_is_refused_a_write(api: Kube, world: World
         await world.reconcile(NAME)
     assert refusal.value.status == 422
     world.feed(await read(api))
-    assert (await world.reconcile(NAME)).sentence == "left alone: it is being deleted"
+    assert (await world.reconcile(NAME)).message == "left alone: it is being deleted"

@@ -10,14 +10,14 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from ccm.bus.frames import Message
-from ccm.bus.inhand import InHand
+from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.port import Permission
 from ccm.cloud.gate import WorkerGate
 from ccm.cloud.interface import CloudProvider
 from ccm.decide.budget import Priority
 from ccm.errors import KubernetesError
 from ccm.kube.client import JSON_PATCH, Kube
-from ccm.kube.events import Recorder
+from ccm.kube.events import EventRecorder
 from ccm.model.cloud import PlaceAnswer
 from ccm.model.objects import Json
 from ccm.model.projection import project
@@ -27,12 +27,12 @@ from tests.unit.cluster import patched
 from tests.unit.feeding import snapshot
 from tests.unit.waiting import PATIENCE
 from workers.apply import Performer
-from workers.caution import Caution
-from workers.duty import Duty, Outcome, Tools
+from workers.controller import Controller, ControllerContext, Result
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.store import Store
-from workers.volume_label import worker
-from workers.volume_label.worker import COMPONENT, WANTS
+from workers.volume_label import controller as worker
+from workers.volume_label.controller import COMPONENT, PROJECTIONS
 
 from .volumes import DRIVER
 
@@ -93,7 +93,7 @@ def _check(old: Json, new: Json) -> None:
         raise KubernetesError(422, "Invalid", "metadata.labels: invalid value", None)
 
 
-class Purse:
+class GrantSource:
     """Grants every call, and keeps at which priority it was asked for."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Places:
         self.answers: dict[str, PlaceAnswer] = {}
         self.failures: list[Exception] = []  # what the next reads end with
         self.reads: list[list[str]] = []
-        self.purse = Purse()
+        self.purse = GrantSource()
         self._gate = WorkerGate(self.purse, timeout=PATIENCE, check=lambda: None)
 
     async def describe(self, volumes: Sequence[PersistentVolume]) -> Mapping[str, PlaceAnswer]:
@@ -144,24 +144,26 @@ class Cloud:
 class World:
     """One duty. `feed` stands for the supervisor, `sync` for the runner's consumer."""
 
-    def __init__(self, hand: InHand, kube: Kube, suspects: tuple[str, ...], **flags: Any) -> None:
+    def __init__(
+        self, hand: InFlightJournal, kube: Kube, suspects: tuple[str, ...], **flags: Any
+    ) -> None:
         self.places = Places()
         self.cloud = Cloud(self.places)
-        self.queue, self.store = WorkQueue(), Store(WANTS)
+        self.queue, self.store = WorkQueue(), Store(PROJECTIONS)
         self.permission = Permission()
         self.permission.renew(float("inf"))
-        self.recorder = Recorder(kube, COMPONENT, "volume-label")
-        self.tools = Tools(
+        self.recorder = EventRecorder(kube, COMPONENT, "volume-label")
+        self.context = ControllerContext(
             settings=Settings(cloud_provider="fake", **flags),
             provider=cast(CloudProvider, self.cloud),
             store=self.store,
             queue=self.queue,
-            caution=Caution(hand, self._hear, suspects, quarantined={}),
+            quarantine=Quarantine(hand, self._hear, suspects, quarantined={}),
             performer=Performer(kube, self.permission, grace=1.0),
             recorder=self.recorder,
-            tell=self._hear,
+            send=self._hear,
         )
-        self.duty = cast(Duty, worker.duty(self.tools))
+        self.controller = cast(Controller, worker.new_controller(self.context))
         self._epoch = 0
 
     def _hear(self, message: Message) -> bool:
@@ -174,20 +176,20 @@ class World:
                 "PersistentVolume",
                 volume.name,
                 int(volume.raw["metadata"]["resourceVersion"]),
-                project(volume.raw, WANTS[0].paths),
+                project(volume.raw, PROJECTIONS[0].paths),
             ]
             for volume in volumes
         ]
         self._epoch += 1
         self.store.absorb(snapshot(*entries, epoch=self._epoch))
 
-    async def reconcile(self, name: str = "pv-1") -> Outcome:
+    async def reconcile(self, name: str = "pv-1") -> Result:
         """Reconcile until the cloud has answered; raises what the duty raises."""
-        outcome = await self.duty.reconcile(name)
-        while outcome.sentence == WAITS:
+        result = await self.controller.reconcile(name)
+        while result.message == WAITS:
             await self.answered(name)
-            outcome = await self.duty.reconcile(name)
-        return outcome
+            result = await self.controller.reconcile(name)
+        return result
 
     async def answered(self, name: str) -> None:
         """Wait until the cloud has answered about this volume, and no other before."""
@@ -200,11 +202,11 @@ class World:
 class Small(World):
     """A world with a cluster in memory."""
 
-    def __init__(self, hand: InHand, suspects: tuple[str, ...], **flags: Any) -> None:
+    def __init__(self, hand: InFlightJournal, suspects: tuple[str, ...], **flags: Any) -> None:
         self.cluster = Cluster()
         super().__init__(hand, cast(Kube, self.cluster), suspects, **flags)
 
-    async def sync(self, name: str = "pv-1") -> Outcome:
+    async def sync(self, name: str = "pv-1") -> Result:
         """The feed, then `reconcile`."""
         self.feed(*map(self.cluster.get, self.cluster.names()))
         return await self.reconcile(name)
@@ -219,7 +221,7 @@ class Small(World):
 async def small_world(*suspects: str, **flags: Any) -> AsyncIterator[Small]:
     """A world in memory whose parts run until the end of the block."""
     with TemporaryDirectory() as directory:
-        made = Small(InHand(Path(directory) / "volume-label.1.hand"), suspects, **flags)
+        made = Small(InFlightJournal(Path(directory) / "volume-label.1.hand"), suspects, **flags)
         async with running(made):
             yield made
 
@@ -227,7 +229,7 @@ async def small_world(*suspects: str, **flags: Any) -> AsyncIterator[Small]:
 @asynccontextmanager
 async def running(made: World) -> AsyncIterator[None]:
     """The parts of a world run until the end of the block."""
-    tasks = [asyncio.create_task(made.duty.run()), asyncio.create_task(made.recorder.run())]
+    tasks = [asyncio.create_task(made.controller.run()), asyncio.create_task(made.recorder.run())]
     try:
         yield
     finally:

@@ -8,10 +8,10 @@ from ccm.bus.frames import ProposeDeletions
 from ccm.decide.budget import Priority
 from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.node import Node
-from workers.duty import Tools
+from workers.batch_reader import BatchReader
+from workers.controller import ControllerContext
 from workers.node.lifecycle import is_watched
 from workers.node.rounds import batches, nodes_where
-from workers.questions import Questions
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +23,10 @@ class Monitor:
     cloud positively does not have is proposed to the supervisor, which alone permits deletions.
     """
 
-    def __init__(self, tools: Tools, inventory: Questions[Node, Answer], batch_size: int) -> None:
-        self._tools, self._inventory, self._batch_size = tools, inventory, batch_size
+    def __init__(
+        self, context: ControllerContext, inventory: BatchReader[Node, Answer], batch_size: int
+    ) -> None:
+        self._context, self._inventory, self._batch_size = context, inventory, batch_size
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
 
     def answer(self, node: Node) -> Answer | None:
@@ -35,13 +37,13 @@ class Monitor:
     async def run(self) -> None:
         """Round after round, while this worker may act."""
         while True:
-            await asyncio.sleep(self._tools.settings.node_monitor_period)
-            await self._tools.performer.permission.wait()
+            await asyncio.sleep(self._context.settings.node_monitor_period)
+            await self._context.performer.permission.wait()
             await self._round()
 
     async def _round(self) -> None:
-        scheme = self._tools.provider.scheme
-        nodes = await nodes_where(self._tools.store, lambda node: is_watched(node, scheme))
+        scheme = self._context.provider.scheme
+        nodes = await nodes_where(self._context.store, lambda node: is_watched(node, scheme))
         answers: dict[str, Answer] = {}
         gone: list[list[object]] = []
         for batch in batches(nodes, self._batch_size):
@@ -60,8 +62,8 @@ class Monitor:
         self._propose(len(nodes), gone, answers)
         for name in self._answers.keys() | before.keys():
             if self._answers.get(name) != before.get(name):
-                self._tools.queue.add(name)
+                self._context.queue.add(name)
 
     def _propose(self, asked: int, gone: list[list[object]], answers: dict[str, Answer]) -> None:
         not_gone = [name for name, answer in answers.items() if not isinstance(answer, Gone)]
-        self._tools.tell(ProposeDeletions(asked, gone, not_gone))
+        self._context.send(ProposeDeletions(asked, gone, not_gone))

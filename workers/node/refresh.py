@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from ccm.decide.budget import Priority
 from ccm.model.cloud import Answer, Instance
 from ccm.model.node import Node
-from workers.duty import Tools
+from workers.batch_reader import BatchReader
+from workers.controller import ControllerContext
 from workers.node.plan import CannotPlan, follow
 from workers.node.rounds import batches, nodes_where
-from workers.questions import Questions
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +24,10 @@ class Refresh:
     the answer from here. A start begins with a pause: restarts of workers must not add up to reads.
     """
 
-    def __init__(self, tools: Tools, inventory: Questions[Node, Answer], batch_size: int) -> None:
-        self._tools, self._inventory, self._batch_size = tools, inventory, batch_size
+    def __init__(
+        self, context: ControllerContext, inventory: BatchReader[Node, Answer], batch_size: int
+    ) -> None:
+        self._context, self._inventory, self._batch_size = context, inventory, batch_size
         self._answers: dict[str, tuple[str, Instance]] = {}
         self._passes = 0
 
@@ -45,9 +47,9 @@ class Refresh:
 
     async def run(self) -> None:
         """Pass after pass, while this worker may act."""
-        period = self._tools.settings.node_status_update_frequency
+        period = self._context.settings.node_status_update_frequency
         while True:
-            nodes = await nodes_where(self._tools.store, self._is_due)
+            nodes = await nodes_where(self._context.store, self._is_due)
             parts = list(batches(nodes, self._batch_size))
             for part in parts:
                 await asyncio.sleep(period / len(parts))
@@ -58,12 +60,12 @@ class Refresh:
 
     def _is_due(self, node: Node) -> bool:
         """Initialised and ours; without a provider ID its kubelet sets the addresses itself."""
-        is_foreign = node.is_foreign(self._tools.provider.scheme)
+        is_foreign = node.is_foreign(self._context.provider.scheme)
         return bool(node.provider_id) and not node.is_uninitialized and not is_foreign
 
     async def _ask(self, nodes: Sequence[Node]) -> None:
         while True:
-            await self._tools.performer.permission.wait()
+            await self._context.performer.permission.wait()
             answers = await self._inventory.describe(nodes, Priority.REFRESH)
             if answers is not None:
                 break
@@ -72,10 +74,10 @@ class Refresh:
             answer = answers[node.name]
             if isinstance(answer, Instance) and self._differs(node, answer):
                 self._answers[node.name] = node.uid, answer
-                self._tools.queue.add(node.name)
+                self._context.queue.add(node.name)
 
     def _differs(self, node: Node, instance: Instance) -> bool:
         try:
-            return any(follow(node, instance, self._tools.settings.prefer_beta_labels))
+            return any(follow(node, instance, self._context.settings.prefer_beta_labels))
         except CannotPlan:
             return True  # a reconcile tells people

@@ -1,18 +1,18 @@
 """What the node worker may ask of the API server; it alone may delete Nodes."""
 
 from ccm.controllers import LIFECYCLE, NODE
-from ccm.kube.events import right_to_tell
-from ccm.model.rights import Right
+from ccm.kube.events import event_rule
+from ccm.model.rbac import PolicyRule
 
-RIGHTS = {
+POLICY_RULES = {
     NODE: (
-        Right("nodes", ("patch",), "provider ID, labels, taint of uninitialised nodes"),
-        Right("nodes/status", ("patch",), "addresses"),
-        right_to_tell(),
+        PolicyRule("nodes", ("patch",), "provider ID, labels, taint of uninitialised nodes"),
+        PolicyRule("nodes/status", ("patch",), "addresses"),
+        event_rule(),
     ),
     LIFECYCLE: (
-        Right("nodes", ("patch",), "taint of nodes that are shut down"),
-        Right("nodes", ("delete",), "nodes whose machine is gone"),
-        right_to_tell(),
+        PolicyRule("nodes", ("patch",), "taint of nodes that are shut down"),
+        PolicyRule("nodes", ("delete",), "nodes whose machine is gone"),
+        event_rule(),
     ),
 }

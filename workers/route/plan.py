@@ -117,8 +117,8 @@ def is_right(route: Route, node: Node) -> bool:
     if route.addresses is None or not node.addresses:
         return True
     has = [(str(address.type), address.address) for address in route.addresses]
-    wants = [(address.get("type"), address.get("address")) for address in node.addresses]
-    return len(has) == len(wants) and set(has) == set(wants)
+    projections = [(address.get("type"), address.get("address")) for address in node.addresses]
+    return len(has) == len(projections) and set(has) == set(projections)
 
 
 def _why(route: Route, node: Node) -> str:

@@ -1,12 +1,12 @@
 """What the route worker may ask of the API server."""
 
 from ccm.controllers import ROUTE
-from ccm.kube.events import right_to_tell
-from ccm.model.rights import Right
+from ccm.kube.events import event_rule
+from ccm.model.rbac import PolicyRule
 
-RIGHTS = {
+POLICY_RULES = {
     ROUTE: (
-        Right("nodes/status", ("patch",), "condition NetworkUnavailable"),
-        right_to_tell(),
+        PolicyRule("nodes/status", ("patch",), "condition NetworkUnavailable"),
+        event_rule(),
     ),
 }

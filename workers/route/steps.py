@@ -11,7 +11,7 @@ from ccm import metrics
 from ccm.errors import CloudError
 from ccm.model.node import Node
 from ccm.model.objects import mapping
-from workers.duty import Tools
+from workers.controller import ControllerContext
 from workers.route.cloud import CloudRoutes
 from workers.route.listing import Listing
 from workers.route.networks import Network
@@ -32,9 +32,9 @@ class Steps:
     """
 
     def __init__(
-        self, tools: Tools, cloud: CloudRoutes, listing: Listing, picture: Picture
+        self, context: ControllerContext, cloud: CloudRoutes, listing: Listing, picture: Picture
     ) -> None:
-        self._tools, self._cloud, self._listing = tools, cloud, listing
+        self._context, self._cloud, self._listing = context, cloud, listing
         self.picture = picture
         self.refused: dict[str, None] = {}
         self.created = self.deleted = 0
@@ -86,32 +86,32 @@ class Steps:
         await self._cloud.create(claim.node, str(network))
         self.picture.table.created(name, network)
         self.created += 1
-        self._tools.tally.count(metrics.ROUTES_CREATED)
+        self._context.counters.count(metrics.ROUTES_CREATED)
         log.info("route created", extra={"node": name, "cidr": str(network)})
 
     async def _delete(self, known: Known, why: str) -> None:
         await self._cloud.delete(known.route)
         self.picture.table.deleted(known)
         self.deleted += 1
-        self._tools.tally.count(metrics.ROUTES_DELETED)
-        facts = {"route": known.route.id, "cidr": known.route.cidr, "node": known.route.node}
-        log.info("route deleted", extra={**facts, "why": why})
+        self._context.counters.count(metrics.ROUTES_DELETED)
+        status = {"route": known.route.id, "cidr": known.route.cidr, "node": known.route.node}
+        log.info("route deleted", extra={**status, "why": why})
         if first := next(iter(self.refused), None):
             del self.refused[first]
-            self._tools.queue.add(first)
+            self._context.queue.add(first)
 
     async def _set_condition(self, name: str, action: SetCondition) -> None:
         claim = self.picture.roster.get(name)
         if claim is None:
             return
         write = patch_for(claim.node, action, datetime.now(UTC))
-        answer = await self._tools.performer.perform(write)
-        self._tools.store.wrote("Node", name, answer)
+        answer = await self._context.performer.perform(write)
+        self._context.store.wrote("Node", name, answer)
         self._remember_condition(name)
 
     def _remember_condition(self, name: str) -> None:
         """Nothing else of the answer is taken up here: that comes with the feed, as a change."""
-        claim, stored = self.picture.roster.get(name), self._tools.store.get("Node", name)
+        claim, stored = self.picture.roster.get(name), self._context.store.get("Node", name)
         if claim and stored:
             seen = mapping(claim.node.raw.get("status"))
             conditions = mapping(stored.get("status")).get("conditions")

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ccm.kube.events import Note, ObjectRef
+from ccm.kube.events import Event, ObjectRef
 from ccm.model.service import Service
 from workers.service.hosts import Hosts
 from workers.service.plan import AddFinalizer, RemoveFinalizer, SetStatus, Write
@@ -10,47 +10,47 @@ from workers.service.plan import AddFinalizer, RemoveFinalizer, SetStatus, Write
 NAMES = 20  # host names in one message
 
 
-def about(service: Service) -> ObjectRef:
+def object_ref(service: Service) -> ObjectRef:
     return ObjectRef("v1", "Service", service.name, service.uid, service.namespace)
 
 
-def ensuring(service: Service) -> Note:
+def ensuring(service: Service) -> Event:
     return _note(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
 
 
-def ensured(service: Service) -> Note:
+def ensured(service: Service) -> Event:
     return _note(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
 
 
-def updated(service: Service) -> Note:
+def updated(service: Service) -> Event:
     message = "Updated load balancer with new hosts"
     return _note(service, "Normal", "UpdatedLoadBalancer", message)
 
 
-def deleting(service: Service) -> Note:
+def deleting(service: Service) -> Event:
     return _note(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
 
 
-def deleted(service: Service) -> Note:
+def deleted(service: Service) -> Event:
     return _note(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
 
 
-def no_hosts(service: Service) -> Note:
+def no_hosts(service: Service) -> Event:
     message = "There are no available nodes for LoadBalancer"
     return _note(service, "Warning", "UnAvailableLoadBalancer", message)
 
 
-def sync_failed(service: Service, error: str) -> Note:
+def sync_failed(service: Service, error: str) -> Event:
     message = f"Error syncing load balancer: {error}"
     return _note(service, "Warning", "SyncLoadBalancerFailed", message)
 
 
-def orphan_failed(service: Service, error: str) -> Note:
+def orphan_failed(service: Service, error: str) -> Event:
     message = f"Error deleting load balancer: {error}"
     return _note(service, "Warning", "DeleteLoadBalancerFailed", message)
 
 
-def update_failed(service: Service, hosts: Hosts, error: str) -> Note:
+def update_failed(service: Service, hosts: Hosts, error: str) -> Event:
     names, more = hosts.names[:NAMES], len(hosts.names) - NAMES
     shown = " ".join([*names, f"<{more} more>"] if more > 0 else names)
     message = (
@@ -71,5 +71,5 @@ def failure_of(write: Write) -> str:
             return "failed to update load balancer status"
 
 
-def _note(service: Service, kind: Literal["Normal", "Warning"], reason: str, message: str) -> Note:
-    return Note(about(service), kind, reason, message)
+def _note(service: Service, kind: Literal["Normal", "Warning"], reason: str, message: str) -> Event:
+    return Event(object_ref(service), kind, reason, message)

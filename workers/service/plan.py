@@ -24,7 +24,7 @@ class Rules:
     """What the decision depends on beside the objects."""
 
     classes: Collection[str]  # values of spec.loadBalancerClass that are ours
-    honours: Collection[Feature]  # what the cloud can do
+    supported_features: Collection[Feature]  # what the cloud can do
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Refuse:
 class Rest:
     """Nothing is to be done; the sentence says why."""
 
-    sentence: str
+    message: str
 
 
 Write = AddFinalizer | RemoveFinalizer | SetStatus
@@ -201,7 +201,9 @@ def _other_class(service: Service) -> Step:
 def _provide(service: Service, hosts: Hosts, memory: Memory, rules: Rules, now: float) -> Step:
     made, wanted = memory.made, concerns(service)
     is_hosted = made is not None and made.hosts == hosts
-    if why := _refused_before(memory, hosts, wanted, now) or refusal(service, rules.honours):
+    if why := _refused_before(memory, hosts, wanted, now) or refusal(
+        service, rules.supported_features
+    ):
         # What it has keeps serving as it is, so the hosts behind it stay right.
         is_left_behind = service.has_finalizer and not is_hosted
         return UpdateHosts(service, hosts) if is_left_behind else Refuse(service, why)

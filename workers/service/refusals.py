@@ -18,10 +18,10 @@ REMEDIES = {
 }
 
 
-def refusal(service: Service, honours: Collection[Feature]) -> str:
+def refusal(service: Service, supported_features: Collection[Feature]) -> str:
     """Why this cloud cannot give the Service a balancer, with what to do; empty when it can."""
     try:
-        beyond = service.features() - set(honours)
+        beyond = service.features() - set(supported_features)
     except Refused as wrong:
         return str(wrong)
     return "; ".join(

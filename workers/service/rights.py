@@ -1,13 +1,13 @@
 """What the service worker may ask of the API server; the spec of a Service it cannot change."""
 
 from ccm.controllers import SERVICE
-from ccm.kube.events import right_to_tell
-from ccm.model.rights import Right
+from ccm.kube.events import event_rule
+from ccm.model.rbac import PolicyRule
 
-RIGHTS = {
+POLICY_RULES = {
     SERVICE: (
-        Right("services", ("get",), "whether one that vanished is really gone"),
-        Right("services/status", ("patch",), "addresses of balancers, our finalizer"),
-        right_to_tell(""),
+        PolicyRule("services", ("get",), "whether one that vanished is really gone"),
+        PolicyRule("services/status", ("patch",), "addresses of balancers, our finalizer"),
+        event_rule(""),
     ),
 }

@@ -7,10 +7,10 @@ from typing import assert_never
 
 from ccm import metrics
 from ccm.errors import CloudError, KubernetesError, NoRoom, Refused, RetryAfter
-from ccm.kube.events import Note
+from ccm.kube.events import Event
 from ccm.model.service import Service
 from workers.apply import Patch
-from workers.duty import Outcome, Tools
+from workers.controller import ControllerContext, Result
 from workers.service import notes, vanished
 from workers.service.balancers import Balancers
 from workers.service.concerns import concerns, ingress_json
@@ -46,15 +46,15 @@ class Steps:
     `given` is what each balancer was last to get as hosts, whether that worked or not.
     """
 
-    def __init__(self, tools: Tools, cloud: Balancers) -> None:
-        self._tools, self._cloud = tools, cloud
+    def __init__(self, context: ControllerContext, cloud: Balancers) -> None:
+        self._context, self._cloud = context, cloud
         self.memories: dict[str, Memory] = {}
         self.given: dict[str, Hosts] = {}
         self._rejected: dict[str, Patch] = {}
         self._is_doubting = False
         self.ensured = self.updated = self.deleted = 0
 
-    async def take(self, key: str, step: Doing) -> Outcome | None:
+    async def take(self, key: str, step: Doing) -> Result | None:
         """Perform `step`; an outcome when that ends the work on the key, else plan again."""
         match step:
             case AddFinalizer() | RemoveFinalizer() | SetStatus():
@@ -78,12 +78,12 @@ class Steps:
     async def _write(self, key: str, write: Write) -> None:
         patch = patch_for(write)
         try:
-            answer = await self._tools.performer.perform(patch)
+            answer = await self._context.performer.perform(patch)
         except KubernetesError as error:
             self._judge(key, write, patch, error)
             raise
         self._rejected.pop(key, None)
-        self._tools.store.wrote("Service", key, answer)
+        self._context.store.wrote("Service", key, answer)
         memory = self.memories.get(key)
         if isinstance(write, SetStatus) and memory and memory.made:
             made = replace(memory.made, stored=Service(answer).ingress)
@@ -126,7 +126,7 @@ class Steps:
             self._tell(notes.sync_failed(service, why))
             raise
         self.ensured += 1
-        self._tools.tally.count(metrics.ENSURED)
+        self._context.counters.count(metrics.ENSURED)
         ingress = ingress_json(balancer.ingress) if balancer else None
         made = Made(asked, hosts, time.monotonic(), ingress)
         self.memories[key] = replace(memory, made=made, refused=None)
@@ -139,8 +139,8 @@ class Steps:
         memory = self.memories.get(key) or Memory(service)
         self.given[key] = hosts
         now = time.monotonic()
-        tally = self._tools.tally
-        tally.count(metrics.HOST_UPDATES)
+        counters = self._context.counters
+        counters.count(metrics.HOST_UPDATES)
         try:
             is_ours = await self._cloud.update_hosts(service, hosts)
         except RetryAfter:
@@ -150,11 +150,11 @@ class Steps:
             self.memories[key] = replace(memory, made=Made(None, hosts, now))
             return
         except CloudError as error:
-            tally.count(metrics.HOST_UPDATES_FAILED)
+            counters.count(metrics.HOST_UPDATES_FAILED)
             self._tell(notes.update_failed(service, hosts, str(error)))
             raise
         self.updated += 1
-        tally.observe(metrics.HOST_UPDATE_SECONDS, seconds=time.monotonic() - now)
+        counters.observe(metrics.HOST_UPDATE_SECONDS, seconds=time.monotonic() - now)
         made = replace(memory.made, hosts=hosts) if memory.made else Made(None, hosts, now)
         self.memories[key] = replace(memory, made=made)
         if is_ours and memory.made:
@@ -172,7 +172,7 @@ class Steps:
             self._tell(notes.orphan_failed(service, str(error)) if is_orphan else failed)
             raise
         self.deleted += 1
-        self._tools.tally.count(metrics.BALANCERS_DELETED)
+        self._context.counters.count(metrics.BALANCERS_DELETED)
         self.memories[key] = replace(memory, made=None, refused=None, is_deleted=True)
         self._tell(notes.deleted(service))
         self._offer_room()
@@ -184,13 +184,13 @@ class Steps:
         if lacking:
             _, first = min(lacking)
             self.memories[first] = self.memories[first].asking_again()
-            self._tools.queue.add(first)
+            self._context.queue.add(first)
 
     async def _confirm(self, key: str, service: Service) -> None:
         missing = [
             other
             for other, memory in self.memories.items()
-            if not memory.service.is_being_deleted and not self._tools.store.get("Service", other)
+            if not memory.service.is_being_deleted and not self._context.store.get("Service", other)
         ]
         if why := vanished.doubt(len(missing), len(self.memories)):
             if not self._is_doubting:
@@ -198,19 +198,19 @@ class Steps:
             self._is_doubting = True
             raise RetryAfter(why, DOUBTFUL)
         self._is_doubting = False
-        if await vanished.is_there(self._tools.performer.kube, service):
+        if await vanished.is_there(self._context.performer.kube, service):
             raise RetryAfter("the API server has it, the feed has not", STILL_THERE)
         self.memories[key] = replace(self.memories[key], is_gone=True)
 
-    async def _look(self, key: str, service: Service) -> Outcome | None:
+    async def _look(self, key: str, service: Service) -> Result | None:
         if await self._cloud.exists(service):
             self.memories[key] = Memory(service)
             return None
-        return Outcome(f"left alone: loadBalancerClass {service.load_balancer_class} is not ours")
+        return Result(f"left alone: loadBalancerClass {service.load_balancer_class} is not ours")
 
     def _forget(self, key: str) -> None:
         for known in (self.memories, self.given, self._rejected):
             known.pop(key, None)
 
-    def _tell(self, note: Note) -> None:
-        self._tools.recorder.tell(note)
+    def _tell(self, note: Event) -> None:
+        self._context.recorder.record(note)

@@ -61,7 +61,7 @@ class Complain:
 class Rest:
     """Nothing is to be done; the sentence says why."""
 
-    sentence: str
+    message: str
 
 
 def why_left_alone(volume: PersistentVolume, rules: Rules) -> str | None:

@@ -1,12 +1,12 @@
 """What the volume-label worker may ask of the API server."""
 
 from ccm.controllers import VOLUME
-from ccm.kube.events import right_to_tell
-from ccm.model.rights import Right
+from ccm.kube.events import event_rule
+from ccm.model.rbac import PolicyRule
 
-RIGHTS = {
+POLICY_RULES = {
     VOLUME: (
-        Right("persistentvolumes", ("patch",), "labels and node affinity"),
-        right_to_tell(),
+        PolicyRule("persistentvolumes", ("patch",), "labels and node affinity"),
+        event_rule(),
     ),
 }

@@ -14,7 +14,7 @@ from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
 from ccm.manifests.subjects import subjects
 from ccm.model.objects import mapping, objects, text
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 
 OLDEST = (1, 30)
 """Older ones drop `ipMode` from a Service, and may run cloud controllers of their own."""
@@ -27,7 +27,7 @@ class Facts:
     """`verbs` by group and resource; a group that is not there has none."""
 
     version: str
-    rights: tuple[Right, ...]
+    rights: tuple[PolicyRule, ...]
     verbs: Mapping[tuple[str, str], frozenset[str]]
 
 
@@ -83,7 +83,7 @@ def known() -> str:
 
 
 def _missing(
-    rights: Iterable[Right], verbs: Mapping[tuple[str, str], frozenset[str]]
+    rights: Iterable[PolicyRule], verbs: Mapping[tuple[str, str], frozenset[str]]
 ) -> Iterator[str]:
     for right in rights:
         lacking = [v for v in right.verbs if v not in verbs.get((right.group, right.resource), ())]

@@ -9,7 +9,7 @@ from ccm.checks.finding import Finding, counted, failed, not_checked, ok, warnin
 from ccm.checks.look.rights import Answer, ask
 from ccm.checks.site import Site
 from ccm.manifests.subjects import subjects
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 
 REMEDY = "apply what 'ccm-supervisor manifests' prints for these flags"
 
@@ -57,7 +57,7 @@ def _of_denied(process: str, denied: Sequence[Answer]) -> Iterator[Finding]:
         yield (warning if right.resource == "events" else failed)(seen, REMEDY)
 
 
-def _what(right: Right) -> str:
+def _what(right: PolicyRule) -> str:
     group = f".{right.group}" if right.group else ""
     names = f" {', '.join(right.names)}" if right.names else ""
     where = f" in {right.namespace}" if right.namespace else ""

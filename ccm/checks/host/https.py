@@ -11,16 +11,18 @@ from ccm.checks.look.rights import Answer, ask
 from ccm.checks.site import Site
 from ccm.errors import CannotListen, ConfigurationFault
 from ccm.kube.identity import NAMESPACE
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from ccm.supervisor.https.listener import listen
 from ccm.supervisor.https.tls import Tls
 
 REVIEWS = (
-    Right("tokenreviews", ("create",), "who a caller is", "authentication.k8s.io"),
-    Right("subjectaccessreviews", ("create",), "what a caller may see", "authorization.k8s.io"),
+    PolicyRule("tokenreviews", ("create",), "who a caller is", "authentication.k8s.io"),
+    PolicyRule(
+        "subjectaccessreviews", ("create",), "what a caller may see", "authorization.k8s.io"
+    ),
 )
-AUTHORITIES = Right(
+AUTHORITIES = PolicyRule(
     "configmaps",
     ("get",),
     "who signs for callers",
@@ -57,7 +59,7 @@ async def look(site: Site) -> Facts | None:
         return replace(facts, unasked=str(missing))
 
 
-def _needed(settings: Settings) -> Sequence[Right]:
+def _needed(settings: Settings) -> Sequence[PolicyRule]:
     is_off = settings.authentication_skip_lookup
     may_fail = is_off or settings.authentication_tolerate_lookup_failure
     return REVIEWS if may_fail else (*REVIEWS, AUTHORITIES)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ccm.checks.check import Check
 from ccm.checks.finding import Finding, failed, ok
 from ccm.checks.site import Site
-from ccm.supervisor.duties import duties
 from ccm.supervisor.https.listener import MOST
+from ccm.supervisor.shards import wanted_workers
 
 BASE = 64  # of one process: interpreter, event loop, bus, log, connections to the cloud
 PER_WORKER = 6  # in the supervisor: sentinel, pipes, its connection on the bus
@@ -28,7 +28,7 @@ class Facts:
 async def look(site: Site) -> Facts:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     settings = site.settings
-    workers = len(duties(settings))
+    workers = len(wanted_workers(settings))
     return Facts(limit, settings.kube_api_in_flight, workers, bool(settings.secure_port))
 
 

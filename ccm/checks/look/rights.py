@@ -8,7 +8,7 @@ from ccm.checks.look.api import PATIENCE
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping
-from ccm.model.rights import Right
+from ccm.model.rbac import PolicyRule
 
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 
@@ -17,7 +17,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1"
 class Grain:
     """One verb of a right, on one object where the right names some."""
 
-    right: Right
+    right: PolicyRule
     verb: str
     name: str = ""
 
@@ -41,14 +41,14 @@ class Answer:
     is_allowed: bool | None
 
 
-def grains(rights: Iterable[Right]) -> Iterator[Grain]:
+def grains(rights: Iterable[PolicyRule]) -> Iterator[Grain]:
     for right in rights:
         for verb in right.verbs:
             for name in right.names or ("",):
                 yield Grain(right, verb, name)
 
 
-async def ask(kube: Kube, rights: Iterable[Right], user: str = "") -> list[Answer]:
+async def ask(kube: Kube, rights: Iterable[PolicyRule], user: str = "") -> list[Answer]:
     """Whether `user`, or else whoever asks, has these rights."""
     return list(await asyncio.gather(*(_ask(kube, grain, user) for grain in grains(rights))))
 

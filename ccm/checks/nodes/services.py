@@ -19,11 +19,11 @@ LONG = 300.0  # seconds after which a balancer should be there
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`honours` is None when the provider has no load balancers."""
+    """`supported_features` is None when the provider has no load balancers."""
 
     services: Sequence[Service]
     classes: Sequence[str]
-    honours: frozenset[Feature] | None
+    supported_features: frozenset[Feature] | None
     leader: str
     now: float  # of the API server
     long: float
@@ -37,7 +37,7 @@ async def look(site: Site) -> Facts | None:
     return Facts(
         services=[each for each in await site.services() if each.type == "LoadBalancer"],
         classes=site.settings.load_balancer_classes,
-        honours=part.honours if part else None,
+        supported_features=part.supported_features if part else None,
         leader=await site.leader(),
         now=await site.server_now(),
         long=LONG,
@@ -49,7 +49,7 @@ def judge(facts: Facts | None) -> Iterator[Finding]:
         yield ok("the service controller is off")
         return
     ours = [service for service in facts.services if wants_balancer(service, facts.classes)]
-    if facts.honours is None and ours:
+    if facts.supported_features is None and ours:
         yield failed(
             f"this provider has no load balancers, and Services ask for them: {_keys(ours)}",
             "let another controller serve them and set --controllers=-service, "
@@ -67,7 +67,7 @@ def _refused(facts: Facts, ours: Sequence[Service]) -> Iterator[Finding]:
 
 
 def _refusal(facts: Facts, service: Service) -> str:
-    return refusal(service, facts.honours or ())
+    return refusal(service, facts.supported_features or ())
 
 
 def _of_other_class(facts: Facts) -> Iterator[Finding]:

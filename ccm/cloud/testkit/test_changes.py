@@ -135,6 +135,6 @@ async def test_annotations_reach_the_cloud_or_are_refused(world: World) -> None:
 
 def honoured(world: World, feature: Feature) -> Service:
     """A Service that asks for the feature."""
-    if feature not in world.load_balancers.honours:
+    if feature not in world.load_balancers.supported_features:
         raise NotShown(f"the provider does not honour {feature.value}")
     return service(**FEATURES.get(feature, {}))

@@ -26,7 +26,7 @@ FIXED = ("scheme", "ip")
 class SimulatedLoadBalancers:
     """The balancers that carry our tags; a change is one call that names only what differs."""
 
-    honours = frozenset(
+    supported_features = frozenset(
         {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES, Feature.FIXED_IP}
     )
 

@@ -8,10 +8,10 @@ import orjson
 from aiohttp import web
 
 from ccm import metrics
+from ccm.counters import Counters
 from ccm.supervisor.https.authentication import Authenticator, Unauthenticated
 from ccm.supervisor.https.authorization import Authorizer
 from ccm.supervisor.https.reviews import ReviewFailed
-from ccm.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +26,11 @@ class Doorkeeper:
     Paths that are open to everybody are so whatever the state of the API server is.
     """
 
-    def __init__(self, authenticator: Authenticator, authorizer: Authorizer, tally: Tally) -> None:
+    def __init__(
+        self, authenticator: Authenticator, authorizer: Authorizer, counters: Counters
+    ) -> None:
         self._authenticator, self._authorizer = authenticator, authorizer
-        self._tally = tally
+        self._counters = counters
         self._quiet_until = 0.0
 
     async def admit(self, request: web.Request, page: Page) -> web.StreamResponse:
@@ -45,7 +47,7 @@ class Doorkeeper:
         finally:
             resource = request.match_info.route.resource
             path = resource.canonical if resource else ELSEWHERE
-            self._tally.count(metrics.SERVED, path, str(code))
+            self._counters.count(metrics.SERVED, path, str(code))
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         path, verb = request.path, request.method.lower()

@@ -15,11 +15,11 @@ from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
 from ccm import metrics
+from ccm.counters import Counters
 from ccm.kube.client import Kube
 from ccm.model.objects import mapping, text
 from ccm.supervisor.https.reviews import Answers, review
 from ccm.supervisor.https.trust import CAs, ProxyHeaders, Trust
-from ccm.tally import Tally
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 
@@ -47,9 +47,9 @@ class Authenticator:
     """Tries a proxy's headers, then the certificate itself, then the token, as upstream."""
 
     def __init__(
-        self, trust: Callable[[], Trust], kube: Kube, token_seconds: float, tally: Tally
+        self, trust: Callable[[], Trust], kube: Kube, token_seconds: float, counters: Counters
     ) -> None:
-        self._trust, self._kube, self._tally = trust, kube, tally
+        self._trust, self._kube, self._counters = trust, kube, counters
         self._tokens: Answers[User | None] = Answers(lambda _: token_seconds)
 
     async def identify(self, request: web.BaseRequest) -> User:
@@ -90,7 +90,7 @@ class Authenticator:
                 user = _user_in(status.get("user"))
             result = "yes" if user else "no"
         finally:
-            self._tally.count(metrics.REVIEWS, "token", result)
+            self._counters.count(metrics.REVIEWS, "token", result)
         return user
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ccm import metrics
+from ccm.counters import Counters
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, text
 from ccm.supervisor.https.authentication import User
 from ccm.supervisor.https.reviews import Answers, review
-from ccm.tally import Tally
 
 MASTERS = "system:masters"
 
@@ -32,8 +32,10 @@ class Ttls:
 class Authorizer:
     """Decides about verbs on paths; a verb is the HTTP method in small letters."""
 
-    def __init__(self, open_paths: Sequence[str], ttls: Ttls, kube: Kube, tally: Tally) -> None:
-        self._open, self._kube, self._tally = open_paths, kube, tally
+    def __init__(
+        self, open_paths: Sequence[str], ttls: Ttls, kube: Kube, counters: Counters
+    ) -> None:
+        self._open, self._kube, self._counters = open_paths, kube, counters
         self._answers: Answers[Decision] = Answers(
             lambda decision: ttls.allowed if decision.is_allowed else ttls.denied
         )
@@ -61,7 +63,7 @@ class Authorizer:
             is_allowed = status.get("allowed") is True and status.get("denied") is not True
             result = "yes" if is_allowed else "no"
         finally:
-            self._tally.count(metrics.REVIEWS, "access", result)
+            self._counters.count(metrics.REVIEWS, "access", result)
         return Decision(is_allowed, text(status.get("reason")))
 
 

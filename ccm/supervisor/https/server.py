@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from ccm.counters import Counters
 from ccm.errors import ConfigurationFault
 from ccm.kube import config
 from ccm.kube.client import Kube
@@ -20,7 +21,6 @@ from ccm.supervisor.https.authorization import Authorizer, Ttls
 from ccm.supervisor.https.listener import Listener, listen
 from ccm.supervisor.https.tls import Tls
 from ccm.supervisor.https.trust import TrustSource
-from ccm.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class HttpsServer:
         self._held = AsyncExitStack()
         self._work: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._tls: Tls | None = None
-        self.tally = Tally()
+        self.counters = Counters()
 
     def add(self, routes: Iterable[web.RouteDef]) -> None:
         """More pages; call it before `start`."""
@@ -110,16 +110,16 @@ class HttpsServer:
     def _doorkeeper(self, trust: TrustSource, asking: Kube, deciding: Kube) -> Doorkeeper:
         settings = self._settings
         ttl = settings.authentication_token_webhook_cache_ttl
-        authenticator = Authenticator(lambda: trust.current, asking, ttl, self.tally)
+        authenticator = Authenticator(lambda: trust.current, asking, ttl, self.counters)
         self._held.push_async_callback(authenticator.close)
         ttls = Ttls(
             settings.authorization_webhook_cache_authorized_ttl,
             settings.authorization_webhook_cache_unauthorized_ttl,
         )
         open_paths = settings.authorization_always_allow_paths
-        authorizer = Authorizer(open_paths, ttls, deciding, self.tally)
+        authorizer = Authorizer(open_paths, ttls, deciding, self.counters)
         self._held.push_async_callback(authorizer.close)
-        return Doorkeeper(authenticator, authorizer, self.tally)
+        return Doorkeeper(authenticator, authorizer, self.counters)
 
     def _app(self, keeper: Doorkeeper) -> web.Application:
         @web.middleware

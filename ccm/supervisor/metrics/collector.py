@@ -10,6 +10,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from ccm import metrics
+from ccm.counters import Counters, Histogram
 from ccm.metrics import Kind, Metric, catalogue
 from ccm.model.objects import Json
 from ccm.processes import open_files, resident_bytes
@@ -20,8 +21,7 @@ from ccm.supervisor.metrics import readings
 from ccm.supervisor.metrics.families import Series, family
 from ccm.supervisor.metrics.readings import Reading, controller_of, queue_of
 from ccm.supervisor.metrics.totals import Sums, Totals, Value, add, plus
-from ccm.supervisor.newcomers import Newcomers
-from ccm.tally import Histogram, Tally
+from ccm.supervisor.uninitialized import UninitializedNodes
 
 OWN = "supervisor"
 """Whose it is what the supervisor's own process counts."""
@@ -34,9 +34,9 @@ class Parts:
     settings: Settings
     status: Callable[[], Json]
     totals: Totals
-    tallies: tuple[Tally, ...]
+    counter_sets: tuple[Counters, ...]
     waits: Callable[[], Iterator[tuple[str, str, Histogram]]]
-    newcomers: Newcomers
+    newcomers: UninitializedNodes
     leaders: Callable[[], Iterator[Leader]]
     certificate_ends_at: Callable[[], float | None]
 
@@ -81,8 +81,8 @@ class SupervisorCollector(Collector):
     def _counted(self) -> Iterator[tuple[str, Sums]]:
         yield from self._parts.totals.by_worker().items()
         own: Sums = {}
-        for tally in self._parts.tallies:
-            add(own, tally.export())
+        for counters in self._parts.counter_sets:
+            add(own, counters.export())
         yield OWN, own
 
     def _readings(self) -> Iterator[Reading]:

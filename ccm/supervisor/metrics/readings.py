@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from ccm import metrics
 from ccm.controllers import ALIASES, is_enabled
-from ccm.decide.children import State
+from ccm.decide.children import WorkerState
 from ccm.metrics import Metric
 from ccm.model.objects import Json
-from ccm.supervisor.duties import SINGLE
+from ccm.supervisor.shards import SINGLE
 from ccm.supervisor.spending import worker_name
 
 Reading = tuple[Metric, tuple[str, ...], float]
@@ -32,7 +32,7 @@ def of_workers(workers: list[Json]) -> Iterator[Reading]:
     """Processes one by one; a worker without a process has none of what a process tells."""
     for facts in workers:
         labels = (facts["name"],)
-        for state in State:
+        for state in WorkerState:
             yield metrics.WORKER_STATE, (*labels, state), float(state == facts["state"])
         yield metrics.DEATHS, labels, facts["deaths_in_a_row"]
         yield metrics.SILENT, labels, facts["silent_seconds"]
@@ -66,7 +66,9 @@ def of_queues(workers: list[Json], quarantined: Json) -> Iterator[Reading]:
 
 def of_controllers(workers: list[Json], enabled: tuple[str, ...]) -> Iterator[Reading]:
     """Which of the enabled controllers act here, by the names that upstream gives them."""
-    at_work = {controller_of(facts["name"]) for facts in workers if facts["state"] == State.RUNNING}
+    at_work = {
+        controller_of(facts["name"]) for facts in workers if facts["state"] == WorkerState.RUNNING
+    }
     for alias, controller in ALIASES.items():
         if is_enabled(controller, enabled):
             runs_in = alias if alias in SINGLE else "node"

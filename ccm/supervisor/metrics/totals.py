@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import zip_longest
 
+from ccm.counters import Numbers
 from ccm.metrics import Metric, catalogue
 from ccm.supervisor.spending import worker_name
-from ccm.tally import Numbers
 
 Value = list[float]
 """A counter's one number, or a histogram's sum and the counts of its buckets."""
@@ -18,14 +18,14 @@ KNOWN = {metric.name: metric for metric in catalogue()}
 
 
 class Totals:
-    """`hear` what a start has counted; once it has ended, what it said last counts for ever."""
+    """Takes in what a start has counted; once it has ended, what it said last counts for ever."""
 
     def __init__(self) -> None:
         self._live: dict[str, Numbers] = {}
         self._ended: defaultdict[str, Sums] = defaultdict(dict)
         self.exits: Counter[str] = Counter()  # of each worker
 
-    def hear(self, ident: str, numbers: Numbers) -> None:
+    def on_message(self, ident: str, numbers: Numbers) -> None:
         """What this start of a worker has counted so far."""
         self._live[ident] = numbers
 

@@ -11,7 +11,7 @@ from ccm.errors import ConfigurationFault
 SDK = {"boto3", "botocore"}
 QUIET = (
     "import ccm.cli.main, ccm.supervisor.loop, workers.main",
-    "import workers.service.worker, workers.node.worker",
+    "import workers.service.controller, workers.node.controller",
     "from ccm.cloud.registry import load_provider; load_provider('simulated')",
     "from ccm.cloud.registry import known_providers; assert 'aws' in known_providers()",
     "import ccm.providers.aws.iam",

@@ -39,7 +39,7 @@ async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
     async with world(NODE, page=cloud.instances.batch_size, node_status_update_frequency=SOON) as w:
 
         def describe(some: Sequence[Node]) -> object:
-            before, number = len(proxy.requests), w.duty.facts()["refresh_passes"]
+            before, number = len(proxy.requests), w.controller.status()["refresh_passes"]
             answers = ask(some)
             in_pass[number] += len(proxy.requests) - before
             return answers
@@ -48,6 +48,6 @@ async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
         for one in nodes:
             w.cluster.put(node(ready, with_provider_id(one.provider_id), name=one.name))
         w.feed()
-        await until("two passes", lambda: w.duty.facts()["refresh_passes"] >= 2, 200)
+        await until("two passes", lambda: w.controller.status()["refresh_passes"] >= 2, 200)
     assert (in_pass[0], in_pass[1]) == (reads, reads - 1)
     assert proxy.writes() == []

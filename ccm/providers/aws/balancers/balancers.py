@@ -16,7 +16,7 @@ from ccm.providers.aws.balancers.request import name_of
 class AwsLoadBalancers:
     """A Service has one balancer; one of another kind goes as soon as that is there."""
 
-    honours = frozenset({Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES})
+    supported_features = frozenset({Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES})
 
     def __init__(self, around: Surroundings) -> None:
         self._usual = around.config.balancer_type

@@ -9,12 +9,12 @@ from ccm import metrics
 from ccm.bus.frames import Message
 from ccm.cloud.interface import Routes
 from ccm.errors import CloudError, Refused, RetryAfter
-from ccm.kube.events import Note, ObjectRef
+from ccm.kube.events import Event, ObjectRef
 from ccm.model.node import Node
 from ccm.model.objects import Json
-from ccm.model.projection import Want
+from ccm.model.projection import Projection
 from ccm.settings import Settings
-from workers.duty import Duty, Outcome, Tools
+from workers.controller import Controller, ControllerContext, Result
 from workers.queue import RETRY
 from workers.route.cloud import CloudRoutes
 from workers.route.listing import Listing
@@ -40,8 +40,8 @@ IN_HAND = 200  # keys at the same time (upstream's number); the budget paces the
 
 BACKOFF = RETRY
 
-WANTS = (
-    Want(
+PROJECTIONS = (
+    Projection(
         "Node",
         (
             ("metadata", "name"),
@@ -56,9 +56,9 @@ WANTS = (
 )
 
 
-def duty(tools: Tools) -> Duty | None:
+def new_controller(context: ControllerContext) -> Controller | None:
     """The route duty of this process."""
-    settings, part = tools.settings, tools.provider.routes
+    settings, part = context.settings, context.provider.routes
     if not settings.configure_cloud_routes:
         log.info("routes are left alone: --configure-cloud-routes is false")
     elif part is None:
@@ -69,7 +69,7 @@ def duty(tools: Tools) -> Duty | None:
             "give it, or set --configure-cloud-routes=false"
         )
     else:
-        return RouteDuty(tools, part)
+        return RouteController(context, part)
     return None
 
 
@@ -77,27 +77,27 @@ def concurrency(settings: Settings) -> int:
     return IN_HAND
 
 
-class RouteDuty:
+class RouteController:
     """Gives every Node its routes, and takes those away that lead nowhere.
 
     A route is added on what is known; before anything is deleted, all routes are listed again (see
     `Listing`).
     """
 
-    def __init__(self, tools: Tools, part: Routes) -> None:
-        self._tools = tools
-        self._cloud = CloudRoutes(part, tools.performer.permission)
-        self._listing = Listing(lambda seconds: tools.queue.add_after(ALL, seconds))
-        given = map(read_network, tools.settings.cluster_cidr)
+    def __init__(self, context: ControllerContext, part: Routes) -> None:
+        self._context = context
+        self._cloud = CloudRoutes(part, context.performer.permission)
+        self._listing = Listing(lambda seconds: context.queue.add_after(ALL, seconds))
+        given = map(read_network, context.settings.cluster_cidr)
         cluster = tuple(network for network in given if network is not None)
-        picture = Picture(tools.provider.scheme, cluster)
-        self._steps = Steps(tools, self._cloud, self._listing, picture)
+        picture = Picture(context.provider.scheme, cluster)
+        self._steps = Steps(context, self._cloud, self._listing, picture)
 
     @property
     def _picture(self) -> Picture:
         return self._steps.picture
 
-    def keys_for(self, kind: str, key: str) -> Iterable[str]:
+    def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         """The Node, and those that claimed or now claim a part of its networks, too.
 
         Nothing when it is what we know already: that is the echo of our own write. When it is gone,
@@ -105,7 +105,7 @@ class RouteDuty:
         lead: one may have been made without an answer, and the machine may be another one.
         """
         roster = self._picture.roster
-        raw = self._tools.store.get(kind, key)
+        raw = self._context.store.get(kind, key)
         before, node = roster.get(key), Node(raw) if raw is not None else None
         if before and node and before.node == node:
             return ()
@@ -124,16 +124,16 @@ class RouteDuty:
         """Ask for a full pass once in a period."""
         while True:
             self._listing.ask()
-            await asyncio.sleep(self._tools.settings.route_reconciliation_period)
+            await asyncio.sleep(self._context.settings.route_reconciliation_period)
 
-    def hear(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         return
 
-    def about(self, key: str) -> ObjectRef | None:
+    def object_ref(self, key: str) -> ObjectRef | None:
         claim = self._picture.roster.get(key)
-        return _about(claim.node) if claim else None
+        return _object_ref(claim.node) if claim else None
 
-    def facts(self) -> Json:
+    def status(self) -> Json:
         listing, steps = self._listing, self._steps
         return {
             "objects": len(self._picture.roster),
@@ -145,7 +145,7 @@ class RouteDuty:
             "refused": len(steps.refused),
         }
 
-    def evidence(self, key: str) -> Json:
+    def details(self, key: str) -> Json:
         claim, listing = self._picture.roster.get(key), self._listing
         if claim is None:
             return {"node": "there is none"}
@@ -157,7 +157,7 @@ class RouteDuty:
             "list of routes": f"{listing.age:.0f} s old" if listing.is_done else "none yet",
         }
 
-    async def reconcile(self, key: str) -> Outcome:
+    async def reconcile(self, key: str) -> Result:
         if key == ALL:
             return await self._compare_all()
         network = read_network(key.removeprefix(LOST)) if key.startswith(LOST) else None
@@ -166,23 +166,23 @@ class RouteDuty:
         claim = self._picture.roster.get(key)
         return await self._serve(claim) if claim else self._leave(key)
 
-    async def _compare_all(self) -> Outcome:
+    async def _compare_all(self) -> Result:
         """List the cloud's routes and queue every key that has something to do."""
         nodes = [claim.node for claim in self._picture.roster]
         if not nodes:
             self._listing.give_up()
-            return Outcome("no node is known, so nothing is compared")
+            return Result("no node is known, so nothing is compared")
         self._listing.begin()
         self._picture.table.begin_listing()
         listed = await self._cloud.list(nodes, is_urgent=self._listing.is_awaited)
-        self._tools.tally.count(metrics.ROUTE_SYNCS)
+        self._context.counters.count(metrics.ROUTE_SYNCS)
         picture = replace(self._picture, table=self._picture.table.relisted(listed))
         self._listing.believe(sum(is_missing(claim, picture) for claim in picture.roster))
         self._steps.picture = picture
         keys = self._listing.end() | set(self._unfinished())
         for key in keys:
-            self._tools.queue.add(key)
-        return Outcome(f"{len(listed)} routes compared, {len(keys)} keys have something to do")
+            self._context.queue.add(key)
+        return Result(f"{len(listed)} routes compared, {len(keys)} keys have something to do")
 
     def _unfinished(self) -> Iterator[str]:
         for claim in self._picture.roster:
@@ -192,16 +192,16 @@ class RouteDuty:
             if any(plan_orphans(network, self._picture, {})):
                 yield f"{LOST}{network}"
 
-    async def _serve(self, claim: Claim) -> Outcome:
+    async def _serve(self, claim: Claim) -> Result:
         """Give a Node its routes and its condition; tell people why it cannot be."""
         node = claim.node
         if node.is_foreign(self._picture.scheme):
-            return Outcome(f"left alone: {node.provider_id} is not ours")
+            return Result(f"left alone: {node.provider_id} is not ours")
         if not node.provider_id:
-            return Outcome("waits for its provider ID", is_settled=not claim.networks)
+            return Result("waits for its provider ID", is_done=not claim.networks)
         if not self._listing.is_done:
             self._listing.ask(node.name)
-            return Outcome("waits for the first list of routes", is_settled=False)
+            return Result("waits for the first list of routes", is_done=False)
         self._steps.refused.pop(node.name, None)
         setbacks: Setbacks = {}
 
@@ -210,10 +210,10 @@ class RouteDuty:
             return plan(now, self._picture, setbacks) if now else iter(())
 
         if not await self._steps.work_off(node.name, planned, setbacks):
-            return Outcome("waits for a list that is newer than the change", is_settled=False)
+            return Result("waits for a list that is newer than the change", is_done=False)
         return self._conclude(self._picture.roster.get(node.name) or claim, setbacks)
 
-    def _conclude(self, claim: Claim, setbacks: Setbacks) -> Outcome:
+    def _conclude(self, claim: Claim, setbacks: Setbacks) -> Result:
         """Tell people what this Node lacks, and raise what went wrong."""
         causes = problems(claim, self._picture, setbacks)
         for cidr, cause in causes.items():
@@ -222,21 +222,21 @@ class RouteDuty:
             self._steps.refused[claim.node.name] = None
         _raise_worst(setbacks)
         told = "; ".join(f"{cidr}: {cause}" for cidr, cause in causes.items())
-        return Outcome(told or "routed", is_settled=not causes)
+        return Result(told or "routed", is_done=not causes)
 
-    def _leave(self, name: str) -> Outcome:
+    def _leave(self, name: str) -> Result:
         """A Node is gone: its routes are found to be lost by the next list."""
         self._steps.refused.pop(name, None)
-        return Outcome("it is gone")
+        return Result("it is gone")
 
-    async def _free(self, key: str, network: Network) -> Outcome:
+    async def _free(self, key: str, network: Network) -> Result:
         """Delete the routes to a network that lead nowhere."""
         setbacks: Setbacks = {}
         is_through = await self._steps.work_off(
             key, lambda: plan_orphans(network, self._picture, setbacks), setbacks
         )
         _raise_worst(setbacks)
-        return Outcome("nothing lost on it" if is_through else "waits for a newer list", is_through)
+        return Result("nothing lost on it" if is_through else "waits for a newer list", is_through)
 
     def _rivals(self, claim: Claim | None) -> set[str]:
         if claim is None:
@@ -246,10 +246,12 @@ class RouteDuty:
 
     def _tell(self, node: Node, cidr: str, cause: str) -> None:
         message = f"Could not create route {node.uid} {cidr} for node {node.name}: {cause}"
-        self._tools.recorder.tell(Note(_about(node), "Warning", "FailedToCreateRoute", message))
+        self._context.recorder.record(
+            Event(_object_ref(node), "Warning", "FailedToCreateRoute", message)
+        )
 
 
-def _about(node: Node) -> ObjectRef:
+def _object_ref(node: Node) -> ObjectRef:
     return ObjectRef("v1", "Node", node.name, node.uid)
 
 

@@ -30,7 +30,7 @@ class Histogram:
         return [round(self.total, 6), *self.counts]
 
 
-class Tally:
+class Counters:
     """Counters and histograms by metric and labels. Threads may use it, too."""
 
     def __init__(self) -> None:

@@ -12,10 +12,10 @@ from ccm.decide.backoff import Backoff
 from ccm.errors import Refused
 from ccm.kube.events import ObjectRef
 from ccm.model.objects import Json
-from ccm.model.projection import Path, Want
+from ccm.model.projection import Path, Projection
 from ccm.model.service import Service
 from ccm.settings import Settings
-from workers.duty import Duty, Outcome, Tools
+from workers.controller import Controller, ControllerContext, Result
 from workers.service import notes
 from workers.service.balancers import Balancers
 from workers.service.concerns import SPEC
@@ -56,44 +56,44 @@ _NODE: tuple[Path, ...] = (
     ("status", "addresses"),
 )
 
-WANTS = (Want("Service", _SERVICE), Want("Node", _NODE))
+PROJECTIONS = (Projection("Service", _SERVICE), Projection("Node", _NODE))
 
 
-def duty(tools: Tools) -> Duty | None:
+def new_controller(context: ControllerContext) -> Controller | None:
     """The service duty of this process."""
-    part = tools.provider.load_balancers
-    return ServiceDuty(tools, part) if part else None
+    part = context.provider.load_balancers
+    return ServiceController(context, part) if part else None
 
 
 def concurrency(settings: Settings) -> int:
     return settings.concurrent_service_syncs
 
 
-class ServiceDuty:
+class ServiceController:
     """Keeps one balancer for each Service that wants one.
 
     All work on a balancer is the reconcile of its Service's key, so a host update, an ensure and a
     deletion never overlap.
     """
 
-    def __init__(self, tools: Tools, part: LoadBalancers) -> None:
-        self._tools = tools
-        self._rules = Rules(tools.settings.load_balancer_classes, part.honours)
-        self._hosts = HostSet(tools.store, tools.provider.scheme)
+    def __init__(self, context: ControllerContext, part: LoadBalancers) -> None:
+        self._context = context
+        self._rules = Rules(context.settings.load_balancer_classes, part.supported_features)
+        self._hosts = HostSet(context.store, context.provider.scheme)
         self._planned: dict[str, Service] = {}  # what was last planned for, by key
         self._due: set[str] = set()  # keys that may update their hosts once, at rest or not
         # Comparing what is most likely right leaves room for what is new.
-        self._checks = asyncio.Semaphore(max(1, concurrency(tools.settings) // 2))
-        self._steps = Steps(tools, Balancers(part, tools.performer.permission))
+        self._checks = asyncio.Semaphore(max(1, concurrency(context.settings) // 2))
+        self._steps = Steps(context, Balancers(part, context.performer.permission))
 
-    def keys_for(self, kind: str, key: str) -> Iterable[str]:
+    def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         """A Service's own key; none for a Node, because `run` takes up whom its change concerns.
 
         The feed also brings back our own writes. Such an echo is no news: it must not cut short
         the wait after a failure. While the key is in hand, its reconcile looks for news itself.
         """
         if kind == "Service":
-            is_seen_to = self._tools.queue.is_in_hand(key) or not self._is_news(key)
+            is_seen_to = self._context.queue.is_in_flight(key) or not self._is_news(key)
             return () if is_seen_to else (key,)
         self._hosts.note_change(key)
         return ()
@@ -108,18 +108,18 @@ class ServiceDuty:
             for key, given in self._steps.given.items():
                 if given != hosts:
                     self._due.add(key)
-                    self._tools.queue.add(key)
+                    self._context.queue.add(key)
 
-    def hear(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         return
 
-    def about(self, key: str) -> ObjectRef | None:
+    def object_ref(self, key: str) -> ObjectRef | None:
         service = self._service(key)
-        return notes.about(service) if service else None
+        return notes.object_ref(service) if service else None
 
-    def facts(self) -> Json:
+    def status(self) -> Json:
         return {
-            "objects": self._tools.store.count("Service"),
+            "objects": self._context.store.count("Service"),
             "hosts": len(self._hosts),
             "balancers": len(self._steps.memories),
             "ensured": self._steps.ensured,
@@ -128,7 +128,7 @@ class ServiceDuty:
             "services": glance(self._steps.memories, time.monotonic()),
         }
 
-    def evidence(self, key: str) -> Json:
+    def details(self, key: str) -> Json:
         service, memory = self._service(key), self._steps.memories.get(key)
         made, refused = (memory.made, memory.refused) if memory else (None, None)
         there = "being deleted" if service and service.is_being_deleted else "there"
@@ -141,7 +141,7 @@ class ServiceDuty:
             "hosts it should have": ", ".join(self._hosts.now().names) or "none",
         }
 
-    async def reconcile(self, key: str) -> Outcome:
+    async def reconcile(self, key: str) -> Result:
         try:
             return await self._come_to_rest(key)
         except Refused:
@@ -149,32 +149,32 @@ class ServiceDuty:
             raise
         finally:
             if self._is_news(key):
-                self._tools.queue.add(key)
+                self._context.queue.add(key)
 
-    async def _come_to_rest(self, key: str) -> Outcome:
+    async def _come_to_rest(self, key: str) -> Result:
         for _ in range(MOST_STEPS):
             match self._next_step(key):
-                case Rest(sentence):
+                case Rest(message):
                     if key in self._steps.memories:
                         self._look_again(key, AUDIT)
-                    return Outcome(sentence)
+                    return Result(message)
                 case Refuse(service, why):
                     told = notes.sync_failed(service, f"failed to ensure load balancer: {why}")
-                    self._tools.recorder.tell(told)
+                    self._context.recorder.record(told)
                     raise Refused(why)
                 case UpdateHosts() if not (key in self._due or self._hosts.is_at_rest):
-                    return Outcome("waits until the nodes are at rest", False, PATIENCE)
+                    return Result("waits until the nodes are at rest", False, PATIENCE)
                 case Ensure(is_check=True) as check:
                     if self._checks.locked():
-                        again_in = random.uniform(0.5, 1.5)
-                        return Outcome("waits for its turn to be compared", False, again_in)
+                        requeue_after = random.uniform(0.5, 1.5)
+                        return Result("waits for its turn to be compared", False, requeue_after)
                     async with self._checks:
                         await self._steps.take(key, check)
                 case step:
                     self._due.discard(key)
-                    if outcome := await self._steps.take(key, step):
-                        return outcome
-        return Outcome("does not come to rest: somebody undoes every step", False, UNDONE)
+                    if result := await self._steps.take(key, step):
+                        return result
+        return Result("does not come to rest: somebody undoes every step", False, UNDONE)
 
     def _next_step(self, key: str) -> Step:
         service, memory = self._service(key), self._steps.memories.get(key)
@@ -192,8 +192,8 @@ class ServiceDuty:
 
     def _look_again(self, key: str, seconds: float) -> None:
         """For what changes in the cloud without a word; spread, so that not all come together."""
-        self._tools.queue.add_after(key, seconds * random.uniform(1.0, 1.2))
+        self._context.queue.add_after(key, seconds * random.uniform(1.0, 1.2))
 
     def _service(self, key: str) -> Service | None:
-        raw = self._tools.store.get("Service", key)
+        raw = self._context.store.get("Service", key)
         return Service(raw) if raw is not None else None

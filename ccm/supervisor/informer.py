@@ -23,9 +23,9 @@ from ccm.kube.watch import (
     follow,
 )
 from ccm.model.objects import Json, mapping, text
-from ccm.model.projection import Path, Want, paths_from_json, project
-from ccm.model.rights import Right
-from ccm.supervisor.mailbox import Mailbox, Owns, View
+from ccm.model.projection import Path, Projection, paths_from_json, project
+from ccm.model.rbac import PolicyRule
+from ccm.supervisor.delivery import DeliveryQueue, Owns, ProjectedStore
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +41,14 @@ MANY, LONGER = 4, 0.05  # the same after a frame of so many changes: more are on
 TRY_AGAIN = 1.0  # seconds until a frame that the socket did not take is sent again
 
 
-def right_to_watch(kind: str) -> Right:
+def watch_rule(kind: str) -> PolicyRule:
     """What the one list and watch of this kind needs."""
-    return Right(PATHS[kind].rpartition("/")[2], ("list", "watch"), "one watch for all workers")
+    return PolicyRule(
+        PATHS[kind].rpartition("/")[2], ("list", "watch"), "one watch for all workers"
+    )
 
 
-class Feed:
+class SharedInformer:
     """Keeps, for each set of wanted fields, the projected objects, and fills the mailboxes.
 
     A view outlives its workers: a worker that comes back gets its snapshot from memory. `send`
@@ -64,21 +66,21 @@ class Feed:
         self._kube, self._send, self._idle_limit = kube, send, idle_limit
         self._more_to_come = more_to_come
         self._kinds: dict[str, Kind] = {}
-        self._boxes: dict[str, Mailbox] = {}
+        self._boxes: dict[str, DeliveryQueue] = {}
         self._flush_at: asyncio.TimerHandle | None = None
         self._told, self._next_flush = 0, 0.0
 
     def join(self, worker: str, hello: Hello, owns: Owns) -> None:
         """A worker said what it wants; its snapshot follows as soon as it can be told."""
         views = [
-            self.view(Want(str(want["kind"]), paths_from_json(want["paths"])))
-            for want in hello.wants
+            self.view(Projection(str(want["kind"]), paths_from_json(want["paths"])))
+            for want in hello.projections
         ]
-        box = Mailbox(views, owns, partial(self._deliver, worker))
+        box = DeliveryQueue(views, owns, partial(self._deliver, worker))
         self._boxes[worker] = box
         box.begin()
 
-    def view(self, want: Want) -> View:
+    def view(self, want: Projection) -> ProjectedStore:
         """The objects of a kind with the wanted fields, kept from now on."""
         if want.kind not in self._kinds:
             changes = partial(follow, self._kube, PATHS[want.kind], self._idle_limit)
@@ -109,10 +111,10 @@ class Feed:
         if box := self._boxes.get(worker):
             box.begin()
 
-    def facts(self, now: float) -> Json:
+    def status(self, now: float) -> Json:
         """What `status` shows of the watches and of the way to each worker."""
         return {
-            "kinds": {name: kind.facts(now) for name, kind in self._kinds.items()},
+            "kinds": {name: kind.status(now) for name, kind in self._kinds.items()},
             "undecodable": sum(kind.undecodable for kind in self._kinds.values()),
             "mailboxes": {
                 worker: {
@@ -138,7 +140,7 @@ class Feed:
         while self._more_to_come() and loop.time() < latest:  # noqa: ASYNC110 - states of children
             await asyncio.sleep(GATHER / 4)
 
-    def _tell(self, view: View, key: str) -> None:
+    def _tell(self, view: ProjectedStore, key: str) -> None:
         for listen in view.listeners:
             listen(key)
         for box in self._boxes.values():
@@ -187,14 +189,14 @@ class Kind:
         self,
         name: str,
         changes: Callable[[], AsyncGenerator[WatchEvent, None]],
-        on_change: Callable[[View, str], None],
+        on_change: Callable[[ProjectedStore, str], None],
         on_listed: Callable[[], None],
         gather: Callable[[], Awaitable[None]],
     ) -> None:
         self._name, self._changes, self._gather = name, changes, gather
         self._on_change, self._on_listed = on_change, on_listed
-        self._views: dict[tuple[Path, ...], View] = {}
-        self._listing: list[View] = []  # the views that saw this list from its beginning
+        self._views: dict[tuple[Path, ...], ProjectedStore] = {}
+        self._listing: list[ProjectedStore] = []  # the views that saw this list from its beginning
         self._listed: set[str] | None = None  # keys, while a list is under way
         self._watch: asyncio.Task[None] | None = None
         self._is_watching = False  # a list ended, and what changes is followed
@@ -202,15 +204,15 @@ class Kind:
         self._trouble, self._trouble_at = "", 0.0
         self._lists = self.undecodable = 0
 
-    def view(self, paths: tuple[Path, ...]) -> View:
+    def view(self, paths: tuple[Path, ...]) -> ProjectedStore:
         """The objects cut down to `paths`; they are there once a list ended."""
         if paths not in self._views:
-            self._views[paths] = View(self._name)
+            self._views[paths] = ProjectedStore(self._name)
             if self._watch is None or self._is_watching:
                 self._list_anew()
         return self._views[paths]
 
-    def facts(self, now: float) -> Json:
+    def status(self, now: float) -> Json:
         return {
             "objects": max(len(view.values) for view in self._views.values()),
             "silent_seconds": round(now - self._alive_at, 3),

@@ -7,15 +7,15 @@ from ccm.bus.frames import Message
 from ccm.cloud.interface import Volumes
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, Refused
-from ccm.kube.events import Note, ObjectRef
+from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import PlaceAnswer, Unknown
 from ccm.model.objects import Json
-from ccm.model.projection import Want
+from ccm.model.projection import Projection
 from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
 from ccm.settings import Settings
 from workers.apply import Patch
-from workers.duty import Duty, Outcome, Tools
-from workers.questions import Questions
+from workers.batch_reader import BatchReader
+from workers.controller import Controller, ControllerContext, Result
 from workers.queue import RETRY
 from workers.volume_label.patches import patch_for
 from workers.volume_label.plan import Complain, Label, Rest, Rules, plan, why_left_alone
@@ -31,8 +31,8 @@ _META = ("name", "uid", "labels", "deletionTimestamp", "initializers")
 
 BACKOFF = RETRY
 
-WANTS = (
-    Want(
+PROJECTIONS = (
+    Projection(
         KIND,
         (
             *(("metadata", name) for name in _META),
@@ -45,14 +45,14 @@ WANTS = (
 )
 
 
-def duty(tools: Tools) -> Duty | None:
+def new_controller(context: ControllerContext) -> Controller | None:
     """The volume-label duty of this process."""
-    volumes = tools.provider.volumes
+    volumes = context.provider.volumes
     if volumes is None:
         return None
     if unknown := sorted(volumes.legacy_sources - {*LEGACY_SOURCES}):
         log.warning("these sources of volumes are never seen", extra={"legacy_sources": unknown})
-    return VolumeDuty(tools, volumes)
+    return VolumeLabelController(context, volumes)
 
 
 def concurrency(settings: Settings) -> int:
@@ -60,36 +60,36 @@ def concurrency(settings: Settings) -> int:
     return settings.kube_api_in_flight
 
 
-class VolumeDuty:
+class VolumeLabelController:
     """Labels each volume of the provider once, and says on the volume why it cannot."""
 
-    def __init__(self, tools: Tools, volumes: Volumes) -> None:
-        self._tools = tools
-        is_legacy = tools.settings.legacy_zone_labels
+    def __init__(self, context: ControllerContext, volumes: Volumes) -> None:
+        self._context = context
+        is_legacy = context.settings.legacy_zone_labels
         self._rules = Rules(volumes.csi_drivers, volumes.legacy_sources, is_legacy)
-        self._questions: Questions[PersistentVolume, PlaceAnswer] = Questions(
-            volumes, Priority.VOLUME, tools.caution, tools.queue
+        self._questions: BatchReader[PersistentVolume, PlaceAnswer] = BatchReader(
+            volumes, Priority.VOLUME, context.quarantine, context.queue
         )
         self._rejected: dict[str, Patch] = {}
         self._labelled = 0
 
-    def keys_for(self, kind: str, key: str) -> Iterable[str]:
+    def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         return (key,)
 
     async def run(self) -> None:
         await self._questions.run()
 
-    def hear(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         return
 
-    def about(self, key: str) -> ObjectRef | None:
+    def object_ref(self, key: str) -> ObjectRef | None:
         volume = self._volume(key)
-        return _about(volume) if volume else None
+        return _object_ref(volume) if volume else None
 
-    def facts(self) -> Json:
-        return {"objects": self._tools.store.count(KIND), "labelled": self._labelled}
+    def status(self) -> Json:
+        return {"objects": self._context.store.count(KIND), "labelled": self._labelled}
 
-    def evidence(self, key: str) -> Json:
+    def details(self, key: str) -> Json:
         volume = self._volume(key)
         if volume is None:
             return {"volume": "there is none"}
@@ -99,43 +99,43 @@ class VolumeDuty:
             "labels": ", ".join(f"{k}={v}" for k, v in labels.items()) or "none about its place",
         }
 
-    async def reconcile(self, key: str) -> Outcome:
+    async def reconcile(self, key: str) -> Result:
         volume = self._volume(key)
         why = why_left_alone(volume, self._rules) if volume else "it is gone"
         if volume is None or why:
             self._forget(key)
-            return Outcome(why or "")
+            return Result(why or "")
         match await self._questions.answer(volume):
             case None:
-                return Outcome("waits for the cloud's answer", False, again_in=ASK_AGAIN)
+                return Result("waits for the cloud's answer", False, requeue_after=ASK_AGAIN)
             case Unknown(why_unknown):
                 self._questions.forget(key)
                 raise CloudError(why_unknown)
             case answer:
                 return await self._take(volume, plan(volume, answer, self._rules))
 
-    async def _take(self, volume: PersistentVolume, step: Label | Complain | Rest) -> Outcome:
+    async def _take(self, volume: PersistentVolume, step: Label | Complain | Rest) -> Result:
         match step:
             case Label():
                 await self._write(volume, step)
                 self._forget(volume.name)
-                return Outcome("labelled")
+                return Result("labelled")
             case Complain(reason, message, may_pass):
                 self._forget(volume.name)
                 self._tell(volume, reason, message)
                 raise CloudError(message) if may_pass else Refused(message)
-            case Rest(sentence):
+            case Rest(message):
                 self._forget(volume.name)
-                return Outcome(sentence)
+                return Result(message)
 
     async def _write(self, volume: PersistentVolume, action: Label) -> None:
         patch = patch_for(volume, action)
         try:
-            answer = await self._tools.performer.perform(patch)
+            answer = await self._context.performer.perform(patch)
         except KubernetesError as error:
             self._judge(volume, patch, error)
             raise
-        self._tools.store.wrote(KIND, volume.name, answer)
+        self._context.store.wrote(KIND, volume.name, answer)
         self._labelled += 1
         log.info("volume labelled", extra={"volume": volume.name, "labels": dict(action.labels)})
 
@@ -155,12 +155,12 @@ class VolumeDuty:
         self._rejected.pop(name, None)
 
     def _volume(self, name: str) -> PersistentVolume | None:
-        raw = self._tools.store.get(KIND, name)
+        raw = self._context.store.get(KIND, name)
         return PersistentVolume(raw) if raw is not None else None
 
     def _tell(self, volume: PersistentVolume, reason: str, message: str) -> None:
-        self._tools.recorder.tell(Note(_about(volume), "Warning", reason, message))
+        self._context.recorder.record(Event(_object_ref(volume), "Warning", reason, message))
 
 
-def _about(volume: PersistentVolume) -> ObjectRef:
+def _object_ref(volume: PersistentVolume) -> ObjectRef:
     return ObjectRef("v1", KIND, volume.name, volume.uid)

@@ -6,22 +6,22 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from ccm.bus.frames import Message, Survived
-from ccm.bus.inhand import InHand
-from workers.turns import Turns
+from ccm.bus.in_flight import InFlightJournal
+from workers.turns import ReadWriteLock
 
 
-class Caution:
+class Quarantine:
     """Records every key that is in hand, lets suspects run alone, and reports who was harmless."""
 
     def __init__(
         self,
-        hand: InHand,
+        hand: InFlightJournal,
         send: Callable[[Message], bool],
         suspects: tuple[str, ...],
         quarantined: dict[str, float],
     ) -> None:
         self._hand, self._send = hand, send
-        self._turns = Turns()
+        self._turns = ReadWriteLock()
         self._holds: Counter[str] = Counter()
         self._not_before = dict.fromkeys(suspects, 0.0) | quarantined
 

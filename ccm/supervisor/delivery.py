@@ -18,7 +18,7 @@ Owns = Callable[[str, str], bool]  # of kind and key: whether they are this work
 
 
 @dataclass
-class View:
+class ProjectedStore:
     """All objects of one kind, cut down to what some workers want, as JSON text."""
 
     kind: str
@@ -27,7 +27,7 @@ class View:
     listeners: list[Callable[[str], None]] = field(default_factory=list)  # of keys that changed
 
 
-class Mailbox:
+class DeliveryQueue:
     """The way from the views to one worker: ordered, gap-proof, bounded, newest state only.
 
     It keeps the *names* of what changed and reads the value from the view when a frame leaves, so a
@@ -36,7 +36,7 @@ class Mailbox:
 
     def __init__(
         self,
-        views: Iterable[View],
+        views: Iterable[ProjectedStore],
         owns: Owns,
         send: Callable[[bytes], bool],
     ) -> None:
@@ -97,7 +97,7 @@ class Mailbox:
                     self._pending[(kind, key)] = None
         self.flush()
 
-    def reads(self, view: View) -> bool:
+    def reads(self, view: ProjectedStore) -> bool:
         return self._views.get(view.kind) is view
 
     def mark(self, kind: str, key: str) -> None:

@@ -7,7 +7,7 @@ Target = tuple[str, str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class PolicyRule:
     """Verbs on one resource, subresource included, and what for (several purposes with `; `).
 
     An empty `namespace` means all of them and what has none; no `names` means every object.
@@ -29,7 +29,7 @@ class Right:
     def purposes(self) -> list[str]:
         return self.purpose.split("; ")
 
-    def covers(self, other: "Right") -> bool:
+    def covers(self, other: "PolicyRule") -> bool:
         """Whether who has this right needs the other one no more."""
         return (
             (self.group, self.resource) == (other.group, other.resource)
@@ -39,9 +39,9 @@ class Right:
         )
 
 
-def joined(rights: Iterable[Right]) -> tuple[Right, ...]:
+def joined(rights: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
     """The same rights for one identity: one entry a target, in a stable order, none twice."""
-    by_target: dict[Target, Right] = {}
+    by_target: dict[Target, PolicyRule] = {}
     for right in rights:
         known = by_target.get(right.target)
         by_target[right.target] = _both(known, right) if known else right
@@ -53,7 +53,7 @@ def joined(rights: Iterable[Right]) -> tuple[Right, ...]:
     )
 
 
-def _both(one: Right, other: Right) -> Right:
+def _both(one: PolicyRule, other: PolicyRule) -> PolicyRule:
     verbs = dict.fromkeys([*one.verbs, *other.verbs])
     purposes = dict.fromkeys([*one.purposes, *other.purposes])
     return replace(one, verbs=tuple(verbs), purpose="; ".join(purposes))

@@ -12,20 +12,20 @@ from ccm.cloud.interface import Instances
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, NoPermit, Unreachable
-from ccm.kube.events import Note, ObjectRef
+from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.node import PROVIDED_NODE_IP, Node
 from ccm.model.objects import Json
-from ccm.model.projection import Want
+from ccm.model.projection import Projection
 from ccm.settings import Settings
 from workers.apply import Delete
-from workers.duty import Duty, Outcome, Tools
+from workers.batch_reader import BatchReader
+from workers.controller import Controller, ControllerContext, Result
 from workers.node.lifecycle import plan_power
 from workers.node.monitor import Monitor
 from workers.node.patches import patch_for
 from workers.node.plan import Action, CannotPlan, follow, plan
 from workers.node.refresh import Refresh
-from workers.questions import Questions
 from workers.queue import RETRY
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ HICCUPS = 2  # failed questions about a node of which people are not told
 
 BACKOFF = RETRY
 
-WANTS = (
-    Want(
+PROJECTIONS = (
+    Projection(
         "Node",
         (
             ("metadata", "name"),
@@ -53,10 +53,10 @@ WANTS = (
 )
 
 
-def duty(tools: Tools) -> Duty | None:
+def new_controller(context: ControllerContext) -> Controller | None:
     """The node duty of this process."""
-    instances = tools.provider.instances
-    return NodeDuty(tools, instances) if instances else None
+    instances = context.provider.instances
+    return NodeController(context, instances) if instances else None
 
 
 def concurrency(settings: Settings) -> int:
@@ -64,20 +64,20 @@ def concurrency(settings: Settings) -> int:
     return settings.concurrent_node_syncs or settings.kube_api_in_flight
 
 
-class NodeDuty:
+class NodeController:
     """Initialises Nodes, lets a taint follow the machine's power, removes permitted ones."""
 
-    def __init__(self, tools: Tools, instances: Instances) -> None:
-        self._tools = tools
-        self._inventory: Questions[Node, Answer] = Questions(
-            instances, Priority.NODE_INIT, tools.caution, tools.queue
+    def __init__(self, context: ControllerContext, instances: Instances) -> None:
+        self._context = context
+        self._inventory: BatchReader[Node, Answer] = BatchReader(
+            instances, Priority.NODE_INIT, context.quarantine, context.queue
         )
-        self._monitor = Monitor(tools, self._inventory, instances.batch_size)
-        self._refresh = Refresh(tools, self._inventory, instances.batch_size)
+        self._monitor = Monitor(context, self._inventory, instances.batch_size)
+        self._refresh = Refresh(context, self._inventory, instances.batch_size)
         self._initialised = self._deleted = self._followed = 0
         self._deletions: set[asyncio.Task[None]] = set()
 
-    def keys_for(self, kind: str, key: str) -> Iterable[str]:
+    def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         return (key,)
 
     async def run(self) -> None:
@@ -88,20 +88,20 @@ class NodeDuty:
             if self._does(NODE):
                 group.create_task(self._refresh.run())
 
-    def about(self, key: str) -> ObjectRef | None:
+    def object_ref(self, key: str) -> ObjectRef | None:
         node = self._node(key)
-        return _about(node) if node else None
+        return _object_ref(node) if node else None
 
-    def facts(self) -> Json:
+    def status(self) -> Json:
         return {
-            "objects": self._tools.store.count("Node"),
+            "objects": self._context.store.count("Node"),
             "initialised": self._initialised,
             "deleted": self._deleted,
             "followed": self._followed,
             "refresh_passes": self._refresh.passes,
         }
 
-    def evidence(self, key: str) -> Json:
+    def details(self, key: str) -> Json:
         node = self._node(key)
         if node is None:
             return {"node": "there is none"}
@@ -113,20 +113,20 @@ class NodeDuty:
             "cloud": _told(said) if said else "not asked in the last round",
         }
 
-    async def reconcile(self, key: str) -> Outcome:
+    async def reconcile(self, key: str) -> Result:
         node = self._node(key)
         if node is None:
             self._inventory.forget(key)
-            return Outcome("it is gone")
-        if node.is_foreign(self._tools.provider.scheme):
-            is_settled = not node.is_uninitialized
-            return Outcome(f"left alone: {node.provider_id} is not ours", is_settled)
+            return Result("it is gone")
+        if node.is_foreign(self._context.provider.scheme):
+            is_done = not node.is_uninitialized
+            return Result(f"left alone: {node.provider_id} is not ours", is_done)
         if node.is_uninitialized and self._does(NODE):
             return await self._initialise(node)
         self._inventory.forget(key)
         return await self._follow(node)
 
-    def hear(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         if isinstance(message, PermitDeletions):
             for name, uid, evidence in message.nodes:
                 deletion = asyncio.create_task(self._delete(name, uid, evidence))
@@ -135,15 +135,15 @@ class NodeDuty:
 
     def _does(self, controller: str) -> bool:
         """Whether `--controllers` asks for it; this duty is two of upstream's controllers."""
-        return is_enabled(controller, self._tools.settings.controllers)
+        return is_enabled(controller, self._context.settings.controllers)
 
-    async def _initialise(self, node: Node) -> Outcome:
+    async def _initialise(self, node: Node) -> Result:
         match await self._inventory.answer(node):
             case None:
-                return Outcome("waits for the cloud's answer", False, again_in=ASK_AGAIN)
+                return Result("waits for the cloud's answer", False, requeue_after=ASK_AGAIN)
             case Unknown(why):
                 self._inventory.forget(node.name)
-                if self._tools.queue.failures(node.name) >= HICCUPS:
+                if self._context.queue.failures(node.name) >= HICCUPS:
                     self._tell(node, "InitializationFailed", why)
                 raise CloudError(why)
             case Gone(evidence):
@@ -153,7 +153,7 @@ class NodeDuty:
             case Instance() as instance:
                 return await self._write(node, instance)
 
-    async def _write(self, node: Node, instance: Instance) -> Outcome:
+    async def _write(self, node: Node, instance: Instance) -> Result:
         try:
             actions = list(plan(node, instance))
         except CannotPlan as problem:
@@ -164,36 +164,36 @@ class NodeDuty:
             await self._perform(node, action)
         self._inventory.forget(node.name)
         self._initialised += 1
-        note = Note(_about(node), "Normal", "Synced", "Node synced successfully")
-        self._tools.recorder.tell(note)
-        return Outcome("initialised")
+        note = Event(_object_ref(node), "Normal", "Synced", "Node synced successfully")
+        self._context.recorder.record(note)
+        return Result("initialised")
 
-    async def _follow(self, node: Node) -> Outcome:
+    async def _follow(self, node: Node) -> Result:
         """Make a node what its machine is, as far as the last rounds told."""
         answer = self._monitor.answer(node)
         if self._does(LIFECYCLE):
             for change in plan_power(node, answer):
                 await self._perform(node, change)
         if node.is_uninitialized:
-            return Outcome("left tainted: --controllers")
+            return Result("left tainted: --controllers")
         if not self._does(NODE):
-            return Outcome("initialised")
+            return Result("initialised")
         if not isinstance(answer, Instance) or not node.provider_id:
             answer = self._refresh.answer(node)
         try:
-            for action in follow(node, answer, self._tools.settings.prefer_beta_labels):
+            for action in follow(node, answer, self._context.settings.prefer_beta_labels):
                 await self._perform(node, action)
                 self._followed += 1
-            outcome = Outcome("initialised")
+            result = Result("initialised")
         except CannotPlan as problem:
             self._tell(node, "AddressesNotUpdated", str(problem))
-            outcome = Outcome(str(problem), is_settled=False)
+            result = Result(str(problem), is_done=False)
         self._refresh.forget(node.name)
-        return outcome
+        return result
 
     async def _perform(self, node: Node, action: Action) -> None:
-        answer = await self._tools.performer.perform(patch_for(node, action))
-        self._tools.store.wrote("Node", node.name, answer)
+        answer = await self._context.performer.perform(patch_for(node, action))
+        self._context.store.wrote("Node", node.name, answer)
 
     async def _delete(self, name: str, uid: str, evidence: str) -> None:
         """Delete a Node that the supervisor permits, if it is the same and still not Ready."""
@@ -204,23 +204,23 @@ class NodeDuty:
         self._tell(node, "DeletingNode", message, "Normal")
         log.info("deleting node", extra={"node": name, "evidence": evidence})
         try:
-            await self._tools.performer.perform(Delete(f"/api/v1/nodes/{quote(name)}", uid))
+            await self._context.performer.perform(Delete(f"/api/v1/nodes/{quote(name)}", uid))
             self._deleted += 1
-            self._tools.tally.count(metrics.DELETED)
+            self._context.counters.count(metrics.DELETED)
         except (KubernetesError, Unreachable, NoPermit) as error:
             self._tell(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
 
     def _node(self, name: str) -> Node | None:
-        raw = self._tools.store.get("Node", name)
+        raw = self._context.store.get("Node", name)
         return Node(raw) if raw is not None else None
 
     def _tell(
         self, node: Node, reason: str, message: str, kind: Literal["Normal", "Warning"] = "Warning"
     ) -> None:
-        self._tools.recorder.tell(Note(_about(node), kind, reason, message))
+        self._context.recorder.record(Event(_object_ref(node), kind, reason, message))
 
 
-def _about(node: Node) -> ObjectRef:
+def _object_ref(node: Node) -> ObjectRef:
     return ObjectRef("v1", "Node", node.name, node.uid)
 
 

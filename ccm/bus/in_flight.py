@@ -7,7 +7,7 @@ SLOT = 320  # bytes: two for the length, the rest for the key; a longer key is c
 SLOTS = 8192
 
 
-class InHand:
+class InFlightJournal:
     """The worker's side: one memory write when a key is taken and one when it is done.
 
     The pages belong to the kernel, so they are there after a SIGKILL too. Keys beyond the number of
@@ -40,7 +40,7 @@ class InHand:
         self._map.close()
 
 
-def read_in_hand(path: Path) -> list[str]:
+def read_in_flight(path: Path) -> list[str]:
     """The keys that were in hand when the worker ended; none when it left no file."""
     try:
         content = path.read_bytes()

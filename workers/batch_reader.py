@@ -11,7 +11,7 @@ from ccm.cloud.invoke import invoke
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
-from workers.caution import Caution
+from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Source(Protocol[Asked_contra, Said_co]):
     ) -> Mapping[str, Said_co] | Awaitable[Mapping[str, Said_co]]: ...
 
 
-class Questions(Generic[Asked, Said]):
+class BatchReader(Generic[Asked, Said]):
     """Asks the cloud about objects; queues them when an answer is there, and keeps it for a while.
 
     A question that comes alone leaves almost at once. After a batch of several, the next one waits
@@ -62,11 +62,11 @@ class Questions(Generic[Asked, Said]):
         self,
         source: Source[Asked, Said],
         priority: Priority,
-        caution: Caution,
+        quarantine: Quarantine,
         queue: WorkQueue,
     ) -> None:
         self._source, self._priority = source, priority
-        self._caution, self._queue = caution, queue
+        self._quarantine, self._queue = quarantine, queue
         self._waiting: dict[str, Asked] = {}
         self._under_way: set[str] = set()
         self._answers: dict[str, tuple[float, str, Said | Unknown]] = {}
@@ -74,19 +74,19 @@ class Questions(Generic[Asked, Said]):
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._reads: set[asyncio.Task[None]] = set()
 
-    async def answer(self, about: Asked) -> Said | Unknown | None:
+    async def answer(self, object_ref: Asked) -> Said | Unknown | None:
         """What the cloud says; None while the question is on its way: its end queues the key.
 
         A suspect is asked about at once and alone, and then None means that the cloud throttles.
         """
-        if kept := self._answers.get(about.name):
+        if kept := self._answers.get(object_ref.name):
             at, uid, answer = kept
-            if uid == about.uid and time.monotonic() - at < FRESH:
+            if uid == object_ref.uid and time.monotonic() - at < FRESH:
                 return answer
-        if self._caution.is_suspect(about.name):
-            answers = await self.describe([about], self._priority)
-            return None if answers is None else answers[about.name]
-        self._ask(about)
+        if self._quarantine.is_suspect(object_ref.name):
+            answers = await self.describe([object_ref], self._priority)
+            return None if answers is None else answers[object_ref.name]
+        self._ask(object_ref)
         return None
 
     def forget(self, name: str) -> None:
@@ -110,11 +110,11 @@ class Questions(Generic[Asked, Said]):
             for read in self._reads:
                 read.cancel()
 
-    def _ask(self, about: Asked) -> None:
+    def _ask(self, object_ref: Asked) -> None:
         """Put a question; one that is under way is not put again."""
-        if about.name in self._under_way:
+        if object_ref.name in self._under_way:
             return
-        self._waiting[about.name] = about
+        self._waiting[object_ref.name] = object_ref
         self._wake.set()
         if len(self._waiting) >= self._source.batch_size:
             self._full.set()
@@ -148,14 +148,14 @@ class Questions(Generic[Asked, Said]):
             answers = await self.describe(batch, self._priority)
         finally:
             self._slots.release()
-            self._under_way.difference_update(about.name for about in batch)
+            self._under_way.difference_update(object_ref.name for object_ref in batch)
         now = time.monotonic()
-        for about in batch:
+        for object_ref in batch:
             if answers is None:  # throttled: the same question again, paced by the budget
-                self._ask(about)
+                self._ask(object_ref)
                 continue
-            self._answers[about.name] = now, about.uid, answers[about.name]
-            self._queue.add(about.name)
+            self._answers[object_ref.name] = now, object_ref.uid, answers[object_ref.name]
+            self._queue.add(object_ref.name)
 
     async def describe(
         self, batch: Sequence[Asked], priority: Priority
@@ -164,17 +164,19 @@ class Questions(Generic[Asked, Said]):
         if not batch:
             return {}
         try:
-            with spending(priority), self._caution.hold(about.name for about in batch):
+            with spending(priority), self._quarantine.hold(object_ref.name for object_ref in batch):
                 answers = await invoke(self._source.describe, batch)
-            return {about.name: _understood(answers.get(about.name)) for about in batch}
+            return {
+                object_ref.name: _understood(answers.get(object_ref.name)) for object_ref in batch
+            }
         except (Throttled, NoPermit):
             return None
         except CloudError as error:
-            return {about.name: Unknown(str(error)) for about in batch}
+            return {object_ref.name: Unknown(str(error)) for object_ref in batch}
         except Exception as error:  # around one callback: a provider's bug is one failed read
             failed = f"{type(self._source).__name__}.describe"
             log.exception("provider failed", extra={"call": failed})
-            return {about.name: Unknown(f"provider failed: {error!r}") for about in batch}
+            return {object_ref.name: Unknown(f"provider failed: {error!r}") for object_ref in batch}
 
 
 def _understood(said: Said | None) -> Said | Unknown:

@@ -8,21 +8,21 @@ from heapq import nsmallest
 import orjson
 
 from ccm import metrics
+from ccm.counters import Counters
 from ccm.model.node import Node
 from ccm.model.objects import Json, text
-from ccm.supervisor.mailbox import View
-from ccm.tally import Tally
+from ccm.supervisor.delivery import ProjectedStore
 
 SHOWN = 20  # of those that wait
 
 
-class Newcomers:
+class UninitializedNodes:
     """Follows the uninitialized taint of every Node; a replica that stands by counts nothing."""
 
-    def __init__(self, view: View, is_leading: Callable[[], bool]) -> None:
+    def __init__(self, view: ProjectedStore, is_leading: Callable[[], bool]) -> None:
         self._view, self._is_leading = view, is_leading
         self._since: dict[str, tuple[str, float]] = {}  # name → UID, when it was first seen
-        self.tally = Tally()
+        self.counters = Counters()
         view.listeners.append(self._note)
 
     def __len__(self) -> int:
@@ -32,7 +32,7 @@ class Newcomers:
         """Seconds that we have seen the first of them."""
         return max((now - at for _, at in self._since.values()), default=0.0)
 
-    def facts(self, now: float) -> Json:
+    def status(self, now: float) -> Json:
         """How many there are, and those that wait longest with their seconds."""
         first = nsmallest(SHOWN, self._since.items(), key=lambda item: item[1][1])
         return {
@@ -51,10 +51,10 @@ class Newcomers:
             self._count(node, now - since)
 
     def _count(self, node: Node, seconds: float) -> None:
-        self.tally.observe(metrics.INITIALISED, seconds=seconds)
+        self.counters.observe(metrics.INITIALISED, seconds=seconds)
         if (age := _age(node)) is not None:
-            self.tally.observe(metrics.TAINT_REMOVED, seconds=age)
-            self.tally.observe(metrics.FIRST_SYNC, seconds=age)
+            self.counters.observe(metrics.TAINT_REMOVED, seconds=age)
+            self.counters.observe(metrics.FIRST_SYNC, seconds=age)
 
 
 def _age(node: Node) -> float | None:

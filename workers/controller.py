@@ -1,0 +1,98 @@
+"""What a controller is to the runner: the objects it subscribes to and one reconcile a key."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ccm.bus.frames import Message
+from ccm.cloud.interface import CloudProvider
+from ccm.counters import Counters
+from ccm.decide.backoff import Backoff
+from ccm.kube.events import EventRecorder, ObjectRef
+from ccm.model.objects import Json
+from ccm.model.projection import Projection
+from ccm.settings import Settings
+from workers.apply import Performer
+from workers.quarantine import Quarantine
+from workers.queue import WorkQueue
+from workers.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How one reconcile ended (controller-runtime: `reconcile.Result`).
+
+    `message` is one sentence for logs, `status` and `explain`. `is_done`: nothing is left to do
+    until the object changes. `requeue_after`: seconds until the next reconcile; None waits for a
+    change.
+    """
+
+    message: str
+    is_done: bool = True
+    requeue_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerContext:
+    """What a controller works with, as upstream's; `send` goes to the supervisor."""
+
+    settings: Settings
+    provider: CloudProvider
+    store: Store
+    queue: WorkQueue
+    quarantine: Quarantine
+    performer: Performer
+    recorder: EventRecorder
+    send: Callable[[Message], bool]
+    counters: Counters = field(default_factory=Counters)
+
+
+class Controller(Protocol):
+    """One controller, built by `new_controller` of `workers.<name>.controller`."""
+
+    def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
+        """The keys to reconcile when this object was added, changed or deleted."""
+        ...
+
+    async def reconcile(self, key: str) -> Result:
+        """Bring one key to where it should be; an exception is retried with back-off."""
+        ...
+
+    async def run(self) -> None:
+        """Periodic work beside the queue, until cancelled."""
+        ...
+
+    def on_message(self, message: Message) -> None:
+        """A message from the supervisor that is for this controller alone."""
+        ...
+
+    def object_ref(self, key: str) -> ObjectRef | None:
+        """The object behind a key, for Events; None when the key is not one object."""
+        ...
+
+    def status(self) -> Json:
+        """What `ccm-supervisor status` shows of this controller."""
+        ...
+
+    def details(self, key: str) -> Json:
+        """What a decision about this key is based on, for `explain`: short texts by name."""
+        ...
+
+
+class ControllerModule(Protocol):
+    """What `workers.<name>.controller` contains."""
+
+    COMPONENT: str
+    """Source of its Events and last part of its user agent, as upstream names it."""
+    PROJECTIONS: tuple[Projection, ...]
+    """The kinds it watches, cut down to the fields it reads."""
+    BACKOFF: Backoff
+    """Of a key that failed."""
+
+    def new_controller(self, context: ControllerContext) -> Controller | None:
+        """The controller of this process; None when the provider has nothing for it."""
+        ...
+
+    def concurrency(self, settings: Settings) -> int:
+        """How many keys are reconciled at the same time."""
+        ...
