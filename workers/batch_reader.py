@@ -1,4 +1,4 @@
-"""Questions to the cloud, gathered into batches, so that N objects cost ⌈N / batch⌉ reads."""
+"""Reads about many objects, gathered into batches, so that N objects cost ⌈N / batch⌉ reads."""
 
 import asyncio
 import logging
@@ -6,8 +6,7 @@ import time
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from ccm.cloud.gate import spending
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke, with_priority
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
@@ -16,12 +15,13 @@ from workers.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
-QUICK = 0.005  # seconds that a question waits for company
-PATIENT = 0.5  # seconds between two batches that are not full, while many questions come
-LONGEST = 2.0  # seconds that a batch waits while more keys are ready, which may ask as well
-IN_FLIGHT = 8  # reads at the same time
+FIRST_DELAY = 0.005  # seconds that an object which comes alone waits for company
+BATCH_INTERVAL = 0.5  # seconds between two batches that are not full, while many objects come
+LONGEST_DELAY = 2.0  # seconds that a batch waits while more keys are ready, which may join it
+READS_IN_FLIGHT = 8
+THROTTLED_RETRY = 0.05  # seconds until a throttled batch asks for its next grant
+ANSWER_TTL = 300.0  # seconds for which an answer may be acted on; a refresh follows in as many
 ANSWERS = (Instance, VolumePlace, Gone, Unknown)
-FRESH = 300.0  # seconds for which an answer may be acted on; a refresh follows in as many
 
 
 class Named(Protocol):
@@ -34,155 +34,177 @@ class Named(Protocol):
     def uid(self) -> str: ...
 
 
-Asked = TypeVar("Asked", bound=Named)
-Asked_contra = TypeVar("Asked_contra", bound=Named, contravariant=True)
-Said = TypeVar("Said")
-Said_co = TypeVar("Said_co", covariant=True)
+ObjectT = TypeVar("ObjectT", bound=Named)
+ObjectT_contra = TypeVar("ObjectT_contra", bound=Named, contravariant=True)
+AnswerT = TypeVar("AnswerT")
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
-class Source(Protocol[Asked_contra, Said_co]):
+class Describer(Protocol[ObjectT_contra, AnswerT_co]):
     """The part of a provider that answers for many objects in one read, by their names."""
 
     batch_size: int
 
     def describe(
-        self, objects: Sequence[Asked_contra], /
-    ) -> Mapping[str, Said_co] | Awaitable[Mapping[str, Said_co]]: ...
+        self, objects: Sequence[ObjectT_contra], /
+    ) -> Mapping[str, AnswerT_co] | Awaitable[Mapping[str, AnswerT_co]]: ...
 
 
-class BatchReader(Generic[Asked, Said]):
-    """Asks the cloud about objects; queues them when an answer is there, and keeps it for a while.
+class BatchReader(Generic[ObjectT, AnswerT]):
+    """Asks the cloud about objects; a reconcile awaits the answer for its own.
 
-    A question that comes alone leaves almost at once. After a batch of several, the next one waits
-    until it is full or half a second has passed: more are likely to come. While more keys
-    are ready than could ask yet, it waits for them, however slow this machine is.
+    An object that comes alone is read almost at once. After a batch of several, the next one waits
+    until it is full or half a second has passed: more are likely to come. While more keys are ready
+    than could join yet, it waits for them, however slow this machine is.
     """
 
     def __init__(
         self,
-        source: Source[Asked, Said],
+        part: Describer[ObjectT, AnswerT],
         priority: Priority,
         quarantine: Quarantine,
         queue: WorkQueue,
     ) -> None:
-        self._source, self._priority = source, priority
+        self._part, self._priority = part, priority
         self._quarantine, self._queue = quarantine, queue
-        self._waiting: dict[str, Asked] = {}
-        self._under_way: set[str] = set()
-        self._answers: dict[str, tuple[float, str, Said | Unknown]] = {}
-        self._wake, self._full = asyncio.Event(), asyncio.Event()
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._waiting: dict[str, tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]] = {}
+        self._answers: dict[str, tuple[float, str, AnswerT | Unknown]] = {}
+        self._some, self._full = asyncio.Event(), asyncio.Event()
+        self._slots = asyncio.Semaphore(READS_IN_FLIGHT)
         self._reads: set[asyncio.Task[None]] = set()
 
-    async def answer(self, object_ref: Asked) -> Said | Unknown | None:
-        """What the cloud says; None while the question is on its way: its end queues the key.
+    async def read(self, obj: ObjectT) -> AnswerT | Unknown:
+        """What the cloud says of `obj`, at most `ANSWER_TTL` old unless `forget` was called.
 
-        A suspect is asked about at once and alone, and then None means that the cloud throttles.
+        Call it in the reconcile of the key `obj.name`. A suspect is read at once and alone. Raises
+        `NoPermit` when this process does not lead.
         """
-        if kept := self._answers.get(object_ref.name):
+        if kept := self._answers.get(obj.name):
             at, uid, answer = kept
-            if uid == object_ref.uid and time.monotonic() - at < FRESH:
+            if uid == obj.uid and time.monotonic() - at < ANSWER_TTL:
                 return answer
-        if self._quarantine.is_suspect(object_ref.name):
-            answers = await self.describe([object_ref], self._priority)
-            return None if answers is None else answers[object_ref.name]
-        self._ask(object_ref)
-        return None
+        if self._quarantine.is_suspect(obj.name):
+            return (await self._until_answered([obj]))[obj.name]
+        async with self._quarantine.waiting(obj.name):
+            answer = await self._join(obj)
+        self._answers[obj.name] = time.monotonic(), obj.uid, answer
+        return answer
 
     def forget(self, name: str) -> None:
-        """Nobody needs an answer about this object any more."""
-        self._waiting.pop(name, None)
+        """Nobody needs the answer about this object any more."""
         self._answers.pop(name, None)
 
     async def run(self) -> None:
         """Read batch after batch, until cancelled."""
         loop = asyncio.get_running_loop()
-        patient_until = 0.0
+        next_batch_at = 0.0
         try:
             while True:
-                await self._wake.wait()
-                await self._gather(max(patient_until - loop.time(), QUICK))
+                await self._some.wait()
+                await self._fill(max(next_batch_at - loop.time(), FIRST_DELAY))
                 await self._slots.acquire()
                 batch = self._next_batch()
-                patient_until = loop.time() + PATIENT if len(batch) > 1 else 0.0
-                self._start(batch)
+                next_batch_at = loop.time() + BATCH_INTERVAL if len(batch) > 1 else 0.0
+                read = asyncio.create_task(self._read_for(batch))
+                self._reads.add(read)
+                read.add_done_callback(self._reads.discard)
         finally:
             for read in self._reads:
                 read.cancel()
 
-    def _ask(self, object_ref: Asked) -> None:
-        """Put a question; one that is under way is not put again."""
-        if object_ref.name in self._under_way:
-            return
-        self._waiting[object_ref.name] = object_ref
-        self._wake.set()
-        if len(self._waiting) >= self._source.batch_size:
-            self._full.set()
+    async def describe(
+        self, batch: Sequence[ObjectT], priority: Priority
+    ) -> dict[str, AnswerT | Unknown] | None:
+        """One answer for each object of `batch`, by name, whatever the provider does.
 
-    async def _gather(self, seconds: float) -> None:
+        None when the cloud throttles; raises `NoPermit` when this process does not lead.
+        """
+        if not batch:
+            return {}
+        async with self._quarantine.executing_batch([obj.name for obj in batch]):
+            return await self._describe(batch, priority)
+
+    async def _join(self, obj: ObjectT) -> AnswerT | Unknown:
+        """Wait for the answer in the next batch."""
+        answered: asyncio.Future[AnswerT | Unknown] = asyncio.get_running_loop().create_future()
+        self._waiting[obj.name] = obj, answered
+        self._some.set()
+        if len(self._waiting) >= self._part.batch_size:
+            self._full.set()
+        try:
+            return await answered
+        finally:
+            if self._waiting.get(obj.name) == (obj, answered):
+                del self._waiting[obj.name]
+
+    async def _fill(self, seconds: float) -> None:
+        """Wait until the batch is full, or nobody more is about to join it."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._full.clear()
-        while len(self._waiting) < self._source.batch_size:
+        while len(self._waiting) < self._part.batch_size:
             try:
                 await asyncio.wait_for(self._full.wait(), seconds)
             except TimeoutError:
-                if not len(self._queue) or loop.time() - began > LONGEST:
+                if not len(self._queue) or loop.time() - began > LONGEST_DELAY:
                     return
 
-    def _next_batch(self) -> list[Asked]:
-        names = list(self._waiting)[: self._source.batch_size]
+    def _next_batch(self) -> "list[tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]]":
+        names = list(self._waiting)[: self._part.batch_size]
         batch = [self._waiting.pop(name) for name in names]
         if not self._waiting:
-            self._wake.clear()
-        self._under_way.update(names)
+            self._some.clear()
         return batch
 
-    def _start(self, batch: list[Asked]) -> None:
-        read = asyncio.create_task(self._read(batch))
-        self._reads.add(read)
-        read.add_done_callback(self._reads.discard)
-
-    async def _read(self, batch: list[Asked]) -> None:
+    async def _read_for(
+        self, batch: "list[tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]]"
+    ) -> None:
+        """Read once for all who wait, and hand out the answers."""
+        objects = [obj for obj, _ in batch]
+        error: Exception = CloudError("the read was broken off")
         try:
-            answers = await self.describe(batch, self._priority)
+            async with self._quarantine.executing_batch([obj.name for obj in objects]):
+                answers = await self._until_answered(objects)
+            for obj, answered in batch:
+                if not answered.done():
+                    answered.set_result(answers[obj.name])
+        except NoPermit as refused:
+            error = refused
         finally:
             self._slots.release()
-            self._under_way.difference_update(object_ref.name for object_ref in batch)
-        now = time.monotonic()
-        for object_ref in batch:
-            if answers is None:  # throttled: the same question again, paced by the budget
-                self._ask(object_ref)
-                continue
-            self._answers[object_ref.name] = now, object_ref.uid, answers[object_ref.name]
-            self._queue.add(object_ref.name)
+            for _, answered in batch:
+                if not answered.done():
+                    answered.set_exception(error)
 
-    async def describe(
-        self, batch: Sequence[Asked], priority: Priority
-    ) -> dict[str, Said | Unknown] | None:
-        """One answer for each object, whatever the provider does; None to ask again later."""
-        if not batch:
-            return {}
+    async def _until_answered(self, batch: Sequence[ObjectT]) -> dict[str, AnswerT | Unknown]:
+        """Describe again while the cloud throttles: the budget sets the pace."""
+        while (answers := await self._describe(batch, self._priority)) is None:  # noqa: ASYNC110
+            await asyncio.sleep(THROTTLED_RETRY)
+        return answers
+
+    async def _describe(
+        self, batch: Sequence[ObjectT], priority: Priority
+    ) -> dict[str, AnswerT | Unknown] | None:
         try:
-            with spending(priority), self._quarantine.hold(object_ref.name for object_ref in batch):
-                answers = await invoke(self._source.describe, batch)
-            return {
-                object_ref.name: _understood(answers.get(object_ref.name)) for object_ref in batch
-            }
-        except (Throttled, NoPermit):
+            with with_priority(priority):
+                answers = await invoke(self._part.describe, batch)
+            return {obj.name: _checked(answers.get(obj.name)) for obj in batch}
+        except Throttled:
             return None
+        except NoPermit:
+            raise
         except CloudError as error:
-            return {object_ref.name: Unknown(str(error)) for object_ref in batch}
+            return {obj.name: Unknown(str(error)) for obj in batch}
         except Exception as error:  # around one callback: a provider's bug is one failed read
-            failed = f"{type(self._source).__name__}.describe"
+            failed = f"{type(self._part).__name__}.describe"
             log.exception("provider failed", extra={"call": failed})
-            return {object_ref.name: Unknown(f"provider failed: {error!r}") for object_ref in batch}
+            return {obj.name: Unknown(f"provider failed: {error!r}") for obj in batch}
 
 
-def _understood(said: Said | None) -> Said | Unknown:
-    """What a provider said, or Unknown when that is nothing or no answer at all."""
-    if said is None:
+def _checked(answer: AnswerT | None) -> AnswerT | Unknown:
+    """A provider's answer, or Unknown when that is nothing or none of `ANSWERS`."""
+    if answer is None:
         return Unknown("the cloud said nothing about it")
-    if not isinstance(said, ANSWERS):
-        return Unknown(f"the provider gave no answer but {said!r}")
-    return said
+    if not isinstance(answer, ANSWERS):
+        return Unknown(f"the provider gave no answer but {answer!r}")
+    return answer

@@ -12,7 +12,7 @@ from ccm.kube.events import EventRecorder, ObjectRef
 from ccm.model.objects import Json
 from ccm.model.projection import Projection
 from ccm.settings import Settings
-from workers.apply import Performer
+from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.store import Store

@@ -1,4 +1,4 @@
-"""The first code of a worker process: tie it to its parent, build its parts, run its duty."""
+"""The first code of a worker process: tie it to its parent, build its parts, run its controller."""
 
 import asyncio
 import faulthandler
@@ -10,15 +10,13 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from ccm.bus.frames import Fault, Hello, Message, TokenRefused, UseToken
+from ccm.bus.frames import Fault, Hello, TokenRefused, WorkerSpec
 from ccm.bus.in_flight import InFlightJournal
-from ccm.bus.port import Port
-from ccm.bus.spec import WorkerSpec
-from ccm.cloud.config import read_config
-from ccm.cloud.gate import WorkerGate
+from ccm.bus.sockets import Port
+from ccm.cloud.dry_run import Changes, ReadingGate, rehearse
+from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
-from ccm.cloud.registry import load_provider
-from ccm.cloud.rehearsal import Changes, ReadingGate, rehearse
+from ccm.cloud.registry import load_provider, read_config
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
 from ccm.kube.access import Access
 from ccm.kube.client import Fence, Kube, RateLimit
@@ -27,12 +25,11 @@ from ccm.kube.identity import Identity
 from ccm.log import set_up
 from ccm.processes import die_with_parent
 from ccm.settings import Settings
-from workers.apply import Performer
 from workers.controller import ControllerContext, ControllerModule
-from workers.grants import Grants
+from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
-from workers.runner import Runner, Ties
+from workers.runner import Connection, Runner
 from workers.store import Store
 
 log = logging.getLogger(__name__)
@@ -47,34 +44,13 @@ def main(spec: WorkerSpec) -> None:
     sys.exit(asyncio.run(_live(spec)))
 
 
-class _Inbox:
-    """Takes messages before the runner exists."""
-
-    def __init__(self, identity: Identity) -> None:
-        self.runner: Runner | None = None
-        self._identity = identity
-
-    def take(self, message: Message) -> None:
-        if isinstance(message, UseToken):
-            self._identity.take(Path(message.file).read_text())
-        elif self.runner:
-            self.runner.on_message(message)
-
-    def deafen(self, receiving: "asyncio.Task[None]") -> None:
-        """A worker that cannot hear its supervisor any more must end; it is started again."""
-        if not receiving.cancelled():
-            log.error("cannot receive any more", exc_info=receiving.exception())
-            os._exit(ExitCode.FAILED)
-
-
 async def _live(spec: WorkerSpec) -> ExitCode:
     identity = Identity(lambda: port.send(TokenRefused()))
-    inbox = _Inbox(identity)
-    port = Port(Path(spec.bus_path), spec.ident, inbox.take)
+    port = Port(Path(spec.bus_path), spec.ident, lambda file: identity.take(Path(file).read_text()))
     receiving = asyncio.create_task(port.run())
-    receiving.add_done_callback(inbox.deafen)
+    receiving.add_done_callback(_end_deaf)
     try:
-        return await _work(spec, port, inbox, identity)
+        return await _work(spec, port, identity)
     except ConfigurationFaults as faults:
         return _refuse(port, faults.faults)
     except ConfigurationFault as fault:
@@ -84,52 +60,64 @@ async def _live(spec: WorkerSpec) -> ExitCode:
         port.close()
 
 
+def _end_deaf(receiving: "asyncio.Task[None]") -> None:
+    """A worker that cannot hear its supervisor any more must end; it is started again."""
+    if not receiving.cancelled():
+        log.error("cannot receive any more", exc_info=receiving.exception())
+        os._exit(ExitCode.FAILED)
+
+
 def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
     port.send(Fault([str(fault) for fault in faults]))
     return ExitCode.CONFIGURATION
 
 
-async def _work(spec: WorkerSpec, port: Port, inbox: _Inbox, identity: Identity) -> ExitCode:
+async def _work(spec: WorkerSpec, port: Port, identity: Identity) -> ExitCode:
     settings = spec.settings
     module = cast(
         ControllerModule, importlib.import_module(f"workers.{spec.controller}.controller")
     )
-    grants = Grants(port.send)
+    grants = SupervisorGrants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)
-    await provider.initialize(_context(spec, ReadingGate(gate) if spec.is_dry_run else gate))
+    await provider.initialize(
+        _provider_context(spec, ReadingGate(gate) if spec.is_dry_run else gate)
+    )
     require_cluster_id(provider, settings)
-    rehearsed: Changes = {}
+    changes: Changes = {}
     if spec.is_dry_run:
-        rehearse(provider, rehearsed)
+        rehearse(provider, changes)
     grace = _grace(settings)
     port.permission.outlive_by(grace)
-    fence = Fence(port.permission.check, grace)
-    kube = _kube(spec, module.COMPONENT, fence, identity)
+    kube = _kube(spec, module.COMPONENT, Fence(port.permission.check, grace), identity)
     try:
-        hand = InFlightJournal(Path(spec.journal_path))
         context = ControllerContext(
             settings=settings,
             provider=provider,
             store=Store(module.PROJECTIONS),
             queue=WorkQueue(module.BACKOFF),
-            quarantine=Quarantine(hand, port.send, spec.suspects, spec.quarantined),
+            quarantine=Quarantine(
+                InFlightJournal(Path(spec.journal_path)),
+                port.send,
+                spec.suspects,
+                spec.quarantined,
+                module.concurrency(settings),
+            ),
             performer=Performer(kube, port.permission, grace),
             recorder=EventRecorder(kube, module.COMPONENT, spec.name),
             send=port.send,
         )
         controller = module.new_controller(context)
         if controller is None:
-            log.warning(
-                "skipped: the provider has nothing for it", extra={"controller": spec.controller}
-            )
+            extra = {"controller": spec.controller}
+            log.warning("skipped: the provider has nothing for it", extra=extra)
             return ExitCode.NOT_NEEDED
-        runner = inbox.runner = Runner(
-            Ties(port, grants, gate, rehearsed, (gate.counters, kube.counters)), context, controller
-        )
+        connection = Connection(port, grants, gate, changes, (gate.counters, kube.counters))
+        runner = Runner(connection, context, controller)
+        port.on_message = runner.on_message
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, runner.drain, settings.shutdown_timeout)
-        await runner.run(_hello(module, provider), module.concurrency(settings))
+        await runner.run(_hello(module, provider))
         return ExitCode.OK
     finally:
         await kube.close()
@@ -149,7 +137,7 @@ def require_cluster_id(provider: CloudProvider, settings: Settings) -> None:
     log.warning("the cloud's objects carry no cluster ID")
 
 
-def _context(spec: WorkerSpec, gate: Gate) -> ProviderContext:
+def _provider_context(spec: WorkerSpec, gate: Gate) -> ProviderContext:
     settings = spec.settings
     content = read_config(settings.cloud_config)
     return ProviderContext(

@@ -1,28 +1,71 @@
-"""What a worker does about keys that were in hand when an earlier start of it died."""
+"""Executing keys: side by side up to a limit, each in the journal, suspects alone or not yet.
 
+A suspect was in flight when an earlier start of this worker died. What a key only waits for is not
+executing: then it holds no place, is in no journal, and keeps nobody out.
+"""
+
+import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from ccm.bus.frames import Message, Survived
 from ccm.bus.in_flight import InFlightJournal
-from workers.turns import ReadWriteLock
+
+
+class ReadWriteLock:
+    """Many may share it, or exactly one has it alone; who wants it alone goes first."""
+
+    def __init__(self) -> None:
+        self._sharing = 0
+        self._exclusive = asyncio.Lock()
+        self._is_free = asyncio.Event()
+        self._is_free.set()
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """Share it with others."""
+        while self._exclusive.locked():
+            async with self._exclusive:  # wait for whoever has it alone or is about to
+                pass
+        self._sharing += 1
+        self._is_free.clear()
+        try:
+            yield
+        finally:
+            self._sharing -= 1
+            if not self._sharing:
+                self._is_free.set()
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Have it alone."""
+        async with self._exclusive:
+            await self._is_free.wait()
+            yield
 
 
 class Quarantine:
-    """Records every key that is in hand, lets suspects run alone, and reports who was harmless."""
+    """What keys have to pass before they execute; `send` tells the supervisor who was harmless.
+
+    `suspects` run alone, `quarantined` ones alone and not before a monotonic time. At most `limit`
+    others execute at the same time.
+    """
 
     def __init__(
         self,
-        hand: InFlightJournal,
+        journal: InFlightJournal,
         send: Callable[[Message], bool],
         suspects: tuple[str, ...],
         quarantined: dict[str, float],
+        limit: int = 1000,
     ) -> None:
-        self._hand, self._send = hand, send
-        self._turns = ReadWriteLock()
-        self._holds: Counter[str] = Counter()
+        self._journal, self._send = journal, send
+        self._lock = ReadWriteLock()
+        self._places = asyncio.Semaphore(limit)
+        self._executing: Counter[str] = Counter()
+        self._entered: dict[str, AsyncExitStack] = {}
         self._not_before = dict.fromkeys(suspects, 0.0) | quarantined
 
     def seconds_to_wait(self, key: str) -> float:
@@ -32,31 +75,72 @@ class Quarantine:
     def is_suspect(self, key: str) -> bool:
         return key in self._not_before
 
-    @asynccontextmanager
-    async def turn(self, key: str) -> AsyncIterator[None]:
-        """Have `key` in hand, beside others or, for a suspect, alone."""
-        is_alone = self.is_suspect(key)
-        async with self._turns.alone() if is_alone else self._turns.together():
-            with self.hold((key,)):
-                yield
+    def survived(self, key: str) -> None:
+        """`key` was reconciled to an end, and this process is still there."""
+        if self._not_before.pop(key, None) is not None:
+            self._send(Survived(key))
 
-    @contextmanager
-    def hold(self, keys: Iterable[str]) -> Iterator[None]:
-        """Note that `keys` are in hand, so that a death in here is held against them."""
-        held = tuple(keys)
-        for key in held:
-            self._holds[key] += 1
-            self._hand.take(key)
+    async def acquire_place(self) -> None:
+        """Wait until fewer than `limit` keys execute; whoever executes has a place."""
+        await self._places.acquire()
+
+    def release_place(self) -> None:
+        """Leave the place to another key."""
+        self._places.release()
+
+    @asynccontextmanager
+    async def executing(self, key: str) -> AsyncIterator[None]:
+        """Execute `key`, which has a place: beside others, or alone when it is a suspect."""
+        if self.is_suspect(key):
+            async with self._lock.exclusive():
+                with self._journaled((key,)):
+                    yield
+            return
+        await self._enter(key)
         try:
             yield
         finally:
-            for key in held:
-                self._holds[key] -= 1
-                if not self._holds[key]:
-                    del self._holds[key]
-                    self._hand.done(key)
+            await self._leave(key)
 
-    def survived(self, key: str) -> None:
-        """`key` was worked on to an end, and this process is still there."""
-        if self._not_before.pop(key, None) is not None:
-            self._send(Survived(key))
+    @asynccontextmanager
+    async def waiting(self, key: str) -> AsyncIterator[None]:
+        """Inside `executing`: only wait for something, and give the place to another meanwhile."""
+        await self._leave(key)
+        self._places.release()
+        try:
+            yield
+        finally:
+            await self._places.acquire()
+            await self._enter(key)
+
+    @asynccontextmanager
+    async def executing_batch(self, keys: Sequence[str]) -> AsyncIterator[None]:
+        """Call the provider for many keys at once, which takes no place."""
+        async with self._lock.shared():
+            with self._journaled(keys):
+                yield
+
+    async def _enter(self, key: str) -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._lock.shared())
+            stack.enter_context(self._journaled((key,)))
+            self._entered[key] = stack.pop_all()
+
+    async def _leave(self, key: str) -> None:
+        if entered := self._entered.pop(key, None):
+            await entered.aclose()
+
+    @contextmanager
+    def _journaled(self, keys: Iterable[str]) -> Iterator[None]:
+        """Record `keys`, so that a death in here is held against them."""
+        for key in keys:
+            self._executing[key] += 1
+            self._journal.take(key)
+        try:
+            yield
+        finally:
+            for key in keys:
+                self._executing[key] -= 1
+                if not self._executing[key]:
+                    del self._executing[key]
+                    self._journal.done(key)

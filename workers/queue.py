@@ -1,20 +1,31 @@
-"""The work queue: one in flight per key, dirty-again re-queues, back-off per key with jitter."""
+"""The work queue, and what is known of its keys: who is pending, why, and how each ended last."""
 
 import asyncio
 import heapq
+import logging
 import random
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass
 
 from ccm import metrics
 from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
+from ccm.model.objects import Json
+
+log = logging.getLogger(__name__)
 
 RETRY = Backoff(first=0.2, most=300.0)
+DECISIONS_KEPT = 20_000  # keys; beyond that the one reconciled longest ago is forgotten
+FAILURES_KEPT = 10  # the newest, for the status page
 
 
 class WorkQueue:
-    """Keys to reconcile. A key that is added while it is in hand runs once more afterwards."""
+    """Keys to reconcile (client-go: a rate-limiting work queue): one reconcile a key at a time.
+
+    A key that is added while it is in flight runs once more afterwards; one that failed comes back
+    after its back-off, with jitter.
+    """
 
     def __init__(self, backoff: Backoff = RETRY) -> None:
         self._backoff = backoff
@@ -50,11 +61,11 @@ class WorkQueue:
         return key in self._in_flight
 
     def oldest_in_flight(self, now: float) -> float:
-        """Seconds that the longest-running key has been in hand."""
+        """Seconds that the longest-running key has been in flight."""
         return max((now - began for began in self._in_flight.values()), default=0.0)
 
     def unfinished(self, now: float) -> float:
-        """Seconds that the keys in hand have been so, all together."""
+        """Seconds that the keys in flight have been so, all together."""
         return sum(now - began for began in self._in_flight.values())
 
     def add(self, key: str) -> None:
@@ -92,7 +103,7 @@ class WorkQueue:
         self._failures.pop(key, None)
 
     async def get(self) -> str | None:
-        """The next key, which is then in hand until `done`; None once the queue is closed."""
+        """The next key, which is then in flight until `done`; None once the queue is closed."""
         while not self._ready and not self._is_closed:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -110,7 +121,7 @@ class WorkQueue:
         return key
 
     def done(self, key: str) -> None:
-        """The key is no longer in hand."""
+        """The key is no longer in flight."""
         if began := self._in_flight.pop(key, None):
             seconds = time.monotonic() - began
             self.counters.observe(metrics.WORKED, seconds=seconds)
@@ -145,3 +156,95 @@ class WorkQueue:
             if self._due.get(key) == when:
                 self.add(key)
         self._arm(loop)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How one reconcile ended: `result` is done, waiting, refused or failed; `at` is monotonic."""
+
+    result: str
+    message: str
+    at: float
+
+
+class ReconcileLog:
+    """The last decision on each key; which keys are pending, and why.
+
+    Something is pending while its last reconcile left work to do. A failure that many keys share
+    is logged once, and once more when none of them has it any longer.
+    """
+
+    def __init__(self) -> None:
+        self._decisions: OrderedDict[str, Decision] = OrderedDict()
+        self._reasons: dict[str, str] = {}
+        self._failures: dict[str, str] = {}  # those of the reasons that are failures
+        self._failing: Counter[str] = Counter()
+        self._recent: deque[tuple[float, str, str, str]] = deque(maxlen=FAILURES_KEPT)
+        self.done_count = 0
+
+    def __len__(self) -> int:
+        """How many keys are pending."""
+        return len(self._reasons)
+
+    @property
+    def failing(self) -> int:
+        """How many of the pending keys do not just wait."""
+        return len(self._failures)
+
+    def last(self, key: str) -> Decision | None:
+        """The last decision on `key`, if it is not too long ago."""
+        return self._decisions.get(key)
+
+    def recent(self, now: float) -> list[Json]:
+        """The last failures and recoveries, newest first; `now` is monotonic."""
+        return [
+            {"key": key, "what": what, "why": why, "seconds_ago": round(now - at, 1)}
+            for at, what, key, why in reversed(self._recent)
+        ]
+
+    def first(self, count: int) -> dict[str, str]:
+        """Some pending keys and why."""
+        return dict(list(self._reasons.items())[:count])
+
+    def done(self, key: str, message: str) -> None:
+        """Nothing is left to do for `key`."""
+        self._decided(key, "done", message)
+        self._reasons.pop(key, None)
+        if was := self._forget_failure(key):
+            log.info("reconcile recovered", extra={"key": key, "was": was})
+            self._recent.append((time.monotonic(), "recovered", key, f"it was: {was}"))
+        self.done_count += 1
+
+    def waiting(self, key: str, why: str) -> None:
+        """`key` waits for something ordinary; an earlier failure stays its reason meanwhile."""
+        self._decided(key, "waiting", why)
+        self._reasons.setdefault(key, why)
+
+    def failed(self, key: str, why: str, result: str = "failed") -> None:
+        """The reconcile failed, or was refused until something changes."""
+        self._decided(key, result, why)
+        if self._failures.get(key) == why:
+            return
+        self._forget_failure(key)
+        self._reasons[key] = self._failures[key] = why
+        self._failing[why] += 1
+        if self._failing[why] == 1:
+            log.warning("reconcile failed", extra={"key": key, "why": why})
+            self._recent.append((time.monotonic(), "failed", key, why))
+
+    def _decided(self, key: str, result: str, message: str) -> None:
+        self._decisions[key] = Decision(result, message, time.monotonic())
+        self._decisions.move_to_end(key)
+        if len(self._decisions) > DECISIONS_KEPT:
+            self._decisions.popitem(last=False)
+
+    def _forget_failure(self, key: str) -> str | None:
+        """The failure that `key` no longer has, if no other key has it either."""
+        why = self._failures.pop(key, None)
+        if why is None:
+            return None
+        self._failing[why] -= 1
+        if self._failing[why]:
+            return None
+        del self._failing[why]
+        return why

@@ -1,16 +1,17 @@
-"""The life of any worker: connect, take in the feed, reconcile key by key, beat, drain."""
+"""The life of any worker: connect, take in its objects, reconcile key by key, beat, drain."""
 
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm import metrics
 from ccm.bus.frames import (
+    Ack,
     Beat,
-    CallsShut,
     Drain,
     Explain,
     Explained,
@@ -22,83 +23,89 @@ from ccm.bus.frames import (
     Resync,
     Synced,
 )
-from ccm.bus.port import Port
-from ccm.cloud.gate import WorkerGate
-from ccm.cloud.rehearsal import Changes
+from ccm.bus.sockets import Port
+from ccm.cloud.dry_run import Changes
+from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.counters import Counters, Numbers
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter, Unreachable
 from ccm.kube.events import Event
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
 from ccm.processes import resident_bytes
-from workers.acks import Acks
 from workers.controller import Controller, ControllerContext, Result
-from workers.decisions import Decisions
-from workers.grants import Grants
-from workers.ledger import Ledger
+from workers.performer import CONFLICTS
+from workers.queue import ReconcileLog
 from workers.store import Gap
 
 log = logging.getLogger(__name__)
 
-BEAT = 1.0  # seconds between two signs of life
-SHOWN = 20  # unsettled keys in a sign of life
-REPLAN = (409, 422)  # the object changed since the plan was made: plan again
+BEAT_INTERVAL = 1.0  # seconds between two signs of life
+PENDING_SHOWN = 20  # pending keys in a sign of life
+NOT_LEADING_RETRY = 0.1  # seconds until a key that met the end of our leadership is tried again
+CONFLICT_RETRY = 0.05  # seconds until a plan that met a changed object is made again
+QUARANTINED = "quarantined: its reconcile ended this worker twice; tried again later, alone"
 
 
 @dataclass(frozen=True, slots=True)
-class Ties:
+class Connection:
     """What ties this process to its supervisor."""
 
     port: Port
-    grants: Grants
+    grants: SupervisorGrants
     gate: WorkerGate
-    rehearsed: Changes = field(default_factory=dict)  # empty unless this is a rehearsal
-    counter_sets: tuple[Counters, ...] = ()  # what is counted outside of the runner and its tools
+    dry_run_changes: Changes = field(default_factory=dict)  # empty unless this is a dry run
+    counter_sets: tuple[Counters, ...] = ()  # what is counted outside of the runner and its context
 
 
 class Runner:
-    """Moves keys from the feed through the queue to the duty, one at a time per key."""
+    """Moves keys from the supervisor's messages through the queue to the controller."""
 
-    def __init__(self, ties: Ties, context: ControllerContext, controller: Controller) -> None:
-        self._port, self._grants, self._gate = ties.port, ties.grants, ties.gate
-        self._rehearsed = ties.rehearsed
-        self._tallies = (context.counters, context.queue.counters, *ties.counter_sets)
-        self._quarantine = context.quarantine
+    def __init__(
+        self, connection: Connection, context: ControllerContext, controller: Controller
+    ) -> None:
+        self._port, self._connection = connection.port, connection
+        self._counter_sets = (
+            context.counters,
+            context.queue.counters,
+            *connection.counter_sets,
+        )
         self._context, self._controller = context, controller
-        self._ledger, self._decisions = Ledger(), Decisions()
-        self._acks = Acks(context.queue, ties.port)
-        self._busy: set[asyncio.Task[Any] | None] = set()
-        self._lag = 0.0
+        self._quarantine, self._queue = context.quarantine, context.queue
+        self._log = ReconcileLog()
+        self._unacked: deque[tuple[int, tuple[str, ...]]] = deque()  # frame, keys moved away in it
+        self._reconciling: set[asyncio.Task[None]] = set()
+        self._loop_lag = 0.0
         self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
-    async def run(self, hello: Hello, concurrency: int) -> None:
-        """Work until told to drain, then finish what is in hand."""
+    async def run(self, hello: Hello) -> None:
+        """Work until told to drain, then finish the keys in flight."""
         self._port.send(hello)
-        helpers = [
-            asyncio.create_task(self._guard(work))
-            for work in (self._controller.run(), self._context.recorder.run(), self._beat())
-        ]
-        consumers = [asyncio.create_task(self._guard(self._consume())) for _ in range(concurrency)]
+        parts = (
+            self._controller.run(),
+            self._context.recorder.run(),
+            self._beat(),
+            self._dispatch(),
+        )
+        tasks = [asyncio.create_task(self._guard(part)) for part in parts]
         seconds = await self._drain
-        self._context.queue.close()
-        log.info("draining", extra={"seconds": seconds, "in_hand": len(self._busy)})
-        if busy := [task for task in consumers if task in self._busy]:
-            await asyncio.wait(busy, timeout=max(seconds - 1.0, 0.5))
+        self._queue.close()
+        log.info("draining", extra={"seconds": seconds, "in_flight": len(self._reconciling)})
+        if self._reconciling:
+            await asyncio.wait(self._reconciling, timeout=max(seconds - 1.0, 0.5))
         await self._context.recorder.drain(1.0)
         self._port.send(self._sign_of_life())  # what was counted since the last one
-        for task in (*consumers, *helpers):
+        tasks += self._reconciling
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*consumers, *helpers, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def on_message(self, message: Message) -> None:
-        """What the supervisor says."""
+        """A message from the supervisor."""
         match message:
             case Objects():
                 self._absorb(message)
             case Granted():
-                self._grants.granted(message)
-            case CallsShut():
-                self._grants.shut(message)
+                self._connection.grants.on_granted(message)
             case Drain(seconds):
                 self.drain(seconds)
             case LogLevel(verbosity):
@@ -109,8 +116,11 @@ class Runner:
                 self._controller.on_message(message)
 
     def drain(self, seconds: float) -> None:
+        """Take no new keys, and end `run` when those in flight are done or `seconds` are over."""
         if not self._drain.done():
             self._drain.set_result(seconds)
+
+    # Objects.
 
     def _absorb(self, frame: Objects) -> None:
         try:
@@ -120,128 +130,143 @@ class Runner:
             return
         for kind, key in absorbed.changed:
             for affected in self._controller.map_to_keys(kind, key):
-                self._context.queue.add(affected)
-        self._acks.after(frame)
+                self._queue.add(affected)
+        if frame.seq == 1:
+            self._unacked.clear()  # a new snapshot: what came before is not awaited any more
+        self._unacked.append((frame.seq, tuple(key for _, key in frame.moved)))
+        self._acknowledge()
         if absorbed.completed:
             self._port.send(Synced())
             self._port.send(self._sign_of_life())
 
-    async def _consume(self) -> None:
-        queue, permission = self._context.queue, self._port.permission
+    def _acknowledge(self) -> None:
+        """Acknowledge frames in order; one that moves a key away waits while that is in flight.
+
+        So the supervisor knows, once all is acknowledged, that another worker may have the key.
+        """
+        seq = 0
+        while self._unacked and not any(map(self._queue.is_in_flight, self._unacked[0][1])):
+            seq, _ = self._unacked.popleft()
+        if seq:
+            self._port.send(Ack(seq))
+
+    # Keys.
+
+    async def _dispatch(self) -> None:
+        """Start a reconcile for every key that is due and has a place, while this worker leads."""
         while not self._drain.done():
-            await permission.wait()
-            key = await queue.get()
+            await self._port.permission.wait()
+            await self._quarantine.acquire_place()
+            key = await self._queue.get()
             if key is None:
                 return
-            self._busy.add(asyncio.current_task())
-            try:
-                await self._handle(key)
-            finally:
-                self._busy.discard(asyncio.current_task())
-                queue.done(key)
-                self._acks.settle()
+            task = asyncio.create_task(self._process(key))
+            self._reconciling.add(task)
+            task.add_done_callback(self._reconciling.discard)
 
-    async def _handle(self, key: str) -> None:
+    async def _process(self, key: str) -> None:
         """One key in its turn: side by side with others, alone when suspected, or not yet."""
-        wait = self._quarantine.seconds_to_wait(key)
-        if wait > 0:
-            why = "quarantined: its reconcile ended this worker twice; tried again later, alone"
-            self._ledger.fail(key, why)
-            self._context.queue.add_after(key, wait)
-            if object_ref := self._controller.object_ref(key):
-                self._context.recorder.record(Event(object_ref, "Warning", "Quarantined", why))
-            return
-        async with self._quarantine.turn(key):
-            await self._reconcile(key)
+        try:
+            wait = self._quarantine.seconds_to_wait(key)
+            if wait > 0:
+                self._leave_quarantined(key, wait)
+                return
+            async with self._quarantine.executing(key):
+                await self._reconcile(key)
+        finally:
+            self._quarantine.release_place()
+            self._queue.done(key)
+            self._acknowledge()
+
+    def _leave_quarantined(self, key: str, seconds: float) -> None:
+        self._log.failed(key, QUARANTINED)
+        self._queue.add_after(key, seconds)
+        if object_ref := self._controller.object_ref(key):
+            event = Event(object_ref, "Warning", "Quarantined", QUARANTINED)
+            self._context.recorder.record(event)
 
     async def _reconcile(self, key: str) -> None:
         """One key, whatever may happen in it."""
         try:
-            self._note(key, await self._controller.reconcile(key))
+            self._end(key, await self._controller.reconcile(key))
         except NoPermit:
-            self._wait(key, "may not act now", 0.1)
+            self._wait(key, "this replica does not lead now", NOT_LEADING_RETRY)
         except RetryAfter as wait:
             self._wait(key, str(wait), wait.seconds)
         except Refused as refusal:
-            self._decided(key, "refused", f"refused until it changes: {refusal}")
-            self._ledger.fail(key, f"refused until it changes: {refusal}")
-            self._quarantine.survived(key)
+            self._fail(key, f"refused until it changes: {refusal}", "refused")
         except (CloudError, Unreachable) as error:
             self._fail(key, str(error))
         except KubernetesError as error:
-            self._after_answer(key, error)
+            self._end_with(key, error)
         except Exception as error:  # around one key: a bug with one object holds up no other
             log.exception("reconcile failed", extra={"key": key})
             self._fail(key, repr(error))
 
-    def _note(self, key: str, result: Result) -> None:
+    def _end(self, key: str, result: Result) -> None:
         log.debug("decided", extra={"key": key, "decision": result.message})
-        if result.is_done:
-            self._settle(key, result.message)
-        else:
+        if not result.is_done:
             self._wait(key, result.message, result.requeue_after)
-
-    def _settle(self, key: str, message: str) -> None:
-        self._decided(key, "settled", message)
-        self._context.queue.forget_failures(key)
-        self._ledger.settle(key)
+            return
+        self._context.counters.count(metrics.RECONCILES, "success")
+        self._log.done(key, result.message)
+        self._queue.forget_failures(key)
         self._quarantine.survived(key)
 
-    def _after_answer(self, key: str, error: KubernetesError) -> None:
+    def _end_with(self, key: str, error: KubernetesError) -> None:
         if error.status == 404:
-            self._settle(key, "it is gone, and so is the work")
-        elif error.status in REPLAN:
-            self._wait(key, f"changed meanwhile ({error.reason})", 0.05)
+            self._end(key, Result("it is gone, and so is the work"))
+        elif error.status in CONFLICTS:
+            self._wait(key, f"changed meanwhile ({error.reason})", CONFLICT_RETRY)
         else:
             self._fail(key, str(error))
 
     def _wait(self, key: str, why: str, requeue_after: float | None) -> None:
-        self._decided(key, "waiting", why)
-        self._ledger.wait(key, why)
+        self._context.counters.count(metrics.RECONCILES, "waiting")
+        self._log.waiting(key, why)
         if requeue_after is not None:
-            self._context.queue.add_after(key, requeue_after)
+            self._queue.add_after(key, requeue_after)
 
-    def _fail(self, key: str, why: str) -> None:
-        self._decided(key, "failed", why)
-        self._ledger.fail(key, why)
-        self._quarantine.survived(key)
-        self._context.queue.add_failed(key)
-
-    def _decided(self, key: str, result: str, message: str) -> None:
+    def _fail(self, key: str, why: str, result: str = "failed") -> None:
         self._context.counters.count(metrics.RECONCILES, result)
-        self._decisions.note(key, result, message)
+        self._log.failed(key, why, result)
+        self._quarantine.survived(key)
+        if result == "failed":
+            self._queue.add_failed(key)
+
+    # Signs of life.
 
     def _explain(self, key: str) -> Json:
         """What is known here about one key; times are seconds from now."""
-        now, queue = time.monotonic(), self._context.queue
-        last, due = self._decisions.last(key), queue.due_in(key)
+        now, queue = time.monotonic(), self._queue
+        last, due = self._log.last(key), queue.due_in(key)
         return {
             "result": last.result if last else "",
             "decided": last.message if last else "nothing yet",
             "decided_seconds_ago": round(now - last.at, 1) if last else None,
-            "in_hand": queue.is_in_flight(key),
+            "in_flight": queue.is_in_flight(key),
             "failures": queue.failures(key),
             "next_try_seconds": None if due is None else round(due, 1),
-            "evidence": self._controller.details(key),
+            "details": self._controller.details(key),
         }
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._port.send(self._sign_of_life())
-            due = loop.time() + BEAT
-            await asyncio.sleep(BEAT)
-            self._lag = loop.time() - due
+            due = loop.time() + BEAT_INTERVAL
+            await asyncio.sleep(BEAT_INTERVAL)
+            self._loop_lag = loop.time() - due
 
     def _sign_of_life(self) -> Beat:
         numbers: Numbers = {metrics.WORKER_CPU.name: [[[], round(time.process_time(), 3)]]}
-        for counters in self._tallies:
+        for counters in self._counter_sets:
             numbers |= counters.export()
         return Beat(self._status(), numbers)
 
     def _status(self) -> Json:
-        queue, now = self._context.queue, asyncio.get_running_loop().time()
-        calls = {f"{op} {result}": n for (op, result), n in self._gate.calls.items()}
+        queue, now = self._queue, asyncio.get_running_loop().time()
+        gate, changes = self._connection.gate, self._connection.dry_run_changes
         return {
             "queue": {
                 "ready": len(queue),
@@ -250,18 +275,18 @@ class Runner:
                 "oldest_seconds": round(queue.oldest_in_flight(now), 3),
                 "unfinished_seconds": round(queue.unfinished(now), 3),
             },
-            "settled": self._ledger.settled,
-            "unsettled": len(self._ledger),
-            "failing": self._ledger.failing,
-            "reasons": self._ledger.first(SHOWN),
-            "news": self._ledger.news(now),
-            "loop_lag": round(max(self._lag, 0.0), 4),
+            "done": self._log.done_count,
+            "pending": len(self._log),
+            "failing": self._log.failing,
+            "reasons": self._log.first(PENDING_SHOWN),
+            "recent": self._log.recent(now),
+            "loop_lag": round(max(self._loop_lag, 0.0), 4),
             "cpu_seconds": round(time.process_time(), 3),
             "rss_bytes": resident_bytes(),
             "kube_writes": self._context.performer.kube.writes,
             "events_waiting": self._context.recorder.waiting,
-            "cloud_calls": calls,
-            **({"rehearsed": self._rehearsed} if self._rehearsed else {}),
+            "cloud_calls": {f"{op} {result}": n for (op, result), n in gate.calls.items()},
+            **({"dry_run_changes": changes} if changes else {}),
             **self._controller.status(),
         }
 

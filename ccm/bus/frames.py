@@ -1,4 +1,4 @@
-"""The messages between supervisor and workers: small dataclasses, carried as JSON.
+"""What passes between supervisor and workers: a spec at the start, then messages as JSON.
 
 Times are CLOCK_MONOTONIC seconds, which all processes of one host share.
 """
@@ -8,11 +8,40 @@ from typing import Any, get_args
 
 import orjson
 
+from ccm.model.server import Server
+from ccm.settings import Settings
+
 MAX_FRAME = 8 << 20  # bytes
 
 
 class BadFrame(Exception):
     """A message that cannot be understood; the sender is named by the transport."""
+
+
+# Handed over when the process is spawned.
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """One start of one worker.
+
+    `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
+    ("node-0.3"), `controller` is the package under `workers` that it runs. `suspects` are
+    keys that run alone, `quarantined` those that run alone and not before a monotonic time. In a
+    dry run nothing is written. The token for `server` comes over the bus.
+    """
+
+    name: str
+    ident: str
+    controller: str
+    bus_path: str
+    journal_path: str
+    supervisor_pid: int
+    settings: Settings
+    server: Server
+    is_dry_run: bool = False
+    suspects: tuple[str, ...] = ()
+    quarantined: dict[str, float] = field(default_factory=dict)
 
 
 # Worker to supervisor.
@@ -61,35 +90,12 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class AskCalls:
-    """`count` cloud calls of class `budget` are waiting in this worker.
-
-    `ahead` more are welcome with the grant if nobody else waits.
-    """
+class GrantRequest:
+    """A cloud call of class `budget` waits in this worker; `number` is for the answer."""
 
     number: int
     budget: str
     priority: int
-    count: int
-    ahead: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MadeCalls:
-    """Granted calls that were made: they are no longer in this worker's hands."""
-
-    budget: str
-    priority: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReturnCalls:
-    """Granted calls that were not made after all."""
-
-    budget: str
-    priority: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +186,10 @@ class UseToken:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """`count` of the calls asked for under `number` may be made, from `at` for a short time."""
+    """The call of request `number` may be made, from `at` for `ccm.decide.budget.GRANT_TIMEOUT`."""
 
     number: int
-    count: int
     at: float
-
-
-@dataclass(frozen=True, slots=True)
-class CallsShut:
-    """The cloud refused a call of this class: give back what was granted and is not made."""
-
-    budget: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +227,7 @@ Message = (
     | Resync
     | Synced
     | Beat
-    | AskCalls
-    | MadeCalls
-    | ReturnCalls
+    | GrantRequest
     | CloudThrottled
     | ProposeDeletions
     | Survived
@@ -242,7 +238,6 @@ Message = (
     | Permit
     | UseToken
     | Granted
-    | CallsShut
     | PermitDeletions
     | Explain
     | LogLevel

@@ -48,8 +48,8 @@ def list_orphans(output: str, flags: tuple[str, ...]) -> None:
 async def _find(reading: "Reading") -> "list[Orphan]":
     """What the cloud has is listed first: what Services and Nodes come meanwhile is no orphan's."""
     from ccm.checks.site import Site
+    from ccm.cloud.gate import invoke
     from ccm.cloud.interface import ListsOwned
-    from ccm.cloud.invoke import invoke
     from ccm.decide.orphans import Orphan, orphaned_balancers, orphaned_routes
 
     site = Site(reading.settings, reading.given)

@@ -20,8 +20,8 @@ from ccm.errors import (
 )
 
 if TYPE_CHECKING:
-    from ccm.rehearsal.difference import Change
-    from ccm.rehearsal.plan import Plan
+    from ccm.dry_run.difference import Change
+    from ccm.dry_run.plan import Plan
 
 WIDEST = 80  # characters of a value
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
@@ -38,7 +38,7 @@ def plan(output: str, timeout: float, flags: tuple[str, ...]) -> None:
     controllers work on the copy, asks the cloud, and writes to neither. Ends with 1 when not
     everything came to rest in time, so that the plan may lack something.
     """
-    from ccm.rehearsal.plan import WorkersRefuse
+    from ccm.dry_run.plan import WorkersRefuse
 
     try:
         made = asyncio.run(_make(flags, timeout))
@@ -57,9 +57,9 @@ def plan(output: str, timeout: float, flags: tuple[str, ...]) -> None:
 
 async def _make(flags: tuple[str, ...], timeout: float) -> "Plan":
     from ccm.cloud.registry import check_name
+    from ccm.dry_run.plan import make_plan
     from ccm.kube import config
     from ccm.log import set_up
-    from ccm.rehearsal.plan import make_plan
     from ccm.settings.arguments import read_arguments
     from ccm.settings.reading import read
 

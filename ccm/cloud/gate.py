@@ -1,27 +1,40 @@
-"""The gate in a worker: every cloud call waits for its grant, has a deadline, and is counted."""
+"""The way to the cloud in a worker: every call has a priority, a grant, a deadline, and is counted.
+
+A controller goes through `call`, which says for how urgent a piece of work the provider is called.
+The provider goes through its `Gate` for each request that it then makes.
+"""
 
 import asyncio
+import inspect
+import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from itertools import count
+from typing import Any, Protocol, TypeVar, cast
 
 from ccm import metrics
+from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
 from ccm.counters import Counters
-from ccm.decide.budget import Priority
+from ccm.decide.budget import GRANT_TIMEOUT, Priority
 from ccm.durations import format_duration
-from ccm.errors import CloudError, Denied, Refused, Throttled
+from ccm.errors import CloudError, Denied, NoPermit, Refused, RetryAfter, Throttled
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+THROTTLED_RETRY = 1.0  # seconds until a throttled reconcile is tried again
+
+# Set by `with_priority` around a provider's method, threads included, and read by the gate alone.
 _priority: ContextVar[Priority] = ContextVar("priority", default=Priority.REFRESH)
 
 
 @contextmanager
-def spending(priority: Priority) -> Iterator[None]:
-    """Cloud calls made inside, threads included, go with this priority."""
+def with_priority(priority: Priority) -> Iterator[None]:
+    """Requests that the provider makes inside, in threads as well, have this priority."""
     token = _priority.set(priority)
     try:
         yield
@@ -29,35 +42,95 @@ def spending(priority: Priority) -> Iterator[None]:
         _priority.reset(token)
 
 
+async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
+    """The result of a provider's method; a plain one runs in a thread, the loop never blocks."""
+    if inspect.iscoroutinefunction(method):
+        return cast(T, await method(*args))
+    return cast(T, await asyncio.to_thread(method, *args))
+
+
+async def call(priority: Priority, method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
+    """The result of a provider's method, called for a controller.
+
+    Raises `CloudError` or `NoPermit`, whatever the provider does, and `RetryAfter` for throttling.
+    """
+    try:
+        with with_priority(priority):
+            return await invoke(method, *args)
+    except Throttled as error:
+        raise RetryAfter(str(error), error.seconds or THROTTLED_RETRY) from error
+    except (CloudError, NoPermit):
+        raise
+    except Exception as error:  # around one callback: a provider's bug is one failed call
+        log.exception("provider failed", extra={"call": method.__name__})
+        raise CloudError(f"the provider failed: {error!r}") from error
+
+
 class GrantSource(Protocol):
     """Where grants come from; in a worker, the supervisor."""
 
     async def take(self, budget: str, priority: Priority) -> float:
-        """When the call was granted that may be made now; wait for ever if none may be made."""
+        """When (monotonic) the call was granted that may begin now; never returns without one."""
         ...
 
     def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
-        """Tell everybody that the cloud refused, for rate, a call that was granted at `granted`."""
+        """The cloud refused, for rate, a call that was granted at `granted`.
+
+        `seconds` is the cloud's own word on when to come back; None when it gave none.
+        """
         ...
+
+
+class SupervisorGrants:
+    """Asks the supervisor for each call: one message there, one back. A grant expires unused."""
+
+    def __init__(self, send: Callable[[Message], bool]) -> None:
+        self._send = send
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[float]] = {}
+
+    async def take(self, budget: str, priority: Priority) -> float:
+        while True:
+            granted_at = await self._request(budget, priority)
+            if time.monotonic() <= granted_at + GRANT_TIMEOUT:
+                return granted_at
+
+    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
+        self._send(CloudThrottled(budget, seconds, granted))
+
+    def on_granted(self, message: Granted) -> None:
+        """Let the call go that waits for this grant; it lapses when nobody does any more."""
+        waiting = self._waiting.get(message.number)
+        if waiting and not waiting.done():
+            waiting.set_result(message.at)
+
+    async def _request(self, budget: str, priority: Priority) -> float:
+        number = next(self._numbers)
+        granted = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._send(GrantRequest(number, budget, int(priority)))
+            return await granted
+        finally:
+            del self._waiting[number]
 
 
 class WorkerGate:
     """What a provider gets as its `Gate`.
 
-    `check` raises `NoPermit` when this process may not act. It is asked after the wait for a grant,
-    right before the call: a process that does not lead any more leaves the cloud alone.
+    `check` raises `NoPermit` when this process does not lead. It is asked after the wait for a
+    grant, right before the request leaves, and nowhere else on the way to the cloud.
     """
 
-    def __init__(self, purse: GrantSource, timeout: float, check: Callable[[], None]) -> None:
-        self._purse, self._timeout, self._check = purse, timeout, check
+    def __init__(self, grants: GrantSource, timeout: float, check: Callable[[], None]) -> None:
+        self._grants, self._timeout, self._check = grants, timeout, check
         self._loop = asyncio.get_running_loop()
         self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
         self.counters = Counters()
 
     async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
-        granted = await self._purse.take(budget, _priority.get())
+        granted = await self._grants.take(budget, _priority.get())
         self._check()
-        with self._watched(operation, budget, granted):
+        with self._counted(operation, budget, granted):
             try:
                 async with asyncio.timeout(self._timeout):
                     return await function()
@@ -67,28 +140,27 @@ class WorkerGate:
 
     def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
         """For plain provider methods, which run in a thread; the SDK enforces the timeout."""
-        wait = self._purse.take(budget, _priority.get())
+        wait = self._grants.take(budget, _priority.get())
         granted = asyncio.run_coroutine_threadsafe(wait, self._loop).result()
         self._check()
-        with self._watched(operation, budget, granted):
+        with self._counted(operation, budget, granted):
             return function()
 
     @contextmanager
-    def _watched(self, operation: str, budget: str, granted: float) -> Iterator[None]:
+    def _counted(self, operation: str, budget: str, granted: float) -> Iterator[None]:
         began, result = time.monotonic(), "ok"
         try:
             yield
         except BaseException as error:
             result = _result(error)
             if isinstance(error, Throttled):
-                told = self._purse.throttled
-                self._loop.call_soon_threadsafe(told, budget, error.seconds, granted)
+                report = self._grants.throttled
+                self._loop.call_soon_threadsafe(report, budget, error.seconds, granted)
             raise
         finally:
             self.calls[(operation, result)] += 1
-            self.counters.observe(
-                metrics.CALLS, operation, result, seconds=time.monotonic() - began
-            )
+            seconds = time.monotonic() - began
+            self.counters.observe(metrics.CALLS, operation, result, seconds=seconds)
 
 
 def _result(error: BaseException) -> str:

@@ -1,7 +1,8 @@
-"""Which clouds there are: packages announce them by entry point, code may add its own."""
+"""Which clouds there are, by entry point or added in code, and their configuration file."""
 
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from ccm.cloud.interface import CloudProvider
 from ccm.errors import ConfigurationFault
@@ -49,3 +50,20 @@ def load_provider(name: str) -> CloudProvider:
             f"install it with: pip install 'ccm-supervisor[{name}]'",
         ) from error
     return factory()
+
+
+def read_config(path: str) -> bytes:
+    """The content of `--cloud-config`; empty when the flag is not set.
+
+    Raises `ConfigurationFault`. What the content means is the provider's business.
+    """
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationFault(
+            "--cloud-config",
+            f"{path} cannot be read: {error.strerror}",
+            "give the path of a file that this user may read",
+        ) from error

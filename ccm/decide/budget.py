@@ -1,45 +1,14 @@
-"""The shared cloud budget: how fast each class of calls may go, and who gets the next ones.
+"""Who gets the next cloud calls: asks by priority and age, served with whole tokens of a bucket."""
 
-**The control law.** A declared quota is where we start, not the truth: it may be higher than the
-real limit, and others may spend from the same account. Only refusals tell, so a bucket learns from
-each *episode* of them (all answers to calls that were under way together are one):
-
-- It shuts until the cloud's `Retry-After` has passed, for everybody.
-- If most calls of the run came out of the stock of an idle bucket, the *burst* was too big: from
-  now on it is a little less than what got through. Otherwise the *rate* was too high.
-- The calls that got through, divided by all the time since the last episode (shut time included),
-  is what the cloud gave us: exactly so when it counts with a token bucket, a bit too little when
-  it counts within a window. The rate we had is too much. The truth is between the two: the rate
-  goes to the former at once and then follows a cubic curve, as TCP CUBIC does. It rises fast
-  while it is far below the middle of that bracket, stays long near it, and then probes beyond,
-  faster and faster, until the next episode or the declared rate.
-- A wide bracket is explored within seconds; a narrow one is left alone for hundreds of calls, so
-  that a busy bucket is refused about once in 300 calls. A cloud that sends us away for long is
-  probed at that pace.
-
-The curve only moves on while there is demand: an idle bucket has nothing to probe with.
-"""
-
-import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import IntEnum
+from heapq import nsmallest
 
-GOOD_FOR = 2.0  # seconds in which a granted call must begin
+from ccm.decide.rate_law import Bucket
+
+GRANT_TIMEOUT = 2.0  # seconds in which a granted call must begin
 AGEING = 5.0  # seconds of waiting that lift a call by one priority, so that nothing starves
-
-PAUSE = 1.0  # seconds shut after a refusal that does not say when to come back
-LONGEST_PAUSE = 30.0  # the same after several such refusals in a row
-LONGEST_SHUT = 3600.0  # no Retry-After is believed beyond this
-RELAPSE = 2.0  # seconds of demand; a refusal within them continues the row
-MEMORY = 5.0  # seconds after which an earlier part of a run weighs 1/e
-FLOOR = 0.01  # the share of the full rate that refusals cannot take away
-DEEPEST_CUT = 4.0  # one episode divides the rate by this at most
-MARGIN = 0.97  # how close under the middle of its bracket a rate may begin
-CURIOSITY = 0.7  # seconds to reach the middle of a bracket as wide as its middle
-PROBE_CALLS = 0.2  # the same in calls, and by the square of the width
-SAFE_BURST = 0.8  # of the calls at once that got through
-BURST_MEMORY = 3600.0  # seconds in which a lowered burst returns to the declared one
 
 
 class Priority(IntEnum):
@@ -54,224 +23,23 @@ class Priority(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Calls granted since the last episode, in how many seconds, and how many of these open.
-
-    Older parts fade (`MEMORY`). Seconds without demand do not count.
-    """
-
-    calls: float = 0.0
-    seconds: float = 0.0
-    open: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """Refusals of calls that were under way together, and how we went before the first of them."""
-
-    at: float
-    rate: float
-    burst: float
-    run: Run
-    was_burst: bool
-    refused: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Bracket:
-    """The limit is believed to be around `middle`; we begin at `low`, `steep` seconds before it."""
-
-    low: float
-    middle: float
-    steep: float
-
-    def rate(self, age: float) -> float:
-        """The cubic curve after `age` seconds of demand."""
-        width = self.middle - self.low
-        return self.middle + width * (age / self.steep - 1.0) ** 3
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """One class of calls: `rate` calls a second now, at most `full`, and `tokens` to spend.
-
-    `held` calls are in workers' hands, granted ahead of need; they count against the burst.
-    """
-
-    full: float
-    most: float  # the declared burst
-    rate: float
-    burst: float
-    tokens: float
-    at: float
-    shut_until: float = 0.0
-    held: int = 0
-    run: Run = field(default_factory=Run)
-    age: float = 0.0  # seconds of demand since the bracket was found
-    bracket: Bracket | None = None
-    episode: Episode | None = None
-    episodes: int = 0
-    row: int = 0  # episodes that followed each other closely
-
-    @classmethod
-    def new(cls, per_second: float, burst: float, now: float) -> "Bucket":
-        return cls(per_second, burst, per_second, burst, burst, now)
-
-
-@dataclass(frozen=True, slots=True)
 class Ask:
-    """A worker waits for `count` calls of one class since `since` (monotonic).
+    """A call that `worker` waits for since `since` (monotonic); `number` is the worker's own."""
 
-    `ahead` more are welcome when nobody needs them. `served_at` is when it last got a part.
-    """
-
-    asker: str
+    worker: str
     number: int
     budget: str
     priority: Priority
-    count: int
     since: float
-    ahead: int = 0
-    served_at: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """`count` calls that the asker of `ask` may make now."""
-
-    ask: Ask
-    count: int
-
-
-# How much.
-
-
-def refill(bucket: Bucket, now: float) -> Bucket:
-    """The bucket at `now`: tokens have flowed in, and with demand the rate went on its curve."""
-    passed = max(now - bucket.at, 0.0)
-    shut = min(max(bucket.shut_until - bucket.at, 0.0), passed)
-    room = max(bucket.burst - bucket.held - bucket.tokens, 0.0)
-    flow = min(bucket.rate * (passed - shut), room)
-    busy = flow / bucket.rate
-    fade = math.exp(-passed / MEMORY)
-    run = Run(
-        bucket.run.calls * fade,
-        bucket.run.seconds * fade + shut + busy,
-        bucket.run.open * fade + busy,
-    )
-    age = bucket.age + busy
-    return replace(
-        bucket,
-        at=max(now, bucket.at),
-        tokens=bucket.tokens + flow,
-        burst=min(bucket.most, bucket.burst + bucket.most * passed / BURST_MEMORY),
-        rate=min(bucket.bracket.rate(age), bucket.full) if bucket.bracket else bucket.full,
-        age=age,
-        run=run,
-    )
-
-
-def spend(bucket: Bucket, count: int) -> Bucket:
-    """The bucket after `count` calls were granted."""
-    run = replace(bucket.run, calls=bucket.run.calls + count)
-    return replace(bucket, tokens=bucket.tokens - count, run=run)
-
-
-def give_back(bucket: Bucket, count: int) -> Bucket:
-    """The bucket after `count` granted calls turned out not to be made."""
-    tokens = min(bucket.tokens + count, max(bucket.burst - bucket.held, bucket.tokens))
-    if bucket.at < bucket.shut_until:
-        tokens = bucket.tokens  # it opens empty
-    run = replace(bucket.run, calls=max(bucket.run.calls - count, 0.0))
-    return replace(bucket, tokens=tokens, run=run)
-
-
-def throttled(bucket: Bucket, seconds: float | None, now: float, granted: float) -> Bucket:
-    """The bucket after the cloud refused, for rate, a call that was granted at `granted`.
-
-    `seconds` is the cloud's own word on when to come back. The answer belongs to the last episode
-    if its call was granted before that began, and to a new one otherwise.
-    """
-    bucket = refill(bucket, now)
-    known = bucket.episode
-    if known and granted <= known.at:
-        episode = replace(known, refused=known.refused + 1)
-    else:
-        episode = Episode(now, bucket.rate, bucket.burst, bucket.run, _was_burst(bucket, granted))
-        row = bucket.row + 1 if known and bucket.age < RELAPSE else 0
-        bucket = replace(bucket, run=Run(), episodes=bucket.episodes + 1, row=row)
-    if seconds is None:
-        seconds = min(PAUSE * 2.0 ** min(bucket.row, 10), LONGEST_PAUSE)
-    until = max(bucket.shut_until, now + min(max(seconds, 0.0), LONGEST_SHUT))
-    shut = replace(bucket, episode=episode, shut_until=until, tokens=min(bucket.tokens, 0.0))
-    return _learn_burst(shut, episode) if episode.was_burst else _learn_rate(shut, episode)
-
-
-def _was_burst(bucket: Bucket, granted: float) -> bool:
-    """Whether most calls until `granted` came out of the stock and not out of the flow."""
-    late = bucket.at - granted
-    flow = bucket.rate * max(bucket.run.open - late, 0.0)
-    return bucket.run.calls - bucket.rate * late > 2.0 * flow
-
-
-def _learn_burst(bucket: Bucket, episode: Episode) -> Bucket:
-    got_through = max(episode.run.calls - episode.refused, 0.0)
-    least = max(1.0, bucket.rate / 20)  # a loop that is 50 ms late loses no calls
-    return replace(bucket, burst=min(episode.burst, max(SAFE_BURST * got_through, least)))
-
-
-def _learn_rate(bucket: Bucket, episode: Episode) -> Bucket:
-    run, rate = episode.run, episode.rate
-    got_through = max(run.calls - episode.refused, 0.0)
-    overall = got_through / max(run.seconds, 1e-3)
-    while_open = got_through / max(run.open, 1e-3)
-    if overall > rate / DEEPEST_CUT:
-        low = min(overall, MARGIN * rate)
-        high = min(math.sqrt(while_open * rate), max(2.0 * overall, rate / 2.0))
-    else:  # too little got through to tell
-        low = max(rate / DEEPEST_CUT, FLOOR * bucket.full)
-        high = max(rate / 2.0, 2.0 * low)
-    middle = min(max(math.sqrt(low * high), low / MARGIN), bucket.full)
-    low = min(low, MARGIN * middle)
-    width = 1.0 - low / middle
-    steep = max(
-        CURIOSITY / width,
-        PROBE_CALLS / (width**2 * middle),
-        bucket.shut_until - episode.at,
-    )
-    return replace(bucket, bracket=Bracket(low, middle, steep), age=0.0, rate=low)
-
-
-def next_token_in(bucket: Bucket, now: float) -> float:
-    """Seconds until the bucket can give one more call."""
-    shut = max(bucket.shut_until - now, 0.0)
-    missing = max(1.0 - bucket.tokens, 0.0)
-    return shut + missing / bucket.rate
-
-
-# To whom.
 
 
 def urgency(ask: Ask, now: float) -> tuple[float, float]:
-    """Sort key: the most urgent ask first; one that got a part waits anew for the next."""
-    since = max(ask.since, ask.served_at)
-    return ask.priority - (now - since) / AGEING, since
+    """Sort key: the most urgent ask first."""
+    return ask.priority - (now - ask.since) / AGEING, ask.since
 
 
-def share_out(bucket: Bucket, asks: Iterable[Ask], now: float) -> Iterator[Grant]:
-    """Whole calls from `bucket` to the most urgent asks; the caller takes them off the bucket."""
-    left = 0 if now < bucket.shut_until else int(bucket.tokens + 1e-9)
-    for ask in sorted(asks, key=lambda ask: urgency(ask, now)):
-        if left <= 0:
-            return
-        count = min(left, ask.count)
-        left -= count
-        yield Grant(ask, count)
-
-
-def spare(bucket: Bucket, wanted: int) -> int:
-    """How many of `wanted` calls a worker may have ahead of need; half of the burst stays here.
-
-    That is none while somebody waits: then there is not a whole call in stock.
-    """
-    return max(min(wanted, int(bucket.tokens - bucket.burst / 2.0)), 0)
+def grantable(bucket: Bucket, asks: Iterable[Ask], now: float) -> Iterator[Ask]:
+    """The most urgent asks, as many as `bucket` has whole tokens; the caller spends them."""
+    tokens = 0 if now < bucket.open_until else int(bucket.tokens + 1e-9)
+    if tokens > 0:
+        yield from nsmallest(tokens, asks, key=lambda ask: urgency(ask, now))

@@ -13,6 +13,7 @@ from ccm.settings.migration import migration_of
 from ccm.supervisor import nodes
 from ccm.supervisor.informer import watch_rule
 from ccm.supervisor.shards import wanted_workers
+from workers.rbac import POLICY_RULES
 
 NAME = "ccm-supervisor"
 """Of the supervisor's account, the Pods' controller and, before a colon, of roles.
@@ -74,8 +75,6 @@ def _of_supervisor(
 
 
 def _of_duty(duty: str, settings: Settings) -> Iterator[PolicyRule]:
-    for controller, rights in importlib.import_module(
-        f"workers.{duty}.rights"
-    ).POLICY_RULES.items():
+    for controller, rights in POLICY_RULES[duty].items():
         if is_enabled(controller, settings.controllers):
             yield from rights

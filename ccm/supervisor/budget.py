@@ -4,43 +4,29 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from ccm.bus.frames import (
-    AskCalls,
-    CallsShut,
-    CloudThrottled,
-    Granted,
-    MadeCalls,
-    Message,
-    ReturnCalls,
-)
+from ccm import metrics
+from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
 from ccm.counters import Histogram
-from ccm.decide.budget import (
-    GOOD_FOR,
-    Ask,
-    Bucket,
-    Priority,
-    give_back,
-    next_token_in,
-    refill,
-    share_out,
-    spare,
-    spend,
-    throttled,
-)
+from ccm.decide.budget import Ask, Priority, grantable
+from ccm.decide.rate_law import Bucket, next_token_in, refill, spend, throttled
 from ccm.model.objects import Json
-from ccm.supervisor.spending import Lease, Leases, Spending, label, shown
 
 log = logging.getLogger(__name__)
 
-GRACE = 0.5  # seconds that a worker has longer to tell that it used a grant in time
-SILENCE = 10.0  # seconds without another grant for a worker that let one lapse and says nothing
+RECENT_WAITS = 1000  # per priority, for the percentiles
+UNHEARD_RETRY = 1.0  # seconds until a worker that hangs is looked at again
 
 
 class Budget:
     """Buckets by class of calls; the rates come from the provider unless flags say otherwise.
+
+    A grant that was sent is spent, made or not: it expires in the worker, and what a worker that
+    dies leaves unused is a few calls less, never one more. `is_responsive` says whether a worker
+    was heard of just now: one that hangs gets nothing, others go first.
 
     `reserve` is the share of every rate that is left to other users of the account. Whatever is
     not certain grants nothing: a class that no provider declared, a rate that is not above zero.
@@ -50,15 +36,15 @@ class Budget:
         self,
         rates: Mapping[str, float],
         send: Callable[[str, Message], bool],
+        is_responsive: Callable[[str], bool],
         reserve: float = 0.0,
     ) -> None:
         self._rates, self._send, self._share = rates, send, 1.0 - reserve
+        self._is_responsive = is_responsive
         self._buckets: dict[str, Bucket] = {}
-        self._asks: list[Ask] = []
-        self._leases = Leases()
-        self._silent: dict[str, float] = {}  # workers that let a grant lapse, until we try again
-        self._told: set[str] = set()  # classes that we complained about
+        self._asks: dict[str, list[Ask]] = {}  # by class, oldest first
         self._spending: dict[str, Spending] = {}
+        self._logged: set[str] = set()  # classes that we complained about
         self._timer: asyncio.TimerHandle | None = None
 
     def declare(self, quotas: Mapping[str, list[float]]) -> None:
@@ -74,36 +60,13 @@ class Budget:
             self._buckets[budget] = Bucket.new(rate, size, time.monotonic())
         self._serve()
 
-    def ask(self, worker: str, message: AskCalls) -> None:
-        """A worker waits for calls; it hears of them as soon as the bucket has some."""
+    def request(self, worker: str, message: GrantRequest) -> None:
+        """A worker waits for a call; it hears of it as soon as the bucket has a token."""
         if message.budget not in self._buckets:
             self._complain(message.budget, "unknown budget class: its calls are never granted")
-        self._silent.pop(worker, None)
-        self._asks.append(
-            Ask(
-                worker,
-                message.number,
-                message.budget,
-                Priority(message.priority),
-                max(message.count, 0),
-                time.monotonic(),
-                max(message.ahead, 0),
-            )
-        )
-        self._serve()
-
-    def note_made(self, worker: str, message: MadeCalls) -> None:
-        """Calls that were granted and made; those that we gave up for lost count again."""
-        self._silent.pop(worker, None)
-        known = self._leases.settle(worker, message.budget, message.priority, message.count)
-        if bucket := self._buckets.get(message.budget):
-            self._buckets[message.budget] = spend(bucket, message.count - known)
-
-    def take_back(self, worker: str, message: ReturnCalls) -> None:
-        """Calls that were granted and not made."""
-        self._silent.pop(worker, None)
-        count = self._leases.settle(worker, message.budget, message.priority, message.count)
-        self._restore(worker, message.budget, Priority(message.priority), count)
+        priority = Priority(message.priority)
+        ask = Ask(worker, message.number, message.budget, priority, time.monotonic())
+        self._asks.setdefault(ask.budget, []).append(ask)
         self._serve()
 
     def slow_down(self, worker: str, message: CloudThrottled) -> None:
@@ -116,8 +79,6 @@ class Budget:
         self._of(budget).throttled += 1
         if slower.episodes == bucket.episodes:
             return
-        for holder in self._leases.holders(budget):
-            self._send(holder, CallsShut(budget))
         log.warning(
             "cloud throttles; calls slowed for all workers",
             extra={
@@ -125,112 +86,174 @@ class Budget:
                 "worker": worker,
                 "per_second": round(slower.rate, 3),
                 "burst": round(slower.burst, 1),
-                "shut_seconds": round(slower.shut_until - slower.at, 1),
+                "open_seconds": round(slower.open_until - slower.at, 1),
             },
         )
 
     def forget(self, worker: str) -> None:
-        """The worker is gone: nobody waits for its calls any more, and its grants return."""
-        self._asks = [ask for ask in self._asks if ask.asker != worker]
-        self._silent.pop(worker, None)
-        for lease in self._leases.drop(worker):
-            self._restore(worker, lease.budget, lease.priority, lease.count)
-        self._serve()
+        """The worker is gone: nobody waits for its calls any more."""
+        for budget, asks in self._asks.items():
+            self._asks[budget] = [ask for ask in asks if ask.worker != worker]
 
     def status(self, now: float) -> Json:
         """What `status` shows, per class."""
-        names = {*self._buckets, *(ask.budget for ask in self._asks)}
         return {
-            budget: shown(
+            budget: class_status(
                 now,
                 refill(self._buckets[budget], now) if budget in self._buckets else None,
                 self._of(budget),
-                [ask for ask in self._asks if ask.budget == budget],
-                self._leases.held(budget),
+                self._asks.get(budget, []),
             )
-            for budget in sorted(names)
+            for budget in sorted({*self._buckets, *self._asks})
         }
 
     def waits(self) -> Iterator[tuple[str, str, Histogram]]:
         """How long calls of each class and priority waited, since the start."""
         for budget, spending in self._spending.items():
             for priority, waits in spending.waits.items():
-                yield budget, label(priority), waits.spread
+                yield budget, label(priority), waits.histogram
 
     def _serve(self) -> None:
         """Grant what can be granted now, and come back when there is more to do."""
         now = time.monotonic()
-        self._silent = {name: until for name, until in self._silent.items() if until > now}
-        for lease in self._leases.lapsed(now - GRACE):
-            self._restore(lease.worker, lease.budget, lease.priority, lease.count)
-            self._note_silence(lease.worker, now)
-        for budget in {ask.budget for ask in self._eligible()}:
-            bucket = self._refilled(budget, now)
-            asks = [ask for ask in self._eligible() if ask.budget == budget]
-            grants = list(share_out(bucket, asks, now))
-            self._buckets[budget] = spend(bucket, sum(grant.count for grant in grants))
-            for grant in grants:
-                self._settle(grant.ask, grant.count, self._ahead(grant.ask), now)
-        self._come_back(now)
-
-    def _eligible(self) -> Iterator[Ask]:
-        """Who can be served at all: of a known class, and in a worker that listens."""
-        return (a for a in self._asks if a.budget in self._buckets and a.asker not in self._silent)
-
-    def _refilled(self, budget: str, now: float) -> Bucket:
-        held = self._leases.ahead(budget)
-        return refill(replace(self._buckets[budget], held=held), now)
-
-    def _ahead(self, ask: Ask) -> int:
-        """Calls beyond the need of this ask, off the bucket."""
-        bucket = self._buckets[ask.budget]
-        count = spare(bucket, ask.ahead)
-        self._buckets[ask.budget] = spend(bucket, count)
-        return count
-
-    def _settle(self, ask: Ask, count: int, ahead: int, now: float) -> None:
-        if not self._send(ask.asker, Granted(ask.number, count + ahead, now)):
-            self._buckets[ask.budget] = give_back(self._buckets[ask.budget], count + ahead)
-            self._note_silence(ask.asker, now)
-            return
-        self._asks.remove(ask)
-        if count < ask.count:
-            self._asks.append(replace(ask, count=ask.count - count, served_at=now))
-        until = now + GOOD_FOR
-        lease = Lease(ask.asker, ask.budget, ask.priority, count + ahead, ahead, until)
-        self._leases.add(lease)
-        self._of(ask.budget).note(ask, count, ahead, now)
-
-    def _note_silence(self, worker: str, now: float) -> None:
-        """A worker took no grant, or did nothing with one: it hangs, so others go first."""
-        if worker not in self._silent:
-            self._silent[worker] = now + SILENCE
-            log.warning(
-                "worker lets cloud calls lapse; they go to others", extra={"worker": worker}
-            )
-
-    def _restore(self, worker: str, budget: str, priority: Priority, count: int) -> None:
-        if count and budget in self._buckets:
-            bucket = self._refilled(budget, time.monotonic())
-            self._buckets[budget] = give_back(bucket, count)
-            self._of(budget).note_return(worker, priority, count)
-
-    def _come_back(self, now: float) -> None:
+        next_at = [delay for budget in self._buckets for delay in self._serve_class(budget, now)]
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        waits = [next_token_in(self._buckets[ask.budget], now) for ask in self._eligible()]
-        waits += [until + GRACE - now for until in self._leases.first_end()]
-        waits += [until - now for until in self._silent.values()]
-        if waits:
+        if next_at:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(min(waits), 0.001), self._serve)
+            self._timer = loop.call_later(max(min(next_at), 0.001), self._serve)
 
-    def _of(self, budget: str) -> Spending:
+    def _serve_class(self, budget: str, now: float) -> Iterator[float]:
+        """Grant the calls of one class; yields in how many seconds there may be more to do."""
+        asks = self._asks.get(budget)
+        if not asks:
+            return
+        self._buckets[budget] = refill(self._buckets[budget], now)
+        workers = {ask.worker for ask in asks}
+        responsive = {worker for worker in workers if self._is_responsive(worker)}
+        listening = [ask for ask in asks if ask.worker in responsive]
+        for ask in grantable(self._buckets[budget], listening, now):
+            if not self._send(ask.worker, Granted(ask.number, now)):
+                continue  # its socket is full or gone: the next ask has its turn
+            self._buckets[budget] = spend(self._buckets[budget], 1)
+            asks.remove(ask)
+            listening.remove(ask)
+            self._of(budget).granted(ask, now)
+        if listening:
+            yield next_token_in(self._buckets[budget], now)
+        if len(asks) > len(listening):
+            yield UNHEARD_RETRY
+
+    def _of(self, budget: str) -> "Spending":
         return self._spending.setdefault(budget, Spending())
 
     def _complain(self, budget: str, message: str) -> None:
         """Once per class: what an operator must know of a class that cannot be served."""
-        if budget not in self._told:
-            self._told.add(budget)
+        if budget not in self._logged:
+            self._logged.add(budget)
             log.error(message, extra={"class": budget})
+
+
+@dataclass(slots=True)
+class Waits:
+    """How long calls of one priority waited for their grant, in seconds."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+    histogram: Histogram = field(default_factory=lambda: Histogram(metrics.GRANT_WAITS.buckets))
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_WAITS))
+
+    def add(self, seconds: float) -> None:
+        self.calls += 1
+        self.seconds += seconds
+        self.longest = max(self.longest, seconds)
+        self.histogram.observe(seconds)
+        self.recent.append(seconds)
+
+    def status(self) -> Json:
+        ordered = sorted(self.recent) or [0.0]
+        last = len(ordered) - 1
+        return {
+            "calls": self.calls,
+            "seconds": round(self.seconds, 3),
+            "p50": round(ordered[last // 2], 3),
+            "p99": round(ordered[last * 99 // 100], 3),
+            "longest": round(self.longest, 3),
+        }
+
+
+@dataclass(slots=True)
+class Spending:
+    """What became of one class since the supervisor started."""
+
+    throttled: int = 0
+    by_priority: Counter[Priority] = field(default_factory=Counter)
+    by_worker: Counter[str] = field(default_factory=Counter)
+    waits: dict[Priority, Waits] = field(default_factory=dict)
+
+    def granted(self, ask: Ask, now: float) -> None:
+        """The call of this ask was granted at `now`."""
+        self.by_priority[ask.priority] += 1
+        self.by_worker[worker_name(ask.worker)] += 1
+        self.waits.setdefault(ask.priority, Waits()).add(now - ask.since)
+
+
+def worker_name(ident: str) -> str:
+    """What an operator calls the worker; `ident` names one start of it ("node-0.3")."""
+    return ident.rpartition(".")[0] or ident
+
+
+def label(priority: Priority) -> str:
+    """The priority in metrics and `status`, such as "node-init"."""
+    return priority.name.lower().replace("_", "-")
+
+
+def class_status(
+    now: float, bucket: Bucket | None, spending: Spending, asks: Sequence[Ask]
+) -> Json:
+    """One class as `status` shows it; without a bucket it is unknown and never granted."""
+    return {
+        **_bucket_status(now, bucket),
+        "granted": spending.by_priority.total(),
+        "granted_by_priority": {label(p): n for p, n in sorted(spending.by_priority.items())},
+        "granted_by_worker": dict(sorted(spending.by_worker.items())),
+        "throttled": spending.throttled,
+        "waits": {label(p): waits.status() for p, waits in sorted(spending.waits.items())},
+        "waiting": dict(Counter(worker_name(ask.worker) for ask in asks)),
+        "queue": _queue_status(now, asks),
+    }
+
+
+def _queue_status(now: float, asks: Sequence[Ask]) -> list[Json]:
+    """One entry a worker and priority: how many calls wait, and the longest of their waits."""
+    groups: dict[tuple[str, Priority], list[Ask]] = {}
+    for ask in asks:
+        groups.setdefault((worker_name(ask.worker), ask.priority), []).append(ask)
+    return [
+        {
+            "worker": worker,
+            "priority": label(priority),
+            "calls": len(group),
+            "seconds": round(now - group[0].since, 1),
+        }
+        for (worker, priority), group in groups.items()
+    ]
+
+
+def _bucket_status(now: float, bucket: Bucket | None) -> Json:
+    if bucket is None:
+        return {"state": "unknown class", "per_second": 0.0, "full_per_second": 0.0}
+    is_open, is_slowed = now < bucket.open_until, bucket.rate < bucket.full
+    return {
+        "state": "open" if is_open else "slowed" if is_slowed else "closed",
+        "per_second": round(bucket.rate, 3),
+        "full_per_second": round(bucket.full, 3),
+        "burst": round(bucket.burst, 1),
+        "full_burst": round(bucket.most, 1),
+        "tokens": round(max(bucket.tokens, 0.0), 1),
+        "open_seconds": round(max(bucket.open_until - now, 0.0), 1),
+        "episodes": bucket.episodes,
+        "last_episode_seconds": round(now - bucket.episode.at, 1) if bucket.episode else None,
+    }

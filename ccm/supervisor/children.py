@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ccm.bus.frames import WorkerSpec
 from ccm.bus.in_flight import read_in_flight
-from ccm.bus.spec import WorkerSpec
 from ccm.decide.children import Life, WorkerEvent, WorkerState, follow, restart_delay
 from ccm.errors import ExitCode
 from ccm.model.server import Server

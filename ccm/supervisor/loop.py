@@ -14,26 +14,24 @@ from ccm import __version__
 from ccm.bus.control import ControlServer
 from ccm.bus.frames import (
     Ack,
-    AskCalls,
     Beat,
     CloudThrottled,
     Drain,
     Explained,
     Fault,
+    GrantRequest,
     Hello,
-    MadeCalls,
     Message,
     Permit,
     ProposeDeletions,
     Resync,
-    ReturnCalls,
     Survived,
     Synced,
     TokenRefused,
     UseToken,
 )
-from ccm.bus.hub import Hub
 from ccm.bus.paths import RuntimePaths
+from ccm.bus.sockets import Hub
 from ccm.decide.children import WorkerEvent, WorkerState
 from ccm.errors import ExitCode
 from ccm.kube.client import Kube
@@ -63,6 +61,8 @@ from ccm.supervisor.verbosity import Verbosity
 
 log = logging.getLogger(__name__)
 
+RESPONSIVE_WITHIN = 3.0  # seconds since the last sign of life, of which there is one a second
+
 
 class Supervisor:
     """One replica. It knows its workers by name only and runs no provider code."""
@@ -83,7 +83,9 @@ class Supervisor:
         self._feed = SharedInformer(
             kube, self._hub.send_raw, settings.watch_idle_limit, self._is_anybody_starting
         )
-        self._budget = Budget(settings.cloud_rate, self._hub.send, reserve=settings.cloud_reserve)
+        self._budget = Budget(
+            settings.cloud_rate, self._hub.send, self._is_responsive, settings.cloud_reserve
+        )
         self._identities: Identities = Shared(kube.access, self._hand_token)
         server = kube.access.server
         if settings.use_service_account_credentials:
@@ -201,6 +203,11 @@ class Supervisor:
         await self._children.end_all(self._settings.shutdown_timeout)
         await self._leader.release()
 
+    def _is_responsive(self, ident: str) -> bool:
+        """Whether this start was heard of just now; the budget grants nothing to one that hangs."""
+        found = self._children.find(ident)
+        return found is not None and time.monotonic() - found[1].heard_at < RESPONSIVE_WITHIN
+
     def _is_anybody_starting(self) -> bool:
         """Whether a worker has yet to say what it wants; before any was started, too."""
         states = [child.life.state for child in self._children]
@@ -220,12 +227,8 @@ class Supervisor:
             case Beat(status, numbers):
                 start.status = status
                 self._totals.on_message(ident, numbers)
-            case AskCalls():
-                self._budget.ask(ident, message)
-            case ReturnCalls():
-                self._budget.take_back(ident, message)
-            case MadeCalls():
-                self._budget.note_made(ident, message)
+            case GrantRequest():
+                self._budget.request(ident, message)
             case CloudThrottled():
                 self._budget.slow_down(ident, message)
             case ProposeDeletions():

@@ -5,7 +5,7 @@ from typing import Any
 
 import multiprocess
 
-from ccm.bus.spec import WorkerSpec
+from ccm.bus.frames import WorkerSpec
 
 
 def enter(spec: WorkerSpec) -> None:

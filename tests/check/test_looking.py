@@ -13,7 +13,7 @@ from ccm.checks.look.lease import look_at_lease
 from ccm.checks.look.runtime import look_at_directory, look_at_runtime
 from ccm.cloud import registry
 from ccm.cloud.interface import ProviderContext
-from ccm.cloud.rehearsal import WouldWrite
+from ccm.cloud.dry_run import WouldWrite
 from ccm.model.node import Node
 from ccm.settings import Settings
 from tests.unit.api_server import json_answer, serving

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from ccm.bus.in_flight import InFlightJournal
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.kube.client import Kube
 from ccm.kube.events import EventRecorder
@@ -18,7 +18,7 @@ from ccm.model.service import Service
 from ccm.settings import Settings
 from tests.service.cloud import Balancers, Provider
 from tests.unit.feeding import snapshot
-from workers.apply import Delete, Merge, Patch, Performer
+from workers.performer import Delete, Merge, Patch, Performer
 from workers.controller import ControllerContext, Result
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue

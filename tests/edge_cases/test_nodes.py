@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.model.cloud import Instance
 from ccm.model.node import Node
 from tests.unit.test_node_initialisation import INITIALISED
-from workers.apply import Performer
+from workers.performer import Performer
 from workers.node.patches import patch_for
 from workers.node.plan import plan
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ccm.bus.frames import Ack, Hello, Message, ProposeDeletions, Resync, decode
 from ccm.bus.in_flight import InFlightJournal
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.controllers import LIFECYCLE
 from ccm.kube.client import Kube
@@ -20,7 +20,7 @@ from ccm.supervisor.deletions import Governor, Views, policy_of
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.nodes import WANT, NodeInformer
 from tests.unit.node_world import Cloud, Machines
-from workers.apply import Performer
+from workers.performer import Performer
 from workers.controller import ControllerContext
 from workers.grants import Grants
 from workers.node.controller import BACKOFF, COMPONENT, PROJECTIONS, NodeController

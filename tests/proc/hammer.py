@@ -24,8 +24,8 @@ from ccm.bus.frames import (
     Message,
     ReturnCalls,
 )
-from ccm.bus.hub import Hub
-from ccm.bus.port import Port
+from ccm.bus.sockets import Hub
+from ccm.bus.sockets import Port
 from ccm.cloud.gate import WorkerGate, spending
 from ccm.cloud.interface import ProviderContext
 from ccm.decide.budget import Priority

@@ -201,7 +201,7 @@ async def test_no_worker_outlives_a_killed_supervisor(
 
 ACTS_WITHOUT_LOOKING = """
 import asyncio, os, time
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 
 async def main():
     permission = Permission()

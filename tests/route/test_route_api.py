@@ -14,7 +14,7 @@ from ccm.model.objects import Json
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.kube.cluster import RealCluster
 from tests.route.nodes import network_condition
-from workers.apply import Merge
+from workers.performer import Merge
 from workers.route.patches import patch_for
 from workers.route.plan import condition
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from ccm.bus.in_flight import InFlightJournal
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter
 from ccm.kube.client import STRATEGIC_PATCH
@@ -26,7 +26,7 @@ from tests.route.nodes import SCHEME
 from tests.unit.cluster import Cluster
 from tests.unit.feeding import snapshot
 from tests.unit.waiting import PATIENCE, let_run
-from workers.apply import Performer
+from workers.performer import Performer
 from workers.controller import ControllerContext, Result
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue

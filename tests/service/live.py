@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ccm.bus.frames import Ack, Hello, Message, Resync, decode
 from ccm.bus.in_flight import InFlightJournal
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.cloud.gate import WorkerGate
 from ccm.cloud.interface import ProviderContext
 from ccm.decide.budget import Priority
@@ -23,7 +23,7 @@ from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.sandbox.cloud.server import CloudServer
 from ccm.settings import Settings
 from ccm.supervisor.informer import SharedInformer
-from workers.apply import Performer
+from workers.performer import Performer
 from workers.controller import Controller, ControllerContext
 from workers.grants import Grants
 from workers.quarantine import Quarantine

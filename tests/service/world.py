@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ccm.bus.frames import Hello, Message, Objects
 from ccm.bus.in_flight import InFlightJournal
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.kube.events import EventRecorder
 from ccm.model.node import Node
@@ -18,7 +18,7 @@ from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.model.service import Service
 from ccm.settings import Settings
-from workers.apply import Performer
+from workers.performer import Performer
 from workers.controller import ControllerContext
 from workers.grants import Grants
 from workers.quarantine import Quarantine

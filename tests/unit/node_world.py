@@ -10,14 +10,14 @@ from typing import Any, cast
 
 from ccm.bus.frames import Message
 from ccm.bus.in_flight import InFlightJournal
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.cloud.interface import CloudProvider
 from ccm.kube.events import EventRecorder
 from ccm.model.cloud import Answer
 from ccm.model.node import Node
 from ccm.model.projection import project
 from ccm.settings import Settings
-from workers.apply import Performer
+from workers.performer import Performer
 from workers.controller import ControllerContext, Result
 from workers.node.controller import COMPONENT, PROJECTIONS, NodeController
 from workers.quarantine import Quarantine

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.errors import NoPermit
 from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Event, EventRecorder, ObjectRef
-from workers.apply import Patch, Performer
+from workers.performer import Patch, Performer
 
 from .api_server import ApiServer, Handler, failure, json_answer, serving, silence
 from .waiting import until

@@ -5,7 +5,7 @@ from click.testing import CliRunner, Result
 
 from ccm.cli.main import main
 from ccm.errors import ExitCode
-from ccm.rehearsal.plan import Plan
+from ccm.dry_run.plan import Plan
 
 
 def told(monkeypatch: pytest.MonkeyPatch, *, is_complete: bool) -> Result:

@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.model.objects import Json
-from ccm.rehearsal.plan import _is_idle
+from ccm.dry_run.plan import _is_idle
 
 IDLE: Json = {
     "state": "running",

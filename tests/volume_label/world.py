@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ccm.bus.frames import Message
 from ccm.bus.in_flight import InFlightJournal
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.cloud.gate import WorkerGate
 from ccm.cloud.interface import CloudProvider
 from ccm.decide.budget import Priority
@@ -26,7 +26,7 @@ from ccm.settings import Settings
 from tests.unit.cluster import patched
 from tests.unit.feeding import snapshot
 from tests.unit.waiting import PATIENCE
-from workers.apply import Performer
+from workers.performer import Performer
 from workers.controller import Controller, ControllerContext, Result
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue

@@ -18,21 +18,18 @@ from ccm.model.node import PROVIDED_NODE_IP, Node
 from ccm.model.objects import Json
 from ccm.model.projection import Projection
 from ccm.settings import Settings
-from workers.apply import Delete
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
-from workers.node.lifecycle import plan_power
-from workers.node.monitor import Monitor
+from workers.node.passes import MonitorPass, RefreshPass
 from workers.node.patches import patch_for
-from workers.node.plan import Action, CannotPlan, follow, plan
-from workers.node.refresh import Refresh
+from workers.node.plan import Action, CannotPlan, follow, plan, plan_power
+from workers.performer import Delete
 from workers.queue import RETRY
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "cloud-node-controller"
-ASK_AGAIN = 5.0  # seconds without an answer after which a question is put again
-HICCUPS = 2  # failed questions about a node of which people are not told
+UNREPORTED_FAILURES = 2  # failed reads about a node of which no Event tells
 
 BACKOFF = RETRY
 
@@ -69,24 +66,27 @@ class NodeController:
 
     def __init__(self, context: ControllerContext, instances: Instances) -> None:
         self._context = context
-        self._inventory: BatchReader[Node, Answer] = BatchReader(
+        self._reader: BatchReader[Node, Answer] = BatchReader(
             instances, Priority.NODE_INIT, context.quarantine, context.queue
         )
-        self._monitor = Monitor(context, self._inventory, instances.batch_size)
-        self._refresh = Refresh(context, self._inventory, instances.batch_size)
+        self._monitor_pass = MonitorPass(context, self._reader, instances.batch_size)
+        self._refresh_pass = RefreshPass(context, self._reader, instances.batch_size)
         self._initialised = self._deleted = self._followed = 0
         self._deletions: set[asyncio.Task[None]] = set()
+        enabled = context.settings.controllers
+        self._does_node = is_enabled(NODE, enabled)
+        self._does_lifecycle = is_enabled(LIFECYCLE, enabled)
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         return (key,)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._inventory.run())
-            if self._does(LIFECYCLE):
-                group.create_task(self._monitor.run())
-            if self._does(NODE):
-                group.create_task(self._refresh.run())
+            group.create_task(self._reader.run())
+            if self._does_lifecycle:
+                group.create_task(self._monitor_pass.run())
+            if self._does_node:
+                group.create_task(self._refresh_pass.run())
 
     def object_ref(self, key: str) -> ObjectRef | None:
         node = self._node(key)
@@ -98,32 +98,32 @@ class NodeController:
             "initialised": self._initialised,
             "deleted": self._deleted,
             "followed": self._followed,
-            "refresh_passes": self._refresh.passes,
+            "refresh_passes": self._refresh_pass.passes,
         }
 
     def details(self, key: str) -> Json:
         node = self._node(key)
         if node is None:
             return {"node": "there is none"}
-        said = self._monitor.answer(node)
+        answer = self._monitor_pass.answer(node)
         return {
             "provider ID": node.provider_id or "none",
             "uninitialized taint": "there" if node.is_uninitialized else "gone",
             "kubelet": "ready" if node.is_ready else "not ready: the cloud is asked about it",
-            "cloud": _told(said) if said else "not asked in the last round",
+            "cloud": _answer_text(answer) if answer else "not asked in the last pass",
         }
 
     async def reconcile(self, key: str) -> Result:
         node = self._node(key)
         if node is None:
-            self._inventory.forget(key)
+            self._reader.forget(key)
             return Result("it is gone")
         if node.is_foreign(self._context.provider.scheme):
             is_done = not node.is_uninitialized
             return Result(f"left alone: {node.provider_id} is not ours", is_done)
-        if node.is_uninitialized and self._does(NODE):
+        if node.is_uninitialized and self._does_node:
             return await self._initialise(node)
-        self._inventory.forget(key)
+        self._reader.forget(key)
         return await self._follow(node)
 
     def on_message(self, message: Message) -> None:
@@ -133,62 +133,59 @@ class NodeController:
                 self._deletions.add(deletion)
                 deletion.add_done_callback(self._deletions.discard)
 
-    def _does(self, controller: str) -> bool:
-        """Whether `--controllers` asks for it; this duty is two of upstream's controllers."""
-        return is_enabled(controller, self._context.settings.controllers)
-
     async def _initialise(self, node: Node) -> Result:
-        match await self._inventory.answer(node):
-            case None:
-                return Result("waits for the cloud's answer", False, requeue_after=ASK_AGAIN)
+        answer = await self._reader.read(node)
+        now = self._node(node.name)  # it may have changed while the cloud was asked
+        if now is None or now.uid != node.uid or not now.is_uninitialized:
+            return Result("it changed while the cloud was asked", is_done=False, requeue_after=0.0)
+        match answer:
             case Unknown(why):
-                self._inventory.forget(node.name)
-                if self._context.queue.failures(node.name) >= HICCUPS:
-                    self._tell(node, "InitializationFailed", why)
+                self._reader.forget(node.name)
+                if self._context.queue.failures(node.name) >= UNREPORTED_FAILURES:
+                    self._record(now, "InitializationFailed", why)
                 raise CloudError(why)
             case Gone(evidence):
-                self._inventory.forget(node.name)
-                self._tell(node, "CloudMachineNotFound", f"No machine for this node: {evidence}")
+                self._reader.forget(node.name)
+                self._record(now, "CloudMachineNotFound", f"No machine for this node: {evidence}")
                 raise CloudError(f"the cloud knows no such machine: {evidence}")
             case Instance() as instance:
-                return await self._write(node, instance)
+                return await self._write(now, instance)
 
     async def _write(self, node: Node, instance: Instance) -> Result:
         try:
             actions = list(plan(node, instance))
         except CannotPlan as problem:
-            self._inventory.forget(node.name)
-            self._tell(node, "InitializationFailed", str(problem))
+            self._reader.forget(node.name)
+            self._record(node, "InitializationFailed", str(problem))
             raise CloudError(str(problem)) from problem
         for action in actions:
             await self._perform(node, action)
-        self._inventory.forget(node.name)
+        self._reader.forget(node.name)
         self._initialised += 1
-        note = Event(_object_ref(node), "Normal", "Synced", "Node synced successfully")
-        self._context.recorder.record(note)
+        self._record(node, "Synced", "Node synced successfully", "Normal")
         return Result("initialised")
 
     async def _follow(self, node: Node) -> Result:
-        """Make a node what its machine is, as far as the last rounds told."""
-        answer = self._monitor.answer(node)
-        if self._does(LIFECYCLE):
+        """Make a node what its machine is, as far as the last passes say."""
+        answer = self._monitor_pass.answer(node)
+        if self._does_lifecycle:
             for change in plan_power(node, answer):
                 await self._perform(node, change)
         if node.is_uninitialized:
             return Result("left tainted: --controllers")
-        if not self._does(NODE):
+        if not self._does_node:
             return Result("initialised")
         if not isinstance(answer, Instance) or not node.provider_id:
-            answer = self._refresh.answer(node)
+            answer = self._refresh_pass.answer(node)
         try:
             for action in follow(node, answer, self._context.settings.prefer_beta_labels):
                 await self._perform(node, action)
                 self._followed += 1
             result = Result("initialised")
         except CannotPlan as problem:
-            self._tell(node, "AddressesNotUpdated", str(problem))
+            self._record(node, "AddressesNotUpdated", str(problem))
             result = Result(str(problem), is_done=False)
-        self._refresh.forget(node.name)
+        self._refresh_pass.forget(node.name)
         return result
 
     async def _perform(self, node: Node, action: Action) -> None:
@@ -201,20 +198,20 @@ class NodeController:
         if node is None or node.uid != uid or node.is_ready:
             return
         message = f"Deleting node {name} because it does not exist in the cloud provider"
-        self._tell(node, "DeletingNode", message, "Normal")
+        self._record(node, "DeletingNode", message, "Normal")
         log.info("deleting node", extra={"node": name, "evidence": evidence})
         try:
             await self._context.performer.perform(Delete(f"/api/v1/nodes/{quote(name)}", uid))
             self._deleted += 1
             self._context.counters.count(metrics.DELETED)
         except (KubernetesError, Unreachable, NoPermit) as error:
-            self._tell(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
+            self._record(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
 
     def _node(self, name: str) -> Node | None:
         raw = self._context.store.get("Node", name)
         return Node(raw) if raw is not None else None
 
-    def _tell(
+    def _record(
         self, node: Node, reason: str, message: str, kind: Literal["Normal", "Warning"] = "Warning"
     ) -> None:
         self._context.recorder.record(Event(_object_ref(node), kind, reason, message))
@@ -224,7 +221,7 @@ def _object_ref(node: Node) -> ObjectRef:
     return ObjectRef("v1", "Node", node.name, node.uid)
 
 
-def _told(answer: Answer) -> str:
+def _answer_text(answer: Answer) -> str:
     match answer:
         case Gone(evidence):
             return f"the machine is gone: {evidence}"

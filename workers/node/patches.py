@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 from ccm.model.node import Node
 from ccm.model.objects import Json
-from workers.apply import Patch
 from workers.node.plan import Action, Initialize, SetAddresses, SetLabels, SetTaints
+from workers.performer import Patch
 
 
 def patch_for(node: Node, action: Action) -> Patch:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
+from ccm.cloud.gate import call
 from ccm.cloud.interface import Routes
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
 from ccm.model.node import Node
-from workers.calls import call
 
 
 class CloudRoutes:

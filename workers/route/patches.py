@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from ccm.model.node import Node
 from ccm.model.objects import Json
-from workers.apply import Merge
+from workers.performer import Merge
 from workers.route.plan import CONDITION, CREATED, NOT_CREATED, SetCondition
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
+from ccm.cloud.gate import call
 from ccm.cloud.interface import LoadBalancers
 from ccm.decide.budget import Priority
 from ccm.errors import ImplementedElsewhere
 from ccm.model.cloud import Balancer
 from ccm.model.service import Service
-from workers.calls import call
 from workers.service.hosts import Hosts
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from ccm.model.objects import Json, mapping
 from ccm.model.service import FINALIZER, Service
-from workers.apply import Patch
+from workers.performer import Patch
 from workers.service.plan import AddFinalizer, RemoveFinalizer, SetStatus, Write
 
 

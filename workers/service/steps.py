@@ -9,8 +9,8 @@ from ccm import metrics
 from ccm.errors import CloudError, KubernetesError, NoRoom, Refused, RetryAfter
 from ccm.kube.events import Event
 from ccm.model.service import Service
-from workers.apply import Patch
 from workers.controller import ControllerContext, Result
+from workers.performer import Patch
 from workers.service import notes, vanished
 from workers.service.balancers import Balancers
 from workers.service.concerns import concerns, ingress_json

@@ -13,9 +13,9 @@ from ccm.model.objects import Json
 from ccm.model.projection import Projection
 from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
 from ccm.settings import Settings
-from workers.apply import Patch
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
+from workers.performer import Patch
 from workers.queue import RETRY
 from workers.volume_label.patches import patch_for
 from workers.volume_label.plan import Complain, Label, Rest, Rules, plan, why_left_alone
@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "volume-label-controller"
 KIND = "PersistentVolume"
-ASK_AGAIN = 5.0  # seconds without an answer after which a question is put again
 REPLAN = (409, 422)  # the object is not what it was
 
 _META = ("name", "uid", "labels", "deletionTimestamp", "initializers")
@@ -67,7 +66,7 @@ class VolumeLabelController:
         self._context = context
         is_legacy = context.settings.legacy_zone_labels
         self._rules = Rules(volumes.csi_drivers, volumes.legacy_sources, is_legacy)
-        self._questions: BatchReader[PersistentVolume, PlaceAnswer] = BatchReader(
+        self._reader: BatchReader[PersistentVolume, PlaceAnswer] = BatchReader(
             volumes, Priority.VOLUME, context.quarantine, context.queue
         )
         self._rejected: dict[str, Patch] = {}
@@ -77,7 +76,7 @@ class VolumeLabelController:
         return (key,)
 
     async def run(self) -> None:
-        await self._questions.run()
+        await self._reader.run()
 
     def on_message(self, message: Message) -> None:
         return
@@ -105,14 +104,14 @@ class VolumeLabelController:
         if volume is None or why:
             self._forget(key)
             return Result(why or "")
-        match await self._questions.answer(volume):
-            case None:
-                return Result("waits for the cloud's answer", False, requeue_after=ASK_AGAIN)
-            case Unknown(why_unknown):
-                self._questions.forget(key)
-                raise CloudError(why_unknown)
-            case answer:
-                return await self._take(volume, plan(volume, answer, self._rules))
+        answer = await self._reader.read(volume)
+        now = self._volume(key)  # it may have changed while the cloud was asked
+        if now is None or now.uid != volume.uid or why_left_alone(now, self._rules):
+            return Result("it changed while the cloud was asked", is_done=False, requeue_after=0.0)
+        if isinstance(answer, Unknown):
+            self._reader.forget(key)
+            raise CloudError(answer.why)
+        return await self._take(now, plan(now, answer, self._rules))
 
     async def _take(self, volume: PersistentVolume, step: Label | Complain | Rest) -> Result:
         match step:
@@ -151,7 +150,7 @@ class VolumeLabelController:
             raise CloudError(why) from error  # with back-off, not at once as after a race
 
     def _forget(self, name: str) -> None:
-        self._questions.forget(name)
+        self._reader.forget(name)
         self._rejected.pop(name, None)
 
     def _volume(self, name: str) -> PersistentVolume | None:

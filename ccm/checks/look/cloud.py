@@ -7,12 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.cloud.config import read_config
-from ccm.cloud.gate import WorkerGate
+from ccm.cloud.dry_run import ReadingGate
+from ccm.cloud.gate import WorkerGate, invoke
 from ccm.cloud.interface import CloudProvider, ProviderContext
-from ccm.cloud.invoke import invoke
-from ccm.cloud.registry import load_provider
-from ccm.cloud.rehearsal import ReadingGate
+from ccm.cloud.registry import load_provider, read_config
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults
 from ccm.model.cloud import Answer

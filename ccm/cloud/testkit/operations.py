@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+from ccm.cloud.gate import invoke
 from ccm.cloud.interface import ListsOwned
-from ccm.cloud.invoke import invoke
 from ccm.cloud.testkit.adapter import Machine, NotShown
 from ccm.cloud.testkit.gate import Break
 from ccm.cloud.testkit.objects import node_of, port, service, volume

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import NotShown
 from ccm.cloud.testkit.gate import Break
 from ccm.cloud.testkit.objects import node, node_of, volume

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import Machine, NotShown
 from ccm.cloud.testkit.objects import node_of, port, service
 from ccm.cloud.testkit.world import World

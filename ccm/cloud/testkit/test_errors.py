@@ -2,7 +2,7 @@
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import FaultKind
 from ccm.cloud.testkit.operations import READS, WRITES, Describe, DescribeVolumes, Operation
 from ccm.cloud.testkit.world import World

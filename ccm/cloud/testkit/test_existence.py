@@ -2,7 +2,7 @@
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import Machine, NotShown
 from ccm.cloud.testkit.objects import node, node_of
 from ccm.cloud.testkit.world import World

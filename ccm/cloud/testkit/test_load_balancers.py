@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.objects import node, node_of, port, service
 from ccm.cloud.testkit.operations import Owned, lister, read_broken_everywhere
 from ccm.cloud.testkit.world import World

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import Mark
 from ccm.cloud.testkit.objects import node_of, port, service
 from ccm.cloud.testkit.operations import CIDR, lister

@@ -8,9 +8,9 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.dry_run import only_reads
+from ccm.cloud.gate import invoke
 from ccm.cloud.registry import GROUP
-from ccm.cloud.rehearsal import only_reads
 from ccm.cloud.testkit.adapter import NotShown
 from ccm.cloud.testkit.operations import READS, WRITES, Operation
 from ccm.cloud.testkit.world import World

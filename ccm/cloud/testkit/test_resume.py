@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.gate import Break, Cut
 from ccm.cloud.testkit.operations import WRITES, CreateRoute, DeleteRoute, Operation
 from ccm.cloud.testkit.world import World

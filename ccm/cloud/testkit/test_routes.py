@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import Machine
 from ccm.cloud.testkit.objects import node, node_of
 from ccm.cloud.testkit.operations import CIDR, ListRoutes, read_broken_everywhere

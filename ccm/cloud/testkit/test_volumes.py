@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.gate import Break
 from ccm.cloud.testkit.objects import volume
 from ccm.cloud.testkit.world import World

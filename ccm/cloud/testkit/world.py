@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from ccm.cloud.gate import invoke
 from ccm.cloud.interface import (
     CloudProvider,
     Instances,
@@ -13,7 +14,6 @@ from ccm.cloud.interface import (
     Routes,
     Volumes,
 )
-from ccm.cloud.invoke import invoke
 from ccm.cloud.registry import load_provider
 from ccm.cloud.testkit.adapter import (
     CLUSTER,

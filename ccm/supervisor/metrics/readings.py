@@ -8,8 +8,8 @@ from ccm.controllers import ALIASES, is_enabled
 from ccm.decide.children import WorkerState
 from ccm.metrics import Metric
 from ccm.model.objects import Json
+from ccm.supervisor.budget import worker_name
 from ccm.supervisor.shards import SINGLE
-from ccm.supervisor.spending import worker_name
 
 Reading = tuple[Metric, tuple[str, ...], float]
 """A metric, the values of its labels, and its value."""

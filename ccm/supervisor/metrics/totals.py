@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from ccm.counters import Numbers
 from ccm.metrics import Metric, catalogue
-from ccm.supervisor.spending import worker_name
+from ccm.supervisor.budget import worker_name
 
 Value = list[float]
 """A counter's one number, or a histogram's sum and the counts of its buckets."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.objects import port, service
 from ccm.errors import CloudError, ImplementedElsewhere, NoRoom, Refused, RetryAfter
 from ccm.model.objects import Json

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from ccm.cloud.interface import ProviderContext
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.objects import service
 from ccm.errors import Refused
 from ccm.model.cloud import Instance

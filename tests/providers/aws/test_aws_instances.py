@@ -2,7 +2,7 @@
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import AddressType, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.model.node import Node

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud.interface import ProviderContext
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.gate import Break, Cut, KitGate
 from ccm.cloud.testkit.objects import port, service
 from ccm.model.node import Node

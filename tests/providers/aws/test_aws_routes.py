@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
 from ccm.model.node import Node

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.cloud.interface import ProviderContext
-from ccm.cloud.invoke import invoke
+from ccm.cloud.gate import invoke
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import Service

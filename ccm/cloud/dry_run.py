@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ccm.cloud.gate import WorkerGate
+from ccm.cloud.gate import WorkerGate, invoke
 from ccm.cloud.interface import CloudProvider, LoadBalancers, Routes
-from ccm.cloud.invoke import invoke
 from ccm.errors import CloudError
 from ccm.model.cloud import Balancer, Ingress, Route
 from ccm.model.node import Node

@@ -8,9 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ccm.bus.paths import claim
-from ccm.cloud.rehearsal import Changes
+from ccm.cloud.dry_run import Changes
 from ccm.decide.children import WorkerState
 from ccm.decide.deletion import Reason
+from ccm.dry_run.difference import Change, Objects, differences
 from ccm.errors import ExitCode
 from ccm.kube import config
 from ccm.kube.access import Access
@@ -18,7 +19,6 @@ from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json
-from ccm.rehearsal.difference import Change, Objects, differences
 from ccm.sandbox.kubernetes.kinds import EVENT, NAMESPACE, NODE, PERSISTENT_VOLUME, SERVICE
 from ccm.sandbox.kubernetes.objects import clone
 from ccm.sandbox.kubernetes.server import SandboxServer
@@ -41,7 +41,7 @@ class WorkersRefuse(Exception):
 class Plan:
     """What would change, what it would cost, and what would not work.
 
-    `cloud` is as `ccm.cloud.rehearsal.Changes`, `problems` are the Warnings that people would get,
+    `cloud` is as `ccm.cloud.dry_run.Changes`, `problems` are the Warnings that people would get,
     `waiting` tells why an object is not done. `is_complete`: all came to rest in time.
     """
 

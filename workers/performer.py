@@ -1,13 +1,14 @@
-"""The one place where a worker writes to Kubernetes, and only with permission."""
+"""The one place where a worker writes to Kubernetes."""
 
 from dataclasses import dataclass
 from typing import assert_never
 
-from ccm.bus.port import Permission
+from ccm.bus.sockets import Permission
 from ccm.kube.client import JSON_PATCH, STRATEGIC_PATCH, Kube
 from ccm.model.objects import Json
 
-TIMEOUT = 30.0  # seconds a write may take at the most
+WRITE_TIMEOUT = 30.0  # seconds a write may take at the most
+CONFLICTS = (409, 422)  # answers to a write when the object is not what it was: plan again
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +38,24 @@ class Delete:
     uid: str
 
 
+Write = Patch | Merge | Delete
+
+
 @dataclass
 class Performer:
-    """Sends writes while this worker may act.
+    """Sends writes while this process leads; the client's fence checks it as the bytes leave.
 
-    `grace` is how long after the end of the permission the lease still keeps others from acting:
-    a write that has left by then may still be answered, so no write may take longer.
+    `grace` is how many seconds after the end of the permission the lease still keeps others from
+    acting: a write that has left by then may still be answered, so no write may take longer.
     """
 
     kube: Kube
     permission: Permission
     grace: float
 
-    async def perform(self, write: Patch | Merge | Delete) -> Json:
+    async def perform(self, write: Write) -> Json:
         """The API server's answer, for a patch the object as it is now; raises `NoPermit`."""
-        self.permission.check()
-        timeout = min(TIMEOUT, self.permission.seconds_left + self.grace)
+        timeout = min(WRITE_TIMEOUT, max(self.permission.seconds_left, 0.0) + self.grace)
         match write:
             case Patch(path, operations):
                 return await self.kube.patch(path, JSON_PATCH, operations, timeout)

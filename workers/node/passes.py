@@ -1,0 +1,156 @@
+"""The two periodic passes over many nodes: those not Ready, and all that are initialised."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from ccm.bus.frames import ProposeDeletions
+from ccm.decide.budget import Priority
+from ccm.errors import NoPermit
+from ccm.model.cloud import Answer, Gone, Instance, Unknown
+from ccm.model.node import Node
+from workers.batch_reader import BatchReader
+from workers.controller import ControllerContext
+from workers.node.plan import CannotPlan, follow, is_watched
+from workers.store import Store
+
+NODES_AT_ONCE = 200  # looked at before others have their turn: less than a millisecond
+THROTTLED_RETRY = 5.0  # seconds until a batch that the cloud throttled is asked for once more
+
+
+class MonitorPass:
+    """Asks about every node that is not Ready, once a period for all of them together.
+
+    The answers stay until the next pass: a reconcile follows the power state in them. What the
+    cloud positively does not have is proposed to the supervisor, which alone permits deletions.
+    """
+
+    def __init__(
+        self, context: ControllerContext, reader: BatchReader[Node, Answer], batch_size: int
+    ) -> None:
+        self._context, self._reader, self._batch_size = context, reader, batch_size
+        self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
+
+    def answer(self, node: Node) -> Answer | None:
+        """What the last pass said about this very node, and not about one before of its name."""
+        uid, answer = self._answers.get(node.name, ("", None))
+        return answer if uid == node.uid else None
+
+    async def run(self) -> None:
+        """Pass after pass, while this worker leads."""
+        while True:
+            await asyncio.sleep(self._context.settings.node_monitor_period)
+            await self._context.performer.permission.wait()
+            await self._pass()
+
+    async def _pass(self) -> None:
+        scheme = self._context.provider.scheme
+        nodes = await nodes_where(self._context.store, lambda node: is_watched(node, scheme))
+        answers: dict[str, Answer] = {}
+        gone: list[list[object]] = []
+        for batch in batches(nodes, self._batch_size):
+            asked_at = time.monotonic()  # an answer is at least as new as its question
+            batch_answers = await self._ask(batch)
+            answers |= batch_answers
+            gone += [
+                [node.name, node.uid, answer.evidence, asked_at]
+                for node in batch
+                if isinstance(answer := batch_answers[node.name], Gone)
+            ]
+        before = self._answers
+        self._answers = {node.name: (node.uid, answers[node.name]) for node in nodes}
+        not_gone = [name for name, answer in answers.items() if not isinstance(answer, Gone)]
+        self._context.send(ProposeDeletions(len(nodes), gone, not_gone))
+        for name in self._answers.keys() | before.keys():
+            if self._answers.get(name) != before.get(name):
+                self._context.queue.add(name)
+
+    async def _ask(self, batch: Sequence[Node]) -> dict[str, Answer]:
+        try:
+            answers = await self._reader.describe(batch, Priority.REFRESH)
+        except NoPermit as error:
+            return {node.name: Unknown(str(error)) for node in batch}
+        return answers or {node.name: Unknown("throttled") for node in batch}
+
+
+class RefreshPass:
+    """Asks about every initialised node once a period, one batch after the other, evenly spread.
+
+    A node that is what its machine is costs nothing more; the others get a reconcile, which takes
+    the answer from here. A start begins with a pause: restarts of workers must not add up to reads.
+    """
+
+    def __init__(
+        self, context: ControllerContext, reader: BatchReader[Node, Answer], batch_size: int
+    ) -> None:
+        self._context, self._reader, self._batch_size = context, reader, batch_size
+        self._answers: dict[str, tuple[str, Instance]] = {}
+        self.passes = 0  # how often all nodes were asked about since the start
+
+    def answer(self, node: Node) -> Instance | None:
+        """What this node has to become, until `forget`."""
+        uid, instance = self._answers.get(node.name, ("", None))
+        return instance if uid == node.uid else None
+
+    def forget(self, name: str) -> None:
+        """The node is what it has to be, or cannot become it."""
+        self._answers.pop(name, None)
+
+    async def run(self) -> None:
+        """Pass after pass, while this worker leads."""
+        period = self._context.settings.node_status_update_frequency
+        while True:
+            nodes = await nodes_where(self._context.store, self._is_due)
+            parts = list(batches(nodes, self._batch_size))
+            for part in parts:
+                await asyncio.sleep(period / len(parts))
+                await self._ask(part)
+            if not parts:
+                await asyncio.sleep(period)
+            self.passes += 1
+
+    def _is_due(self, node: Node) -> bool:
+        """Initialised and ours; without a provider ID its kubelet sets the addresses itself."""
+        is_foreign = node.is_foreign(self._context.provider.scheme)
+        return bool(node.provider_id) and not node.is_uninitialized and not is_foreign
+
+    async def _ask(self, nodes: Sequence[Node]) -> None:
+        for node, answer in zip(nodes, await self._answers_for(nodes), strict=True):
+            if isinstance(answer, Instance) and self._differs(node, answer):
+                self._answers[node.name] = node.uid, answer
+                self._context.queue.add(node.name)
+
+    async def _answers_for(self, nodes: Sequence[Node]) -> list[Answer]:
+        while True:
+            await self._context.performer.permission.wait()
+            try:
+                answers = await self._reader.describe(nodes, Priority.REFRESH)
+            except NoPermit:
+                continue
+            if answers is not None:
+                return [answers[node.name] for node in nodes]
+            await asyncio.sleep(THROTTLED_RETRY)
+
+    def _differs(self, node: Node, instance: Instance) -> bool:
+        try:
+            return any(follow(node, instance, self._context.settings.prefer_beta_labels))
+        except CannotPlan:
+            return True  # a reconcile tells people
+
+
+async def nodes_where(store: Store, is_wanted: Callable[[Node], bool]) -> list[Node]:
+    """The nodes in `store` for which the condition holds, by name; holds up nobody meanwhile."""
+    found: list[Node] = []
+    for number, (kind, key) in enumerate(store.names()):
+        if number % NODES_AT_ONCE == NODES_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        raw = store.get(kind, key)
+        if raw is not None and is_wanted(node := Node(raw)):
+            found.append(node)
+    return sorted(found, key=lambda node: node.name)
+
+
+def batches(nodes: Sequence[Node], size: int) -> Iterator[Sequence[Node]]:
+    """`nodes` in parts of `size` at the most; none when there are no nodes."""
+    for first in range(0, len(nodes), size):
+        yield nodes[first : first + size]
