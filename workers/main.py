@@ -13,7 +13,6 @@ from typing import cast
 from ccm.bus.frames import Fault, Hello, TokenRefused, WorkerSpec
 from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.sockets import Port
-from ccm.cloud.dry_run import Changes, ReadingGate, rehearse
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
 from ccm.cloud.registry import load_provider, read_config
@@ -80,13 +79,8 @@ async def _work(spec: WorkerSpec, port: Port, identity: Identity) -> ExitCode:
     grants = SupervisorGrants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)
-    await provider.initialize(
-        _provider_context(spec, ReadingGate(gate) if spec.is_dry_run else gate)
-    )
+    await provider.initialize(provider_context(settings, gate, spec.name))
     require_cluster_id(provider, settings)
-    changes: Changes = {}
-    if spec.is_dry_run:
-        rehearse(provider, changes)
     grace = _grace(settings)
     port.permission.outlive_by(grace)
     kube = _kube(spec, module.COMPONENT, Fence(port.permission.check, grace), identity)
@@ -112,7 +106,7 @@ async def _work(spec: WorkerSpec, port: Port, identity: Identity) -> ExitCode:
             extra = {"controller": spec.controller}
             log.warning("skipped: the provider has nothing for it", extra=extra)
             return ExitCode.NOT_NEEDED
-        connection = Connection(port, grants, gate, changes, (gate.counters, kube.counters))
+        connection = Connection(port, grants, gate, (gate.counters, kube.counters))
         runner = Runner(connection, context, controller)
         port.on_message = runner.on_message
         loop = asyncio.get_running_loop()
@@ -137,15 +131,14 @@ def require_cluster_id(provider: CloudProvider, settings: Settings) -> None:
     log.warning("the cloud's objects carry no cluster ID")
 
 
-def _provider_context(spec: WorkerSpec, gate: Gate) -> ProviderContext:
-    settings = spec.settings
-    content = read_config(settings.cloud_config)
+def provider_context(settings: Settings, gate: Gate, caller: str) -> ProviderContext:
+    """What the provider gets at its start; `caller` names this process in the cloud's own log."""
     return ProviderContext(
         gate,
-        content,
+        read_config(settings.cloud_config),
         settings.cloud_config,
         settings.cluster_name,
-        spec.name,
+        caller,
         settings.allow_untagged_cloud,
     )
 

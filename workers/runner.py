@@ -5,8 +5,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ccm import metrics
 from ccm.bus.frames import (
@@ -23,8 +23,7 @@ from ccm.bus.frames import (
     Resync,
     Synced,
 )
-from ccm.bus.sockets import Port
-from ccm.cloud.dry_run import Changes
+from ccm.bus.sockets import Permission
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.counters import Counters, Numbers
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter, Unreachable
@@ -46,14 +45,21 @@ CONFLICT_RETRY = 0.05  # seconds until a plan that met a changed object is made 
 QUARANTINED = "quarantined: its reconcile ended this worker twice; tried again later, alone"
 
 
+class SupervisorPort(Protocol):
+    """The way to the supervisor, and its permission to act."""
+
+    permission: Permission
+
+    def send(self, message: Message) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """What ties this process to its supervisor."""
 
-    port: Port
+    port: SupervisorPort
     grants: SupervisorGrants
     gate: WorkerGate
-    dry_run_changes: Changes = field(default_factory=dict)  # empty unless this is a dry run
     counter_sets: tuple[Counters, ...] = ()  # what is counted outside of the runner and its context
 
 
@@ -262,11 +268,12 @@ class Runner:
         numbers: Numbers = {metrics.WORKER_CPU.name: [[[], round(time.process_time(), 3)]]}
         for counters in self._counter_sets:
             numbers |= counters.export()
-        return Beat(self._status(), numbers)
+        return Beat(self.status(), numbers)
 
-    def _status(self) -> Json:
+    def status(self) -> Json:
+        """What `ccm-supervisor status` shows of this worker."""
         queue, now = self._queue, asyncio.get_running_loop().time()
-        gate, changes = self._connection.gate, self._connection.dry_run_changes
+        gate = self._connection.gate
         return {
             "queue": {
                 "ready": len(queue),
@@ -286,7 +293,6 @@ class Runner:
             "kube_writes": self._context.performer.kube.writes,
             "events_waiting": self._context.recorder.waiting,
             "cloud_calls": {f"{op} {result}": n for (op, result), n in gate.calls.items()},
-            **({"dry_run_changes": changes} if changes else {}),
             **self._controller.status(),
         }
 

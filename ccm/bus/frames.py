@@ -27,8 +27,8 @@ class WorkerSpec:
 
     `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
     ("node-0.3"), `controller` is the package under `workers` that it runs. `suspects` are
-    keys that run alone, `quarantined` those that run alone and not before a monotonic time. In a
-    dry run nothing is written. The token for `server` comes over the bus.
+    keys that run alone, `quarantined` those that run alone and not before a monotonic time. The
+    token for `server` comes over the bus.
     """
 
     name: str
@@ -39,7 +39,6 @@ class WorkerSpec:
     supervisor_pid: int
     settings: Settings
     server: Server
-    is_dry_run: bool = False
     suspects: tuple[str, ...] = ()
     quarantined: dict[str, float] = field(default_factory=dict)
 

@@ -20,7 +20,7 @@ from ccm.errors import (
 )
 
 if TYPE_CHECKING:
-    from ccm.dry_run.difference import Change
+    from ccm.dry_run.cluster import Change
     from ccm.dry_run.plan import Plan
 
 WIDEST = 80  # characters of a value
@@ -35,14 +35,12 @@ def plan(output: str, timeout: float, flags: tuple[str, ...]) -> None:
     """Show what all controllers would change now, in the cluster and in the cloud.
 
     Takes the FLAGS of `start`. Copies Nodes, Services and PersistentVolumes, lets the real
-    controllers work on the copy, asks the cloud, and writes to neither. Ends with 1 when not
-    everything came to rest in time, so that the plan may lack something.
+    controllers work on the copy, asks the cloud, and writes to neither. Ends with 1 when some
+    controller was not idle in time, so that the plan may lack something.
     """
-    from ccm.dry_run.plan import WorkersRefuse
-
     try:
         made = asyncio.run(_make(flags, timeout))
-    except (ConfigurationFault, ConfigurationFaults, WorkersRefuse) as fault:
+    except (ConfigurationFault, ConfigurationFaults) as fault:
         click.echo(f"ccm-supervisor: {fault}", err=True)
         sys.exit(ExitCode.CONFIGURATION)
     except (KubernetesError, Unreachable) as error:
@@ -92,7 +90,7 @@ def _lines(made: "Plan") -> Iterator[str]:
     cost = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in made.cost.items())
     yield f"Cost: {cost}, {len(made.cloud)} changes in the cloud."
     if not made.is_complete:
-        yield "Not everything came to rest in time: more may follow."
+        yield "Not every controller was idle in time: more may follow."
 
 
 def _field(change: "Change") -> str:

@@ -1,4 +1,4 @@
-"""A cloud that answers and takes nothing: what a provider's parts become for a rehearsal."""
+"""A cloud that answers and takes nothing: what a provider's parts become for a dry run."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -58,15 +58,15 @@ def _stop_write(operation: str) -> None:
         raise WouldWrite(operation)
 
 
-def rehearse(provider: CloudProvider, changes: Changes) -> None:
+def record_changes(provider: CloudProvider, changes: Changes) -> None:
     """Let `provider`, initialised with a `ReadingGate`, note in `changes` what it would write."""
     if provider.load_balancers:
-        provider.load_balancers = RehearsedBalancers(provider.load_balancers, changes)
+        provider.load_balancers = RecordedBalancers(provider.load_balancers, changes)
     if provider.routes:
-        provider.routes = RehearsedRoutes(provider.routes, changes)
+        provider.routes = RecordedRoutes(provider.routes, changes)
 
 
-class RehearsedBalancers:
+class RecordedBalancers:
     """The balancers that are there, and beside them those that would be."""
 
     def __init__(self, real: LoadBalancers, changes: Changes) -> None:
@@ -85,7 +85,7 @@ class RehearsedBalancers:
             there = await invoke(self._real.ensure, service, hosts)
         except WouldWrite as write:
             found = await invoke(self._real.get, service)
-            self._note(service, "update" if found else "create", str(write), hosts)
+            self._record(service, "update" if found else "create", str(write), hosts)
             return found or self._new(service)
         self._changes.pop(service.uid, None)
         return there
@@ -93,24 +93,24 @@ class RehearsedBalancers:
     async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
         planned = self._changes.get(service.uid)
         if planned and planned["does"] == "create":
-            self._note(service, "create", planned["call"], hosts)
+            self._record(service, "create", planned["call"], hosts)
             return
         try:
             await invoke(self._real.update_hosts, service, hosts)
             self._changes.pop(service.uid, None)
         except WouldWrite as write:
-            self._note(service, "update", str(write), hosts)
+            self._record(service, "update", str(write), hosts)
 
     async def delete(self, service: Service) -> None:
         try:
             await invoke(self._real.delete, service)
         except WouldWrite as write:
-            self._note(service, "delete", str(write), ())
+            self._record(service, "delete", str(write), ())
 
     def _new(self, service: Service) -> Balancer:
         return Balancer(self.name_for(service), (Ingress(hostname=UNASSIGNED),))
 
-    def _note(self, service: Service, does: str, call: str, hosts: Sequence[Node]) -> None:
+    def _record(self, service: Service, does: str, call: str, hosts: Sequence[Node]) -> None:
         about = f"load balancer {self.name_for(service)} of {service.key}"
         change: Json = {"about": about, "does": does, "call": call}
         if does != "delete":
@@ -119,7 +119,7 @@ class RehearsedBalancers:
         self._changes[service.uid] = change
 
 
-class RehearsedRoutes:
+class RecordedRoutes:
     """The routes that are there, without those that would go and with those that would come."""
 
     def __init__(self, real: Routes, changes: Changes) -> None:
@@ -140,7 +140,7 @@ class RehearsedRoutes:
         except WouldWrite as write:
             route = Route(cidr, node.name, id=f"to-be-created-{cidr}")
             self._created[route.id] = route
-            self._note("create", str(write), route)
+            self._record("create", str(write), route)
 
     async def delete(self, route: Route) -> None:
         if self._created.pop(route.id, None):
@@ -150,8 +150,8 @@ class RehearsedRoutes:
             await invoke(self._real.delete, route)
         except WouldWrite as write:
             self._deleted.add(route.id)
-            self._note("delete", str(write), route)
+            self._record("delete", str(write), route)
 
-    def _note(self, does: str, call: str, route: Route) -> None:
+    def _record(self, does: str, call: str, route: Route) -> None:
         about = f"route {route.cidr} to {route.node or 'no node'}"
         self._changes[route.id] = {"about": about, "does": does, "call": call}

@@ -106,7 +106,8 @@ class SupervisorGrants:
 
     async def _request(self, budget: str, priority: Priority) -> float:
         number = next(self._numbers)
-        granted = self._waiting[number] = asyncio.get_running_loop().create_future()
+        granted: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = granted
         try:
             self._send(GrantRequest(number, budget, int(priority)))
             return await granted

@@ -1,1 +1,1 @@
-"""What all controllers would do now, found out on a copy of the cluster and with a deaf cloud."""
+"""What all controllers would do now, on a copy of the cluster and with a read-only cloud."""

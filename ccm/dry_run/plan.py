@@ -1,40 +1,67 @@
-"""A rehearsal: the real supervisor and its workers on a copy of the cluster, until they rest."""
+"""The plan of `ccm-supervisor plan`: the real controllers at work on a copy, until they are idle.
+
+They run in this process, each with the runner of a worker. Their writes to Kubernetes end in the
+copy, where the other controllers see them; the provider's writes are stopped and noted.
+"""
 
 import asyncio
+import importlib
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
-from ccm.bus.paths import claim
-from ccm.cloud.dry_run import Changes
-from ccm.decide.children import WorkerState
+import orjson
+
+from ccm.bus.frames import (
+    CloudThrottled,
+    Granted,
+    GrantRequest,
+    Hello,
+    Message,
+    Objects,
+    ProposeDeletions,
+)
+from ccm.bus.in_flight import InFlightJournal
+from ccm.bus.sockets import Permission
+from ccm.cloud.dry_run import Changes, ReadingGate, record_changes
+from ccm.cloud.gate import SupervisorGrants, WorkerGate
+from ccm.cloud.interface import CloudProvider
+from ccm.cloud.registry import load_provider
 from ccm.decide.deletion import Reason
-from ccm.dry_run.difference import Change, Objects, differences
-from ccm.errors import ExitCode
-from ccm.kube import config
+from ccm.dry_run.cluster import KINDS, Change, ClusterCopy, version_of
+from ccm.errors import ConfigurationFault, NoPermit
 from ccm.kube.access import Access
-from ccm.kube.client import Kube
-from ccm.kube.lease import LeaseClient
+from ccm.kube.client import Fence, Kube
+from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json
-from ccm.sandbox.kubernetes.kinds import EVENT, NAMESPACE, NODE, PERSISTENT_VOLUME, SERVICE
-from ccm.sandbox.kubernetes.objects import clone
-from ccm.sandbox.kubernetes.server import SandboxServer
+from ccm.model.projection import project
 from ccm.settings import Settings
-from ccm.supervisor.loop import Supervisor
+from ccm.supervisor.budget import Budget
+from ccm.supervisor.deletions import Governor, Views, policy_of
+from ccm.supervisor.delivery import ProjectedStore
+from ccm.supervisor.nodes import PROJECTION as NODE_PROJECTION
+from ccm.supervisor.nodes import NodeInformer
+from ccm.supervisor.shards import wanted_workers
+from workers.controller import ControllerContext, ControllerModule
+from workers.main import provider_context, require_cluster_id
+from workers.performer import Performer, Write
+from workers.quarantine import Quarantine
+from workers.queue import WorkQueue
+from workers.runner import Connection, Runner
+from workers.store import Store
 
-KINDS = (NODE, SERVICE, PERSISTENT_VOLUME)
-ROUND = 0.5  # seconds between two rounds of questions about nodes that are not Ready
-PASS = 1.0  # seconds of one pass over all nodes
-REST = 3.0  # seconds without a change after which there is nothing more to come
-SOON = 12.0  # seconds; what a worker looks at again before belongs to the plan
-LOOK = 0.25
-
-
-class WorkersRefuse(Exception):
-    """The workers cannot work with this configuration; the text is theirs, a line a fault."""
+MONITOR_PERIOD = 0.5  # seconds between two passes over nodes that are not Ready
+REFRESH_PERIOD = 1.0  # seconds of one pass over all nodes
+IDLE_FOR = 3.0  # seconds without a change after which there is nothing more to come
+NEXT_TRY_WITHIN = 12.0  # seconds; what a controller looks at again before belongs to the plan
+CHECK_INTERVAL = 0.25
+WORKER = "plan.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +69,7 @@ class Plan:
     """What would change, what it would cost, and what would not work.
 
     `cloud` is as `ccm.cloud.dry_run.Changes`, `problems` are the Warnings that people would get,
-    `waiting` tells why an object is not done. `is_complete`: all came to rest in time.
+    `waiting` tells why an object is not done. `is_complete`: all controllers were idle in time.
     """
 
     kubernetes: list[Change]
@@ -53,105 +80,235 @@ class Plan:
     is_complete: bool
 
 
-async def make_plan(settings: Settings, access: Access, patience: float) -> Plan:
-    """The plan for this cluster; `patience` is the most seconds it may take.
+async def make_plan(settings: Settings, access: Access, timeout: float) -> Plan:
+    """The plan for this cluster, within `timeout` seconds.
 
-    Lists Nodes, Services and PersistentVolumes, asks the cloud, and writes to neither.
+    Lists Nodes, Services and PersistentVolumes, asks the cloud, and writes to neither. Raises
+    `ConfigurationFault` or `ConfigurationFaults` when a controller cannot start.
     """
-    there = Kube(access, "ccm-supervisor/plan", settings.kube_api_in_flight)
+    settings = _dry(settings)
+    kube = Kube(access, "ccm-supervisor/plan", settings.kube_api_in_flight, fence=Fence(_refuse))
     try:
-        before = {kind.name: _named(await list_once(there, _path(kind.plural))) for kind in KINDS}
+        listed = {kind: await list_once(kube, f"/api/v1/{name}") for name, kind in KINDS.items()}
+        with TemporaryDirectory(prefix="ccm-plan-") as directory:
+            async with DryRun(settings, kube, ClusterCopy(listed), Path(directory)) as dry_run:
+                is_complete = await dry_run.until_idle(timeout)
+                return dry_run.plan(is_complete)
     finally:
-        await there.close()
-    with TemporaryDirectory(prefix="ccm-plan-") as directory:
-        async with SandboxServer() as copy:
-            _fill(copy, before)
-            settings = _rehearsing(settings, copy, Path(directory))
-            return await _rehearse(settings, copy, before, patience)
+        await kube.close()
 
 
-def _path(plural: str) -> str:
-    return f"/api/v1/{plural}"
-
-
-def _named(objects: list[Json]) -> dict[str, Json]:
-    return {
-        "/".join(filter(None, (o["metadata"].get("namespace"), o["metadata"]["name"]))): o
-        for o in objects
-    }
-
-
-def _fill(copy: SandboxServer, objects: Mapping[str, Objects]) -> None:
-    places = {name.rpartition("/")[0] for name in objects[SERVICE.name]}
-    missing = places - copy.objects(NAMESPACE).keys()
-    copy.take_over(NAMESPACE, ({"metadata": {"name": name}} for name in sorted(missing)))
-    for kind in KINDS:
-        copy.take_over(kind, map(clone, objects[kind.name].values()))
-
-
-def _rehearsing(settings: Settings, copy: SandboxServer, directory: Path) -> Settings:
-    """The operator's settings, but alone, on the copy, and without long pauses."""
+def _dry(settings: Settings) -> Settings:
+    """The operator's settings, but as the only replica and without long pauses."""
     return replace(
         settings,
-        kubeconfig=str(copy.kubeconfig(directory / "kubeconfig")),
-        master="",
-        runtime_dir=str(directory / "run"),
-        state_dir="",
         leader_elect=False,
         enable_leader_migration=False,
-        use_service_account_credentials=False,
-        secure_port=0,
         node_workers=1,
-        node_monitor_period=ROUND,
-        node_status_update_frequency=PASS,
-        v=settings.v or -1,
+        node_monitor_period=MONITOR_PERIOD,
+        node_status_update_frequency=REFRESH_PERIOD,
     )
 
 
-async def _rehearse(
-    settings: Settings, copy: SandboxServer, before: Mapping[str, Objects], patience: float
-) -> Plan:
-    access = await config.load(config.Source(settings.kubeconfig))
-    paths, lock = claim(settings.runtime_dir)
-    kube = Kube(access, "ccm-supervisor/supervisor")
-    lease = LeaseClient(kube, "kube-system", "plan", "plan", 0.0)  # nobody takes it
-    with lock:
-        supervisor = Supervisor(settings, paths, kube, lease, is_dry_run=True)
-        running = asyncio.create_task(supervisor.run())
-        try:
-            is_complete = await _come_to_rest(supervisor, running, copy, patience)
-            plan = _written_down(supervisor.status(), copy, before, is_complete)
-        finally:
-            supervisor.stop()
-            await running
-            await kube.close()
-    if supervisor.faults:
-        raise WorkersRefuse("\n".join(supervisor.faults))
-    return plan
+def _refuse() -> None:
+    raise NoPermit("a dry run writes nothing")
 
 
-async def _come_to_rest(
-    supervisor: Supervisor, running: asyncio.Task[ExitCode], copy: SandboxServer, patience: float
-) -> bool:
-    """Whether everything came to rest; also ends with the supervisor and with the patience."""
-    now = time.monotonic()
-    deadline, since, last = now + patience, now, ""
-    while not running.done() and now < deadline:
-        await asyncio.wait([running], timeout=LOOK)
-        now, status = time.monotonic(), supervisor.status()
-        state = repr((len(copy.requests.select(writes=True)), list(_rehearsed(status))))
-        if state != last or not _is_idle(status):
-            last, since = state, now
-        if now - since >= REST:
-            return True
-    return False
+class RecordingPerformer(Performer):
+    """Writes to the copy."""
+
+    def __init__(self, kube: Kube, permission: Permission, copy: ClusterCopy) -> None:
+        super().__init__(kube, permission, 0.0)
+        self._copy = copy
+
+    async def perform(self, write: Write) -> Json:
+        return self._copy.apply(write)
 
 
-def _is_idle(status: Json) -> bool:
-    """Whether every worker has done what it can do now, and no deletion is on its way."""
-    if any(map(_is_coming, status["deletions"]["candidates"])):
+class EventList(EventRecorder):
+    """Keeps Events instead of sending them."""
+
+    def __init__(self, kube: Kube) -> None:
+        super().__init__(kube, "plan", "plan")
+        self.events: dict[Event, None] = {}
+
+    def record(self, event: Event) -> None:
+        self.events[event] = None
+
+
+@dataclass
+class Port:
+    """The supervisor as one controller sees it, in this process."""
+
+    dry_run: "DryRun"
+    permission: Permission = field(default_factory=Permission)
+    frames: int = 0  # that were sent to the controller
+
+    def send(self, message: Message) -> bool:
+        self.dry_run.on_message(self, message)
+        return True
+
+
+class DryRun:
+    """All enabled controllers on one copy, with one provider, from `async with` on."""
+
+    def __init__(self, settings: Settings, kube: Kube, copy: ClusterCopy, directory: Path) -> None:
+        self._settings, self._kube, self._copy = settings, kube, copy
+        self._directory = directory
+        self._changes: Changes = {}
+        self._events = EventList(kube)
+        self._runners: list[tuple[Port, Runner, Store]] = []
+        self._seen = ProjectedStore("Node")
+        self._nodes = NodeInformer(self._seen)
+        views = Views(self._nodes.look, self._nodes.total)
+        policy = policy_of(settings)
+        self._governor = Governor(policy, directory / "deletions.json", views, lambda *_: None)
+        self._grants = SupervisorGrants(self._on_cloud_message)
+        self._budget = Budget(
+            settings.cloud_rate, self._on_granted, lambda _: True, settings.cloud_reserve
+        )
+        self._gate = WorkerGate(self._grants, settings.cloud_call_timeout, lambda: None)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "DryRun":
+        provider = await self._provider()
+        record_changes(provider, self._changes)
+        self._nodes.scheme = provider.scheme
+        self._budget.declare({n: [q.per_second, q.burst] for n, q in provider.quotas.items()})
+        for name, obj in self._copy.now["Node"].items():
+            self._see_node(name, obj)
+        self._copy.on_change = self._on_change
+        for controller in dict.fromkeys(wanted_workers(self._settings).values()):
+            self._start(controller, provider)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        for _, runner, _ in self._runners:
+            runner.drain(0.0)
+        await self._stack.aclose()
+
+    async def until_idle(self, timeout: float) -> bool:
+        """Whether everything came to an end in time."""
+        now = time.monotonic()
+        deadline, since, last = now + timeout, now, ""
+        while (now := time.monotonic()) < deadline:
+            await asyncio.sleep(CHECK_INTERVAL)
+            state = repr((self._copy.writes, self._changes))
+            if state != last or not self._is_idle():
+                last, since = state, now
+            if now - since >= IDLE_FOR:
+                return True
         return False
-    return all(map(_is_at_rest, status["workers"]))
+
+    def plan(self, is_complete: bool) -> Plan:
+        """What was recorded so far."""
+        reasons = [runner.status()["reasons"] for _, runner, _ in self._runners]
+        reasons.append(dict(_undeleted(self._governor.status(time.monotonic())["candidates"])))
+        return Plan(
+            kubernetes=list(self._copy.changes()),
+            cloud=sorted(self._changes.values(), key=lambda one: (one["about"], one["does"])),
+            problems=sorted({_text(one) for one in self._events.events if one.type == "Warning"}),
+            waiting={key: why for some in reasons for key, why in some.items()},
+            cost={
+                "kubernetes_writes": self._copy.writes,
+                "kubernetes_events": len(self._events.events),
+                "cloud_reads": self._gate.calls.total(),
+            },
+            is_complete=is_complete,
+        )
+
+    def on_message(self, port: Port, message: Message) -> None:
+        """What a controller tells the supervisor: only the governor has an answer to it."""
+        if isinstance(message, ProposeDeletions):
+            answer = self._governor.on_message(WORKER, message)
+            for known, runner, _ in self._runners:
+                if known is port:
+                    runner.on_message(answer)
+
+    def _start(self, controller: str, provider: CloudProvider) -> None:
+        name = f"workers.{controller}.controller"
+        module = cast(ControllerModule, importlib.import_module(name))
+        port = Port(self)
+        store = Store(module.PROJECTIONS)
+        port.permission.renew(sys.float_info.max)
+        journal = InFlightJournal(self._directory / f"{controller}.journal")
+        context = ControllerContext(
+            settings=self._settings,
+            provider=provider,
+            store=store,
+            queue=WorkQueue(module.BACKOFF),
+            quarantine=Quarantine(journal, port.send, (), {}, module.concurrency(self._settings)),
+            performer=RecordingPerformer(self._kube, port.permission, self._copy),
+            recorder=self._events,
+            send=port.send,
+        )
+        made = module.new_controller(context)
+        if made is None:
+            return
+        runner = Runner(Connection(port, self._grants, self._gate), context, made)
+        self._runners.append((port, runner, store))
+        running = asyncio.create_task(runner.run(Hello([], {})))
+        self._stack.push_async_callback(asyncio.wait, [running])
+        port.frames = 1
+        runner.on_message(Objects(1, 1, True, list(self._entries(store))))
+
+    def _entries(self, store: Store) -> Iterator[list[object]]:
+        for projection in store.projections:
+            for key, obj in self._copy.now[projection.kind].items():
+                value = project(obj, projection.paths)
+                yield [projection.kind, key, version_of(obj), value]
+
+    def _on_change(self, kind: str, key: str, obj: Json | None) -> None:
+        """A controller wrote: all of them see it, as from a watch."""
+        if kind == "Node":
+            self._see_node(key, obj)
+        for port, runner, store in self._runners:
+            for projection in store.projections:
+                if projection.kind == kind:
+                    value = project(obj, projection.paths) if obj else None
+                    entry = [kind, key, version_of(obj) if obj else 0, value]
+                    port.frames += 1
+                    frame = Objects(1, port.frames, False, [entry])
+                    asyncio.get_running_loop().call_soon(runner.on_message, frame)
+
+    def _see_node(self, name: str, obj: Json | None) -> None:
+        self._seen.values.pop(name, None)
+        if obj is not None:
+            seen = orjson.dumps(project(obj, NODE_PROJECTION.paths))
+            self._seen.values[name] = version_of(obj), seen
+
+    def _on_cloud_message(self, message: Message) -> bool:
+        match message:
+            case GrantRequest():
+                self._budget.request(WORKER, message)
+            case CloudThrottled():
+                self._budget.slow_down(WORKER, message)
+        return True
+
+    def _on_granted(self, worker: str, message: Message) -> bool:
+        if isinstance(message, Granted):
+            asyncio.get_running_loop().call_soon(self._grants.on_granted, message)
+        return True
+
+    async def _provider(self) -> CloudProvider:
+        provider, gate = load_provider(self._settings.cloud_provider), ReadingGate(self._gate)
+        await provider.initialize(provider_context(self._settings, gate, "plan"))
+        try:
+            require_cluster_id(provider, self._settings)
+        except ConfigurationFault:
+            await provider.close()
+            raise
+        self._stack.push_async_callback(provider.close)
+        return provider
+
+    def _is_idle(self) -> bool:
+        candidates = self._governor.status(time.monotonic())["candidates"]
+        return is_idle([runner.status() for _, runner, _ in self._runners], candidates)
+
+
+def is_idle(controllers: Iterable[Json], deletion_candidates: Iterable[Json]) -> bool:
+    """Whether every controller has done what it can do now, and no deletion is on its way."""
+    return all(map(_is_done, controllers)) and not any(map(_is_coming, deletion_candidates))
 
 
 def _is_coming(candidate: Json) -> bool:
@@ -159,53 +316,22 @@ def _is_coming(candidate: Json) -> bool:
     return candidate["verdict"] in ("permit", "not yet") and candidate["reason"] != Reason.BUDGET
 
 
-def _is_at_rest(worker: Json) -> bool:
-    if worker["state"] != WorkerState.RUNNING:
-        return worker["state"] in (WorkerState.SKIPPED, WorkerState.FAILED)
-    if "queue" not in worker or not worker.get("refresh_passes", 1):
+def _is_done(controller: Json) -> bool:
+    if not controller.get("refresh_passes", 1):
         return False
-    ready, oldest, due = (worker["queue"][k] for k in ("ready", "oldest_seconds", "next_seconds"))
-    return not ready and not oldest and (due is None or due > SOON)
+    queue = controller["queue"]
+    next_try = queue["next_seconds"]
+    is_waiting = next_try is None or next_try > NEXT_TRY_WITHIN
+    return not queue["ready"] and not queue["oldest_seconds"] and is_waiting
 
 
-def _rehearsed(status: Json) -> Iterator[Changes]:
-    for worker in status["workers"]:
-        yield worker.get("rehearsed", {})
-
-
-def _written_down(
-    status: Json, copy: SandboxServer, before: Mapping[str, Objects], is_complete: bool
-) -> Plan:
-    writes = [request.resource for request in copy.requests.select(writes=True)]
-    changes = (differences(kind.name, before[kind.name], copy.objects(kind)) for kind in KINDS)
-    reasons = [worker.get("reasons", {}) for worker in status["workers"]]
-    reasons.append(dict(_kept(status["deletions"]["candidates"])))
-    calls = (sum(worker.get("cloud_calls", {}).values()) for worker in status["workers"])
-    events = copy.objects(EVENT).values()
-    return Plan(
-        kubernetes=[change for of_kind in changes for change in of_kind],
-        cloud=sorted(
-            (change for part in _rehearsed(status) for change in part.values()),
-            key=lambda change: (change["about"], change["does"]),
-        ),
-        problems=sorted({_told(event) for event in events if event["type"] == "Warning"}),
-        waiting={key: why for some in reasons for key, why in some.items()},
-        cost={
-            "kubernetes_writes": sum(resource != "events" for resource in writes),
-            "kubernetes_events": writes.count("events"),
-            "cloud_reads": sum(calls),
-        },
-        is_complete=is_complete,
-    )
-
-
-def _kept(candidates: Iterable[Json]) -> Iterator[tuple[str, str]]:
+def _undeleted(candidates: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
     """Nodes whose machine is gone, and why they are not deleted."""
     for item in candidates:
         yield item["node"], f"its machine is gone; deleting it: {item['verdict']}, {item['reason']}"
 
 
-def _told(event: Json) -> str:
-    involved = event["involvedObject"]
-    name = "/".join(filter(None, (involved.get("namespace"), involved["name"])))
-    return f"{involved['kind']} {name}: {event['reason']}: {event['message']}"
+def _text(event: Event) -> str:
+    ref = event.object_ref
+    name = "/".join(filter(None, (ref.namespace, ref.name)))
+    return f"{ref.kind} {name}: {event.reason}: {event.message}"

@@ -63,7 +63,7 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
 def _of_supervisor(
     settings: Settings, wanted: Iterable[str], leases: Iterable[str]
 ) -> Iterator[PolicyRule]:
-    kinds = {nodes.WANT.kind}
+    kinds = {nodes.PROJECTION.kind}
     for duty in wanted:
         kinds |= {
             want.kind for want in importlib.import_module(f"workers.{duty}.controller").PROJECTIONS

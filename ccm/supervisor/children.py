@@ -48,11 +48,9 @@ class Children:
         settings: Settings,
         server: Server,
         hooks: Hooks,
-        is_dry_run: bool = False,
     ) -> None:
         self._bus_path, self._settings, self._hooks = bus_path, settings, hooks
         self._server = server
-        self._is_rehearsal = is_dry_run
         self._children: dict[str, Child] = {}
         self.suspects = Suspects()
         self.watched_at = time.monotonic()
@@ -205,7 +203,6 @@ class Children:
             supervisor_pid=os.getpid(),
             settings=settings,
             server=self._server,
-            is_dry_run=self._is_rehearsal,
             suspects=self.suspects.suspects(child.controller),
             quarantined=self.suspects.quarantined(child.controller),
         )

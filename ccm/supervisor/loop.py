@@ -50,7 +50,7 @@ from ccm.supervisor.identities import Accounts, Identities, Shared
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.metrics.totals import Totals
-from ccm.supervisor.nodes import WANT as NODES_WANT
+from ccm.supervisor.nodes import PROJECTION as NODE_PROJECTION
 from ccm.supervisor.nodes import NodeInformer
 from ccm.supervisor.progress import Progress
 from ccm.supervisor.serving import Shown, https_server
@@ -73,7 +73,6 @@ class Supervisor:
         paths: RuntimePaths,
         kube: Kube,
         lease: LeaseClient,
-        is_dry_run: bool = False,
     ) -> None:
         migration = migration_of(settings)
         self._settings = settings = migration.narrow(settings) if migration else settings
@@ -101,9 +100,9 @@ class Supervisor:
             self._on_refusal,
             self._settings_for,
         )
-        self._children = Children(paths.bus, settings, server, hooks, is_dry_run)
+        self._children = Children(paths.bus, settings, server, hooks)
         self._shards = Shards(settings.node_workers, self._children, self._feed, self._send_permit)
-        self._nodes = NodeInformer(self._feed.view(NODES_WANT))
+        self._nodes = NodeInformer(self._feed.view(NODE_PROJECTION))
         self._recorder = EventRecorder(kube, COMPONENT, self._leader.identity)
         state = Path(settings.state_dir or paths.directory) / "deletions.json"
         views = Views(self._nodes.look, self._nodes.total)

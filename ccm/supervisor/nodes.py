@@ -7,7 +7,7 @@ from ccm.model.node import UNINITIALIZED_TAINT, Node
 from ccm.model.projection import Projection
 from ccm.supervisor.delivery import ProjectedStore
 
-WANT = Projection(
+PROJECTION = Projection(
     "Node",
     (
         ("metadata", "uid"),

@@ -90,7 +90,7 @@ def _has_looked(worker: Json) -> bool:
     if worker["state"] != "running" or "queue" not in worker:
         return False
     is_busy = worker["queue"]["ready"] or worker["queue"]["oldest_seconds"]
-    return worker["settled"] >= worker["objects"] and not (worker["unsettled"] or is_busy)
+    return worker["done"] >= worker["objects"] and not (worker["pending"] or is_busy)
 
 
 async def until_nothing(

@@ -12,7 +12,7 @@ import pytest
 
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.kube.watch import list_once
-from ccm.dry_run.difference import differences
+from ccm.dry_run.cluster import differences
 from ccm.sandbox import workload
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import follow_power

@@ -23,9 +23,9 @@ def service(number: int) -> Json:
 def settled(supervisor: Supervisor) -> int:
     """Reconciles that came to an end, of workers that have nothing left to do."""
     workers = supervisor.workers().values()
-    if any(worker.get("unsettled", 1) or worker["queue"]["ready"] for worker in workers):
+    if any(worker.get("pending", 1) or worker["queue"]["ready"] for worker in workers):
         return 0
-    return sum(int(worker["settled"]) for worker in workers)
+    return sum(int(worker["done"]) for worker in workers)
 
 
 async def until_so(what: str, look: Callable[[], Any], seconds: float = 60.0) -> None:

@@ -44,7 +44,7 @@ def wait_settled(supervisor: Supervisor, objects: int) -> None:
 
     def look() -> bool:
         status = supervisor.workers().get("route", {})
-        is_done = status.get("objects") == objects and status.get("unsettled") == 0
+        is_done = status.get("objects") == objects and status.get("pending") == 0
         return is_done and status.get("list_age_seconds") is not None
 
     wait_for("the route worker has nothing to do", look)

@@ -1,0 +1,178 @@
+"""A copy of the cluster that takes writes as the API server would, and what they changed."""
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, assert_never
+from urllib.parse import unquote
+
+import jsonpatch
+
+from ccm.errors import KubernetesError
+from ccm.model.objects import Json, mapping
+from workers.performer import Delete, Merge, Patch, Write
+
+KINDS = {"nodes": "Node", "services": "Service", "persistentvolumes": "PersistentVolume"}
+"""What controllers write to: the resource in paths, and its kind."""
+
+UNPLANNED = {
+    ("metadata", "generation"),
+    ("metadata", "managedFields"),
+    ("metadata", "resourceVersion"),
+}
+"""Fields that the API server sets by itself."""
+TIMESTAMPS = ("lastHeartbeatTime", "lastProbeTime", "lastTransitionTime")
+MAPS = {("metadata", "annotations"), ("metadata", "labels")}
+"""Maps in which each key is a field of its own."""
+
+Objects = Mapping[str, Json]
+"""Objects of one kind by `namespace/name`, or by name when they have no namespace."""
+
+
+class ClusterCopy:
+    """Nodes, Services and PersistentVolumes as they were listed, and as they are after each write.
+
+    `on_change` is called with kind, key and the object after a write, None when that is gone.
+    """
+
+    def __init__(self, listed: Mapping[str, list[Json]]) -> None:
+        self.before = {kind: {key_of(obj): obj for obj in objs} for kind, objs in listed.items()}
+        self.now = deepcopy(self.before)
+        self.on_change: Callable[[str, str, Json | None], None] = lambda *_: None
+        self.writes = 0
+        versions = (version_of(obj) for objs in listed.values() for obj in objs)
+        self._version = max(versions, default=0)
+
+    def apply(self, write: Write) -> Json:
+        """The object as it is then; raises `KubernetesError` as the API server would."""
+        kind, key = _target(write.path)
+        found = self.now[kind].get(key)
+        if found is None:
+            raise KubernetesError(404, "NotFound", f"{kind} {key} not found", None)
+        changed = deepcopy(found)
+        match write:
+            case Patch(_, operations):
+                for operation in operations:
+                    _apply_operation(changed, operation)
+            case Merge(_, body):
+                _check_uid(changed, mapping(body.get("metadata")).get("uid"))
+                _merge_conditions(changed, body)
+            case Delete(_, uid):
+                _check_uid(changed, uid)
+                changed["metadata"].setdefault("deletionTimestamp", "1970-01-01T00:00:00Z")
+            case _:
+                assert_never(write)
+        self.writes += 1
+        self._version += 1
+        changed["metadata"]["resourceVersion"] = str(self._version)
+        self._put(kind, key, changed)
+        return changed
+
+    def changes(self) -> "Iterator[Change]":
+        """What differs from the objects as they were listed, in the order of kinds and names."""
+        for kind, objects in self.before.items():
+            yield from differences(kind, objects, self.now[kind])
+
+    def _put(self, kind: str, key: str, obj: Json) -> None:
+        meta = obj["metadata"]
+        is_gone = "deletionTimestamp" in meta and not meta.get("finalizers")
+        if is_gone:
+            del self.now[kind][key]
+        else:
+            self.now[kind][key] = obj
+        self.on_change(kind, key, None if is_gone else obj)
+
+
+def key_of(obj: Json) -> str:
+    """`namespace/name` of an object, or its name when it has no namespace."""
+    meta = obj["metadata"]
+    return "/".join(filter(None, (meta.get("namespace"), meta["name"])))
+
+
+def version_of(obj: Json) -> int:
+    """The resource version as a number; 0 when it is none."""
+    version = str(obj["metadata"].get("resourceVersion", ""))
+    return int(version) if version.isdecimal() else 0
+
+
+def _target(path: str) -> tuple[str, str]:
+    """Kind and key in a path such as `/api/v1/namespaces/default/services/web/status`."""
+    parts = [unquote(part) for part in path.split("/")[3:]]
+    if parts[0] == "namespaces":
+        _, namespace, resource, name, *_ = parts
+        return KINDS[resource], f"{namespace}/{name}"
+    return KINDS[parts[0]], parts[1]
+
+
+def _check_uid(obj: Json, uid: object) -> None:
+    if obj["metadata"].get("uid") != uid:
+        raise KubernetesError(409, "Conflict", "the object is another one by now", None)
+
+
+def _apply_operation(obj: Json, operation: Json) -> None:
+    """One operation of a JSON patch; a test for null holds where the member is missing."""
+    try:
+        parent, member = jsonpatch.JsonPointer(operation["path"]).to_last(obj)
+        if operation["op"] != "test":
+            jsonpatch.apply_patch(obj, [operation], in_place=True)
+            return
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        raise KubernetesError(422, "Invalid", str(error), None) from error
+    if parent.get(member) != operation["value"]:
+        raise KubernetesError(422, "Invalid", f"the test of {operation['path']} failed", None)
+
+
+def _merge_conditions(obj: Json, body: Json) -> None:
+    """A strategic merge patch of `status.conditions`, which merge by type."""
+    status = obj.setdefault("status", {})
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    for written in body["status"]["conditions"]:
+        conditions[written["type"]] = {**conditions.get(written["type"], {}), **written}
+    status["conditions"] = [*conditions.values()]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Change:
+    """One field of one object; the values are JSON, None where there is none.
+
+    A `field` of "" is the object itself, which goes.
+    """
+
+    kind: str
+    name: str
+    field: str
+    before: Any = None
+    after: Any = None
+
+
+def differences(kind: str, before: Objects, after: Objects) -> Iterator[Change]:
+    """What changed in the objects of `before`, without what the API server sets by itself."""
+    for name in sorted(before):
+        if name not in after:
+            yield Change(kind, name, "")
+            continue
+        old, new = dict(_fields(before[name])), dict(_fields(after[name]))
+        for field in sorted(old.keys() | new.keys()):
+            if old.get(field) != new.get(field):
+                yield Change(kind, name, field, old.get(field), new.get(field))
+
+
+def _fields(obj: Json) -> Iterator[tuple[str, Any]]:
+    for section, content in obj.items():
+        if not isinstance(content, dict):
+            continue
+        for name, value in content.items():
+            if (section, name) in UNPLANNED:
+                continue
+            if (section, name) in MAPS:
+                yield from ((f"{section}.{name}[{key}]", item) for key, item in value.items())
+            elif name == "conditions":
+                yield from _conditions(section, value)
+            else:
+                yield f"{section}.{name}", value
+
+
+def _conditions(section: str, conditions: list[Json]) -> Iterator[tuple[str, Any]]:
+    for condition in conditions:
+        stable = {key: value for key, value in condition.items() if key not in TIMESTAMPS}
+        yield f"{section}.conditions[{stable.pop('type', '')}]", stable
