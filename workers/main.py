@@ -164,6 +164,6 @@ def _grace(settings: Settings) -> float:
 
 
 def _hello(module: ControllerModule, provider: CloudProvider) -> Hello:
-    projections = [{"kind": want.kind, "paths": want.paths} for want in module.PROJECTIONS]
+    projections = [{"kind": one.kind, "paths": one.paths} for one in module.PROJECTIONS]
     quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}
     return Hello(projections, quotas, provider.scheme)

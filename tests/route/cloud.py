@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 
@@ -40,6 +40,7 @@ class FakeRoutes:
         self.answers: dict[str, list[Exception | None]] = {"list": [], "create": [], "delete": []}
         self.left_out: set[str] = set()  # CIDRs that lists do not show
         self.calls: Counter[str] = Counter()
+        self.before_call: Callable[[], None] = lambda: None  # what the gate of a real one checks
         self.log: list[str] = []
         self.surprises: list[str] = []
         self.pause = 0  # rounds of the loop that every call takes
@@ -112,6 +113,8 @@ class FakeRoutes:
             self.surprises.append(f"{meant} was to be deleted, and {entry} was")
 
     async def _called(self, operation: str) -> None:
+        if operation != "list":
+            self.before_call()
         self.calls[operation] += 1
         self._busy += 1
         self.most_busy = max(self.most_busy, self._busy)

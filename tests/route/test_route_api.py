@@ -15,8 +15,8 @@ from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.kube.cluster import RealCluster
 from tests.route.nodes import network_condition
 from workers.performer import Merge
-from workers.route.patches import patch_for
 from workers.route.plan import condition
+from workers.route.steps import patch_for
 
 NAME = "route-condition"
 FIRST, SECOND = (datetime(2026, 3, 4, 5, 6, second, tzinfo=UTC) for second in (1, 2))

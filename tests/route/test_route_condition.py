@@ -9,8 +9,8 @@ from ccm.model.objects import Json
 from tests.route.nodes import OLD, network_condition, routed, with_condition
 from tests.route.world import Nodes
 from tests.unit.nodes import Tweak
-from workers.route.patches import patch_for
 from workers.route.plan import condition
+from workers.route.steps import patch_for
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 LATER = "2026-03-04T05:06:07Z"

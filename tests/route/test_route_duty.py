@@ -232,7 +232,7 @@ async def test_a_route_that_was_never_listed_is_listed_before_it_is_deleted() ->
     async with world(routed("a", A4)) as w:
         await w.settle()
         w.cloud.put(C4, "x")
-        w.controller._picture.table.created("x", ip_network(C4))
+        w.controller._state.table.created("x", ip_network(C4))
         w.queue.add(f"route {C4}")
         await w.settle()
         assert w.cloud.routes == {A4: "a"}
@@ -390,4 +390,4 @@ async def test_what_status_shows() -> None:
         object_ref = w.controller.object_ref("a")
         assert object_ref
         assert (object_ref.kind, object_ref.name, object_ref.uid) == ("Node", "a", "uid-of-a")
-        assert w.controller.object_ref(worker.ALL) is None
+        assert w.controller.object_ref(worker.FULL_PASS) is None

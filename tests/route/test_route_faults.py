@@ -21,7 +21,7 @@ from tests.route.nodes import (
 from tests.route.world import World, successor, world
 from tests.unit.nodes import recreated, with_provider_id
 from workers.route import listing
-from workers.route.controller import ALL
+from workers.route.controller import FULL_PASS
 
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
 A6 = "fd00:244::/64"
@@ -50,10 +50,10 @@ async def test_without_a_list_nothing_happens_and_then_everything_does(failure: 
         w.cloud.put(C4, "x")
         w.cloud.answers["list"] = [failure]
         await w.settle()
-        if ALL in w.failures:
+        if FULL_PASS in w.failures:
             assert w.cloud.writes == w.cluster.writes == 0
             assert not w.results["a"].is_done
-            assert not isinstance(w.failures[ALL], Refused)  # it would never be tried again
+            assert not isinstance(w.failures[FULL_PASS], Refused)  # it would never be tried again
         await w.retry()
         assert w.cloud.routes == {A4: "a", B4: "b"}
         assert w.failures == {}
@@ -396,7 +396,7 @@ async def test_lists_that_nodes_ask_for_keep_their_distance(
 ) -> None:
     scheduled: list[float] = []
     asked = listing.Listing(scheduled.append)
-    monkeypatch.setattr(listing, "GAP", 10.0)
+    monkeypatch.setattr(listing, "LIST_INTERVAL", 10.0)
     asked.ask("a")
     asked.ask("b")
     asked.begin()

@@ -12,19 +12,18 @@ from ccm.model.cloud import Route
 from ccm.model.node import Node
 from tests.route.nodes import SCHEME, network_condition, routed, with_condition, with_pod_cidrs
 from tests.unit.nodes import node, with_provider_id
-from workers.route.networks import Network, is_managed
 from workers.route.plan import (
     CREATED,
     NOT_CREATED,
     Action,
     AddRoute,
     DropRoute,
-    Picture,
+    RouteState,
     SetCondition,
     plan,
     plan_orphans,
 )
-from workers.route.roster import Claim, Roster
+from workers.route.pod_cidrs import Network, PodCidrIndex, PodCidrs, is_managed
 from workers.route.table import RouteTable
 
 CLUSTER = (ip_network("10.244.0.0/16"), ip_network("fd00:244::/48"))
@@ -64,23 +63,23 @@ class Observed:
     nodes: dict[str, Node]
     routes: dict[Network, str] = field(default_factory=dict)
 
-    def picture(self) -> Picture:
+    def state(self) -> RouteState:
         """As it looks to a process that has just started."""
         names = {each.provider_id: each.name for each in self.nodes.values() if each.provider_id}
         listed = [
             Route(str(network), names.get(f"{SCHEME}://{machine}", ""), machine, machine == "dead")
             for network, machine in self.routes.items()
         ]
-        return Picture(SCHEME, CLUSTER, Roster(self.nodes.values()), RouteTable(listed))
+        return RouteState(SCHEME, CLUSTER, PodCidrIndex(self.nodes.values()), RouteTable(listed))
 
     def pending(self) -> list[tuple[str, Action]]:
         """The next action of every key that has one."""
-        picture = self.picture()
+        state = self.state()
         plans: list[tuple[str, Iterator[Action]]] = [
-            (claim.node.name, plan(claim, picture, {})) for claim in picture.roster
+            (cidrs.node.name, plan(cidrs, state, {})) for cidrs in state.pod_cidrs
         ]
         if self.nodes:
-            plans += [("", plan_orphans(network, picture, {})) for network in self.routes]
+            plans += [("", plan_orphans(network, state, {})) for network in self.routes]
         return [(key, action) for key, actions in plans if (action := next(actions, None))]
 
     def perform(self, name: str, action: Action) -> None:
@@ -98,7 +97,7 @@ class Observed:
 
     def is_healthy(self, network: Network) -> bool:
         """Whether the route leads to a machine whose Node, initialised or not, claims it."""
-        owner = Roster(self.nodes.values()).get(self.routes[network])
+        owner = PodCidrIndex(self.nodes.values()).get(self.routes[network])
         return owner is not None and not owner.node.is_foreign(SCHEME) and network in owner.networks
 
 
@@ -124,20 +123,20 @@ def test_an_interrupted_plan_converges(
 
 
 def check(end: Observed) -> None:
-    picture = end.picture()
-    ours = [claim for claim in picture.roster if picture.may_route(claim)]
-    for claim in ours:
-        has = {network for network in claim.networks if end.routes.get(network) == claim.node.name}
-        assert {n for n in claim.networks if not picture.roster.rivals(claim, n)} <= has
-        if claim.networks:
-            is_whole = has == set(claim.networks) and not claim.unreadable
-            assert (network_condition(claim.node)["status"] == "False") == is_whole
+    state = end.state()
+    ours = [cidrs for cidrs in state.pod_cidrs if state.may_route(cidrs)]
+    for cidrs in ours:
+        has = {network for network in cidrs.networks if end.routes.get(network) == cidrs.node.name}
+        assert {n for n in cidrs.networks if not state.pod_cidrs.overlapping(cidrs, n)} <= has
+        if cidrs.networks:
+            is_whole = has == set(cidrs.networks) and not cidrs.unreadable
+            assert (network_condition(cidrs.node)["status"] == "False") == is_whole
     for network in end.routes:
         if is_managed(network, CLUSTER):
-            assert not end.nodes or has_a_reason(end, network, picture), "garbage is left"
+            assert not end.nodes or has_a_reason(end, network, state), "garbage is left"
 
 
-def has_a_reason(end: Observed, network: Network, picture: Picture) -> bool:
+def has_a_reason(end: Observed, network: Network, state: RouteState) -> bool:
     """A Node claims it, or its target has a claim that nobody can read."""
-    owner: Claim | None = picture.roster.get(end.routes[network])
-    return bool(picture.roster.claimants(network) or (owner and owner.unreadable))
+    owner: PodCidrs | None = state.pod_cidrs.get(end.routes[network])
+    return bool(state.pod_cidrs.nodes_with(network) or (owner and owner.unreadable))

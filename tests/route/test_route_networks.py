@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from ccm.model.cloud import Route
 from tests.route.nodes import routed
 from tests.unit.nodes import node
-from workers.route.networks import is_managed, read_network
-from workers.route.roster import Roster, claim_of
+from workers.route.pod_cidrs import PodCidrIndex, is_managed, pod_cidrs_of, read_network
 from workers.route.table import RouteTable
 
 
@@ -50,13 +49,13 @@ def test_a_network_is_read_as_a_network(cidr: str, network: str | None) -> None:
 
 
 def test_a_claim_is_every_pod_cidr_once_and_an_old_node_has_only_one() -> None:
-    claim = claim_of(routed("a", "10.1.2.0/24", "banana", "10.1.2.7/24", "fd00::/64"))
-    assert claim.networks == (ip_network("10.1.2.0/24"), ip_network("fd00::/64"))
-    assert claim.unreadable == ("banana",)
+    cidrs = pod_cidrs_of(routed("a", "10.1.2.0/24", "banana", "10.1.2.7/24", "fd00::/64"))
+    assert cidrs.networks == (ip_network("10.1.2.0/24"), ip_network("fd00::/64"))
+    assert cidrs.unreadable == ("banana",)
     old = node(lambda raw: raw["spec"].update(podCIDR="10.1.2.0/24"))
-    assert claim_of(old).networks == (ip_network("10.1.2.0/24"),)
+    assert pod_cidrs_of(old).networks == (ip_network("10.1.2.0/24"),)
     odd = node(lambda raw: raw["spec"].update(podCIDRs=[None, 7, ""]))
-    assert claim_of(odd).networks == ()
+    assert pod_cidrs_of(odd).networks == ()
 
 
 CIDRS = ["10.0.0.0/22", "10.0.0.0/24", "10.0.1.0/24", "10.0.0.0/25", "10.0.4.0/24", "::/64", "::/0"]
@@ -64,19 +63,21 @@ CIDRS = ["10.0.0.0/22", "10.0.0.0/24", "10.0.1.0/24", "10.0.0.0/25", "10.0.4.0/2
 
 @given(st.dictionaries(st.sampled_from("abcd"), st.lists(st.sampled_from(CIDRS), max_size=3)))
 def test_rivals_are_all_others_with_a_part_of_the_network(wanted: dict[str, list[str]]) -> None:
-    roster = Roster([routed("a", *CIDRS), *(routed(name, *some) for name, some in wanted.items())])
+    pod_cidrs = PodCidrIndex(
+        [routed("a", *CIDRS), *(routed(name, *some) for name, some in wanted.items())]
+    )
     if "a" not in wanted:
-        roster.remove("a")
-    for claim in roster:
-        for network in claim.networks:
+        pod_cidrs.remove("a")
+    for cidrs in pod_cidrs:
+        for network in cidrs.networks:
             overlapping = {
                 other.node.name
-                for other in roster
+                for other in pod_cidrs
                 if any(n.version == network.version and n.overlaps(network) for n in other.networks)
             }
-            assert set(roster.rivals(claim, network)) == overlapping - {claim.node.name}
-            names = [other.node.name for other in roster.claimants(network)]
-            assert names == sorted(o.node.name for o in roster if network in o.networks)
+            assert set(pod_cidrs.overlapping(cidrs, network)) == overlapping - {cidrs.node.name}
+            names = [other.node.name for other in pod_cidrs.nodes_with(network)]
+            assert names == sorted(o.node.name for o in pod_cidrs if network in o.networks)
 
 
 def test_the_table_remembers_what_was_done_beside_a_listing() -> None:

@@ -15,8 +15,7 @@ from tests.route.cloud import Entry, FakeRoutes
 from tests.route.nodes import changed, network_condition, routed
 from tests.route.world import World, world
 from tests.unit.nodes import node, with_provider_id
-from workers.route.networks import read_network
-from workers.route.roster import Roster
+from workers.route.pod_cidrs import PodCidrIndex, read_network
 
 NAMES = [f"n{number}" for number in range(8)]
 NETWORKS = [f"10.244.{number}.0/24" for number in range(10)]
@@ -48,10 +47,10 @@ class StormyRoutes(FakeRoutes):
     def _check(self, entry: Entry | None) -> None:
         """Nothing is deleted that leads to a machine whose Node claims the network."""
         assert self.world
-        for claim in self.world.controller._picture.roster if entry else ():
+        for cidrs in self.world.controller._state.pod_cidrs if entry else ():
             assert entry
-            is_its_machine = claim.node.provider_id == f"fake://{entry.machine}"
-            if is_its_machine and read_network(entry.cidr) in claim.networks:
+            is_its_machine = cidrs.node.provider_id == f"fake://{entry.machine}"
+            if is_its_machine and read_network(entry.cidr) in cidrs.networks:
                 self.surprises.append(f"{entry} was right and was to be deleted")
 
     async def _called(self, operation: str) -> None:
@@ -109,16 +108,16 @@ async def storm(seed: int) -> None:
 
 def check(w: World) -> None:
     names = w.cluster.names()
-    roster = Roster(w.node(name) for name in names)
+    pod_cidrs = PodCidrIndex(w.node(name) for name in names)
     wanted = {}
-    for claim in roster:
-        (network,) = claim.networks
-        if claim.node.provider_id and not roster.rivals(claim, network):
-            wanted[str(network)] = claim.node.name
-            assert network_condition(claim.node)["status"] == "False"
+    for cidrs in pod_cidrs:
+        (network,) = cidrs.networks
+        if cidrs.node.provider_id and not pod_cidrs.overlapping(cidrs, network):
+            wanted[str(network)] = cidrs.node.name
+            assert network_condition(cidrs.node)["status"] == "False"
     contested = {cidr for cidr in w.cloud.routes if cidr not in wanted}
     assert wanted.items() <= w.cloud.routes.items()
-    assert all(roster.claimants(ip_network(cidr)) for cidr in contested)
+    assert all(pod_cidrs.nodes_with(ip_network(cidr)) for cidr in contested)
 
 
 @given(st.integers(0, 2**32))

@@ -1,7 +1,7 @@
-"""A route duty with everything around it in memory: a cluster, a cloud, and the runner's part."""
+"""A route controller with everything around it in memory: a cluster, a cloud, a runner."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from pathlib import Path
@@ -26,8 +26,8 @@ from tests.route.nodes import SCHEME
 from tests.unit.cluster import Cluster
 from tests.unit.feeding import snapshot
 from tests.unit.waiting import PATIENCE, let_run
-from workers.performer import Performer
 from workers.controller import ControllerContext, Result
+from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.route import listing
@@ -43,9 +43,11 @@ class Nodes(Cluster):
     def __init__(self) -> None:
         super().__init__()
         self.failures: list[KubernetesError] = []
+        self.before_write: Callable[[], None] = lambda: None  # the fence of a real client
 
     async def patch(self, path: str, kind: str, body: Any, timeout: float = 30.0) -> Json:
         assert kind == STRATEGIC_PATCH
+        self.before_write()
         if self.failures:
             raise self.failures.pop(0)
         name = path.removeprefix("/api/v1/nodes/").removesuffix("/status")
@@ -71,7 +73,7 @@ class Cloud:
 
 
 class World:
-    """One route duty. `settle` stands for the supervisor and the runner until nothing is left.
+    """One route controller. `settle` stands for supervisor and runner until nothing is left.
 
     A key that fails waits in `failures` for `retry`, as it would for its back-off.
     """
@@ -81,6 +83,7 @@ class World:
         self.queue, self.store = WorkQueue(), Store(PROJECTIONS)
         self.permission = Permission()
         self.permission.renew(float("inf"))
+        cluster.before_write = cloud.before_call = self.permission.check
         self.recorder = EventRecorder(cluster.kube, COMPONENT, "route")
         self.controller = RouteController(self.context(), cloud)
         self.results: dict[str, Result] = {}
@@ -206,4 +209,4 @@ async def successor(of: World) -> AsyncIterator[World]:
 
 def quick_lists() -> Any:
     """No pause between two lists."""
-    return patch.multiple(listing, GAP=0.0, SECOND_LOOK=0.0)
+    return patch.multiple(listing, LIST_INTERVAL=0.0, DOUBTED_LIST_RETRY=0.0)

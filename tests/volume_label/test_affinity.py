@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.model.objects import Json
-from workers.volume_label.affinity import admits, affinity_for
+from workers.volume_label.plan import admits, affinity_for
 
 from .volumes import OLD_REGION, OLD_ZONE, REGION, ZONE, place, requirement, terms
 

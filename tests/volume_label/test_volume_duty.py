@@ -1,10 +1,14 @@
 """What the volume-label duty does when it calls the cloud and the cluster."""
 
+import asyncio
+
 import pytest
 
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, Throttled
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown
+from tests.unit.waiting import let_run
+from workers.controller import Result
 from workers.volume_label import controller as worker
 
 from .volumes import (
@@ -22,7 +26,7 @@ from .volumes import (
     waiting,
     with_source,
 )
-from .world import WAITS, small_world
+from .world import small_world
 
 
 async def test_a_volume_gets_labels_and_affinity_in_one_write_and_then_rests() -> None:
@@ -183,14 +187,8 @@ async def test_volumes_that_come_together_are_read_together_and_one_holds_up_no_
             w.places.answers[name] = place("a")
         w.places.answers["pv-2"] = Gone("404")
         w.feed(*map(w.cluster.get, names))
-        for name in names:
-            assert (await w.controller.reconcile(name)).message == WAITS
-        for key in [await w.queue.get() for _ in names]:
-            if key == "pv-2":
-                with pytest.raises(CloudError):
-                    await w.controller.reconcile(key)
-            else:
-                assert (await w.controller.reconcile(str(key))).is_done
+        ended = await asyncio.gather(*map(w.reconcile, names), return_exceptions=True)
+        assert [type(end) for end in ended] == [Result, Result, CloudError, Result, Result]
         assert w.places.reads == [names]
         unlabelled = [name for name in names if not w.cluster.get(name).labels]
         assert unlabelled == ["pv-2"]
@@ -209,10 +207,12 @@ async def test_an_answer_about_an_earlier_volume_of_that_name_is_not_taken() -> 
         w.cluster.put(volume())
         w.places.answers["pv-1"] = place("a")
         w.feed(w.cluster.get())
-        assert (await w.controller.reconcile("pv-1")).message == WAITS
-        await w.answered("pv-1")
+        reading = asyncio.create_task(w.reconcile())
+        await let_run()  # it waits for its batch
         w.cluster.put(volume(recreated))
         w.places.answers["pv-1"] = place("b")
+        w.feed(w.cluster.get())
+        assert not (await reading).is_done
         await w.sync()
         assert w.cluster.get().labels[ZONE] == "b"
         assert len(w.places.reads) == 2
@@ -295,4 +295,4 @@ async def test_reads_spend_at_the_priority_of_volumes() -> None:
         w.cluster.put(volume())
         w.places.answers["pv-1"] = place("a")
         await w.sync()
-        assert w.places.purse.priorities == [Priority.VOLUME]
+        assert w.places.grants.priorities == [Priority.VOLUME]

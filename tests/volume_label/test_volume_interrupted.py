@@ -11,9 +11,8 @@ from ccm.model.cloud import Gone, VolumePlace
 from ccm.model.objects import Json
 from ccm.model.volume import PersistentVolume, read_zones
 from tests.unit.cluster import patched
-from workers.volume_label.affinity import admits
 from workers.volume_label.patches import patch_for
-from workers.volume_label.plan import Label, Rules, plan, why_left_alone
+from workers.volume_label.plan import LabelRules, SetLabels, admits, plan, why_left_alone
 
 from .volumes import (
     OLD_REGION,
@@ -64,12 +63,12 @@ answers = st.builds(
 rules_of_both_kinds = st.sampled_from([RULES, WITH_LEGACY])
 
 
-def written(before: PersistentVolume, answer: VolumePlace | Gone, rules: Rules) -> Json | None:
+def written(before: PersistentVolume, answer: VolumePlace | Gone, rules: LabelRules) -> Json | None:
     """The object after the one write; None when none is made."""
     if why_left_alone(before, rules):
         return None
     step = plan(before, answer, rules)
-    if not isinstance(step, Label):
+    if not isinstance(step, SetLabels):
         return None
     return patched(before.raw, patch_for(before, step).operations)
 
@@ -89,7 +88,7 @@ def allowed(raw: Json) -> set[tuple[str, str]]:
 
 @settings(deadline=None, max_examples=300)
 @given(tweaks, answers, rules_of_both_kinds)
-def test_one_write_is_all(some: list[Tweak], answer: VolumePlace, rules: Rules) -> None:
+def test_one_write_is_all(some: list[Tweak], answer: VolumePlace, rules: LabelRules) -> None:
     """Cut off before the write, the same one is planned; after it, none ever again."""
     before = volume(*some)
     untouched = deepcopy(before.raw)
@@ -103,7 +102,7 @@ def test_one_write_is_all(some: list[Tweak], answer: VolumePlace, rules: Rules) 
 @settings(deadline=None, max_examples=300)
 @given(tweaks, answers, rules_of_both_kinds)
 def test_a_write_leaves_pods_a_place_and_only_where_the_volume_is(
-    some: list[Tweak], answer: VolumePlace, rules: Rules
+    some: list[Tweak], answer: VolumePlace, rules: LabelRules
 ) -> None:
     before = volume(*some)
     after = written(before, answer, rules)
@@ -118,7 +117,7 @@ def test_a_write_leaves_pods_a_place_and_only_where_the_volume_is(
 @settings(deadline=None, max_examples=300)
 @given(tweaks, answers, rules_of_both_kinds)
 def test_nothing_that_was_there_is_changed(
-    some: list[Tweak], answer: VolumePlace, rules: Rules
+    some: list[Tweak], answer: VolumePlace, rules: LabelRules
 ) -> None:
     before = volume(*some)
     after = written(before, answer, rules)
@@ -152,7 +151,7 @@ def test_a_write_planned_against_another_state_is_refused(
 ) -> None:
     before = volume(*first, waiting())
     step = plan(before, place("a"), RULES)
-    assert isinstance(step, Label)
+    assert isinstance(step, SetLabels)
     operations = patch_for(before, step).operations
     with pytest.raises(KubernetesError) as refusal:
         patched(volume(*first, waiting(), *meanwhile).raw, operations)
@@ -162,7 +161,7 @@ def test_a_write_planned_against_another_state_is_refused(
 def test_what_others_write_meanwhile_does_not_disturb_a_write() -> None:
     before = volume(labelled(other="x"))
     step = plan(before, place("a"), RULES)
-    assert isinstance(step, Label)
+    assert isinstance(step, SetLabels)
     bound = volume(labelled(other="y", another="z"))
     bound.raw["spec"]["claimRef"] = {"name": "claim"}
     after = PersistentVolume(patched(bound.raw, patch_for(before, step).operations))

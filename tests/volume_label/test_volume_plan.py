@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.model.cloud import Gone, VolumePlace
-from workers.volume_label.plan import Complain, Label, Rest, Rules, plan, why_left_alone
+from workers.volume_label.plan import Done, LabelRules, Reject, SetLabels, plan, why_left_alone
 
 from .volumes import (
     OLD_REGION,
@@ -56,7 +56,7 @@ AFFINITY_AB = terms([requirement(ZONE, "In", "a", "b"), IN_NORTH])
     ],
 )
 def test_the_cloud_is_asked_only_about_volumes_of_ours_that_lack_something(
-    tweaks: list[Tweak], rules: Rules, expected: str | None
+    tweaks: list[Tweak], rules: LabelRules, expected: str | None
 ) -> None:
     why = why_left_alone(volume(*tweaks), rules)
     assert (expected in why) if expected and why else (why == expected)
@@ -65,97 +65,103 @@ def test_the_cloud_is_asked_only_about_volumes_of_ours_that_lack_something(
 @pytest.mark.parametrize(
     ("tweaks", "answer", "rules", "expected"),
     [
-        pytest.param([], place("a"), RULES, Label(BOTH, AFFINITY_A), id="a-new-volume"),
-        pytest.param([], place("a"), WITH_LEGACY, Label(ALL_FOUR, AFFINITY_A), id="legacy-labels"),
+        pytest.param([], place("a"), RULES, SetLabels(BOTH, AFFINITY_A), id="a-new-volume"),
+        pytest.param(
+            [], place("a"), WITH_LEGACY, SetLabels(ALL_FOUR, AFFINITY_A), id="legacy-labels"
+        ),
         pytest.param(
             [],
             place("b", "", "a", "b"),
             RULES,
-            Label({ZONE: "a__b", REGION: "north"}, AFFINITY_AB),
+            SetLabels({ZONE: "a__b", REGION: "north"}, AFFINITY_AB),
             id="several-zones",
         ),
         pytest.param(
             [],
             place("a", region=""),
             RULES,
-            Label({ZONE: "a"}, terms([requirement(ZONE, "In", "a")])),
+            SetLabels({ZONE: "a"}, terms([requirement(ZONE, "In", "a")])),
             id="a-region-that-is-not-known-is-not-written",
         ),
         pytest.param(
-            [with_empty_labels], place("a"), RULES, Label(BOTH, AFFINITY_A), id="no-label"
+            [with_empty_labels], place("a"), RULES, SetLabels(BOTH, AFFINITY_A), id="no-label"
         ),
         pytest.param(
             [labelled(zone="", region="")],
             place("a"),
             RULES,
-            Label(BOTH, AFFINITY_A),
+            SetLabels(BOTH, AFFINITY_A),
             id="empty-labels-are-missing-labels",
         ),
         pytest.param(
             [labelled(zone="a")],
             place("a"),
             RULES,
-            Label({REGION: "north"}, AFFINITY_A),
+            SetLabels({REGION: "north"}, AFFINITY_A),
             id="a-label-that-is-right-stays",
         ),
         pytest.param(
             [labelled(zone="b__a")],
             place("a", "b"),
             RULES,
-            Label({REGION: "north"}, AFFINITY_AB),
+            SetLabels({REGION: "north"}, AFFINITY_AB),
             id="zones-in-another-order-are-right",
         ),
         pytest.param(
             [labelled(zone="a", other="x")],
             place("a", "b"),
             WITH_LEGACY,
-            Label({REGION: "north", OLD_ZONE: "a", OLD_REGION: "north"}, AFFINITY_AB),
+            SetLabels({REGION: "north", OLD_ZONE: "a", OLD_REGION: "north"}, AFFINITY_AB),
             id="a-narrower-label-stays-and-the-others-follow-it",
         ),
         pytest.param(
             [labelled(old_zone="a")],
             place("a", "b"),
             RULES,
-            Label(BOTH, AFFINITY_AB),
+            SetLabels(BOTH, AFFINITY_AB),
             id="a-legacy-label-counts-without-the-flag",
         ),
-        pytest.param([COMPLETE], place("a"), RULES, Label({}, AFFINITY_A), id="only-affinity"),
+        pytest.param([COMPLETE], place("a"), RULES, SetLabels({}, AFFINITY_A), id="only-affinity"),
         pytest.param(
             [COMPLETE, in_zones("a"), waiting()],
             place("a"),
             RULES,
-            Label({}, None),
+            SetLabels({}, None),
             id="only-the-initializer",
         ),
-        pytest.param([in_zones("a")], place("a"), RULES, Label(BOTH, None), id="only-labels"),
+        pytest.param([in_zones("a")], place("a"), RULES, SetLabels(BOTH, None), id="only-labels"),
         pytest.param(
             [in_zones("a", "z")],
             place("a", "b"),
             RULES,
-            Label(BOTH, None),
+            SetLabels(BOTH, None),
             id="labels-name-only-zones-that-the-affinity-admits",
         ),
         pytest.param(
             [in_zones("a", key="topology.driver.example/zone")],
             place("a"),
             RULES,
-            Label(BOTH, None),
+            SetLabels(BOTH, None),
             id="an-affinity-with-the-drivers-own-key",
         ),
         pytest.param(
-            [with_affinity({})], place("a"), RULES, Label(BOTH, None), id="an-affinity-of-nothing"
+            [with_affinity({})],
+            place("a"),
+            RULES,
+            SetLabels(BOTH, None),
+            id="an-affinity-of-nothing",
         ),
         pytest.param(
             [labelled(zone="a"), in_zones("a")],
             place("a", region=""),
             RULES,
-            Rest("labelled"),
+            Done("labelled"),
             id="nothing-is-missing-that-the-cloud-knows",
         ),
     ],
 )
 def test_what_is_written(
-    tweaks: list[Tweak], answer: VolumePlace, rules: Rules, expected: Label | Rest
+    tweaks: list[Tweak], answer: VolumePlace, rules: LabelRules, expected: SetLabels | Done
 ) -> None:
     assert plan(volume(*tweaks), answer, rules) == expected
 
@@ -253,14 +259,14 @@ def test_what_people_are_told_instead(
     tweaks: list[Tweak], answer: VolumePlace | Gone, reason: str, words: str, may_pass: bool
 ) -> None:
     step = plan(volume(*tweaks), answer, RULES)
-    assert isinstance(step, Complain)
+    assert isinstance(step, Reject)
     assert (step.reason, step.may_pass) == (reason, may_pass)
     assert words in step.message
 
 
 def test_a_label_of_63_characters_fits() -> None:
     step = plan(volume(), place("x" * 31, "y" * 30), RULES)
-    assert isinstance(step, Label)
+    assert isinstance(step, SetLabels)
     assert len(step.labels[ZONE]) == 63
 
 
@@ -284,8 +290,8 @@ MATRIX = {
 def test_labels_are_never_written_against_an_affinity(zones: tuple[str, str], key: str) -> None:
     admitted, known = zones
     step = plan(volume(in_zones(*admitted, key=key)), place(*known), RULES)
-    if isinstance(step, Label):
+    if isinstance(step, SetLabels):
         assert (step.labels[ZONE], step.affinity) == (MATRIX[zones], None)
     else:
-        assert isinstance(step, Complain)
+        assert isinstance(step, Reject)
         assert (step.reason, MATRIX[zones]) == ("NodeAffinityConflict", None)

@@ -6,13 +6,13 @@ from typing import Any
 from ccm.model.cloud import VolumePlace
 from ccm.model.objects import Json
 from ccm.model.volume import INITIALIZER, PersistentVolume
-from workers.volume_label.plan import Rules
+from workers.volume_label.plan import LabelRules
 
 Tweak = Callable[[Json], None]
 
 DRIVER = "fake.csi.example"
-RULES = Rules(frozenset({DRIVER}), frozenset({"cinder"}), has_legacy_labels=False)
-WITH_LEGACY = Rules(frozenset({DRIVER}), frozenset({"cinder"}), has_legacy_labels=True)
+RULES = LabelRules(frozenset({DRIVER}), frozenset({"cinder"}), has_legacy_labels=False)
+WITH_LEGACY = LabelRules(frozenset({DRIVER}), frozenset({"cinder"}), has_legacy_labels=True)
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from pathlib import Path
@@ -26,8 +26,8 @@ from ccm.settings import Settings
 from tests.unit.cluster import patched
 from tests.unit.feeding import snapshot
 from tests.unit.waiting import PATIENCE
-from workers.performer import Performer
 from workers.controller import Controller, ControllerContext, Result
+from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.store import Store
@@ -36,7 +36,6 @@ from workers.volume_label.controller import COMPONENT, PROJECTIONS
 
 from .volumes import DRIVER
 
-WAITS = "waits for the cloud's answer"
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -118,8 +117,9 @@ class Places:
         self.answers: dict[str, PlaceAnswer] = {}
         self.failures: list[Exception] = []  # what the next reads end with
         self.reads: list[list[str]] = []
-        self.purse = GrantSource()
-        self._gate = WorkerGate(self.purse, timeout=PATIENCE, check=lambda: None)
+        self.grants = GrantSource()
+        self.check: Callable[[], None] = lambda: None
+        self._gate = WorkerGate(self.grants, timeout=PATIENCE, check=lambda: self.check())
 
     async def describe(self, volumes: Sequence[PersistentVolume]) -> Mapping[str, PlaceAnswer]:
         names = [volume.name for volume in volumes]
@@ -142,7 +142,7 @@ class Cloud:
 
 
 class World:
-    """One duty. `feed` stands for the supervisor, `sync` for the runner's consumer."""
+    """One controller. `feed` stands for the supervisor, `sync` for the runner."""
 
     def __init__(
         self, hand: InFlightJournal, kube: Kube, suspects: tuple[str, ...], **flags: Any
@@ -152,6 +152,7 @@ class World:
         self.queue, self.store = WorkQueue(), Store(PROJECTIONS)
         self.permission = Permission()
         self.permission.renew(float("inf"))
+        self.places.check = self.permission.check
         self.recorder = EventRecorder(kube, COMPONENT, "volume-label")
         self.context = ControllerContext(
             settings=Settings(cloud_provider="fake", **flags),
@@ -184,19 +185,13 @@ class World:
         self.store.absorb(snapshot(*entries, epoch=self._epoch))
 
     async def reconcile(self, name: str = "pv-1") -> Result:
-        """Reconcile until the cloud has answered; raises what the duty raises."""
-        result = await self.controller.reconcile(name)
-        while result.message == WAITS:
-            await self.answered(name)
-            result = await self.controller.reconcile(name)
-        return result
-
-    async def answered(self, name: str) -> None:
-        """Wait until the cloud has answered about this volume, and no other before."""
-        async with asyncio.timeout(PATIENCE):
-            key = await self.queue.get()
-        assert key == name
-        self.queue.done(name)
+        """One reconcile, as the runner has it executed; raises what the controller raises."""
+        await self.context.quarantine.acquire_place()
+        try:
+            async with asyncio.timeout(PATIENCE), self.context.quarantine.executing(name):
+                return await self.controller.reconcile(name)
+        finally:
+            self.context.quarantine.release_place()
 
 
 class Small(World):

@@ -1,1 +1,1 @@
-"""The node duty: give each Node what the cloud knows about its machine."""
+"""The node controller: give each Node what the cloud knows about its machine."""

@@ -1,1 +1,1 @@
-"""The route duty: a route in the cloud's network to the pods of each Node."""
+"""The route controller: a route in the cloud's network to the pods of each Node."""

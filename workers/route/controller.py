@@ -1,4 +1,4 @@
-"""The route duty: what it wants, and its three kinds of keys: a Node, a lost route, all routes."""
+"""The route controller; its keys are a Node, a network without a Node, and the full pass."""
 
 import asyncio
 import logging
@@ -16,27 +16,25 @@ from ccm.model.projection import Projection
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
 from workers.queue import RETRY
-from workers.route.cloud import CloudRoutes
 from workers.route.listing import Listing
-from workers.route.networks import Network, read_network
 from workers.route.plan import (
     CONDITION,
     Action,
-    Picture,
+    RouteState,
     is_missing,
     plan,
     plan_orphans,
     problems,
 )
-from workers.route.roster import Claim
-from workers.route.steps import Setbacks, Steps
+from workers.route.pod_cidrs import Network, PodCidrs, read_network
+from workers.route.steps import Failures, Steps
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "route_controller"
-ALL = "all routes"  # the key of the full pass; no Node can be named so
-LOST = "route "  # what the key of routes without a Node begins with
-IN_HAND = 200  # keys at the same time (upstream's number); the budget paces the cloud calls
+FULL_PASS = "all routes"  # the key of the full pass; no Node can be named so
+ORPHAN = "route "  # what the key of routes without a Node begins with
+CONCURRENT_KEYS = 200  # at the same time (upstream's number); the budget paces the cloud calls
 
 BACKOFF = RETRY
 
@@ -74,7 +72,7 @@ def new_controller(context: ControllerContext) -> Controller | None:
 
 
 def concurrency(settings: Settings) -> int:
-    return IN_HAND
+    return CONCURRENT_KEYS
 
 
 class RouteController:
@@ -86,16 +84,15 @@ class RouteController:
 
     def __init__(self, context: ControllerContext, part: Routes) -> None:
         self._context = context
-        self._cloud = CloudRoutes(part, context.performer.permission)
-        self._listing = Listing(lambda seconds: context.queue.add_after(ALL, seconds))
+        self._listing = Listing(lambda seconds: context.queue.add_after(FULL_PASS, seconds))
         given = map(read_network, context.settings.cluster_cidr)
         cluster = tuple(network for network in given if network is not None)
-        picture = Picture(context.provider.scheme, cluster)
-        self._steps = Steps(context, self._cloud, self._listing, picture)
+        state = RouteState(context.provider.scheme, cluster)
+        self._steps = Steps(context, part, self._listing, state)
 
     @property
-    def _picture(self) -> Picture:
-        return self._steps.picture
+    def _state(self) -> RouteState:
+        return self._steps.state
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         """The Node, and those that claimed or now claim a part of its networks, too.
@@ -104,21 +101,21 @@ class RouteController:
         or another one under the same name, only a list tells what routes there are and where they
         lead: one may have been made without an answer, and the machine may be another one.
         """
-        roster = self._picture.roster
+        pod_cidrs = self._state.pod_cidrs
         raw = self._context.store.get(kind, key)
-        before, node = roster.get(key), Node(raw) if raw is not None else None
+        before, node = pod_cidrs.get(key), Node(raw) if raw is not None else None
         if before and node and before.node == node:
             return ()
-        after = roster.put(node) if node else None
+        after = pod_cidrs.put(node) if node else None
         if not node:
-            roster.remove(key)
+            pod_cidrs.remove(key)
         self._listing.changed(key)
         if before and (node is None or node.uid != before.node.uid):
-            self._picture.table.disown(key)
+            self._state.table.disown(key)
             self._listing.ask()
         if before and after and before.networks == after.networks:
             return (key,)
-        return (key, *sorted(self._rivals(before) | self._rivals(after)))
+        return (key, *sorted(self._overlapping(before) | self._overlapping(after)))
 
     async def run(self) -> None:
         """Ask for a full pass once in a period."""
@@ -130,15 +127,15 @@ class RouteController:
         return
 
     def object_ref(self, key: str) -> ObjectRef | None:
-        claim = self._picture.roster.get(key)
-        return _object_ref(claim.node) if claim else None
+        cidrs = self._state.pod_cidrs.get(key)
+        return _object_ref(cidrs.node) if cidrs else None
 
     def status(self) -> Json:
         listing, steps = self._listing, self._steps
         return {
-            "objects": len(self._picture.roster),
-            "routes": len(self._picture.table),
-            "unreadable_routes": self._picture.table.unreadable,
+            "objects": len(self._state.pod_cidrs),
+            "routes": len(self._state.table),
+            "unreadable_routes": self._state.table.unreadable,
             "list_age_seconds": round(listing.age, 1) if listing.is_done else None,
             "created": steps.created,
             "deleted": steps.deleted,
@@ -146,81 +143,81 @@ class RouteController:
         }
 
     def details(self, key: str) -> Json:
-        claim, listing = self._picture.roster.get(key), self._listing
-        if claim is None:
+        cidrs, listing = self._state.pod_cidrs.get(key), self._listing
+        if cidrs is None:
             return {"node": "there is none"}
-        routes = sorted(str(known.network) for known in self._picture.table.to(key))
+        routes = sorted(str(known.network) for known in self._state.table.to(key))
         return {
-            "pod networks": ", ".join(map(str, claim.networks)) or "none",
-            "unreadable pod CIDRs": ", ".join(claim.unreadable) or "none",
+            "pod networks": ", ".join(map(str, cidrs.networks)) or "none",
+            "unreadable pod CIDRs": ", ".join(cidrs.unreadable) or "none",
             "routes to it": ", ".join(routes) or "none",
             "list of routes": f"{listing.age:.0f} s old" if listing.is_done else "none yet",
         }
 
     async def reconcile(self, key: str) -> Result:
-        if key == ALL:
+        if key == FULL_PASS:
             return await self._compare_all()
-        network = read_network(key.removeprefix(LOST)) if key.startswith(LOST) else None
+        network = read_network(key.removeprefix(ORPHAN)) if key.startswith(ORPHAN) else None
         if network:
             return await self._free(key, network)
-        claim = self._picture.roster.get(key)
-        return await self._serve(claim) if claim else self._leave(key)
+        cidrs = self._state.pod_cidrs.get(key)
+        return await self._serve(cidrs) if cidrs else self._leave(key)
 
     async def _compare_all(self) -> Result:
         """List the cloud's routes and queue every key that has something to do."""
-        nodes = [claim.node for claim in self._picture.roster]
+        nodes = [cidrs.node for cidrs in self._state.pod_cidrs]
         if not nodes:
             self._listing.give_up()
             return Result("no node is known, so nothing is compared")
         self._listing.begin()
-        self._picture.table.begin_listing()
-        listed = await self._cloud.list(nodes, is_urgent=self._listing.is_awaited)
+        self._state.table.begin_listing()
+        listed = await self._steps.list_routes(nodes, is_urgent=self._listing.is_awaited)
         self._context.counters.count(metrics.ROUTE_SYNCS)
-        picture = replace(self._picture, table=self._picture.table.relisted(listed))
-        self._listing.believe(sum(is_missing(claim, picture) for claim in picture.roster))
-        self._steps.picture = picture
+        state = replace(self._state, table=self._state.table.relisted(listed))
+        self._listing.believe(sum(is_missing(cidrs, state) for cidrs in state.pod_cidrs))
+        self._steps.state = state
         keys = self._listing.end() | set(self._unfinished())
         for key in keys:
             self._context.queue.add(key)
         return Result(f"{len(listed)} routes compared, {len(keys)} keys have something to do")
 
     def _unfinished(self) -> Iterator[str]:
-        for claim in self._picture.roster:
-            if any(plan(claim, self._picture, {})):
-                yield claim.node.name
-        for network in {known.network for known in self._picture.table}:
-            if any(plan_orphans(network, self._picture, {})):
-                yield f"{LOST}{network}"
+        for cidrs in self._state.pod_cidrs:
+            if any(plan(cidrs, self._state, {})):
+                yield cidrs.node.name
+        for network in {known.network for known in self._state.table}:
+            if any(plan_orphans(network, self._state, {})):
+                yield f"{ORPHAN}{network}"
 
-    async def _serve(self, claim: Claim) -> Result:
+    async def _serve(self, cidrs: PodCidrs) -> Result:
         """Give a Node its routes and its condition; tell people why it cannot be."""
-        node = claim.node
-        if node.is_foreign(self._picture.scheme):
+        node = cidrs.node
+        if node.is_foreign(self._state.scheme):
             return Result(f"left alone: {node.provider_id} is not ours")
         if not node.provider_id:
-            return Result("waits for its provider ID", is_done=not claim.networks)
+            return Result("waits for its provider ID", is_done=not cidrs.networks)
         if not self._listing.is_done:
             self._listing.ask(node.name)
             return Result("waits for the first list of routes", is_done=False)
         self._steps.refused.pop(node.name, None)
-        setbacks: Setbacks = {}
+        failures: Failures = {}
 
         def planned() -> Iterator[Action]:
-            now = self._picture.roster.get(node.name)
-            return plan(now, self._picture, setbacks) if now else iter(())
+            now = self._state.pod_cidrs.get(node.name)
+            return plan(now, self._state, failures) if now else iter(())
 
-        if not await self._steps.work_off(node.name, planned, setbacks):
+        if not await self._steps.work_off(node.name, planned, failures):
             return Result("waits for a list that is newer than the change", is_done=False)
-        return self._conclude(self._picture.roster.get(node.name) or claim, setbacks)
+        return self._conclude(self._state.pod_cidrs.get(node.name) or cidrs, failures)
 
-    def _conclude(self, claim: Claim, setbacks: Setbacks) -> Result:
+    def _conclude(self, cidrs: PodCidrs, failures: Failures) -> Result:
         """Tell people what this Node lacks, and raise what went wrong."""
-        causes = problems(claim, self._picture, setbacks)
+        causes = problems(cidrs, self._state, failures)
         for cidr, cause in causes.items():
-            self._tell(claim.node, cidr, cause)
-        if any(isinstance(setback, Refused) for setback in setbacks.values()):
-            self._steps.refused[claim.node.name] = None
-        _raise_worst(setbacks)
+            self._record(cidrs.node, cidr, cause)
+        if any(isinstance(failure, Refused) for failure in failures.values()):
+            self._steps.refused[cidrs.node.name] = None
+        _raise_worst(failures)
         told = "; ".join(f"{cidr}: {cause}" for cidr, cause in causes.items())
         return Result(told or "routed", is_done=not causes)
 
@@ -231,20 +228,20 @@ class RouteController:
 
     async def _free(self, key: str, network: Network) -> Result:
         """Delete the routes to a network that lead nowhere."""
-        setbacks: Setbacks = {}
+        failures: Failures = {}
         is_through = await self._steps.work_off(
-            key, lambda: plan_orphans(network, self._picture, setbacks), setbacks
+            key, lambda: plan_orphans(network, self._state, failures), failures
         )
-        _raise_worst(setbacks)
+        _raise_worst(failures)
         return Result("nothing lost on it" if is_through else "waits for a newer list", is_through)
 
-    def _rivals(self, claim: Claim | None) -> set[str]:
-        if claim is None:
+    def _overlapping(self, cidrs: PodCidrs | None) -> set[str]:
+        if cidrs is None:
             return set()
-        rivals = self._picture.roster.rivals
-        return {name for network in claim.networks for name in rivals(claim, network)}
+        overlapping = self._state.pod_cidrs.overlapping
+        return {name for network in cidrs.networks for name in overlapping(cidrs, network)}
 
-    def _tell(self, node: Node, cidr: str, cause: str) -> None:
+    def _record(self, node: Node, cidr: str, cause: str) -> None:
         message = f"Could not create route {node.uid} {cidr} for node {node.name}: {cause}"
         self._context.recorder.record(
             Event(_object_ref(node), "Warning", "FailedToCreateRoute", message)
@@ -255,11 +252,11 @@ def _object_ref(node: Node) -> ObjectRef:
     return ObjectRef("v1", "Node", node.name, node.uid)
 
 
-def _raise_worst(setbacks: Setbacks) -> None:
+def _raise_worst(failures: Failures) -> None:
     """Raise what is tried again soonest: an error with its back-off, a wait, then a refusal."""
 
     def patience(error: CloudError) -> int:
         return 2 if isinstance(error, Refused) else 1 if isinstance(error, RetryAfter) else 0
 
-    if setbacks:
-        raise min(setbacks.values(), key=patience)
+    if failures:
+        raise min(failures.values(), key=patience)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from ccm.errors import RetryAfter
 
-GAP = 10.0  # seconds from one list to the next that Nodes ask for
-SECOND_LOOK = 3.0  # seconds until a list that lacks much is read again
+LIST_INTERVAL = 10.0  # seconds from one list to the next that Nodes ask for
+DOUBTED_LIST_RETRY = 3.0  # seconds until a list that lacks much is read again
 
 
 class Listing:
@@ -54,7 +54,7 @@ class Listing:
             self._asked_at = time.monotonic()
         if not self._is_asked:  # else it is under way, scheduled, or in its back-off
             self._is_asked = True
-            self._schedule(max(self._listed_at + GAP - time.monotonic(), 0.0))
+            self._schedule(max(self._listed_at + LIST_INTERVAL - time.monotonic(), 0.0))
 
     def begin(self) -> None:
         self._began = time.monotonic()
@@ -67,7 +67,7 @@ class Listing:
         if lacking and not self._is_doubted:
             self._is_doubted = True
             what = f"the cloud's list lacks the routes of {lacking} nodes that say they have them"
-            raise RetryAfter(f"{what}: read again", SECOND_LOOK)
+            raise RetryAfter(f"{what}: read again", DOUBTED_LIST_RETRY)
         self._is_doubted = False
 
     def end(self) -> set[str]:

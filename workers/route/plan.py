@@ -7,9 +7,8 @@ from ccm.errors import CloudError, RetryAfter
 from ccm.model.cloud import Route
 from ccm.model.node import Node
 from ccm.model.objects import Json, mapping, objects
-from workers.route.networks import Network, is_managed
-from workers.route.roster import Claim, Roster
-from workers.route.table import Known, RouteTable
+from workers.route.pod_cidrs import Network, PodCidrIndex, PodCidrs, is_managed
+from workers.route.table import KnownRoute, RouteTable
 
 CONDITION = "NetworkUnavailable"
 CREATED, NOT_CREATED = "RouteCreated", "NoRouteCreated"
@@ -20,7 +19,7 @@ LONGEST_CAUSE = 500  # characters of somebody else's error text
 
 @dataclass(frozen=True, slots=True)
 class AddRoute:
-    """Create the route to `network`."""
+    """Create the route to `network`, a pod CIDR of the Node."""
 
     network: Network
 
@@ -29,7 +28,7 @@ class AddRoute:
 class DropRoute:
     """Delete a route; `why` is for people."""
 
-    known: Known
+    known: KnownRoute
     why: str
 
     @property
@@ -47,63 +46,63 @@ class SetCondition:
 
 
 Action = AddRoute | DropRoute | SetCondition
-Setbacks = Mapping[Network, CloudError]
+Failures = Mapping[Network, CloudError]
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """Everything that a decision looks at."""
+class RouteState:
+    """All that a decision depends on."""
 
     scheme: str
     cluster_cidrs: tuple[Network, ...]
-    roster: Roster = field(default_factory=Roster)
+    pod_cidrs: PodCidrIndex = field(default_factory=PodCidrIndex)
     table: RouteTable = field(default_factory=RouteTable)
 
-    def may_route(self, claim: Claim) -> bool:
+    def may_route(self, cidrs: PodCidrs) -> bool:
         """Whether the Node is on a known machine of our cloud."""
-        return bool(claim.node.provider_id) and not claim.node.is_foreign(self.scheme)
+        return bool(cidrs.node.provider_id) and not cidrs.node.is_foreign(self.scheme)
 
 
-def plan(claim: Claim, picture: Picture, setbacks: Setbacks) -> Iterator[Action]:
+def plan(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Action]:
     """Yield what gives a Node its routes and its condition; a network is freed before it moves.
 
-    `setbacks` are networks whose change failed just now: nothing more is planned for them, and the
+    `failures` are networks whose change failed just now: nothing more is planned for them, and the
     condition tells. The condition comes after the routes; only before the last route of a Node
-    without pod networks goes, the condition comes first. A network that another Node claims, too,
+    without pod networks goes, the condition comes first. A network that another Node has, too,
     stays as it is. A crash between two actions is safe: planning again from what is there then
     yields the remaining ones.
     """
-    if not picture.may_route(claim):
+    if not state.may_route(cidrs):
         return
-    has_networks = bool(claim.networks or claim.unreadable)
-    if not has_networks and picture.table.to(claim.node.name):
-        yield from condition(claim.node, False, ["the node has no pod CIDR"])
-    for network in claim.networks:
-        if network not in setbacks and not picture.roster.rivals(claim, network):
-            yield from _route(claim, network, picture)
-    if not claim.unreadable:
-        yield from _stale(claim, picture, setbacks)
-    if has_networks and not any(isinstance(setbacks.get(n), RetryAfter) for n in claim.networks):
-        causes = problems(claim, picture, setbacks)
+    has_networks = bool(cidrs.networks or cidrs.unreadable)
+    if not has_networks and state.table.to(cidrs.node.name):
+        yield from condition(cidrs.node, False, ["the node has no pod CIDR"])
+    for network in cidrs.networks:
+        if network not in failures and not state.pod_cidrs.overlapping(cidrs, network):
+            yield from _route(cidrs, network, state)
+    if not cidrs.unreadable:
+        yield from _stale(cidrs, state, failures)
+    if has_networks and not any(isinstance(failures.get(n), RetryAfter) for n in cidrs.networks):
+        causes = problems(cidrs, state, failures)
         told = [f"{cidr}: {cause}" for cidr, cause in causes.items()]
-        yield from condition(claim.node, not causes, told)
+        yield from condition(cidrs.node, not causes, told)
 
 
-def _route(claim: Claim, network: Network, picture: Picture) -> Iterator[Action]:
+def _route(cidrs: PodCidrs, network: Network, state: RouteState) -> Iterator[Action]:
     """Free the network from every other route, then take it."""
-    there = picture.table.on(network)
+    there = state.table.on(network)
     for known in there:
-        if not is_right(known.route, claim.node) and is_managed(network, picture.cluster_cidrs):
-            yield DropRoute(known, _why(known.route, claim.node))
-    if not any(is_right(known.route, claim.node) for known in there):
+        if not is_right(known.route, cidrs.node) and is_managed(network, state.cluster_cidrs):
+            yield DropRoute(known, _why(known.route, cidrs.node))
+    if not any(is_right(known.route, cidrs.node) for known in there):
         yield AddRoute(network)
 
 
-def _stale(claim: Claim, picture: Picture, setbacks: Setbacks) -> Iterator[Action]:
-    """Take away the routes to a Node that does not claim their networks."""
-    for known in picture.table.to(claim.node.name):
-        is_done = known.network in claim.networks or known.network in setbacks
-        if not is_done and is_managed(known.network, picture.cluster_cidrs):
+def _stale(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Action]:
+    """Take away the routes to a Node that does not have their networks."""
+    for known in state.table.to(cidrs.node.name):
+        is_done = known.network in cidrs.networks or known.network in failures
+        if not is_done and is_managed(known.network, state.cluster_cidrs):
             yield DropRoute(known, "not a network of its node")
 
 
@@ -117,8 +116,8 @@ def is_right(route: Route, node: Node) -> bool:
     if route.addresses is None or not node.addresses:
         return True
     has = [(str(address.type), address.address) for address in route.addresses]
-    projections = [(address.get("type"), address.get("address")) for address in node.addresses]
-    return len(has) == len(projections) and set(has) == set(projections)
+    wants = [(address.get("type"), address.get("address")) for address in node.addresses]
+    return len(has) == len(wants) and set(has) == set(wants)
 
 
 def _why(route: Route, node: Node) -> str:
@@ -127,17 +126,17 @@ def _why(route: Route, node: Node) -> str:
     return "other addresses" if route.node == node.name else "its network moved"
 
 
-def problems(claim: Claim, picture: Picture, setbacks: Setbacks) -> dict[str, str]:
+def problems(cidrs: PodCidrs, state: RouteState, failures: Failures) -> dict[str, str]:
     """The pod CIDRs that have no route and will not get one now, and why."""
-    causes = dict.fromkeys(claim.unreadable, "it is not a network")
-    for network in claim.networks:
-        if any(is_right(known.route, claim.node) for known in picture.table.on(network)):
+    causes = dict.fromkeys(cidrs.unreadable, "it is not a network")
+    for network in cidrs.networks:
+        if any(is_right(known.route, cidrs.node) for known in state.table.on(network)):
             continue
-        if rivals := picture.roster.rivals(claim, network):
-            more = f" and {len(rivals) - 1} more" if len(rivals) > 1 else ""
-            causes[str(network)] = f"it overlaps with a pod CIDR of node {rivals[0]}{more}"
-        elif network in setbacks and not isinstance(setbacks[network], RetryAfter):
-            causes[str(network)] = " ".join(str(setbacks[network]).split())[:LONGEST_CAUSE]
+        if overlapping := state.pod_cidrs.overlapping(cidrs, network):
+            more = f" and {len(overlapping) - 1} more" if len(overlapping) > 1 else ""
+            causes[str(network)] = f"it overlaps with a pod CIDR of node {overlapping[0]}{more}"
+        elif network in failures and not isinstance(failures[network], RetryAfter):
+            causes[str(network)] = " ".join(str(failures[network]).split())[:LONGEST_CAUSE]
     return causes
 
 
@@ -162,22 +161,22 @@ def condition_of(node: Node) -> Json:
     return next((each for each in conditions if each.get("type") == CONDITION), {})
 
 
-def is_missing(claim: Claim, picture: Picture) -> bool:
+def is_missing(cidrs: PodCidrs, state: RouteState) -> bool:
     """Whether a Node says that it has its routes, and there is none to one of its networks."""
-    says_so = condition_of(claim.node).get("reason") == CREATED
-    return says_so and not all(picture.table.on(network) for network in claim.networks)
+    says_so = condition_of(cidrs.node).get("reason") == CREATED
+    return says_so and not all(state.table.on(network) for network in cidrs.networks)
 
 
-def plan_orphans(network: Network, picture: Picture, setbacks: Setbacks) -> Iterator[DropRoute]:
+def plan_orphans(network: Network, state: RouteState, failures: Failures) -> Iterator[DropRoute]:
     """Yield the deletion of what leads nowhere that a Node's own plan would come to."""
-    if network in setbacks or not is_managed(network, picture.cluster_cidrs):
+    if network in failures or not is_managed(network, state.cluster_cidrs):
         return
-    claimants = picture.roster.claimants(network)
-    if any(picture.may_route(claim) for claim in claimants):
+    nodes_with = state.pod_cidrs.nodes_with(network)
+    if any(state.may_route(cidrs) for cidrs in nodes_with):
         return  # that Node's plan frees its network
-    may_be_theirs = any(not claim.node.provider_id for claim in claimants)
-    for known in picture.table.on(network):
+    may_be_theirs = any(not cidrs.node.provider_id for cidrs in nodes_with)
+    for known in state.table.on(network):
         if known.route.is_blackhole:
             yield DropRoute(known, "blackhole")
-        elif not may_be_theirs and picture.roster.get(known.route.node) is None:
+        elif not may_be_theirs and state.pod_cidrs.get(known.route.node) is None:
             yield DropRoute(known, "no such node")

@@ -1,49 +1,70 @@
-"""Performing what is planned, one action at a time and one key a network."""
+"""Performing what is planned: one action at a time, and one key a network."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import assert_never
+from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from ccm import metrics
-from ccm.errors import CloudError
+from ccm.cloud.gate import call
+from ccm.cloud.interface import Routes
+from ccm.decide.budget import Priority
+from ccm.errors import CloudError, Refused
+from ccm.model.cloud import Route
 from ccm.model.node import Node
-from ccm.model.objects import mapping
+from ccm.model.objects import Json, mapping
 from workers.controller import ControllerContext
-from workers.route.cloud import CloudRoutes
+from workers.performer import Merge
 from workers.route.listing import Listing
-from workers.route.networks import Network
-from workers.route.patches import patch_for
-from workers.route.plan import Action, AddRoute, DropRoute, Picture, SetCondition
-from workers.route.table import Known
+from workers.route.plan import (
+    CONDITION,
+    CREATED,
+    NOT_CREATED,
+    Action,
+    AddRoute,
+    DropRoute,
+    RouteState,
+    SetCondition,
+)
+from workers.route.pod_cidrs import Network
+from workers.route.table import KnownRoute
 
 log = logging.getLogger(__name__)
 
-Setbacks = dict[Network, CloudError]
+Failures = dict[Network, CloudError]
 
 
 class Steps:
-    """Acts on the cloud and the Nodes, and keeps `picture` as these then are.
+    """Acts on the cloud and the Nodes, and keeps `state` as these then are.
 
     `refused` are Nodes without room for their routes, in the order in which they were refused: each
     deletion is an occasion for the first of them.
     """
 
     def __init__(
-        self, context: ControllerContext, cloud: CloudRoutes, listing: Listing, picture: Picture
+        self, context: ControllerContext, part: Routes, listing: Listing, state: RouteState
     ) -> None:
-        self._context, self._cloud, self._listing = context, cloud, listing
-        self.picture = picture
+        self._context, self._part, self._listing = context, part, listing
+        self.state = state
         self.refused: dict[str, None] = {}
         self.created = self.deleted = 0
         self._locks: WeakValueDictionary[Network, asyncio.Lock] = WeakValueDictionary()
 
+    async def list_routes(self, nodes: Sequence[Node], is_urgent: bool) -> Sequence[Route]:
+        """All routes of this cluster; urgent when a Node waits for it. It is never given up."""
+        priority = Priority.ROUTE if is_urgent else Priority.REFRESH
+        try:
+            return await call(priority, self._part.list, nodes)
+        except Refused as error:
+            raise CloudError(str(error)) from error
+
     async def work_off(
-        self, key: str, planned: Callable[[], Iterator[Action]], setbacks: Setbacks
+        self, key: str, planned: Callable[[], Iterator[Action]], failures: Failures
     ) -> bool:
-        """Perform action after action, each planned on what is then there; failures are `setbacks`.
+        """Perform action after action, each planned on what is then there; failures are `failures`.
 
         False when a deletion has to wait for a newer list, for which `key` then waits.
         """
@@ -60,14 +81,14 @@ class Steps:
                 return False
             async with self._locks.setdefault(action.network, asyncio.Lock()):
                 if action == next(planned(), None):  # nobody else did it meanwhile
-                    await self._change(key, action, setbacks)
+                    await self._change(key, action, failures)
                     done.add(action)
         return True
 
-    def _is_covered(self, key: str, known: Known) -> bool:
+    def _is_covered(self, key: str, known: KnownRoute) -> bool:
         return known.is_listed and self._listing.covers(key, known.route.node)
 
-    async def _change(self, key: str, action: AddRoute | DropRoute, setbacks: Setbacks) -> None:
+    async def _change(self, key: str, action: AddRoute | DropRoute, failures: Failures) -> None:
         try:
             match action:
                 case AddRoute(network):
@@ -77,21 +98,21 @@ class Steps:
                 case _:
                     assert_never(action)
         except CloudError as error:
-            setbacks[action.network] = error
+            failures[action.network] = error
 
     async def _create(self, name: str, network: Network) -> None:
-        claim = self.picture.roster.get(name)
-        if claim is None:
+        cidrs = self.state.pod_cidrs.get(name)
+        if cidrs is None:
             return
-        await self._cloud.create(claim.node, str(network))
-        self.picture.table.created(name, network)
+        await call(Priority.ROUTE, self._part.create, cidrs.node, str(network))
+        self.state.table.created(name, network)
         self.created += 1
         self._context.counters.count(metrics.ROUTES_CREATED)
         log.info("route created", extra={"node": name, "cidr": str(network)})
 
-    async def _delete(self, known: Known, why: str) -> None:
-        await self._cloud.delete(known.route)
-        self.picture.table.deleted(known)
+    async def _delete(self, known: KnownRoute, why: str) -> None:
+        await call(Priority.ROUTE, self._part.delete, known.route)
+        self.state.table.deleted(known)
         self.deleted += 1
         self._context.counters.count(metrics.ROUTES_DELETED)
         status = {"route": known.route.id, "cidr": known.route.cidr, "node": known.route.node}
@@ -101,19 +122,38 @@ class Steps:
             self._context.queue.add(first)
 
     async def _set_condition(self, name: str, action: SetCondition) -> None:
-        claim = self.picture.roster.get(name)
-        if claim is None:
+        cidrs = self.state.pod_cidrs.get(name)
+        if cidrs is None:
             return
-        write = patch_for(claim.node, action, datetime.now(UTC))
+        write = patch_for(cidrs.node, action, datetime.now(UTC))
         answer = await self._context.performer.perform(write)
         self._context.store.wrote("Node", name, answer)
         self._remember_condition(name)
 
     def _remember_condition(self, name: str) -> None:
         """Nothing else of the answer is taken up here: that comes with the feed, as a change."""
-        claim, stored = self.picture.roster.get(name), self._context.store.get("Node", name)
-        if claim and stored:
-            seen = mapping(claim.node.raw.get("status"))
+        cidrs, stored = self.state.pod_cidrs.get(name), self._context.store.get("Node", name)
+        if cidrs and stored:
+            seen = mapping(cidrs.node.raw.get("status"))
             conditions = mapping(stored.get("status")).get("conditions")
             status = {**seen, "conditions": conditions}
-            self.picture.roster.put(Node({**claim.node.raw, "status": status}))
+            self.state.pod_cidrs.put(Node({**cidrs.node.raw, "status": status}))
+
+
+def patch_for(node: Node, action: SetCondition, now: datetime) -> Merge:
+    """The write for `action`; it is refused when the Node is another one by now."""
+    written: Json = {
+        "type": CONDITION,
+        "status": "True" if action.is_unavailable else "False",
+        "reason": NOT_CREATED if action.is_unavailable else CREATED,
+        "message": action.message,
+        "lastHeartbeatTime": _time(now),
+    }
+    if action.is_turn:
+        written["lastTransitionTime"] = _time(now)
+    body: Json = {"metadata": {"uid": node.uid}, "status": {"conditions": [written]}}
+    return Merge(f"/api/v1/nodes/{quote(node.name)}/status", body)
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ccm.model.cloud import Route
-from workers.route.networks import Network, read_network
+from workers.route.pod_cidrs import Network, read_network
 
 K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownRoute:
     """A route and its network; one that we created is not `is_listed` before it was seen."""
 
     route: Route
@@ -23,39 +23,39 @@ class RouteTable:
     """Routes by target and by network. `unreadable` of those listed have no network: left alone."""
 
     def __init__(self, routes: Iterable[Route] = ()) -> None:
-        self._by_node: dict[str, dict[Known, None]] = {}
-        self._by_network: dict[Network, dict[Known, None]] = {}
-        self._done: list[tuple[bool, Known]] = []
+        self._by_node: dict[str, dict[KnownRoute, None]] = {}
+        self._by_network: dict[Network, dict[KnownRoute, None]] = {}
+        self._done: list[tuple[bool, KnownRoute]] = []
         self.unreadable = 0
         for route in routes:
             network = read_network(route.cidr)
             if network is None:
                 self.unreadable += 1
             else:
-                self._put(Known(route, network))
+                self._put(KnownRoute(route, network))
 
     def __len__(self) -> int:
         return sum(len(routes) for routes in self._by_network.values())
 
-    def __iter__(self) -> Iterator[Known]:
+    def __iter__(self) -> Iterator[KnownRoute]:
         for routes in self._by_network.values():
             yield from routes
 
-    def to(self, node: str) -> list[Known]:
+    def to(self, node: str) -> list[KnownRoute]:
         """Routes that lead to this Node; those without a known target under empty text."""
         return list(self._by_node.get(node, ()))
 
-    def on(self, network: Network) -> list[Known]:
+    def on(self, network: Network) -> list[KnownRoute]:
         """Routes to exactly this network."""
         return list(self._by_network.get(network, ()))
 
     def created(self, node: str, network: Network) -> None:
         """Remember a route of ours; its `id` is not known before it was listed."""
-        known = Known(Route(str(network), node), network, is_listed=False)
+        known = KnownRoute(Route(str(network), node), network, is_listed=False)
         self._put(known)
         self._done.append((True, known))
 
-    def deleted(self, known: Known) -> None:
+    def deleted(self, known: KnownRoute) -> None:
         self._take(known)
         self._done.append((False, known))
 
@@ -81,16 +81,16 @@ class RouteTable:
                 table._put(known)
         return table
 
-    def _put(self, known: Known) -> None:
+    def _put(self, known: KnownRoute) -> None:
         self._by_node.setdefault(known.route.node, {})[known] = None
         self._by_network.setdefault(known.network, {})[known] = None
 
-    def _take(self, known: Known) -> None:
+    def _take(self, known: KnownRoute) -> None:
         _without(self._by_node, known.route.node, known)
         _without(self._by_network, known.network, known)
 
 
-def _without(index: dict[K, dict[Known, None]], key: K, known: Known) -> None:
+def _without(index: dict[K, dict[KnownRoute, None]], key: K, known: KnownRoute) -> None:
     routes = index.get(key, {})
     routes.pop(known, None)
     if not routes:

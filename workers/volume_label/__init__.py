@@ -1,1 +1,1 @@
-"""The volume-label duty: tell the scheduler in which zones the cloud's volumes can be used."""
+"""The volume-label controller: tell the scheduler in which zones the cloud's volumes are."""

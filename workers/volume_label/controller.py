@@ -1,4 +1,4 @@
-"""The volume-label duty: what it wants, what one reconcile does, and what it tells people."""
+"""The volume-label controller: what one reconcile does, and what it records on the volume."""
 
 import logging
 from collections.abc import Iterable
@@ -15,16 +15,15 @@ from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
-from workers.performer import Patch
+from workers.performer import CONFLICTS, Patch
 from workers.queue import RETRY
 from workers.volume_label.patches import patch_for
-from workers.volume_label.plan import Complain, Label, Rest, Rules, plan, why_left_alone
+from workers.volume_label.plan import Done, LabelRules, Reject, SetLabels, plan, why_left_alone
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "volume-label-controller"
 KIND = "PersistentVolume"
-REPLAN = (409, 422)  # the object is not what it was
 
 _META = ("name", "uid", "labels", "deletionTimestamp", "initializers")
 
@@ -65,7 +64,7 @@ class VolumeLabelController:
     def __init__(self, context: ControllerContext, volumes: Volumes) -> None:
         self._context = context
         is_legacy = context.settings.legacy_zone_labels
-        self._rules = Rules(volumes.csi_drivers, volumes.legacy_sources, is_legacy)
+        self._rules = LabelRules(volumes.csi_drivers, volumes.legacy_sources, is_legacy)
         self._reader: BatchReader[PersistentVolume, PlaceAnswer] = BatchReader(
             volumes, Priority.VOLUME, context.quarantine, context.queue
         )
@@ -111,42 +110,44 @@ class VolumeLabelController:
         if isinstance(answer, Unknown):
             self._reader.forget(key)
             raise CloudError(answer.why)
-        return await self._take(now, plan(now, answer, self._rules))
+        return await self._perform(now, plan(now, answer, self._rules))
 
-    async def _take(self, volume: PersistentVolume, step: Label | Complain | Rest) -> Result:
+    async def _perform(self, volume: PersistentVolume, step: SetLabels | Reject | Done) -> Result:
         match step:
-            case Label():
+            case SetLabels():
                 await self._write(volume, step)
                 self._forget(volume.name)
                 return Result("labelled")
-            case Complain(reason, message, may_pass):
+            case Reject(reason, message, may_pass):
                 self._forget(volume.name)
-                self._tell(volume, reason, message)
+                self._record(volume, reason, message)
                 raise CloudError(message) if may_pass else Refused(message)
-            case Rest(message):
+            case Done(message):
                 self._forget(volume.name)
                 return Result(message)
 
-    async def _write(self, volume: PersistentVolume, action: Label) -> None:
+    async def _write(self, volume: PersistentVolume, action: SetLabels) -> None:
         patch = patch_for(volume, action)
         try:
             answer = await self._context.performer.perform(patch)
         except KubernetesError as error:
-            self._judge(volume, patch, error)
+            self._check_conflict(volume, patch, error)
             raise
         self._context.store.wrote(KIND, volume.name, answer)
         self._labelled += 1
         log.info("volume labelled", extra={"volume": volume.name, "labels": dict(action.labels)})
 
-    def _judge(self, volume: PersistentVolume, patch: Patch, error: KubernetesError) -> None:
+    def _check_conflict(
+        self, volume: PersistentVolume, patch: Patch, error: KubernetesError
+    ) -> None:
         """A race is resolved by planning again; the same answer to the same patch is none."""
-        if error.status not in REPLAN:
+        if error.status not in CONFLICTS:
             return
         is_race = self._rejected.get(volume.name) != patch
         self._rejected[volume.name] = patch
         if not is_race:
             why = f"The API server does not take the labels: {error}"
-            self._tell(volume, "LabellingFailed", why)
+            self._record(volume, "LabellingFailed", why)
             raise CloudError(why) from error  # with back-off, not at once as after a race
 
     def _forget(self, name: str) -> None:
@@ -157,7 +158,7 @@ class VolumeLabelController:
         raw = self._context.store.get(KIND, name)
         return PersistentVolume(raw) if raw is not None else None
 
-    def _tell(self, volume: PersistentVolume, reason: str, message: str) -> None:
+    def _record(self, volume: PersistentVolume, reason: str, message: str) -> None:
         self._context.recorder.record(Event(_object_ref(volume), "Warning", reason, message))
 
 

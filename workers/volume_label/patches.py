@@ -5,10 +5,10 @@ from urllib.parse import quote
 from ccm.model.objects import Json
 from ccm.model.volume import INITIALIZER, PersistentVolume
 from workers.performer import Patch
-from workers.volume_label.plan import REGION_KEYS, ZONE_KEYS, Label
+from workers.volume_label.plan import REGION_KEYS, ZONE_KEYS, SetLabels
 
 
-def patch_for(volume: PersistentVolume, action: Label) -> Patch:
+def patch_for(volume: PersistentVolume, action: SetLabels) -> Patch:
     """The write for `action`; it fails with 422 when `volume` is not what it was.
 
     A test for null passes for a missing member whose parent is there.
@@ -25,7 +25,7 @@ def patch_for(volume: PersistentVolume, action: Label) -> Patch:
     return Patch(f"/api/v1/persistentvolumes/{quote(volume.name)}", tuple(operations))
 
 
-def _labels(volume: PersistentVolume, action: Label) -> list[Json]:
+def _labels(volume: PersistentVolume, action: SetLabels) -> list[Json]:
     """Also the labels that stay are tested: the plan holds for what they say."""
     if not volume.has_labels:
         return _set("/metadata/labels", None, dict(action.labels))

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ccm.model.cloud import Gone, VolumePlace
-from ccm.model.objects import Json
+from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.volume import (
     LEGACY_REGION,
     LEGACY_ZONE,
@@ -15,7 +16,6 @@ from ccm.model.volume import (
     read_zones,
     zones_text,
 )
-from workers.volume_label.affinity import admits, affinity_for
 
 ZONE_KEYS, REGION_KEYS = (ZONE, LEGACY_ZONE), (REGION, LEGACY_REGION)
 """What the scheduler reads on volumes, so that none of them may say something wrong."""
@@ -24,7 +24,7 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class LabelRules:
     """Which volumes are ours, and whether they get the legacy labels as well."""
 
     csi_drivers: frozenset[str]
@@ -38,7 +38,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class SetLabels:
     """Set labels and node affinity and drop the historical initializer, in one write.
 
     An affinity of None means that there is one already.
@@ -49,7 +49,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Complain:
+class Reject:
     """Write nothing and tell people why, with the remedy. `may_pass`: the cloud may yet know."""
 
     reason: str
@@ -58,13 +58,13 @@ class Complain:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """Nothing is to be done; the sentence says why."""
+class Done:
+    """Nothing is left to do; the message says why."""
 
     message: str
 
 
-def why_left_alone(volume: PersistentVolume, rules: Rules) -> str | None:
+def why_left_alone(volume: PersistentVolume, rules: LabelRules) -> str | None:
     """Why the cloud need not be asked about this volume; None when it has to be."""
     is_ours = volume.csi_driver in rules.csi_drivers or any(
         isinstance(volume.spec.get(source), dict) for source in rules.legacy_sources
@@ -80,8 +80,8 @@ def why_left_alone(volume: PersistentVolume, rules: Rules) -> str | None:
 
 
 def plan(
-    volume: PersistentVolume, answer: VolumePlace | Gone, rules: Rules
-) -> Label | Complain | Rest:
+    volume: PersistentVolume, answer: VolumePlace | Gone, rules: LabelRules
+) -> SetLabels | Reject | Done:
     """What makes `volume` say where it is, in one write or not at all.
 
     Only what is missing or empty is written, and only if nothing that stays speaks against it: a
@@ -99,17 +99,17 @@ def plan(
     if not zones:
         return _against_affinity(place)
     labels = _labels(volume, place, zones, rules)
-    if isinstance(labels, Complain):
+    if isinstance(labels, Reject):
         return labels
     affinity = affinity_for(place) if volume.node_affinity is None else None
     if not (labels or affinity or volume.waits_for_labels):
-        return Rest("labelled")
-    return Label(labels, affinity)
+        return Done("labelled")
+    return SetLabels(labels, affinity)
 
 
 def _labels(
-    volume: PersistentVolume, place: VolumePlace, admitted: Iterable[str], rules: Rules
-) -> dict[str, str] | Complain:
+    volume: PersistentVolume, place: VolumePlace, admitted: Iterable[str], rules: LabelRules
+) -> dict[str, str] | Reject:
     """The labels to write: as many of the admitted zones as the labels that are there leave.
 
     A label that is there may name fewer zones than the cloud, but no other.
@@ -136,8 +136,8 @@ def _zones_said(label: str) -> frozenset[str]:
         return frozenset()
 
 
-def _no_volume(answer: Gone) -> Complain:
-    return Complain(
+def _no_volume(answer: Gone) -> Reject:
+    return Reject(
         "VolumeNotFound",
         f"Not labelled, because there is no such volume: {answer.evidence}. If its ID is wrong, "
         "delete this PersistentVolume and create it again with the right one",
@@ -145,8 +145,8 @@ def _no_volume(answer: Gone) -> Complain:
     )
 
 
-def _no_zone() -> Complain:
-    return Complain(
+def _no_zone() -> Reject:
+    return Reject(
         "ZoneNotFound",
         "Not labelled, because the cloud does not say in which zone the volume is. If Pods need "
         f"to know, set label {ZONE} and spec.nodeAffinity by hand",
@@ -154,9 +154,9 @@ def _no_zone() -> Complain:
     )
 
 
-def _against_affinity(place: VolumePlace) -> Complain:
+def _against_affinity(place: VolumePlace) -> Reject:
     where = ", ".join(place.zones) + (f" of region {place.region}" if place.region else "")
-    return Complain(
+    return Reject(
         "NodeAffinityConflict",
         f"Not labelled, because the cloud has the volume in {where}, and spec.nodeAffinity admits "
         "no node there. An affinity cannot be changed: with reclaim policy Retain, delete this "
@@ -165,9 +165,9 @@ def _against_affinity(place: VolumePlace) -> Complain:
     )
 
 
-def _against_labels(there: Mapping[str, str], keys: Iterable[str], known: str) -> Complain:
+def _against_labels(there: Mapping[str, str], keys: Iterable[str], known: str) -> Reject:
     said = " and ".join(f"{key}={there[key]}" for key in keys if key in there)
-    return Complain(
+    return Reject(
         "LabelConflict",
         f"Not labelled, because it can be used in {known} and is labelled {said}. A label that is "
         "there is never overwritten: remove it to have the right one set",
@@ -175,11 +175,60 @@ def _against_labels(there: Mapping[str, str], keys: Iterable[str], known: str) -
     )
 
 
-def _no_label(value: str) -> Complain:
-    return Complain(
+def _no_label(value: str) -> Reject:
+    return Reject(
         "LabelImpossible",
         f"Not labelled, because {value!r} cannot be the value of a label (63 letters, digits, "
         "dashes, dots and underscores at the most). If Pods need to know, set spec.nodeAffinity "
         "by hand",
         may_pass=False,
     )
+
+
+def affinity_for(place: VolumePlace) -> Json:
+    """The affinity for nodes in one of its zones; with GA keys only.
+
+    It can never be changed, so that a deprecated key in it would outlive the nodes' labels.
+    """
+    expressions = [{"key": ZONE, "operator": "In", "values": list(place.zones)}]
+    if place.region:
+        expressions.append({"key": REGION, "operator": "In", "values": [place.region]})
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+
+
+def admits(affinity: Mapping[str, Any] | None, zone: str, region: str) -> bool:
+    """Whether a node in this zone can satisfy `affinity`; an empty region is one not known.
+
+    A key of whatever domain that ends in `/zone` or `/region` is taken for what it says, since CSI
+    drivers have keys of their own; every other key is taken for satisfied.
+    """
+    if affinity is None or affinity.get("required") is None:
+        return True
+    place = {"zone": zone, "region": region}
+    terms = objects(mapping(affinity.get("required")).get("nodeSelectorTerms"))
+    return any(_term_admits(term, place) for term in terms)
+
+
+def _term_admits(term: Json, place: Mapping[str, str]) -> bool:
+    """All requirements of a term hold; one without any admits nothing, as in Kubernetes."""
+    expressions = objects(term.get("matchExpressions"))
+    if not expressions:
+        return bool(term.get("matchFields"))
+    return all(_expression_admits(expression, place) for expression in expressions)
+
+
+def _expression_admits(expression: Json, place: Mapping[str, str]) -> bool:
+    """An operator that makes no sense for a zone admits nothing: doubt writes no label."""
+    domain, _, name = text(expression.get("key")).rpartition("/")
+    known = place.get(name, "") if domain else ""
+    values = expression.get("values")
+    listed = values if isinstance(values, list) else []
+    match known, expression.get("operator"):
+        case "", _:
+            return True
+        case _, "In":
+            return known in listed
+        case _, "NotIn":
+            return known not in listed
+        case _, operator:
+            return operator == "Exists"

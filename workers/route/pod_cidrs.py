@@ -1,0 +1,108 @@
+"""The pod CIDRs of all Nodes: as networks and not as text, and who else has a part of one."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from ccm.model.node import Node
+
+Network = IPv4Network | IPv6Network
+
+
+def read_network(cidr: str) -> Network | None:
+    """The network that `cidr` names, or None; host bits are dropped, as Go's ParseCIDR does."""
+    if "/" not in cidr:
+        return None
+    try:
+        return ip_network(cidr, strict=False)
+    except ValueError:
+        return None
+
+
+def is_managed(network: Network, cluster_cidrs: Iterable[Network]) -> bool:
+    """Whether a route to `network` is one that we may delete: upstream's rule of responsibility.
+
+    Its first or its last address lies inside a cluster CIDR. So a network that reaches beyond a
+    cluster CIDR counts when both begin or end together, and not otherwise. A route that does not
+    carry the mark of this cluster is never listed, so the rule never comes to it.
+    """
+    return any(
+        network.version == cluster.version
+        and (network.network_address in cluster or network.broadcast_address in cluster)
+        for cluster in cluster_cidrs
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PodCidrs:
+    """The pod CIDRs of a Node; `unreadable` are those that are not networks."""
+
+    node: Node
+    networks: tuple[Network, ...]
+    unreadable: tuple[str, ...]
+
+
+def pod_cidrs_of(node: Node) -> PodCidrs:
+    """What `spec.podCIDRs` says, each network once."""
+    read = {cidr: read_network(cidr) for cidr in node.pod_cidrs}
+    networks = dict.fromkeys(network for network in read.values() if network is not None)
+    return PodCidrs(node, tuple(networks), tuple(cidr for cidr in read if read[cidr] is None))
+
+
+class PodCidrIndex:
+    """The pod CIDRs of every known Node by its name, with an index of the networks."""
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self._entries: dict[str, PodCidrs] = {}
+        # By IP version and prefix length; networks of one length are equal or have nothing in
+        # common, so that looking for overlaps stays cheap however many Nodes there are.
+        self._names: dict[tuple[int, int], dict[Network, set[str]]] = {}
+        for node in nodes:
+            self.put(node)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[PodCidrs]:
+        return iter(self._entries.values())
+
+    def get(self, name: str) -> PodCidrs | None:
+        return self._entries.get(name)
+
+    def put(self, node: Node) -> PodCidrs:
+        """Take in a Node as it is now."""
+        self.remove(node.name)
+        cidrs = self._entries[node.name] = pod_cidrs_of(node)
+        for network in cidrs.networks:
+            group = self._names.setdefault((network.version, network.prefixlen), {})
+            group.setdefault(network, set()).add(node.name)
+        return cidrs
+
+    def remove(self, name: str) -> None:
+        cidrs = self._entries.pop(name, None)
+        for network in cidrs.networks if cidrs else ():
+            length = network.version, network.prefixlen
+            names = self._names[length][network]
+            names.discard(name)
+            if not names:
+                del self._names[length][network]
+            if not self._names[length]:
+                del self._names[length]
+
+    def nodes_with(self, network: Network) -> list[PodCidrs]:
+        """The Nodes that have exactly this network."""
+        names = self._names.get((network.version, network.prefixlen), {}).get(network, set())
+        return [self._entries[name] for name in sorted(names)]
+
+    def overlapping(self, cidrs: PodCidrs, network: Network) -> list[str]:
+        """The other Nodes that have `network` or a part of it."""
+        names: set[str] = set()
+        for (version, length), group in self._names.items():
+            if version != network.version:
+                continue
+            if length <= network.prefixlen:
+                names |= group.get(network.supernet(new_prefix=length), set())
+            else:
+                within = (smaller for smaller in group if smaller.overlaps(network))
+                names = names.union(*(group[smaller] for smaller in within))
+        return sorted(names - {cidrs.node.name})
