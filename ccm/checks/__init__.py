@@ -1,1 +1,1 @@
-"""What would not work after a start: found by looking, told with the remedy, nothing written."""
+"""What would keep a start with these flags from working: probed, evaluated, nothing written."""

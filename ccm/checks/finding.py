@@ -1,4 +1,4 @@
-"""What a check says: a state, what was seen, and what to do about it."""
+"""What a check reports: a state, a message, and what to do about it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from enum import StrEnum
 
 from ccm.errors import ConfigurationFault
 
-SHOWN = 3  # names of many in one sentence
+NAMES_IN_MESSAGE = 3
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """From the best to the worst; only `FAILED` says that something will not work."""
 
     OK = "ok"
@@ -20,48 +20,53 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was seen; all is well without a remedy."""
+    """One statement of a check; without a remedy there is nothing to do."""
 
-    state: State
-    seen: str
+    state: CheckState
+    message: str
     remedy: str = ""
 
 
 class NotChecked(Exception):
-    """What a check needs cannot be had; another check says why, or nobody has to mind."""
+    """What a check needs is not available; another check says why, or nobody has to mind."""
 
 
-def ok(seen: str) -> Finding:
-    return Finding(State.OK, seen)
+def ok(message: str) -> Finding:
+    """A finding that needs no action."""
+    return Finding(CheckState.OK, message)
 
 
-def not_checked(seen: str, remedy: str = "") -> Finding:
-    return Finding(State.NOT_CHECKED, seen, remedy)
+def not_checked(message: str, remedy: str = "") -> Finding:
+    """A finding about what this identity cannot see."""
+    return Finding(CheckState.NOT_CHECKED, message, remedy)
 
 
-def warning(seen: str, remedy: str) -> Finding:
-    return Finding(State.WARNING, seen, remedy)
+def warning(message: str, remedy: str) -> Finding:
+    """A finding about what works, but perhaps not as intended."""
+    return Finding(CheckState.WARNING, message, remedy)
 
 
-def failed(seen: str, remedy: str) -> Finding:
-    return Finding(State.FAILED, seen, remedy)
+def failed(message: str, remedy: str) -> Finding:
+    """A finding about what will not work."""
+    return Finding(CheckState.FAILED, message, remedy)
 
 
-def of_fault(fault: ConfigurationFault) -> Finding:
+def from_fault(fault: ConfigurationFault) -> Finding:
     """What would end a start with exit code 78, in the same words."""
     return failed(f"{fault.field}: {fault.problem}", fault.remedy)
 
 
-def worst(states: Iterable[State]) -> State:
-    return max(states, key=list(State).index, default=State.OK)
+def worst(states: Iterable[CheckState]) -> CheckState:
+    """The state of a whole: that of its worst part."""
+    return max(states, key=list(CheckState).index, default=CheckState.OK)
 
 
-def some(names: Sequence[str]) -> str:
+def abbreviate(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - NAMES_IN_MESSAGE
+    return ", ".join(names[:NAMES_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")
 
 
-def counted(count: int, what: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """`1 node`, `2 nodes`."""
-    return f"{count} {what}" + ("" if count == 1 else "s")
+    return f"{count} {noun}" + ("" if count == 1 else "s")

@@ -15,7 +15,7 @@ from ccm.errors import ConfigurationFaults, ExitCode
 from ccm.settings import Reading, flags, read, read_arguments
 
 if TYPE_CHECKING:
-    from ccm.checks.run import Result
+    from ccm.checks.run import CheckResult
 
 FORMATS = ("table", "json")
 OUTPUT = click.Option(
@@ -35,7 +35,7 @@ def _run(words: list[str]) -> None:
         for fault in faults.faults:
             click.echo(f"ccm-supervisor: {fault}", err=True)
         sys.exit(ExitCode.CONFIGURATION)
-    sys.exit(asyncio.run(_look(reading, output)))
+    sys.exit(asyncio.run(_check(reading, output)))
 
 
 def _taken_output(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -50,23 +50,22 @@ def _taken_output(words: Sequence[str]) -> tuple[str, list[str]]:
     return output, rest
 
 
-async def _look(reading: Reading, output: str) -> ExitCode:
-    from ccm.checks.all import CHECKS
-    from ccm.checks.finding import State
-    from ccm.checks.run import run
-    from ccm.checks.site import Site
+async def _check(reading: Reading, output: str) -> ExitCode:
+    from ccm.checks.context import CheckContext
+    from ccm.checks.finding import CheckState
+    from ccm.checks.run import CHECKS, run_checks
 
-    results = await run(CHECKS, Site(reading.settings, reading.given))
+    results = await run_checks(CHECKS, CheckContext(reading.settings, reading.given))
     _show(results, reading, output)
-    is_bad = any(result.state is State.FAILED for result in results)
+    is_bad = any(result.state is CheckState.FAILED for result in results)
     return ExitCode.FAILED if is_bad else ExitCode.OK
 
 
-def _show(results: "Sequence[Result]", reading: Reading, output: str) -> None:
-    from ccm.checks.report import report
+def _show(results: "Sequence[CheckResult]", reading: Reading, output: str) -> None:
+    from ccm.checks.run import to_json
 
     if output == "json":
-        body = report(results, __version__, reading.settings.cloud_provider)
+        body = to_json(results, __version__, reading.settings.cloud_provider)
         click.echo(orjson.dumps(body, option=orjson.OPT_INDENT_2))
         return
     from rich.console import Console

@@ -47,28 +47,30 @@ def list_orphans(output: str, flags: tuple[str, ...]) -> None:
 
 async def _find(reading: "Reading") -> "list[Orphan]":
     """What the cloud has is listed first: what Services and Nodes come meanwhile is no orphan's."""
-    from ccm.checks.site import Site
+    from ccm.checks.api_server import list_nodes, list_services
+    from ccm.checks.cloud import require_provider, start_provider
+    from ccm.checks.context import CheckContext
     from ccm.cloud.gate import invoke
     from ccm.cloud.interface import ListsOwned
     from ccm.decide.orphans import Orphan, orphaned_balancers, orphaned_routes
 
-    site = Site(reading.settings, reading.given)
+    context = CheckContext(reading.settings, reading.given)
     try:
-        started = await site.started()
-        if started.faults:
-            raise ConfigurationFaults([*started.faults])
-        provider, found = await site.provider(), list[Orphan]()
+        start = await start_provider(context)
+        if start.faults:
+            raise ConfigurationFaults([*start.faults])
+        provider, found = await require_provider(context), list[Orphan]()
         balancers: object = provider.load_balancers
         if isinstance(balancers, ListsOwned):
-            found += orphaned_balancers(await invoke(balancers.owned), await site.services())
+            found += orphaned_balancers(await invoke(balancers.owned), await list_services(context))
         elif balancers:
             _say(f"provider {provider.name} cannot list its load balancers")
         if provider.routes:
-            routes = await invoke(provider.routes.list, await site.nodes())
-            found += orphaned_routes(routes, await site.nodes())
+            nodes = await list_nodes(context)
+            found += orphaned_routes(await invoke(provider.routes.list, nodes), nodes)
         return found
     finally:
-        await site.close()
+        await context.close()
 
 
 def _say(line: str) -> None:

@@ -4,34 +4,24 @@ import socket
 from collections.abc import Iterator, Sequence
 
 from ccm.bus.paths import claim
-from tests.check.row import Ground, Row, flags
+from tests.check.planting import Ground, fails, flags, planted, warns
 
 
-def file_in_the_way(ground: Ground) -> Iterator[Sequence[str]]:
-    (ground.directory / "file").write_text("")
-    yield [f"--runtime-dir={ground.directory}/file/run"]
+@planted
+def file(ground: Ground, name: str, flag: str) -> Iterator[Sequence[str]]:
+    """A file that is no directory, and no JSON."""
+    (ground.directory / name).write_text("{")
+    with flags(flag)(ground) as words:
+        yield words
 
 
-def state_in_a_file(ground: Ground) -> Iterator[Sequence[str]]:
-    (ground.directory / "state").write_text("")
-    yield [f"--state-dir={ground.directory}/state"]
-
-
-def state_is_garbage(ground: Ground) -> Iterator[Sequence[str]]:
-    (ground.directory / "deletions.json").write_text("{")
-    yield [f"--state-dir={ground.directory}"]
-
-
-def path_is_long(ground: Ground) -> Iterator[Sequence[str]]:
-    yield [f"--runtime-dir={ground.directory}/{'x' * 100}"]
-
-
+@planted
 def others_can_look_in(ground: Ground) -> Iterator[Sequence[str]]:
-    open_to_all = ground.directory / "run"
-    open_to_all.mkdir(mode=0o755)
-    yield [f"--runtime-dir={open_to_all}"]
+    (ground.directory / "run").mkdir(mode=0o755)
+    yield [f"--runtime-dir={ground.directory}/run"]
 
 
+@planted
 def nobody_answers(ground: Ground) -> Iterator[Sequence[str]]:
     """A supervisor that holds the lock and does not answer."""
     directory = str(ground.directory / "run")
@@ -40,143 +30,116 @@ def nobody_answers(ground: Ground) -> Iterator[Sequence[str]]:
         yield [f"--runtime-dir={directory}"]
 
 
+@planted
 def port_is_taken(ground: Ground) -> Iterator[Sequence[str]]:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        yield [
-            f"--secure-port={port}",
-            "--bind-address=127.0.0.1",
-            f"--runtime-dir={ground.directory}/run",
-        ]
+        port, directory = taken.getsockname()[1], ground.directory / "run"
+        yield f"--secure-port={port} --bind-address=127.0.0.1 --runtime-dir={directory}".split()
 
 
-def certificate_is_none(ground: Ground) -> Iterator[Sequence[str]]:
-    paths = [ground.directory / name for name in ("tls.crt", "tls.key")]
-    for path in paths:
-        path.write_text("nothing of the kind\n")
-    yield [
-        f"--secure-port={_free_port()}",
-        f"--tls-cert-file={paths[0]}",
-        f"--tls-private-key-file={paths[1]}",
-    ]
-
-
-def callers_are_strangers(ground: Ground) -> Iterator[Sequence[str]]:
-    yield [f"--secure-port={_free_port()}"]
-
-
-def _free_port() -> int:
+@planted
+def free_port(ground: Ground, *more: str) -> Iterator[Sequence[str]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
+        port = free.getsockname()[1]
+    yield [f"--secure-port={port}", *more]
+
+
+@planted
+def certificate_is_none(ground: Ground) -> Iterator[Sequence[str]]:
+    certificate, key = (ground.directory / name for name in ("tls.crt", "tls.key"))
+    for path in (certificate, key):
+        path.write_text("nothing of the kind\n")
+    files = f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}"
+    with free_port(*files)(ground) as words:
+        yield words
 
 
 ROWS = (
-    Row(
+    fails(
         "a file is in the way of the runtime directory",
-        "directories",
-        "file is not a directory",
+        "directories: file is not a directory",
         "choose a directory that this user may write",
-        file_in_the_way,
+        file("file", "--runtime-dir={}/file/run"),
     ),
-    Row(
+    fails(
         "the state directory is a file",
-        "directories",
-        "--state-dir: ",
+        "directories: --state-dir: ",
         "choose a directory that this user may write",
-        state_in_a_file,
+        file("state", "--state-dir={}/state"),
     ),
-    Row(
+    fails(
         "the state of deletions cannot be read",
-        "directories",
-        "deletions would be frozen",
-        "mend or remove that file",
-        state_is_garbage,
+        "directories: deletions would be frozen",
+        "repair or remove that file",
+        file("deletions.json", "--state-dir={}"),
     ),
-    Row(
+    fails(
         "the path of a socket is too long",
-        "directories",
-        "is too long for a socket in it",
+        "directories: is too long for a socket in it",
         "choose a shorter path",
-        path_is_long,
+        flags(f"--runtime-dir={{}}/{'x' * 100}"),
     ),
-    Row(
+    warns(
         "others can look into the runtime directory",
-        "directories",
-        "has mode 0755: others can look in",
+        "directories: has mode 0755: others can look in",
         "chmod 0700",
-        others_can_look_in,
-        state="warning",
+        others_can_look_in(),
     ),
-    Row(
+    fails(
         "a supervisor that hangs has the runtime directory",
-        "directories",
-        "that does not answer",
+        "directories: that does not answer",
         "stop that one first",
-        nobody_answers,
+        nobody_answers(),
     ),
-    Row(
+    fails(
         "the port is taken",
-        "https",
-        "--secure-port: cannot listen on 127.0.0.1 port",
+        "https: --secure-port: cannot listen on 127.0.0.1 port",
         "stop what uses it, or choose another --secure-port",
-        port_is_taken,
+        port_is_taken(),
         identity="admin",
     ),
-    Row(
+    fails(
         "the certificate is none",
-        "https",
-        "--tls-cert-file: ",
+        "https: --tls-cert-file: ",
         "give a certificate and its key, both PEM",
-        certificate_is_none,
+        certificate_is_none(),
         identity="admin",
     ),
-    Row(
+    warns(
         "callers cannot be recognised",
-        "https",
-        "the API server will not tell us who a caller is, what a caller may see",
+        "https: the API server will not tell us who a caller is, what a caller may see",
         "apply what 'ccm-supervisor manifests' prints",
-        callers_are_strangers,
-        state="warning",
+        free_port(),
     ),
-    Row(
+    warns(
         "routes are asked for without --cluster-cidr",
-        "flags",
-        "routes are left alone: without --cluster-cidr",
+        "flags: routes are left alone: without --cluster-cidr",
         "give --cluster-cidr, or set --configure-cloud-routes=false",
         flags("--cluster-cidr="),
-        state="warning",
     ),
-    Row(
+    warns(
         "a flag has no effect",
-        "flags",
-        "--allocate-node-cidrs=true has no effect",
+        "flags: --allocate-node-cidrs=true has no effect",
         "leave it out",
         flags("--allocate-node-cidrs=true"),
-        state="warning",
     ),
-    Row(
+    warns(
         "a flag is for a controller that is off",
-        "flags",
+        "flags: "
         "--load-balancer-classes=a has no effect: --controllers turns service-lb-controller off",
         "leave it out, or turn service-lb-controller on",
         flags("--load-balancer-classes=a", "--controllers=-service"),
-        state="warning",
     ),
-    Row(
+    warns(
         "a burst without a rate",
-        "flags",
-        "--kube-api-burst has no effect without --kube-api-qps",
+        "flags: --kube-api-burst has no effect without --kube-api-qps",
         "give both",
         flags("--kube-api-burst=30"),
-        state="warning",
     ),
-    Row(
+    warns(
         "the Lease hardly outlasts the permission",
-        "flags",
-        "the Lease outlasts the leader's permission by 1s only",
+        "flags: the Lease ends only 1s after the renew deadline",
         "lengthen --leader-elect-lease-duration",
         flags("--leader-elect-lease-duration=11s"),
-        state="warning",
     ),
 )

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ccm.checks.all import CHECKS
+from ccm.checks.run import CHECKS
 from ccm.cli.main import main
 
 OFF = "https://127.0.0.1:9"
+HERE = ("--cloud-provider=simulated", f"--master={OFF}", "--secure-port=0")
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +23,7 @@ def check(*words: str) -> Result:
 
 
 def flags(tmp_path: Path) -> list[str]:
-    return [
-        "--cloud-provider=simulated",
-        f"--master={OFF}",
-        f"--runtime-dir={tmp_path}/run",
-        "--secure-port=0",
-    ]
+    return [*HERE, f"--runtime-dir={tmp_path}/run"]
 
 
 def test_unusable_flags_end_it_as_they_end_a_start() -> None:
@@ -71,8 +67,8 @@ def test_flags_come_from_environment_and_file_too(
     body = json.loads(check("-o", "json", f"--config={file}").stdout)
     assert body["provider"] == "nimbus"
     [found] = [each for each in body["checks"] if each["name"] == "api-server"]
-    assert OFF in found["findings"][0]["seen"]
-    assert "--master" in found["findings"][0]["seen"]
+    assert OFF in found["findings"][0]["message"]
+    assert "--master" in found["findings"][0]["message"]
 
 
 def test_help_names_its_own_option_and_those_of_start() -> None:

@@ -2,147 +2,138 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ccm.checks.all import CHECKS
-from ccm.checks.check import Check
-from ccm.checks.cluster import api_kinds
-from ccm.checks.finding import Finding, NotChecked, State, failed, not_checked, ok, warning
-from ccm.checks.report import report
-from ccm.checks.run import Result, run
-from ccm.checks.site import Site, once
+from ccm.checks.api_server import supported_versions
+from ccm.checks.cloud import start_provider
+from ccm.checks.context import Check, CheckContext, once
+from ccm.checks.finding import CheckState, Finding, NotChecked, failed, not_checked, ok, warning
+from ccm.checks.run import CHECKS, CheckResult, run_checks, to_json
+from ccm.cloud import registry
+from ccm.cloud.interface import ProviderContext
 from ccm.errors import CloudError, KubernetesError, Unreachable
 from ccm.settings import Settings
 from tests.unit.test_docs import rows
 
 
-def a_site() -> Site:
-    return Site(Settings(cloud_provider="simulated"), {})
+def a_context() -> CheckContext:
+    return CheckContext(Settings(cloud_provider="simulated"), {})
 
 
-def judge(facts: object) -> Iterator[Finding]:
-    yield ok("fine")
+async def fine(context: CheckContext) -> list[Finding]:
+    return [ok("fine")]
 
 
-async def see(site: Site) -> None:
-    return
-
-
-async def hang(site: Site) -> None:
+async def hang(context: CheckContext) -> list[Finding]:
     await asyncio.Event().wait()
+    return []
 
 
-def raising(error: Exception) -> Callable[[Site], Any]:
-    async def look(site: Site) -> None:
+def raising(error: Exception) -> Callable[[CheckContext], Any]:
+    async def check(context: CheckContext) -> None:
         raise error
 
-    return look
+    return check
 
 
 @pytest.mark.parametrize(
-    ("look", "state", "seen"),
+    ("check", "state", "message"),
     [
-        (raising(NotChecked("may not look")), State.NOT_CHECKED, "may not look"),
-        (raising(KubernetesError(500, "Broken", "oh", None)), State.FAILED, "500 Broken: oh"),
-        (raising(Unreachable("GET /x: reset")), State.FAILED, "GET /x: reset"),
-        (raising(CloudError("no answer")), State.FAILED, "no answer"),
-        (raising(ZeroDivisionError("bug")), State.FAILED, "the check itself failed"),
-        (hang, State.FAILED, "no result within 50ms"),
+        (raising(NotChecked("may not read")), CheckState.NOT_CHECKED, "may not read"),
+        (raising(KubernetesError(500, "Broken", "oh", None)), CheckState.FAILED, "500 Broken: oh"),
+        (raising(Unreachable("GET /x: reset")), CheckState.FAILED, "GET /x: reset"),
+        (raising(CloudError("no answer")), CheckState.FAILED, "no answer"),
+        (raising(ZeroDivisionError("bug")), CheckState.FAILED, "the check itself failed"),
+        (hang, CheckState.FAILED, "no result within 50ms"),
     ],
 )
 async def test_a_check_that_breaks_says_so_and_the_others_go_on(
-    look: Callable[[Site], Any], state: State, seen: str
+    check: Callable[[CheckContext], Any], state: CheckState, message: str
 ) -> None:
-    checks = [
-        Check("before", see, judge),
-        Check("broken", look, judge, timeout=0.05),
-        Check("after", see, judge),
-    ]
-    before, broken, after = await run(checks, a_site())
-    assert (before.state, after.state) == (State.OK, State.OK)
+    checks = [Check("before", fine), Check("broken", check, timeout=0.05), Check("after", fine)]
+    before, broken, after = await run_checks(checks, a_context())
+    assert (before.state, after.state) == (CheckState.OK, CheckState.OK)
     assert broken.state is state
-    assert seen in broken.findings[0].seen
-    assert state is State.NOT_CHECKED or broken.findings[0].remedy
+    assert message in broken.findings[0].message
+    assert state is CheckState.NOT_CHECKED or broken.findings[0].remedy
 
 
-async def test_a_judgement_that_breaks_hides_no_other_check() -> None:
-    def confused(facts: object) -> Iterator[Finding]:
+async def test_an_evaluation_that_breaks_hides_no_other_check() -> None:
+    def evaluate() -> Iterator[Finding]:
         yield ok("so far")
-        raise ValueError("odd facts")
+        raise ValueError("odd evidence")
 
-    broken, fine = await run([Check("a", see, confused), Check("b", see, judge)], a_site())
-    assert (broken.state, fine.state) == (State.FAILED, State.OK)
+    async def confused(context: CheckContext) -> Iterator[Finding]:
+        return evaluate()
+
+    broken, other = await run_checks([Check("a", confused), Check("b", fine)], a_context())
+    assert (broken.state, other.state) == (CheckState.FAILED, CheckState.OK)
 
 
-async def test_what_several_need_is_looked_at_once_and_no_impatience_takes_it_away() -> None:
-    looks, there = [], asyncio.Event()
+async def test_what_several_need_is_probed_once_and_no_timeout_takes_it_away() -> None:
+    probes, there = [], asyncio.Event()
 
-    async def slow(site: Site) -> str:
-        looks.append(site)
+    @once
+    async def slow(context: CheckContext) -> list[Finding]:
+        probes.append(context)
         await there.wait()
-        return "the answer"
+        return [ok("the answer")]
 
-    shared = once(slow)
-
-    async def use(site: Site) -> str:
-        return await shared(site)
-
-    async def wait_until_the_other_gave_up(site: Site) -> str:
+    async def wait_until_the_other_timed_out(context: CheckContext) -> list[Finding]:
         asyncio.get_running_loop().call_later(0.1, there.set)
-        return await shared(site)
+        return await slow(context)
 
-    results = await run(
-        [
-            Check("impatient", use, judge, timeout=0.02),
-            Check("patient", wait_until_the_other_gave_up, judge),
-        ],
-        a_site(),
-    )
-    assert [result.state for result in results] == [State.FAILED, State.OK]
-    assert len(looks) == 1
+    checks = [Check("first", slow, 0.02), Check("second", wait_until_the_other_timed_out)]
+    results = await run_checks(checks, a_context())
+    assert [result.state for result in results] == [CheckState.FAILED, CheckState.OK]
+    assert len(probes) == 1
 
 
 async def test_what_is_under_way_at_the_end_is_ended() -> None:
-    shared, site = once(hang), a_site()
-
-    async def use(site: Site) -> None:
-        await shared(site)
-
-    await run([Check("hangs", use, judge, timeout=0.01)], site)
-    assert all(look.cancelled() for look in site.looks.values())
+    context = a_context()
+    await run_checks([Check("hangs", once(hang), timeout=0.01)], context)
+    assert [probe.cancelled() for probe in context.probes.values()] == [True]
 
 
-async def test_a_provider_that_fails_to_close_costs_no_result() -> None:
-    site = a_site()
+async def test_a_provider_that_fails_to_close_costs_no_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed = []
 
     class Cloud:
+        has_cluster_id = True
+
+        async def initialize(self, context: ProviderContext) -> None: ...
+
         async def close(self) -> None:
+            closed.append(self)
             raise RuntimeError("no")
 
-    async def started() -> object:
-        return SimpleNamespace(provider=Cloud())
+    async def start(context: CheckContext) -> list[Finding]:
+        assert (await start_provider(context)).provider
+        return [ok("started")]
 
-    site.looks["started"] = asyncio.create_task(started())
-    await site.looks["started"]
-    assert [result.state for result in await run([Check("a", see, judge)], site)] == [State.OK]
+    monkeypatch.setitem(registry._in_code, "unclosable", lambda: Cloud())
+    context = CheckContext(Settings(cloud_provider="unclosable"), {})
+    [result] = await run_checks([Check("a", start)], context)
+    assert (result.state, len(closed)) == (CheckState.OK, 1)
 
 
 async def test_the_worst_finding_comes_first_and_gives_the_state() -> None:
-    def mixed(facts: object) -> Iterator[Finding]:
-        yield from (ok("a"), not_checked("b"), failed("c", "do c"), warning("d", "do d"))
+    async def mixed(context: CheckContext) -> list[Finding]:
+        return [ok("a"), not_checked("b"), failed("c", "do c"), warning("d", "do d")]
 
-    [result] = await run([Check("mixed", see, mixed)], a_site())
-    assert [finding.seen for finding in result.findings] == ["c", "d", "b", "a"]
-    assert result.state is State.FAILED
+    [result] = await run_checks([Check("mixed", mixed)], a_context())
+    assert [finding.message for finding in result.findings] == ["c", "d", "b", "a"]
+    assert result.state is CheckState.FAILED
 
 
 def test_the_json_has_its_documented_shape() -> None:
     findings = (warning("is old", "renew it"), ok("is there"))
-    results = [Result("one", 0.12345, findings), Result("two", 0.0, (ok("fine"),))]
-    assert report(results, "1.2.3", "nimbus") == {
+    results = [CheckResult("one", 0.12345, findings), CheckResult("two", 0.0, (ok("fine"),))]
+    assert to_json(results, "1.2.3", "nimbus") == {
         "version": "1.2.3",
         "provider": "nimbus",
         "state": "warning",
@@ -153,15 +144,15 @@ def test_the_json_has_its_documented_shape() -> None:
                 "state": "warning",
                 "seconds": 0.123,
                 "findings": [
-                    {"state": "warning", "seen": "is old", "remedy": "renew it"},
-                    {"state": "ok", "seen": "is there", "remedy": ""},
+                    {"state": "warning", "message": "is old", "remedy": "renew it"},
+                    {"state": "ok", "message": "is there", "remedy": ""},
                 ],
             },
             {
                 "name": "two",
                 "state": "ok",
                 "seconds": 0.0,
-                "findings": [{"state": "ok", "seen": "fine", "remedy": ""}],
+                "findings": [{"state": "ok", "message": "fine", "remedy": ""}],
             },
         ],
     }
@@ -170,5 +161,5 @@ def test_the_json_has_its_documented_shape() -> None:
 def test_every_check_has_its_line_in_the_documentation() -> None:
     _, *lines = rows("check.md", "checks")
     assert [name for name, _ in lines] == [f"`{check.name}`" for check in CHECKS]
-    known = f"({api_kinds.known()} are known)"
-    assert any(known in about for name, about in lines if name == "`api-kinds`")
+    known = f"({supported_versions()} are supported)"
+    assert any(known in about for name, about in lines if name == "`api-resources`")

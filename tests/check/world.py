@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from itertools import groupby
+from typing import TypeVar
 
 from click.testing import CliRunner
 
@@ -15,10 +15,10 @@ from ccm.manifests.subjects import subjects
 from ccm.model.rbac import PolicyRule
 from ccm.sandbox import workload
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.kubelets import new_machines, register
+from ccm.sandbox.cloud.faults import Fault
 from ccm.settings import parse
 from tests.kube.cluster import RealCluster
-from tests.proc.cluster_nodes import connect
+from tests.proc.cluster_nodes import add_machines_and_nodes, connect
 from tests.proc.running import Cloud, Json, Supervisor, Where, wait_for
 
 T = TypeVar("T")
@@ -29,12 +29,11 @@ NODES = ("vm-1", "vm-2", "vm-3")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """What a run said."""
 
     exit_code: int
     body: Json
-    errors: str
 
     @property
     def states(self) -> dict[str, str]:
@@ -49,16 +48,8 @@ class Report:
         return list(findings)
 
 
-def run_check(*flags: str) -> Report:
-    done = CliRunner().invoke(main, ["check", "-o", "json", *flags])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    body = json.loads(done.stdout) if done.stdout else {}
-    return Report(done.exit_code, body, done.stderr)
-
-
 @dataclass(frozen=True, slots=True)
-class World:
+class CheckWorld:
     """The healthy cluster; whoever changes it puts it back."""
 
     cluster: RealCluster
@@ -76,9 +67,13 @@ class World:
             *FLAGS,
         )
 
-    def check(self, *changes: str, identity: str = "ccm") -> Report:
+    def check(self, *changes: str, identity: str = "ccm") -> CheckReport:
         """`check` with those flags; of two that are the same, the later one counts."""
-        return run_check(*self.flags(identity), *changes)
+        words = ["check", "-o", "json", *self.flags(identity), *changes]
+        done = CliRunner().invoke(main, words)
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return CheckReport(done.exit_code, json.loads(done.stdout))
 
     def tell_cloud(self, what: Callable[[CloudAdmin], Awaitable[T]]) -> T:
         async def tell() -> T:
@@ -86,6 +81,15 @@ class World:
                 return await what(admin)
 
         return asyncio.run(tell())
+
+    @contextmanager
+    def cloud_fault(self, fault: Fault) -> Iterator[None]:
+        """A fault that the cloud has for a while."""
+        self.tell_cloud(lambda admin: admin.set_fault(fault))
+        try:
+            yield
+        finally:
+            self.tell_cloud(lambda admin: admin.clear_faults())
 
     @contextmanager
     def with_object(self, path: str, body: Json) -> Iterator[Json]:
@@ -99,32 +103,26 @@ class World:
             wait_for("it is gone", lambda: self.cluster.request("GET", where).status == 404)
 
 
-def rules(rights: Iterable[PolicyRule]) -> Sequence[dict[str, Any]]:
-    """As RBAC has them."""
-    return [
-        {
-            "apiGroups": [right.group],
-            "resources": [right.resource],
-            "verbs": list(right.verbs),
-            **({"resourceNames": list(right.names)} if right.names else {}),
-        }
-        for right in rights
-    ]
-
-
-def needed_rights() -> tuple[PolicyRule, ...]:
+def needed_rules() -> tuple[PolicyRule, ...]:
     """What one identity for all processes needs under `FLAGS`."""
     texts = {"cloud_provider": "simulated", "controllers": "*"}
     (everybody,) = subjects(parse(texts), "kube-system")
     return everybody.rights
 
 
-def grant(cluster: RealCluster, identity: str, rights: Iterable[PolicyRule]) -> None:
+def grant(cluster: RealCluster, identity: str, rules: Iterable[PolicyRule]) -> None:
     """Just these, in the namespaces they are for."""
-    given = list(rights)
-    for namespace in {right.namespace for right in given}:
-        part = [right for right in given if right.namespace == namespace]
-        cluster.grant(identity, rules(part), namespace or None)
+    for namespace, part in groupby(rules, lambda rule: rule.namespace):
+        granted = [
+            {
+                "apiGroups": [rule.group],
+                "resources": [rule.resource],
+                "verbs": list(rule.verbs),
+                **({"resourceNames": list(rule.names)} if rule.names else {}),
+            }
+            for rule in part
+        ]
+        cluster.grant(identity, granted, namespace or None)
 
 
 def make_healthy(cluster: RealCluster, cloud: Cloud, supervisor: Supervisor) -> None:
@@ -134,8 +132,7 @@ def make_healthy(cluster: RealCluster, cloud: Cloud, supervisor: Supervisor) -> 
         kube = await connect(cluster.kubeconfig("admin"))
         try:
             async with CloudAdmin(cloud.url) as admin:
-                await admin.add(new_machines(1, len(NODES)))
-                await register(kube, NODES)
+                await add_machines_and_nodes(kube, cloud.url, len(NODES))
                 await workload.create(kube, admin)
                 async with asyncio.timeout(60):
                     while not _is_served(await workload.look(kube, admin)):  # noqa: ASYNC110
@@ -149,14 +146,3 @@ def make_healthy(cluster: RealCluster, cloud: Cloud, supervisor: Supervisor) -> 
 
 def _is_served(seen: workload.Sights) -> bool:
     return bool(seen.service_address and seen.volume_zone) and seen.routed == {*NODES}
-
-
-def copy_of(config: Path, to: Path, **changes: str) -> Path:
-    """A cloud configuration with other values; `token_file` stands for `token-file`."""
-    lines = config.read_text().splitlines()
-    for key, value in changes.items():
-        name = key.replace("_", "-")
-        lines = [line for line in lines if line.partition("=")[0].strip() != name]
-        lines.append(f"{name} = {value}")
-    to.write_text("\n".join(lines) + "\n")
-    return to

@@ -18,8 +18,8 @@ from ccm.model.service import Service
 from ccm.settings import Settings
 from tests.service.cloud import Balancers, Provider
 from tests.unit.feeding import snapshot
-from workers.performer import Delete, Merge, Patch, Performer
 from workers.controller import ControllerContext, Result
+from workers.performer import Delete, Merge, Patch, Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.service.controller import BACKOFF, COMPONENT, PROJECTIONS, ServiceController

@@ -7,8 +7,8 @@ from ccm.model.node import Node
 from tests.route.nodes import network_condition, routed
 from tests.route.test_route_condition import CASES, NOW
 from tests.unit.nodes import Tweak
-from workers.route.steps import patch_for
 from workers.route.plan import condition
+from workers.route.steps import patch_for
 
 from .servers import ApiServer
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from ccm.supervisor.spending import Waits
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -24,7 +25,6 @@ from ccm.supervisor.leader import Leader
 from ccm.supervisor.metrics import document
 from ccm.supervisor.metrics.collector import Parts, SupervisorCollector
 from ccm.supervisor.metrics.totals import Totals
-from ccm.supervisor.spending import Waits
 from ccm.supervisor.uninitialized import UninitializedNodes
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

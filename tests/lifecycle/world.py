@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
+from workers.grants import Grants
+
 from ccm.bus.frames import Ack, Hello, Message, ProposeDeletions, Resync, decode
 from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.sockets import Permission
@@ -20,10 +22,9 @@ from ccm.supervisor.deletions import Governor, Views, policy_of
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.nodes import WANT, NodeInformer
 from tests.unit.node_world import Cloud, Machines
-from workers.performer import Performer
 from workers.controller import ControllerContext
-from workers.grants import Grants
 from workers.node.controller import BACKOFF, COMPONENT, PROJECTIONS, NodeController
+from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Runner, Ties

@@ -13,6 +13,7 @@ from typing import Any
 
 import multiprocess
 import orjson
+from workers.grants import Grants
 
 from ccm.bus.frames import (
     AskCalls,
@@ -24,8 +25,7 @@ from ccm.bus.frames import (
     Message,
     ReturnCalls,
 )
-from ccm.bus.sockets import Hub
-from ccm.bus.sockets import Port
+from ccm.bus.sockets import Hub, Port
 from ccm.cloud.gate import WorkerGate, spending
 from ccm.cloud.interface import ProviderContext
 from ccm.decide.budget import Priority
@@ -36,7 +36,6 @@ from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import read_config
 from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.supervisor.budget import Budget
-from workers.grants import Grants
 
 Waits = dict[tuple[str, Priority], list[float]]  # by worker and priority
 

@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
+from ccm.dry_run.cluster import differences
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.kube.watch import list_once
-from ccm.dry_run.cluster import differences
 from ccm.sandbox import workload
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import follow_power

@@ -10,6 +10,8 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
+from workers.grants import Grants
+
 from ccm.bus.frames import Ack, Hello, Message, Resync, decode
 from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.sockets import Permission
@@ -23,9 +25,8 @@ from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.sandbox.cloud.server import CloudServer
 from ccm.settings import Settings
 from ccm.supervisor.informer import SharedInformer
-from workers.performer import Performer
 from workers.controller import Controller, ControllerContext
-from workers.grants import Grants
+from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Runner, Ties

@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
+from workers.grants import Grants
+
 from ccm.bus.frames import Hello, Message, Objects
 from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.sockets import Permission
@@ -18,9 +20,8 @@ from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.model.service import Service
 from ccm.settings import Settings
-from workers.performer import Performer
 from workers.controller import ControllerContext
-from workers.grants import Grants
+from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Runner, Ties

@@ -17,9 +17,9 @@ from ccm.model.cloud import Answer
 from ccm.model.node import Node
 from ccm.model.projection import project
 from ccm.settings import Settings
-from workers.performer import Performer
 from workers.controller import ControllerContext, Result
 from workers.node.controller import COMPONENT, PROJECTIONS, NodeController
+from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.store import Store

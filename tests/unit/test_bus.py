@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ccm.bus.frames import Ack, Beat, Hello, Message, Permit, Resync
-from ccm.bus.sockets import Hub
-from ccm.bus.sockets import Permission, Port
+from ccm.bus.sockets import Hub, Permission, Port
 from ccm.errors import NoPermit
 
 from .feeding import frame

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ccm.cloud.gate import WorkerGate, spending
-from ccm.cloud.gate import invoke
+from ccm.cloud.gate import WorkerGate, invoke, spending
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, NoPermit, Refused, RetryAfter, Throttled
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ccm.model.objects import Json
 from ccm.dry_run.plan import is_idle
+from ccm.model.objects import Json
 
 IDLE: Json = {"queue": {"ready": 0, "oldest_seconds": 0.0, "next_seconds": None}}
 

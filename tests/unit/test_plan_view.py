@@ -4,8 +4,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ccm.cli.main import main
-from ccm.errors import ExitCode
 from ccm.dry_run.plan import Plan
+from ccm.errors import ExitCode
 
 
 def told(monkeypatch: pytest.MonkeyPatch, *, is_complete: bool) -> Result:

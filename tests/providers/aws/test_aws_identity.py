@@ -6,8 +6,8 @@ from threading import Thread
 
 import pytest
 
-from ccm.cloud.interface import ProviderContext
 from ccm.cloud.gate import invoke
+from ccm.cloud.interface import ProviderContext
 from ccm.cloud.testkit.objects import service
 from ccm.errors import Refused
 from ccm.model.cloud import Instance

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.interface import ProviderContext
 from ccm.cloud.gate import invoke
+from ccm.cloud.interface import ProviderContext
 from ccm.cloud.testkit.gate import Break, Cut, KitGate
 from ccm.cloud.testkit.objects import port, service
 from ccm.model.node import Node

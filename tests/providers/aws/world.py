@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ccm.cloud.interface import ProviderContext
 from ccm.cloud.gate import invoke
+from ccm.cloud.interface import ProviderContext
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import Service

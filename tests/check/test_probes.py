@@ -1,4 +1,4 @@
-"""Gathering of facts where it takes more than one look."""
+"""Probes that do more than one read: of a Lease, of the cloud, of this machine."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from ccm.checks.look.cloud import NOBODY, Reader, samples, started
-from ccm.checks.look.lease import look_at_lease
-from ccm.checks.look.runtime import look_at_directory, look_at_runtime
+from ccm.checks.cloud import NO_SUCH_NODE, read_cloud, sample_nodes, start_provider
+from ccm.checks.context import CheckContext
+from ccm.checks.host import observe_directory, observe_runtime
+from ccm.checks.leases import observe_lease
 from ccm.cloud import registry
-from ccm.cloud.interface import ProviderContext
 from ccm.cloud.dry_run import WouldWrite
+from ccm.cloud.interface import ProviderContext
 from ccm.model.node import Node
 from ccm.settings import Settings
 from tests.unit.api_server import json_answer, serving
@@ -27,28 +28,22 @@ def lease(seconds_ago: float, holder: str = "one") -> dict[str, object]:
     return {"metadata": {"name": "ccm"}, "spec": spec}
 
 
-async def look(*seen: dict[str, object]) -> tuple[bool, int]:
-    """Whether the holder counts as alive, and how often it was looked at."""
-    async with serving(*map(json_answer, seen)) as (server, kube):
-        found = await look_at_lease(kube, "/lease", NOW.timestamp, patience=0.01)
+@pytest.mark.parametrize(
+    ("leases", "is_alive"),
+    [
+        pytest.param([lease(3.0)], True, id="one who renewed just now"),
+        pytest.param([lease(600.0), lease(598.0)], True, id="one whose clock is wrong, and renews"),
+        pytest.param([lease(600.0), lease(600.0)], False, id="one who does not renew"),
+        pytest.param([lease(600.0, holder="")], False, id="one who gave it back"),
+    ],
+)
+async def test_a_holder_is_alive_who_renewed_or_renews(
+    leases: list[dict[str, object]], is_alive: bool
+) -> None:
+    async with serving(*map(json_answer, leases)) as (server, kube):
+        found = await observe_lease(kube, "/lease", NOW.timestamp, renewal_wait=0.01)
         assert found
-        return found.is_alive, len(server.requests)
-
-
-async def test_a_holder_who_renewed_just_now_is_alive() -> None:
-    assert await look(lease(3.0)) == (True, 1)
-
-
-async def test_a_holder_whose_clock_is_wrong_is_alive_when_it_renews() -> None:
-    assert await look(lease(600.0), lease(598.0)) == (True, 2)
-
-
-async def test_a_holder_who_does_not_renew_is_dead() -> None:
-    assert await look(lease(600.0), lease(600.0)) == (False, 2)
-
-
-async def test_a_lease_that_was_given_back_needs_no_second_look() -> None:
-    assert await look(lease(600.0, holder="")) == (False, 1)
+        assert (found.is_alive, len(server.requests)) == (is_alive, len(leases))
 
 
 def node(number: int, provider_id: str) -> Node:
@@ -58,10 +53,10 @@ def node(number: int, provider_id: str) -> Node:
 def test_machines_are_asked_about_by_name_and_by_id_apart_and_others_not_at_all() -> None:
     ids = itertools.cycle(["", "ours://1", "theirs://1"])
     nodes = [node(number, next(ids)) for number in range(30)]
-    nameless, known = samples(nodes, "ours", 4)
+    nameless, known = sample_nodes(nodes, "ours", 4)
     assert [each.provider_id for each in nameless] == [""] * 4
     assert [each.provider_id for each in known] == ["ours://1"] * 4
-    assert samples([], "ours", 4) == [[NOBODY]]
+    assert sample_nodes([], "ours", 4) == [[NO_SUCH_NODE]]
 
 
 class Meddler:
@@ -84,17 +79,16 @@ class Meddler:
 async def test_a_provider_that_would_write_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud: Any = Meddler()
     monkeypatch.setitem(registry._in_code, "meddler", lambda: cloud)
-    begun = await started(Settings(cloud_provider="meddler"))
-    assert (begun.faults, begun.bug) == ((), "")
-    reader = Reader(begun.purse)
-    await reader.ask("instances", "machines", cloud.describe, [NOBODY])
-    assert isinstance(reader.reads[0].error, WouldWrite)
+    start = await start_provider(CheckContext(Settings(cloud_provider="meddler"), {}))
+    assert (start.faults, start.bug) == ((), "")
+    read = await read_cloud(start.grants, "instances", "machines", cloud.describe, [NO_SUCH_NODE])
+    assert isinstance(read.error, WouldWrite)
     assert not cloud.wrote
-    assert not begun.purse.spent
+    assert not start.grants.spent
 
 
-def test_looking_at_a_runtime_directory_makes_nothing(tmp_path: Path) -> None:
-    seen = look_at_runtime(str(tmp_path / "a" / "b"))
+def test_observing_a_runtime_directory_makes_nothing(tmp_path: Path) -> None:
+    seen = observe_runtime(str(tmp_path / "a" / "b"))
     assert (seen.directory.found, seen.holder, seen.status) == (tmp_path, "", None)
     assert list(tmp_path.iterdir()) == []
 
@@ -103,7 +97,7 @@ def test_a_link_will_do_for_state_and_not_for_sockets(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     link = tmp_path / "link"
     link.symlink_to("there")
-    assert look_at_directory(link).is_directory
-    assert not look_at_runtime(str(link)).directory.is_directory
+    assert observe_directory(link).is_directory
+    assert not observe_runtime(str(link)).directory.is_directory
     (tmp_path / "there").rmdir()
-    assert not look_at_directory(link).is_directory
+    assert not observe_directory(link).is_directory

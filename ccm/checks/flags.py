@@ -1,19 +1,16 @@
-"""Flags that are right one by one, and together or here do something else than they seem to."""
+"""Flags that are valid one by one, and together or here do something else than they seem to."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 
-from ccm.checks.check import Check
+from ccm.checks.context import Check, CheckContext
 from ccm.checks.finding import Finding, ok, warning
-from ccm.checks.site import Site
 from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
 from ccm.durations import format_duration
 from ccm.settings import Flag, Origin, Settings, flags
-from ccm.settings.given import Given
 
-SHORT_MARGIN = 2.0  # seconds between the end of our permission and that of the Lease
+MIN_LEASE_MARGIN = 2.0  # seconds between the renew deadline and the end of the Lease
 
-NEEDS = {
+CONTROLLER_OF_FLAG = {
     "load_balancer_classes": SERVICE,
     "concurrent_service_syncs": SERVICE,
     "route_reconciliation_period": ROUTE,
@@ -26,54 +23,52 @@ NEEDS = {
     "node_deletion_window": LIFECYCLE,
     "node_vanish_share": LIFECYCLE,
 }
-"""Flags that say something to one controller only."""
+"""Flags that mean something to one controller only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    settings: Settings
-    given: Mapping[str, Given]
+async def check_flags(context: CheckContext) -> Iterable[Finding]:
+    """The flags themselves; nothing is probed."""
+    return evaluate_flags(context.settings, context.raw_values)
 
 
-async def look(site: Site) -> Facts:
-    return Facts(site.settings, site.given)
+def evaluate_flags(settings: Settings, written: Collection[str]) -> Iterator[Finding]:
+    """Flags without effect, deprecated ones, and combinations that surprise.
 
-
-def judge(facts: Facts) -> Iterator[Finding]:
+    `written` are the fields of the flags that somebody set.
+    """
+    chosen = [flag for flag in flags() if flag.field in written]
     found = [
-        *_without_effect(facts),
-        *_without_controller(facts),
-        *_of_routes(facts.settings),
-        *_of_lease(facts.settings),
-        *_of_requests(facts.settings),
+        *_without_effect(settings, chosen),
+        *_without_controller(settings, chosen),
+        *_of_routes(settings),
+        *_of_lease(settings),
+        *_of_requests(settings),
     ]
     yield from found or [ok("they fit together")]
 
 
-def _without_effect(facts: Facts) -> Iterator[Finding]:
-    for flag in flags():
-        is_default = getattr(facts.settings, flag.field) == flag.default
-        if flag.field not in facts.given or is_default:
+def _without_effect(settings: Settings, chosen: Iterable[Flag]) -> Iterator[Finding]:
+    for flag in chosen:
+        if getattr(settings, flag.field) == flag.default:
             continue
         if flag.origin is Origin.NO_EFFECT:
-            yield warning(f"{_written(flag, facts)} has no effect: {flag.help}", "leave it out")
+            yield warning(f"{_text(flag, settings)} has no effect: {flag.help}", "leave it out")
         elif flag.deprecated:
-            yield warning(f"{_written(flag, facts)} is deprecated", flag.deprecated)
+            yield warning(f"{_text(flag, settings)} is deprecated", flag.deprecated)
 
 
-def _without_controller(facts: Facts) -> Iterator[Finding]:
-    for flag in flags():
-        controller = NEEDS.get(flag.field, "")
-        is_off = controller and not is_enabled(controller, facts.settings.controllers)
-        if is_off and flag.field in facts.given:
+def _without_controller(settings: Settings, chosen: Iterable[Flag]) -> Iterator[Finding]:
+    for flag in chosen:
+        controller = CONTROLLER_OF_FLAG.get(flag.field)
+        if controller and not is_enabled(controller, settings.controllers):
             yield warning(
-                f"{_written(flag, facts)} has no effect: --controllers turns {controller} off",
+                f"{_text(flag, settings)} has no effect: --controllers turns {controller} off",
                 f"leave it out, or turn {controller} on",
             )
 
 
-def _written(flag: Flag, facts: Facts) -> str:
-    return f"--{flag.name}={flag.kind.show(getattr(facts.settings, flag.field))}"
+def _text(flag: Flag, settings: Settings) -> str:
+    return f"--{flag.name}={flag.kind.show(getattr(settings, flag.field))}"
 
 
 def _of_routes(settings: Settings) -> Iterator[Finding]:
@@ -87,10 +82,10 @@ def _of_routes(settings: Settings) -> Iterator[Finding]:
 
 def _of_lease(settings: Settings) -> Iterator[Finding]:
     margin = settings.leader_elect_lease_duration - settings.leader_elect_renew_deadline
-    if settings.leader_elect and margin < SHORT_MARGIN:
+    if settings.leader_elect and margin < MIN_LEASE_MARGIN:
         yield warning(
-            f"the Lease outlasts the leader's permission by {format_duration(margin)} only: "
-            "a write under way may be cut off",
+            f"the Lease ends only {format_duration(margin)} after the renew deadline: "
+            "a write in flight may be cut off",
             "lengthen --leader-elect-lease-duration, or shorten --leader-elect-renew-deadline",
         )
 
@@ -109,4 +104,4 @@ def _of_requests(settings: Settings) -> Iterator[Finding]:
         )
 
 
-CHECK = Check("flags", look, judge)
+CHECK = Check("flags", check_flags)

@@ -1,0 +1,282 @@
+"""Can the API server be reached, is it one we support, and do the clocks agree; reading from it."""
+
+import asyncio
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+
+from ccm import __version__
+from ccm.checks.context import Check, CheckContext, once
+from ccm.checks.finding import Finding, NotChecked, abbreviate, failed, from_fault, ok, warning
+from ccm.durations import format_duration
+from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
+from ccm.kube import config
+from ccm.kube.client import Kube
+from ccm.kube.watch import PAGE
+from ccm.manifests.subjects import subjects
+from ccm.model.node import Node
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.rbac import PolicyRule
+from ccm.model.service import Service
+from ccm.supervisor.preflight import no_answer, said_by, turned_away
+
+REQUEST_TIMEOUT = 5.0
+MAX_IN_FLIGHT = 8
+CLOCK_WARNING = 10.0  # seconds beyond which new tokens may count as not yet valid
+CLOCK_LIMIT = 240.0  # seconds; clouds accept signatures that are up to five minutes old
+
+OLDEST = (1, 30)
+"""Older ones drop `ipMode` from a Service, and may run cloud controllers of their own."""
+NEWEST = (1, 36)
+"""What the tests run against."""
+
+VerbsByResource = Mapping[tuple[str, str], frozenset[str]]
+"""The verbs that are served, by group and resource."""
+
+
+# Reading from the API server.
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContact:
+    """What became of the first request to the API server.
+
+    `flag` is the one that says where it is; `clock_offset` how many seconds its clock is before
+    ours. The date of an answer has whole seconds, so that is right to half a second at best.
+    """
+
+    flag: str
+    url: str
+    version: Json = field(default_factory=dict)
+    clock_offset: float | None = None
+    error: Exception | None = None
+
+
+@once
+async def open_client(context: CheckContext) -> tuple[Kube, str]:
+    """A client as `start` would have it, and the address; raises `ConfigurationFault`."""
+    settings = context.settings
+    access = await config.load(config.Source(settings.kubeconfig, settings.master))
+    try:
+        kube = Kube(access, "ccm-supervisor/check", MAX_IN_FLIGHT)
+    except (OSError, ValueError) as error:  # what ssl says of files that are none of its own
+        raise ConfigurationFault(
+            "--kubeconfig",
+            f"its certificates are not usable: {error}",
+            "give a CA, and a certificate with its key, all PEM, that this user may read",
+        ) from error
+    context.resources.push_async_callback(kube.close)
+    return kube, access.server.url
+
+
+@once
+async def contact_server(context: CheckContext) -> ServerContact:
+    """Ask for the version, which everybody may; raises nothing."""
+    flag, url = said_by(context.settings), ""
+    try:
+        kube, url = await open_client(context)
+        sent = time.time()
+        version = await kube.request("GET", "/version", timeout=REQUEST_TIMEOUT)
+    except (ConfigurationFault, KubernetesError, Unreachable) as error:
+        return ServerContact(flag, url, error=error)
+    offset = _clock_offset(kube.server_date, (sent + time.time()) / 2)
+    return ServerContact(flag, url, version, offset)
+
+
+def _clock_offset(date: str, now: float) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp() + 0.5 - now
+    except ValueError:
+        return None
+
+
+async def connect(context: CheckContext) -> Kube:
+    """A client of an API server that answers; raises `NotChecked`."""
+    if (await contact_server(context)).error:
+        raise NotChecked("the API server does not answer as it should; see api-server")
+    kube, _ = await open_client(context)
+    return kube
+
+
+async def server_clock(context: CheckContext) -> Callable[[], float]:
+    """The wall clock of the API server, whose times stand in all objects."""
+    offset = (await contact_server(context)).clock_offset or 0.0
+    return lambda: time.time() + offset
+
+
+async def list_objects(context: CheckContext, path: str) -> list[Json]:
+    """All objects under `path`; raises `NotChecked` when we may not list them."""
+    kube, items = await connect(context), list[Json]()
+    params = {"limit": str(PAGE)}
+    try:
+        while True:
+            page = await kube.request("GET", path, params=params, timeout=REQUEST_TIMEOUT)
+            items += objects(page.get("items"))
+            token = text(mapping(page.get("metadata")).get("continue"))
+            if not token:
+                return items
+            params["continue"] = token
+    except KubernetesError as error:
+        if error.status != 403:
+            raise
+        raise NotChecked(f"this identity may not list {path.rpartition('/')[2]}") from error
+
+
+@once
+async def list_nodes(context: CheckContext) -> Sequence[Node]:
+    """All Nodes; raises `NotChecked`."""
+    return [Node(raw) for raw in await list_objects(context, "/api/v1/nodes")]
+
+
+@once
+async def list_services(context: CheckContext) -> Sequence[Service]:
+    """All Services; raises `NotChecked`."""
+    return [Service(raw) for raw in await list_objects(context, "/api/v1/services")]
+
+
+async def exists(kube: Kube, path: str) -> bool | None:
+    """Whether there is an object at `path`; None when we may not see it."""
+    try:
+        await kube.request("GET", path, timeout=REQUEST_TIMEOUT)
+    except KubernetesError as error:
+        if error.status in (403, 404):
+            return None if error.status == 403 else False
+        raise
+    return True
+
+
+# api-server: address, trust, credentials.
+
+
+async def check_api_server(context: CheckContext) -> Iterable[Finding]:
+    """Whether the API server answers, and otherwise what stands in the way."""
+    contact = await contact_server(context)
+    match contact.error:
+        case None:
+            return [ok(f"{contact.url} answers")]
+        case ConfigurationFault() as fault:
+            return [from_fault(fault)]
+        case KubernetesError() as error:
+            return [_refused(contact.flag, contact.url, error)]
+        case error:
+            return [_unreachable(contact.flag, contact.url, error)]
+
+
+def _refused(flag: str, url: str, error: KubernetesError) -> Finding:
+    if fault := turned_away(flag, url, error):
+        return from_fault(fault)
+    return failed(
+        f"{flag}: the API server at {url} answers {error}",
+        "see its log, and that of whatever stands before it",
+    )
+
+
+def _unreachable(flag: str, url: str, error: Exception) -> Finding:
+    match error.__cause__:
+        case ssl.SSLError() as tls:
+            return failed(
+                f"{flag}: no trusted connection to {url} ({' '.join(str(tls).split())})",
+                "give the CA of this API server, and an address that its certificate names",
+            )
+        case socket.gaierror():
+            return failed(
+                f"{flag}: the name in {url} cannot be resolved here",
+                "correct it, or the DNS of this host; the cluster's own may not be there yet",
+            )
+    return from_fault(no_answer(flag, url, str(error)))
+
+
+# api-resources: version, resources and verbs.
+
+
+async def check_resources(context: CheckContext) -> Iterable[Finding]:
+    """Whether the version is one we support, and all that policy rules name is served."""
+    kube = await connect(context)
+    rules = [rule for each in subjects(context.settings, "") for rule in each.rights]
+    groups = sorted({rule.group for rule in rules})
+    served = await asyncio.gather(*(_discover(kube, group) for group in groups))
+    verbs = {key: value for part in served for key, value in part.items()}
+    version = text((await contact_server(context)).version.get("gitVersion"))
+    return [evaluate_version(version), *evaluate_resources(rules, verbs)]
+
+
+async def _discover(kube: Kube, group: str) -> VerbsByResource:
+    path = f"/apis/{group}/v1" if group else "/api/v1"
+    try:
+        listed = await kube.request("GET", path, timeout=REQUEST_TIMEOUT)
+    except KubernetesError as error:
+        if error.status == 404:
+            return {}
+        raise
+    return {
+        (group, text(resource.get("name"))): frozenset(resource.get("verbs") or ())
+        for resource in objects(mapping(listed).get("resources"))
+    }
+
+
+def evaluate_version(version: str) -> Finding:
+    """Whether a version, as `/version` has it, is one that we support."""
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    number = (int(match[1]), int(match[2])) if match else (0, 0)
+    if OLDEST <= number <= NEWEST:
+        return ok(f"Kubernetes {version}")
+    return warning(
+        f"Kubernetes {version or 'of an unknown version'}; "
+        f"ccm-supervisor {__version__} supports {supported_versions()}",
+        "use versions that fit, or try what you need in a test cluster",
+    )
+
+
+def supported_versions() -> str:
+    """The Kubernetes versions that we support."""
+    return " to ".join(f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
+
+
+def evaluate_resources(rules: Iterable[PolicyRule], served: VerbsByResource) -> Iterator[Finding]:
+    """Which resources and verbs the policy rules name and the API server does not serve."""
+    missing = set()
+    for rule in rules:
+        verbs = served.get((rule.group, rule.resource), frozenset())
+        if lacking := [verb for verb in rule.verbs if verb not in verbs]:
+            group = f".{rule.group}" if rule.group else ""
+            missing.add(f"{', '.join(lacking)} of {rule.resource}{group}")
+    if missing:
+        yield failed(
+            f"the API server does not serve: {abbreviate(sorted(missing))}",
+            "enable them: see --runtime-config of kube-apiserver",
+        )
+
+
+# clock: leadership does not depend on it; tokens, certificates and signed cloud calls do.
+
+
+async def check_clock(context: CheckContext) -> Iterable[Finding]:
+    """Whether this machine's clock agrees with the API server's."""
+    await connect(context)
+    offset = (await contact_server(context)).clock_offset
+    if offset is None:
+        raise NotChecked("the API server does not say what time it is")
+    return [evaluate_clock(offset)]
+
+
+def evaluate_clock(offset: float) -> Finding:
+    """Whether so many seconds, by which the API server's clock is before ours, do harm."""
+    size = format_duration(round(abs(offset)))
+    message = f"this clock is {size} {'behind' if offset > 0 else 'ahead of'} the API server's"
+    remedy = "let a time service (chrony, systemd-timesyncd) set the clock here and there"
+    if abs(offset) > CLOCK_LIMIT:
+        return failed(message, remedy)
+    if abs(offset) > CLOCK_WARNING:
+        return warning(message, remedy)
+    return ok("this clock and the API server's agree")
+
+
+CHECKS = (
+    Check("api-server", check_api_server),
+    Check("api-resources", check_resources),
+    Check("clock", check_clock),
+)

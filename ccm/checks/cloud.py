@@ -1,0 +1,276 @@
+"""Does the provider start, and does the cloud answer a cheap read of each part that is used.
+
+That the credentials may write as well shows only when something is written.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ccm.checks.api_server import list_nodes, list_objects
+from ccm.checks.context import Check, CheckContext, once, or_none
+from ccm.checks.finding import Finding, NotChecked, failed, from_fault, ok, warning
+from ccm.cloud.dry_run import ReadingGate
+from ccm.cloud.gate import WorkerGate, invoke
+from ccm.cloud.interface import CloudProvider, ProviderContext, Volumes
+from ccm.cloud.registry import load_provider, read_config
+from ccm.controllers import LIFECYCLE, NODE, SERVICE, VOLUME
+from ccm.decide.budget import Priority
+from ccm.errors import (
+    CloudError,
+    ConfigurationFault,
+    ConfigurationFaults,
+    Denied,
+    ImplementedElsewhere,
+    NotImplementedByProvider,
+    Refused,
+    Throttled,
+)
+from ccm.model.cloud import Answer
+from ccm.model.node import Node
+from ccm.model.service import Service
+from ccm.model.volume import PersistentVolume
+from workers.main import require_cluster_id
+
+log = logging.getLogger(__name__)
+
+START_TIMEOUT = 15.0
+READS_TIMEOUT = 30.0
+CALL_TIMEOUT = 8.0  # unless --cloud-call-timeout is shorter
+
+NO_SUCH_NAME = "ccm-supervisor-check"
+"""What no cloud has: asking for it shows whether one may ask."""
+NO_SUCH_NODE = Node({"metadata": {"name": NO_SUCH_NAME, "uid": NO_SUCH_NAME}})
+NO_SUCH_SERVICE = Service(
+    {
+        "metadata": {"name": NO_SUCH_NAME, "namespace": "default", "uid": NO_SUCH_NAME},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
+    }
+)
+
+
+class CountingGrants:
+    """Grants every call, and counts them by class of the budget: a check makes few."""
+
+    def __init__(self) -> None:
+        self.spent: Counter[str] = Counter()
+
+    async def take(self, budget: str, priority: Priority) -> float:
+        """Grant at once."""
+        self.spent[budget] += 1
+        return asyncio.get_running_loop().time()
+
+    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
+        """Nothing to slow down."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderStart:
+    """A provider that is initialized, or what is wrong with it."""
+
+    provider: CloudProvider | None
+    grants: CountingGrants
+    faults: tuple[ConfigurationFault, ...] = ()
+    bug: str = ""
+
+
+@once
+async def start_provider(context: CheckContext) -> ProviderStart:
+    """Initialize the provider as a worker does, behind a gate that stops writes; raises nothing."""
+    settings, grants = context.settings, CountingGrants()
+    timeout = min(settings.cloud_call_timeout, CALL_TIMEOUT)
+    gate = ReadingGate(WorkerGate(grants, timeout, lambda: None))
+    try:
+        content = read_config(settings.cloud_config)
+        provider = load_provider(settings.cloud_provider)
+        path, cluster = settings.cloud_config, settings.cluster_name
+        is_untagged = settings.allow_untagged_cloud
+        await provider.initialize(
+            ProviderContext(gate, content, path, cluster, "check", is_untagged)
+        )
+    except ConfigurationFaults as faults:
+        return ProviderStart(None, grants, tuple(faults.faults))
+    except ConfigurationFault as fault:
+        return ProviderStart(None, grants, (fault,))
+    except Exception as bug:  # around one callback: somebody else's code
+        log.debug("provider failed", exc_info=True)
+        return ProviderStart(None, grants, bug=repr(bug))
+    context.resources.push_async_callback(_close, provider)
+    try:
+        if not settings.allow_untagged_cloud:
+            require_cluster_id(provider, settings)
+    except ConfigurationFault as fault:
+        return ProviderStart(provider, grants, (fault,))
+    return ProviderStart(provider, grants)
+
+
+async def _close(provider: CloudProvider) -> None:
+    try:
+        await provider.close()
+    except Exception:  # around one callback: what was found is worth more
+        log.debug("provider failed to close", exc_info=True)
+
+
+async def require_provider(context: CheckContext) -> CloudProvider:
+    """A provider that is initialized; raises `NotChecked`."""
+    provider = (await start_provider(context)).provider
+    if provider is None:
+        raise NotChecked("the provider did not start; see cloud-provider")
+    return provider
+
+
+# cloud-provider: it is there, takes its configuration, and has what the controllers need.
+
+
+async def check_provider(context: CheckContext) -> Iterable[Finding]:
+    """Whether the provider starts, and what it lacks."""
+    name, start = context.settings.cloud_provider, await start_provider(context)
+    found = [*map(from_fault, start.faults)]
+    if start.bug:
+        remedy = "report this to the provider's author"
+        found.append(failed(f"provider {name} failed: {start.bug}", remedy))
+    if start.provider and not found:
+        found += _missing_parts(context, start.provider)
+        parts = ("instances", "load_balancers", "routes", "volumes")
+        present = [part.replace("_", " ") for part in parts if getattr(start.provider, part)]
+        has = ", ".join(present) or "nothing"
+        return found or [ok(f"{name} takes its configuration; it has {has}")]
+    return found
+
+
+def _missing_parts(context: CheckContext, provider: CloudProvider) -> Iterator[Finding]:
+    name = context.settings.cloud_provider
+    if context.runs(NODE, LIFECYCLE) and not provider.instances:
+        yield warning(
+            f"{name} knows nothing of machines: no node is initialized or removed",
+            "choose a provider that does, or set --controllers=*,-cloud-node,-cloud-node-lifecycle",
+        )
+    if context.configures_routes and not provider.routes:
+        yield warning(
+            f"--cluster-cidr asks for routes, and {name} has none: they are left alone",
+            "let the pod network do without, and set --configure-cloud-routes=false",
+        )
+
+
+# cloud-reads
+
+ErrorMeaning = tuple[Callable[[str, str], Finding], str, str]
+"""The kind of finding, the beginning of its message, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudRead:
+    """One read of the cloud, what came of it, and what it cost by class of the budget."""
+
+    part: str
+    subject: str
+    spent: Counter[str] = field(default_factory=Counter)
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    error: CloudError | None = None
+
+
+@once
+async def probe_reads(context: CheckContext) -> Sequence[CloudRead]:
+    """Read each part that the controllers need, one after the other."""
+    provider = await require_provider(context)
+    read = partial(read_cloud, (await start_provider(context)).grants)
+    nodes, reads = await or_none(list_nodes(context)) or (), list[CloudRead]()
+    if provider.instances and context.runs(NODE, LIFECYCLE):
+        describe, size = provider.instances.describe, provider.instances.batch_size
+        for sample in sample_nodes(nodes, provider.scheme, size):
+            reads.append(await read("instances", "machines of nodes", describe, sample))
+    if provider.routes and context.configures_routes:
+        reads.append(await read("routes", "routes", provider.routes.list, nodes))
+    if provider.load_balancers and context.runs(SERVICE):
+        get = provider.load_balancers.get
+        reads.append(await read("load balancers", "a load balancer", get, NO_SUCH_SERVICE))
+    if provider.volumes and context.runs(VOLUME):
+        listed = await or_none(list_objects(context, "/api/v1/persistentvolumes")) or ()
+        for volume in _sample_volume(provider.volumes, map(PersistentVolume, listed)):
+            reads.append(await read("volumes", "a volume", provider.volumes.describe, [volume]))
+    return reads
+
+
+async def read_cloud(
+    grants: CountingGrants, part: str, subject: str, method: Callable[..., Any], *arguments: Any
+) -> CloudRead:
+    """Call a method of the provider; an error is part of the result.
+
+    The cost is right when nothing else is read meanwhile.
+    """
+    before = Counter(grants.spent)
+    answers: Mapping[str, Answer] = {}
+    error: CloudError | None = None
+    try:
+        result = await invoke(method, *arguments)
+        answers = result if isinstance(result, Mapping) else {}
+    except CloudError as failure:
+        error = failure
+    except Exception as bug:  # around one callback: somebody else's code
+        log.debug("provider failed", exc_info=True)
+        error = CloudError(f"the provider failed: {bug!r}")
+    return CloudRead(part, subject, grants.spent - before, answers, error)
+
+
+def sample_nodes(nodes: Sequence[Node], scheme: str, size: int) -> list[Sequence[Node]]:
+    """Nodes to ask the cloud about, at most `size` in one read: some by name, some by ID.
+
+    The two are asked about apart: a cloud needs a call for each.
+    """
+    ours = [node for node in nodes if not node.is_foreign(scheme)]
+    by_name = [node for node in ours if not node.provider_id][:size]
+    by_id = [node for node in ours if node.provider_id][:size]
+    return [sample for sample in (by_name, by_id) if sample] or [[NO_SUCH_NODE]]
+
+
+def _sample_volume(part: Volumes, volumes: Iterable[PersistentVolume]) -> list[PersistentVolume]:
+    """One volume that the provider knows about, if there is one."""
+    drivers, sources = part.csi_drivers, part.legacy_sources
+    own = (each for each in volumes if each.csi_driver in drivers or sources & {*each.spec})
+    return [*own][:1]
+
+
+async def check_reads(context: CheckContext) -> Iterable[Finding]:
+    """Whether the cloud answers these credentials."""
+    return evaluate_reads(await probe_reads(context))
+
+
+def evaluate_reads(reads: Sequence[CloudRead]) -> Iterator[Finding]:
+    """One finding for all reads with the same trouble; the first error stands for all."""
+    failures: dict[ErrorMeaning, list[CloudRead]] = {}
+    for read in reads:
+        if read.error and (meaning := _meaning(read.error)):
+            failures.setdefault(meaning, []).append(read)
+    for (report, message, remedy), met in failures.items():
+        subjects = ", ".join(dict.fromkeys(read.subject for read in met))
+        yield report(f"{message} {subjects}: {met[0].error}", remedy)
+    if not failures:
+        answered = ", ".join(dict.fromkeys(read.part for read in reads)) or "nothing"
+        yield ok(f"the cloud answers about {answered}")
+
+
+def _meaning(error: CloudError) -> ErrorMeaning | None:
+    """What an error means for a start; that of a part that is not there means nothing."""
+    match error:
+        case ImplementedElsewhere() | NotImplementedByProvider():
+            return None
+        case Denied():
+            remedy = "correct the credentials in --cloud-config, or allow them this call"
+            return failed, "the cloud does not let us read", remedy
+        case Throttled():
+            remedy = "see who else uses this account; --cloud-rate and --cloud-reserve leave room"
+            return warning, "the cloud throttled us when we read", remedy
+        case Refused():
+            return failed, "the cloud refused to read", "correct what it names"
+    remedy = "check the address in --cloud-config, the way there, and that the cloud works"
+    return failed, "no answer about", remedy
+
+
+CHECKS = (
+    Check("cloud-provider", check_provider, START_TIMEOUT),
+    Check("cloud-reads", check_reads, READS_TIMEOUT),
+)

@@ -1,1 +1,0 @@
-"""Checks of the provider and of what the cloud says."""

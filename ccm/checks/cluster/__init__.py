@@ -1,1 +1,0 @@
-"""Checks of what the API server says."""

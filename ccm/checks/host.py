@@ -1,0 +1,215 @@
+"""Are the directories usable and is nobody in them; may processes open as many files as needed."""
+
+import asyncio
+import fcntl
+import os
+import resource
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ccm.bus.control import NotRunning, ask
+from ccm.bus.paths import SOCKET_PATH_LIMIT, RuntimePaths
+from ccm.checks.context import Check, CheckContext, once
+from ccm.checks.finding import Finding, failed, ok, warning
+from ccm.model.objects import Json, mapping
+from ccm.settings import Settings, default_runtime_dir
+from ccm.supervisor.deletion_state import read_state
+from ccm.supervisor.https.listener import MOST
+from ccm.supervisor.shards import wanted_workers
+
+STATUS_TIMEOUT = 2.0  # for a supervisor to answer
+PRIVATE_MODE = 0o700
+FILES_PER_PROCESS = 64  # interpreter, event loop, bus, log, connections to the cloud
+FILES_PER_WORKER = 6  # in the supervisor: sentinel, pipes, its connection on the bus
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDirectory:
+    """A directory, or the nearest one above it that exists; `mode` and `owner` are of `found`."""
+
+    path: Path
+    found: Path
+    is_directory: bool
+    owner: int
+    mode: int
+    is_writable: bool
+
+    @property
+    def exists(self) -> bool:
+        return self.found == self.path
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRuntime:
+    """The runtime directory as we find it, as user `uid`.
+
+    `holder` is the process that has the lock; `status` what it answers, empty for nothing.
+    """
+
+    directory: ObservedDirectory
+    uid: int
+    socket_bytes: int  # of the longest path of a socket
+    holder: str = ""
+    status: Json | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a supervisor works here, as far as it says."""
+        return bool(self.status)
+
+    @property
+    def is_leader(self) -> bool:
+        return bool(mapping(mapping(self.status).get("leader")).get("may_act"))
+
+
+@once
+async def probe_runtime(context: CheckContext) -> ObservedRuntime:
+    """The runtime directory, and whether a supervisor runs in it."""
+    directory = context.settings.runtime_dir or default_runtime_dir()
+    return await asyncio.to_thread(observe_runtime, directory)
+
+
+def observe_runtime(directory: str) -> ObservedRuntime:
+    """The same, blocking; makes and changes nothing."""
+    paths = RuntimePaths(Path(directory).absolute())
+    holder = _lock_holder(paths.lock)
+    return ObservedRuntime(
+        directory=observe_directory(paths.directory, allow_link=False),
+        uid=os.geteuid(),
+        socket_bytes=len(os.fsencode(paths.control)),
+        holder=holder,
+        status=_status(paths.control) if holder else None,
+    )
+
+
+def observe_directory(path: Path, allow_link: bool = True) -> ObservedDirectory:
+    """What is at `path`; a link that leads nowhere, or is not allowed, is no directory."""
+    found = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    is_followed = found.exists() and (allow_link or found != path)
+    info = found.stat(follow_symlinks=is_followed)
+    return ObservedDirectory(
+        path=path,
+        found=found,
+        is_directory=stat.S_ISDIR(info.st_mode),
+        owner=info.st_uid,
+        mode=stat.S_IMODE(info.st_mode),
+        is_writable=os.access(found, os.W_OK | os.X_OK),
+    )
+
+
+def _lock_holder(lock: Path) -> str:
+    """The process that holds the lock; empty when nobody does, or nobody can tell."""
+    try:
+        with open(lock, encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return ""
+    except BlockingIOError:
+        return lock.read_text(encoding="ascii").strip() or "unknown"
+    except OSError:
+        return ""
+
+
+def _status(control: Path) -> Json:
+    try:
+        return ask(control, {"command": "status"}, STATUS_TIMEOUT)
+    except NotRunning:
+        return {}
+
+
+# directories
+
+
+async def check_directories(context: CheckContext) -> Iterable[Finding]:
+    """Whether the directories can be used, and whether somebody uses them."""
+    runtime, state_dir = await probe_runtime(context), context.settings.state_dir
+    directory = runtime.directory
+    found = [*_of_runtime(runtime), *_of_directory("--runtime-dir", directory)]
+    if state_dir:
+        directory = observe_directory(Path(state_dir).absolute())
+        found += _of_directory("--state-dir", directory)
+    found = found or [*_of_deletions(directory.path / "deletions.json")]
+    return found or [ok(f"{runtime.directory.path} {_use(runtime)}")]
+
+
+def _of_deletions(path: Path) -> Iterator[Finding]:
+    try:
+        read_state(path)
+    except (OSError, ValueError) as error:
+        yield failed(
+            f"deletions would be frozen, their state cannot be read: {path}: {error}",
+            "repair or remove that file; removed, it freezes nothing",
+        )
+
+
+def _use(runtime: ObservedRuntime) -> str:
+    if runtime.is_running:
+        return "is in use by a supervisor that answers"
+    return "is free" if runtime.directory.exists else "can be created"
+
+
+def _of_runtime(runtime: ObservedRuntime) -> Iterator[Finding]:
+    directory = runtime.directory
+    if runtime.socket_bytes > SOCKET_PATH_LIMIT:
+        yield failed(
+            f"--runtime-dir: {directory.path} is too long for a socket in it",
+            "choose a shorter path",
+        )
+    if runtime.holder and not runtime.is_running:
+        yield failed(
+            f"--runtime-dir: {directory.path} is in use by a running supervisor "
+            f"(pid {runtime.holder}) that does not answer",
+            "stop that one first, or choose another directory",
+        )
+    if not (directory.exists and directory.is_directory):
+        return
+    if directory.owner != runtime.uid:
+        yield failed(
+            f"--runtime-dir: {directory.path} belongs to user {directory.owner}, "
+            f"and we are user {runtime.uid}",
+            "run this as the user of 'start', or choose another directory",
+        )
+    elif directory.mode & ~PRIVATE_MODE:
+        yield warning(
+            f"--runtime-dir: {directory.path} has mode {directory.mode:04o}: others can look in",
+            f"chmod 0700 {directory.path}; a start does that by itself",
+        )
+
+
+def _of_directory(flag: str, directory: ObservedDirectory) -> Iterator[Finding]:
+    problem = ""
+    if not directory.is_directory:
+        problem = f"{directory.found} is not a directory"
+    elif not directory.is_writable:
+        problem = f"{directory.found} cannot be written (mode {stat.filemode(directory.mode)})"
+    if problem:
+        yield failed(
+            f"{flag}: {directory.path} cannot be used: {problem}",
+            "choose a directory that this user may write",
+        )
+
+
+# open-files: the limit of this shell; a unit of systemd has its own (`LimitNOFILE=`).
+
+
+async def check_open_files(context: CheckContext) -> Iterable[Finding]:
+    """Whether the connections fit below the soft limit, which a start would inherit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return [evaluate_open_files(limit, context.settings)]
+
+
+def evaluate_open_files(limit: int, settings: Settings) -> Finding:
+    """Whether the supervisor, which has most of them, may open as many files as it needs."""
+    need = FILES_PER_PROCESS + FILES_PER_WORKER * len(wanted_workers(settings))
+    need += settings.kube_api_in_flight + (MOST if settings.secure_port else 0)
+    message = f"{limit} files may be open, and about {need} may be needed"
+    if limit not in (resource.RLIM_INFINITY, -1) and limit < need:
+        return failed(message, f"raise the limit: ulimit -n {max(1024, need)}, or LimitNOFILE=")
+    return ok(message)
+
+
+CHECKS = (
+    Check("directories", check_directories),
+    Check("open-files", check_open_files),
+)

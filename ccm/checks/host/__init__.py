@@ -1,1 +1,0 @@
-"""Checks of the flags and of this machine."""

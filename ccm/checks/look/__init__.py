@@ -1,1 +1,0 @@
-"""Facts that several checks need; nothing is judged here."""

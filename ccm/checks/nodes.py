@@ -1,0 +1,136 @@
+"""Do the Nodes belong to this cloud and does it know them, and are they initialized in time."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from ccm.checks.api_server import list_nodes, server_clock
+from ccm.checks.cloud import probe_reads, require_provider
+from ccm.checks.context import Check, CheckContext
+from ccm.checks.finding import Finding, NotChecked, abbreviate, failed, ok, pluralize, warning
+from ccm.checks.leases import age_of, current_leader
+from ccm.durations import format_duration
+from ccm.model.cloud import Answer, Gone, Unknown
+from ccm.model.node import Node
+
+INITIALIZATION_DEADLINE = 300.0  # seconds after which a Node should not be tainted any more
+
+
+# provider-ids
+
+
+async def check_provider_ids(context: CheckContext) -> Iterable[Finding]:
+    """Whether the Nodes belong to the cloud that was chosen."""
+    scheme, provider = (await require_provider(context)).scheme, context.settings.cloud_provider
+    return [evaluate_provider_ids(await list_nodes(context), scheme, provider)]
+
+
+def evaluate_provider_ids(nodes: Iterable[Node], scheme: str, provider: str) -> Finding:
+    """How many Nodes have IDs of which scheme, and what becomes of those."""
+    schemes = Counter(node.provider_id.partition("://")[0] for node in nodes if node.provider_id)
+    counts = ", ".join(f"{pluralize(n, 'node')} of {each}" for each, n in schemes.most_common())
+    if not schemes.keys() - {scheme}:
+        return ok(counts or "no node has a provider ID yet")
+    if scheme in schemes:
+        return warning(
+            f"{counts}: those that are not of {scheme} are left alone",
+            "let a controller of their cloud look after them",
+        )
+    return failed(
+        f"{counts}, and none of {scheme}: all would be left alone",
+        f"choose their cloud: --cloud-provider is {provider}",
+    )
+
+
+# kubelets
+
+
+async def check_kubelets(context: CheckContext) -> Iterable[Finding]:
+    """Whether kubelets leave the initialization of their Nodes to us.
+
+    A kubelet without `--cloud-provider=external` registers its Node without the taint, and then no
+    controller ever looks at it.
+    """
+    nodes = await list_nodes(context)
+    alone = [node.name for node in nodes if not node.provider_id and not node.is_uninitialized]
+    if not alone:
+        return [ok(f"{pluralize(len(nodes), 'node')}, each tainted or with a provider ID")]
+    return [
+        failed(
+            f"without taint and without provider ID, so never initialized: {abbreviate(alone)}",
+            "start their kubelets with --cloud-provider=external, delete these Nodes "
+            "and restart the kubelets, so that they register again",
+        )
+    ]
+
+
+# uninitialized-nodes
+
+
+async def check_initialization(context: CheckContext) -> Iterable[Finding]:
+    """Whether Nodes keep their taint although somebody leads."""
+    scheme, now = (await require_provider(context)).scheme, (await server_clock(context))()
+    leader, nodes = await current_leader(context), await list_nodes(context)
+    return [evaluate_initialization(nodes, scheme, leader, now)]
+
+
+def evaluate_initialization(nodes: Iterable[Node], scheme: str, leader: str, now: float) -> Finding:
+    """Whether those of this cloud should be initialized by now, the API server's wall clock."""
+    waiting = [node for node in nodes if node.is_uninitialized and not node.is_foreign(scheme)]
+    late = [node.name for node in waiting if age_of(node, now) > INITIALIZATION_DEADLINE]
+    if late and leader:
+        return failed(
+            f"not initialized for more than {format_duration(INITIALIZATION_DEADLINE)}, "
+            f"although {leader} leads: {abbreviate(late)}",
+            "see the Events of these Nodes, and 'ccm-supervisor status' where it leads",
+        )
+    if not waiting:
+        return ok("none")
+    return ok(f"{pluralize(len(waiting), 'node')} to be initialized by {leader or 'a controller'}")
+
+
+# machines
+
+
+async def check_machines(context: CheckContext) -> Iterable[Finding]:
+    """Whether the cloud knows the machines behind the Nodes; of many Nodes, one read's worth."""
+    nodes, reads = await list_nodes(context), await probe_reads(context)
+    answered = [read.answers for read in reads if read.part == "instances" and not read.error]
+    if not answered:
+        raise NotChecked("the cloud was not asked about machines, or gave no answer")
+    return evaluate_machines(nodes, {name: it for each in answered for name, it in each.items()})
+
+
+def evaluate_machines(nodes: Iterable[Node], answers: Mapping[str, Answer]) -> Iterator[Finding]:
+    """What the cloud's answers, by the name of the Node, mean for the Nodes."""
+    asked = [(node, answers[node.name]) for node in nodes if node.name in answers]
+    gone = [node for node, answer in asked if isinstance(answer, Gone)]
+    unnamed = [node.name for node in gone if not node.provider_id]
+    lost = [node.name for node in gone if node.provider_id and node.is_ready]
+    unclear = {node.name: answer.why for node, answer in asked if isinstance(answer, Unknown)}
+    if unnamed:
+        yield failed(
+            f"the cloud knows no machine of these names: {abbreviate(unnamed)}",
+            "name the Nodes as the cloud names its machines (kubelet --hostname-override), "
+            "or give them their ID (kubelet --provider-id)",
+        )
+    if lost:
+        yield failed(
+            f"the cloud says that the machines of Ready Nodes are gone: {abbreviate(lost)}",
+            "correct account, project or region in --cloud-config: it is another part of the cloud",
+        )
+    if unclear:
+        why = next(iter(unclear.values()))
+        yield warning(
+            f"the cloud gives no clear answer about {abbreviate([*unclear])}: {why}",
+            "see what the cloud has under these names",
+        )
+    if not (unnamed or lost or unclear):
+        yield ok(f"{pluralize(len(asked), 'node')} asked about, the cloud knows them")
+
+
+CHECKS = (
+    Check("provider-ids", check_provider_ids),
+    Check("kubelets", check_kubelets),
+    Check("uninitialized-nodes", check_initialization),
+    Check("machines", check_machines),
+)

@@ -1,1 +1,0 @@
-"""Checks of the Nodes and Services, against the flags and what the cloud says."""

@@ -1,0 +1,366 @@
+"""What checks make of what probes found, where planting each fault would take too long."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccm.checks import api_server, cloud, flags, host, permissions
+from ccm.checks.cloud_budget import BudgetEvidence, evaluate_budget
+from ccm.checks.finding import CheckState, Finding, abbreviate
+from ccm.checks.leases import LeaseEvidence, ObservedLease, evaluate_lease, parse_lease
+from ccm.checks.nodes import evaluate_initialization, evaluate_machines, evaluate_provider_ids
+from ccm.checks.permissions import AccessReview
+from ccm.checks.pod_cidrs import evaluate_pod_cidrs
+from ccm.checks.services import ServiceEvidence, evaluate_services
+from ccm.cloud.interface import Quota
+from ccm.errors import CloudError, Denied, NotImplementedByProvider, Refused, Throttled
+from ccm.model.cloud import Answer, Gone, Instance, Unknown
+from ccm.model.node import UNINITIALIZED_TAINT, Node
+from ccm.model.rbac import PolicyRule
+from ccm.model.service import Service
+from ccm.settings import Settings
+from ccm.settings import flags as declared_flags
+from tests.kube.build import KUBERNETES
+
+
+def states(findings: Iterable[Finding]) -> list[str]:
+    return [str(finding.state) for finding in findings]
+
+
+def test_names_of_many_are_the_first_and_a_number() -> None:
+    assert abbreviate(["a", "b", "c"]) == "a, b, c"
+    assert abbreviate(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+
+
+# The host.
+
+
+@pytest.mark.parametrize(
+    ("limit", "port", "state"),
+    [(1024, 10258, "ok"), (200, 10258, "failed"), (200, 0, "ok"), (-1, 10258, "ok")],
+)
+def test_open_files_are_counted(limit: int, port: int, state: str) -> None:
+    assert host.evaluate_open_files(limit, Settings(secure_port=port)).state == state
+
+
+FITTING = Settings(cluster_cidr=("10.0.0.0/8",))
+WITHOUT_ROUTES = replace(FITTING, controllers=("*", "-node-route-controller"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "written", "word"),
+    [
+        (FITTING, ("allocate_node_cidrs",), ""),  # written, and as it is anyway
+        (replace(FITTING, allocate_node_cidrs=True), ("allocate_node_cidrs",), "has no effect"),
+        (replace(FITTING, allow_untagged_cloud=True), ("allow_untagged_cloud",), "is deprecated"),
+        (WITHOUT_ROUTES, (), ""),
+        (
+            WITHOUT_ROUTES,
+            ("cluster_cidr",),
+            "--cluster-cidr=10.0.0.0/8 has no effect: --controllers turns node-route-controller",
+        ),
+        (Settings(configure_cloud_routes=False), (), ""),
+        (replace(FITTING, leader_elect=False, leader_elect_lease_duration=10.5), (), ""),
+        (replace(FITTING, concurrent_node_syncs=64), (), "--kube-api-in-flight=32 lets through"),
+        (replace(FITTING, concurrent_node_syncs=64, kube_api_in_flight=64), (), ""),
+        (replace(FITTING, kube_api_burst=30, kube_api_qps=20.0), (), ""),
+    ],
+)
+def test_flags_are_told_of_only_when_they_do_not_do_what_they_say(
+    settings: Settings, written: tuple[str, ...], word: str
+) -> None:
+    found = [each.message for each in flags.evaluate_flags(settings, written) if each.remedy]
+    assert len(found) == bool(word)
+    assert all(word in message for message in found)
+
+
+def test_every_flag_that_needs_a_controller_is_a_flag() -> None:
+    assert flags.CONTROLLER_OF_FLAG.keys() <= {flag.field for flag in declared_flags()}
+
+
+# The API server.
+
+
+@pytest.mark.parametrize(
+    ("offset", "state"),
+    [(0.4, "ok"), (-9.9, "ok"), (11.0, "warning"), (-200.0, "warning"), (300.0, "failed")],
+)
+def test_a_clock_is_evaluated_by_how_far_it_is_off(offset: float, state: str) -> None:
+    assert api_server.evaluate_clock(offset).state == state
+
+
+def test_the_newest_supported_version_is_the_one_that_tests_run_against() -> None:
+    major, minor = KUBERNETES.version.removeprefix("v").split(".")[:2]
+    assert (int(major), int(minor)) == api_server.NEWEST
+
+
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [
+        ("v1.36.3", "ok"),
+        ("v1.30.0-eks-1234", "ok"),
+        ("v1.29.9", "warning"),
+        ("v1.37.0", "warning"),
+        ("v2.0.0", "warning"),
+        ("", "warning"),
+    ],
+)
+def test_a_version_is_supported_or_not(version: str, state: str) -> None:
+    assert api_server.evaluate_version(version).state == state
+
+
+def test_a_verb_that_is_not_served_is_named() -> None:
+    rule = PolicyRule("services/status", ("get", "patch"), "addresses")
+    served = {("", "services/status"): frozenset({"get"})}
+    [missing] = api_server.evaluate_resources([rule], served)
+    assert missing.state is CheckState.FAILED
+    assert "serve: patch of services/status" in missing.message
+
+
+def test_events_are_not_worth_a_failure_and_questions_not_allowed_are_no_answer() -> None:
+    event, patch = (
+        PolicyRule("events", ("create",), "told"),
+        PolicyRule("nodes", ("patch",), "taints"),
+    )
+    reviews = [AccessReview(event, "create", "", False), AccessReview(patch, "patch")]
+    found = permissions.evaluate_reviews("the node worker", reviews)
+    assert states(found) == ["warning", "not checked"]
+
+
+def test_the_verbs_of_a_rule_are_one_finding() -> None:
+    rule = PolicyRule("leases", ("get", "update"), "election", "coordination.k8s.io", "ns", ("l",))
+    reviews = [AccessReview(rule, verb, "l", False) for verb in rule.verbs]
+    [found] = permissions.evaluate_reviews("the supervisor", reviews)
+    wanted = "the supervisor may not get, update leases.coordination.k8s.io l in ns: election"
+    assert found.message == wanted
+
+
+def test_an_account_that_cannot_be_seen_is_not_missing() -> None:
+    found = permissions.evaluate_accounts({"a": None, "b": True})
+    assert states(found) == ["not checked"]
+
+
+# The Lease.
+
+OURS = "host-1_6d9f4b7e-6f0e-4c0e-9d0a-0a1b2c3d4e5f"
+FREE = LeaseEvidence("ccm", "kube-system", True, None, None, False)
+HELD = ObservedLease("ccm", OURS, "ccm-supervisor", "t", 15.0, 3.0, is_alive=True)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "state", "word"),
+    [
+        (FREE, "ok", "not there yet"),
+        (replace(FREE, namespace="own"), "not checked", "namespace own"),
+        (replace(FREE, has_namespace=False), "failed", "no namespace"),
+        (replace(FREE, lease=HELD), "ok", "another replica stands by"),
+        (replace(FREE, lease=replace(HELD, holder="", is_alive=False)), "ok", "is free"),
+        (replace(FREE, lease=replace(HELD, is_alive=False, age=60.0)), "ok", "expired 1m ago"),
+        (replace(FREE, lease=replace(HELD, field_manager="nimbus")), "warning", "and a nimbus"),
+        (
+            replace(FREE, lease=replace(HELD, field_manager="")),
+            "warning",
+            "stands by until it ends",
+        ),
+        (replace(FREE, lease=replace(HELD, field_manager=""), leads_here=True), "ok", "stands by"),
+        (replace(FREE, lease=replace(HELD, holder="me", field_manager="x")), "warning", "for ever"),
+        (replace(FREE, is_elected=False), "ok", "run one replica only"),
+        (replace(FREE, is_elected=False, lease=HELD), "failed", "both would act"),
+    ],
+)
+def test_a_lease_is_evaluated_by_its_holder(evidence: LeaseEvidence, state: str, word: str) -> None:
+    found = evaluate_lease(evidence)
+    assert found.state == state
+    assert word in found.message
+
+
+def test_the_field_manager_of_a_lease_is_the_last_program_that_renewed_it() -> None:
+    def wrote(manager: str, time: str, field: str) -> dict[str, Any]:
+        return {"manager": manager, "time": time, "fieldsV1": {"f:spec": {field: {}}}}
+
+    managed = [
+        wrote("nimbus", "2026-01-01T00:00:00Z", "f:renewTime"),
+        wrote("ccm-supervisor", "2026-01-02T00:00:00Z", "f:renewTime"),
+        wrote("kubectl", "2026-01-03T00:00:00Z", "f:strategy"),
+    ]
+    lease = parse_lease({"metadata": {"managedFields": managed}}, 0.0)
+    assert lease.field_manager == "ccm-supervisor"
+
+
+# The cloud.
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (None, "ok"),
+        (Denied("403"), "failed"),
+        (Throttled("429"), "warning"),
+        (Refused("no"), "failed"),
+        (CloudError("reset"), "failed"),
+        (NotImplementedByProvider("never"), "ok"),
+    ],
+)
+def test_an_error_of_the_cloud_is_told_of_once(error: CloudError | None, state: str) -> None:
+    parts = ("routes", "routes"), ("volumes", "a volume")
+    reads = [cloud.CloudRead(*part, error=error) for part in parts]
+    assert states(cloud.evaluate_reads(reads)) == [state]
+
+
+LARGE = BudgetEvidence(
+    settings=Settings(node_workers=1),
+    quotas={"read": Quota(20.0, 40)},
+    batch_size=100,
+    nodes=5000,
+    unready=0,
+    runs_node=True,
+    runs_lifecycle=True,
+    cost={"instances": Counter({"read": 1}), "routes": Counter({"read": 50})},
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "word"),
+    [
+        # 50 batches every 5 minutes, and 50 pages of routes every 10 minutes.
+        ({}, "ok", "read: about 900 calls an hour of 72000 (1%)"),
+        ({"quotas": {"read": Quota(0.4, 1)}}, "warning", "900 calls an hour of 1440 (62%)"),
+        ({"quotas": {"read": Quota(0.2, 1)}}, "failed", "(125%): more than the quota allows"),
+        ({"settings": Settings(cloud_rate={"read": 0.2})}, "failed", "of 720 (125%)"),
+        ({"settings": Settings(cloud_reserve=0.9)}, "ok", "of 7200 (13%)"),
+        ({"settings": Settings(node_workers=60)}, "ok", "about 1020 calls"),
+        ({"unready": 5000}, "warning", "about 36900 calls"),  # a read a pass whatever its size
+        ({"runs_node": False, "runs_lifecycle": False}, "ok", "about 300 calls"),
+        ({"cost": {}}, "ok", "no periodic calls"),
+        (
+            {"quotas": {"read": Quota(1.0, 1)}, "batch_size": 1},
+            "warning",
+            "to ask about all 5000 nodes once takes 1h23m20s: as long may a new node wait",
+        ),
+    ],
+)
+def test_the_budget_is_evaluated_by_its_share(changes: Any, state: str, word: str) -> None:
+    found = list(evaluate_budget(replace(LARGE, **changes)))
+    assert state in states(found)
+    assert any(word in each.message for each in found), found
+
+
+# Nodes.
+
+
+def node(name: str, *cidrs: str, provider_id: str = "") -> Node:
+    spec = {"providerID": provider_id, "podCIDRs": list(cidrs)}
+    return Node({"metadata": {"name": name}, "spec": spec})
+
+
+def test_all_nodes_of_another_cloud_mean_the_wrong_cloud() -> None:
+    nodes = [node(f"n{i}", provider_id=f"nimbus://{i}") for i in range(3)]
+    found = evaluate_provider_ids(nodes, "simulated", "simulated")
+    assert found.state is CheckState.FAILED
+    assert "choose their cloud" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("age", "leader", "provider_id", "state"),
+    [
+        (600.0, "one", "", "failed"),
+        (100.0, "one", "", "ok"),
+        (600.0, "", "", "ok"),  # nobody is at it yet
+        (600.0, "one", "nimbus://1", "ok"),  # somebody else's business
+    ],
+)
+def test_a_node_waits_too_long_only_for_one_who_leads(
+    age: float, leader: str, provider_id: str, state: str
+) -> None:
+    waits = node("n", provider_id=provider_id)
+    waits.raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    waits.raw["spec"]["taints"] = [{"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}]
+    found = evaluate_initialization([waits], "simulated", leader, 1767225600.0 + age)
+    assert found.state == state
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_ready", "provider_id", "state"),
+    [
+        (Instance("ours://1"), "True", "ours://1", "ok"),
+        (Gone("no such"), "True", "ours://1", "failed"),
+        (Gone("no such"), "Unknown", "ours://1", "ok"),  # it is about to be deleted
+        (Gone("no such"), "Unknown", "", "failed"),
+        (Unknown("denied"), "True", "ours://1", "warning"),
+    ],
+)
+def test_a_machine_that_is_gone_is_wrong_while_its_node_is_ready(
+    answer: Answer, is_ready: str, provider_id: str, state: str
+) -> None:
+    one = node("n", provider_id=provider_id)
+    one.raw["status"] = {"conditions": [{"type": "Ready", "status": is_ready}]}
+    assert states(evaluate_machines([one], {"n": answer})) == [state]
+
+
+NETWORKS = st.tuples(st.integers(0, 255), st.integers(20, 28)).map(
+    lambda pair: str(ip_network(f"10.0.{pair[0]}.0/{pair[1]}", strict=False))
+)
+
+
+def messages(cluster_cidr: str, cidrs: list[str]) -> list[str]:
+    nodes = [node(f"n{number}", cidr) for number, cidr in enumerate(cidrs)]
+    return [each.message for each in evaluate_pod_cidrs([ip_network(cluster_cidr)], nodes)]
+
+
+@given(st.lists(NETWORKS, max_size=12))
+def test_overlaps_are_told_exactly_when_there_are_some(cidrs: list[str]) -> None:
+    told = [each for each in messages("10.0.0.0/16", cidrs) if "overlap" in each]
+    networks = list(map(ip_network, cidrs))
+    expected = [
+        (one, other)
+        for number, one in enumerate(networks)
+        for other in networks[:number]
+        if one.overlaps(other)
+    ]
+    assert bool(told) == bool(expected)
+    for pair in told[0].partition(": ")[2].split(", ") if told else ():
+        if " and n" not in pair and "more" not in pair:
+            one, other = (ip_network(part.split(" of ")[0]) for part in pair.split(" and "))
+            assert one.overlaps(other)
+
+
+def test_every_network_inside_another_one_is_named() -> None:
+    [message] = messages("10.0.0.0/8", ["10.0.0.0/16", "10.0.0.0/24", "10.0.2.0/24"])
+    pairs = "10.0.0.0/16 of n0 and 10.0.0.0/24 of n1, 10.0.0.0/16 of n0 and 10.0.2.0/24 of n2"
+    assert pairs in message
+
+
+# Services.
+
+
+def service(name: str, **spec: Any) -> Service:
+    wanted = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], **spec}
+    return Service({"metadata": {"name": name, "namespace": "default"}, "spec": wanted})
+
+
+@pytest.mark.parametrize(
+    ("one", "changes", "told"),
+    [
+        (service("a"), {}, ["failed"]),
+        (service("a"), {"leader": ""}, ["ok"]),  # nobody is at it yet
+        (service("a"), {"now": 100.0}, ["ok"]),
+        (service("a", loadBalancerClass="x"), {}, ["warning"]),
+        (service("a", loadBalancerClass="x"), {"classes": ["x"]}, ["failed"]),
+        (service("a", sessionAffinity="ClientIP"), {}, ["failed"]),  # and not "waits", too
+        (service("a"), {"supported_features": None}, ["failed"]),
+        (
+            service("a", loadBalancerClass="x"),
+            {"supported_features": None, "leader": ""},
+            ["warning"],
+        ),
+    ],
+)
+def test_a_service_is_told_of_once(one: Service, changes: Any, told: list[str]) -> None:
+    evidence = ServiceEvidence([one], [], frozenset(), "one", 1e9)
+    assert states(evaluate_services(replace(evidence, **changes))) == told
