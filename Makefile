@@ -44,7 +44,7 @@ test: venv $(if $(CI),kube tools) ## Run all tests (for those on a real API serv
 	$(BIN)/python -m pytest -n 4 --dist loadgroup -q -m "not alone"
 	$(BIN)/python -m pytest tests/proc -n 4 --dist load -q -m alone
 
-tools: # What tests of the systemd unit, the alert rules and the page for people need
+tools: # What tests of the systemd unit, the alert rules and the status page need
 	@for tool in systemd-analyze unshare promtool chromium; do \
 	  command -v $$tool >/dev/null || missing=$$tool; done; \
 	[ -z "$$missing" ] || { apt-get update -q && apt-get install -qy --no-install-recommends \
@@ -61,7 +61,7 @@ check: fmt-check lint types layers test $(if $(CI),bench-smoke) ## Everything CI
 
 docs: venv ## Write the pages that are made from the code
 	$(BIN)/python -m ccm.settings.document > docs/flags.md
-	$(BIN)/python -m ccm.supervisor.metrics.document > docs/metrics.md
+	$(BIN)/python -m ccm.metrics > docs/metrics.md
 
 fmt: venv ## Format the code
 	$(BIN)/ruff format $(CODE)

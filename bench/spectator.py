@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ccm.http import Connection
+from ccm.http import HttpConnection
 from ccm.kube.client import Kube
 from ccm.model.node import UNINITIALIZED_TAINT
 
@@ -42,7 +42,7 @@ class Spectator:
                 self._opened.set()
                 await self._follow(content)
 
-    async def _follow(self, content: Connection) -> None:
+    async def _follow(self, content: HttpConnection) -> None:
         rest = b""
         while chunk := await content.read():
             *lines, rest = (rest + chunk).split(b"\n")

@@ -1,4 +1,4 @@
-"""HTTP/1.1 to one server: kept connections, whole answers and streams, and nothing more.
+"""A small HTTP/1.1 client for one server: keep-alive connections, buffered and streamed bodies.
 
 A general client costs more than twice the CPU a request, and requests are most of what a worker
 does (docs/performance.md). `httptools` parses, `asyncio` does TLS, `aiohappyeyeballs` connects.
@@ -19,19 +19,19 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 
 from ccm.model.server import Server
 
-IDLE = 30.0  # seconds a connection is kept for the next request: servers close theirs later
-RACE = 0.25  # seconds until the next address is tried as well (RFC 8305)
-FULL = 1 << 20  # bytes of a stream that wait to be read before its connection is not read any more
-LOST = (ConnectionResetError, BrokenPipeError)  # the other end closed it
-_SAFE = "/:@!$&'()*+,;=~%"  # what a path may have, and what is quoted already
+IDLE_TIMEOUT = 30.0  # seconds an idle connection is kept; servers close theirs later
+HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried as well (RFC 8305)
+READ_BUFFER_LIMIT = 1 << 20  # bytes of an unread body at which the connection stops reading
+CLOSED_BY_PEER = (ConnectionResetError, BrokenPipeError)
+_UNQUOTED = "/:@!$&'()*+,;=~%"  # what a path may have, and the sign of what is quoted already
 
-Headers = Iterable[tuple[str, str]]
-SocketFor = Callable[[AddrInfoType], socket.socket]
+RequestHeaders = Iterable[tuple[str, str]]
+SocketFactory = Callable[[AddrInfoType], socket.socket]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Status line, headers by their names in lower case, and the body; a stream's comes later."""
+class HttpResponse:
+    """Status line, headers by lower-case name, and the body: empty where it is streamed."""
 
     status: int
     reason: str
@@ -39,13 +39,13 @@ class Answer:
     body: bytes = b""
 
     def header(self, name: str) -> str:
-        """The value of a header, empty when there is none."""
+        """The value of a header; empty without it."""
         return self.headers.get(name.lower().encode(), b"").decode("latin-1")
 
 
 @dataclass(slots=True)
-class _Arrived:
-    """What is there of the answer to one request."""
+class _PartialResponse:
+    """What has arrived of the response to one request."""
 
     status: int = 0
     reason: bytes = b""
@@ -53,77 +53,79 @@ class _Arrived:
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0  # of the chunks, in bytes
     has_begun: bool = False
-    has_head: bool = False
-    is_whole: bool = False
-    stays: bool = False  # the server keeps the connection for another request
+    has_headers: bool = False
+    is_complete: bool = False
+    keep_alive: bool = False
 
-    def answer(self, body: bytes = b"") -> Answer:
-        return Answer(self.status, self.reason.decode("latin-1"), self.headers, body)
+    def response(self, body: bytes = b"") -> HttpResponse:
+        return HttpResponse(self.status, self.reason.decode("latin-1"), self.headers, body)
 
 
-class Connection(asyncio.Protocol):
-    """One connection, with one request at a time on it. Raises `OSError` whenever it breaks."""
+class HttpConnection(asyncio.Protocol):
+    """One connection, with one request at a time on it; raises `OSError` whenever it breaks."""
 
     def __init__(
-        self, made: "Callable[[Connection], None]", lost: "Callable[[Connection], None]"
+        self,
+        on_open: "Callable[[HttpConnection], None]",
+        on_closed: "Callable[[HttpConnection], None]",
     ) -> None:
-        self._made, self._lost = made, lost
+        self._on_open, self._on_closed = on_open, on_closed
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._is_awaited: Callable[[], object] = lambda: False
+        self._awaited: Callable[[], object] = lambda: False
         self._error: OSError | None = None
-        self._now = _Arrived(is_whole=True)  # nothing was asked yet
+        self._response = _PartialResponse(is_complete=True)  # no request was sent yet
         # Kept, because before Python 3.12 to ask for it costs a system call.
         self._loop = asyncio.get_running_loop()
         self.idle_since = 0.0
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another request may follow: the last answer was read, and the server goes on."""
-        return self._error is None and self._now.is_whole and self._now.stays
+        """Whether another request may follow: response complete, and the server keeps it alive."""
+        return self._error is None and self._response.is_complete and self._response.keep_alive
 
     @property
     def has_begun(self) -> bool:
-        """Whether any of the answer to the last request is there."""
-        return self._now.has_begun
+        """Whether any of the response to the last request has arrived."""
+        return self._response.has_begun
 
     def send(self, request: bytes) -> None:
-        """Send a request."""
-        self._now = _Arrived()
+        """Send a serialized request."""
+        self._response = _PartialResponse()
         assert self._transport
         self._transport.write(request)
 
-    async def head(self) -> Answer:
-        """What the server says before the body."""
-        await self._until(lambda: self._now.has_head)
-        return self._now.answer()
+    async def head(self) -> HttpResponse:
+        """Status and headers, as soon as they are there."""
+        await self._until(lambda: self._response.has_headers)
+        return self._response.response()
 
-    async def answer(self) -> Answer:
-        """The whole answer."""
-        await self._until(lambda: self._now.is_whole)
-        return self._now.answer(b"".join(self._now.chunks))
+    async def response(self) -> HttpResponse:
+        """The complete response."""
+        await self._until(lambda: self._response.is_complete)
+        return self._response.response(b"".join(self._response.chunks))
 
     async def read(self) -> bytes:
-        """What arrived of the body since the last call; nothing at its end."""
-        now = self._now
-        await self._until(lambda: now.is_whole or now.chunks)
-        data, now.chunks, now.size = b"".join(now.chunks), [], 0
+        """What arrived of the body since the last call; empty at its end."""
+        partial = self._response
+        await self._until(lambda: partial.is_complete or partial.chunks)
+        data, partial.chunks, partial.size = b"".join(partial.chunks), [], 0
         if self._transport and not self._transport.is_reading():
             self._transport.resume_reading()
         return data
 
     def abort(self) -> None:
-        """End it at once; a farewell of TLS would outlive the event loop."""
-        self._end(ConnectionAbortedError("given up"))
+        """Close at once, without the close_notify of TLS, which would outlive the event loop."""
+        self._fail(ConnectionAbortedError("connection aborted by this client"))
         if self._transport:
             self._transport.abort()
 
-    async def _until(self, is_so: Callable[[], object]) -> None:
-        while not is_so():
+    async def _until(self, condition: Callable[[], object]) -> None:
+        while not condition():
             if self._error:
                 raise self._error
-            self._is_awaited = is_so
+            self._awaited = condition
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -131,181 +133,182 @@ class Connection(asyncio.Protocol):
                 self._waiter = None
 
     def _wake(self) -> None:
-        if self._waiter and not self._waiter.done() and (self._error or self._is_awaited()):
+        if self._waiter and not self._waiter.done() and (self._error or self._awaited()):
             self._waiter.set_result(None)
 
-    def _end(self, error: OSError) -> None:
+    def _fail(self, error: OSError) -> None:
         self._error = self._error or error
         self._wake()
 
-    # What asyncio says.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._made(self)
+        self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._end(ConnectionError(f"the answer is not HTTP: {error}"))
+            self._fail(ConnectionError(f"invalid HTTP response: {error}"))
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        has_length = {b"content-length", b"transfer-encoding"} & self._now.headers.keys()
-        if self._now.has_head and not has_length and exc is None:
-            self._now.is_whole = True  # the end of the connection is the end of the body
-        self._end(exc if isinstance(exc, OSError) else ConnectionResetError("connection closed"))
-        self._lost(self)
+        has_length = {b"content-length", b"transfer-encoding"} & self._response.headers.keys()
+        if self._response.has_headers and not has_length and exc is None:
+            self._response.is_complete = True  # the end of the connection is the end of the body
+        self._fail(exc if isinstance(exc, OSError) else ConnectionResetError("connection closed"))
+        self._on_closed(self)
 
-    # What httptools found.
+    # Callbacks of httptools.
 
     def on_message_begin(self) -> None:
-        if self._now.is_whole:
-            self._end(ConnectionError("an answer to nothing"))
-            self.abort()
-        self._now.has_begun = True
+        if self._response.is_complete:  # its bytes must not reach the response that is there
+            raise ConnectionError("unsolicited response")
+        self._response.has_begun = True
 
     def on_status(self, status: bytes) -> None:
-        self._now.reason += status
+        self._response.reason += status
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._now.headers[name.lower()] = value
+        self._response.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        self._now.status = self._parser.get_status_code()
-        if self._now.status < 200:  # this only says that more will come
-            self._now = _Arrived(has_begun=True)
+        self._response.status = self._parser.get_status_code()
+        if self._response.status < 200:  # informational: the final response follows
+            self._response = _PartialResponse(has_begun=True)
             return
-        self._now.has_head = True
+        self._response.has_headers = True
         self._wake()
 
     def on_body(self, body: bytes) -> None:
-        now = self._now
-        now.chunks.append(body)
-        now.size += len(body)
-        if now.size > FULL and self._waiter is None and self._transport:
+        partial = self._response
+        partial.chunks.append(body)
+        partial.size += len(body)
+        if partial.size > READ_BUFFER_LIMIT and self._waiter is None and self._transport:
             self._transport.pause_reading()
         self._wake()
 
     def on_message_complete(self) -> None:
-        self._now.is_whole = self._now.has_head
-        self._now.stays = self._parser.should_keep_alive()
+        self._response.is_complete = self._response.has_headers
+        self._response.keep_alive = self._parser.should_keep_alive()
         self._wake()
 
 
 class HttpClient:
-    """Requests to one server, over kept connections through sockets that `socket_for` makes."""
+    """Sends requests to one server over keep-alive connections; an idle one is used again."""
 
-    def __init__(self, server: Server, socket_for: SocketFor | None = None) -> None:
+    def __init__(self, server: Server, socket_factory: SocketFactory | None = None) -> None:
         url = urlsplit(server.url)
-        self._host, self._authority, self._base = url.hostname or "", url.netloc, url.path
+        self._host, self._authority, self._base_path = url.hostname or "", url.netloc, url.path
         self._port = url.port or (443 if url.scheme == "https" else 80)
-        self._tls = tls(server)
+        self._tls = client_tls(server)
         self._tls_name = (server.tls_name or self._host) if self._tls else None
-        self._socket_for = socket_for
-        self._idle: list[Connection] = []
-        self._open: set[Connection] = set()
+        self._socket_factory = socket_factory
+        self._idle: list[HttpConnection] = []
+        self._open: set[HttpConnection] = set()
         self._closed = asyncio.Event()
 
     async def request(
         self,
         method: str,
         target: str,
-        headers: Headers,
+        headers: RequestHeaders,
         body: bytes = b"",
-        may_repeat: bool = False,
-    ) -> Answer:
-        """The whole answer; `may_repeat` when a kept connection turns out to be closed."""
-        request = self._written(method, target, headers, body)
+        may_retry: bool = False,
+    ) -> HttpResponse:
+        """The complete response; `may_retry` when the server had closed the idle connection."""
+        request = self._serialize(method, target, headers, body)
         while True:
-            connection = self._kept()
-            is_kept = connection is not None
+            connection = self._take_idle()
+            is_reused = connection is not None
             connection = connection or await self._connect()
             try:
                 connection.send(request)
-                answer = await connection.answer()
+                response = await connection.response()
             except BaseException as error:
                 connection.abort()
-                was_closed = is_kept and not connection.has_begun
-                if may_repeat and was_closed and isinstance(error, LOST):
+                was_closed = is_reused and not connection.has_begun
+                if may_retry and was_closed and isinstance(error, CLOSED_BY_PEER):
                     continue
                 raise
-            self._keep(connection)
-            return answer
+            self._release(connection)
+            return response
 
     @asynccontextmanager
     async def stream(
-        self, target: str, headers: Headers
-    ) -> AsyncIterator[tuple[Answer, Connection]]:
-        """The head of an answer, and the connection from which to read its body."""
+        self, target: str, headers: RequestHeaders
+    ) -> AsyncIterator[tuple[HttpResponse, HttpConnection]]:
+        """GET: status and headers, and the connection from which to `read` the body."""
         connection = await self._connect()
         try:
-            connection.send(self._written("GET", target, headers, b""))
+            connection.send(self._serialize("GET", target, headers, b""))
             yield await connection.head(), connection
         finally:
             connection.abort()
 
     async def close(self) -> None:
-        """End all connections; returns when they are gone."""
+        """Abort all connections; returns when they are closed."""
         for connection in list(self._open):
             connection.abort()
         while self._open:
             self._closed.clear()
             await self._closed.wait()
 
-    def _written(self, method: str, target: str, headers: Headers, body: bytes) -> bytes:
+    def _serialize(self, method: str, target: str, headers: RequestHeaders, body: bytes) -> bytes:
         lines = [
-            f"{method} {self._base}{target} HTTP/1.1",
+            f"{method} {self._base_path}{target} HTTP/1.1",
             f"Host: {self._authority}",
             *(f"{name}: {value}" for name, value in headers),
         ]
         if body or method != "GET":
             lines.append(f"Content-Length: {len(body)}")
-        if not all(line.isprintable() for line in lines):
-            raise ValueError("a line of the request is not printable")  # and may hide another line
+        if not all(line.isprintable() for line in lines):  # a line break would inject a header
+            raise ValueError("a line of the request is not printable")
         return "\r\n".join((*lines, "", "")).encode("latin-1") + body
 
-    def _kept(self) -> Connection | None:
+    def _take_idle(self) -> HttpConnection | None:
         """The connection that was used last, unless servers are about to close it."""
         now = time.monotonic()
         while self._idle:
             connection = self._idle.pop()
-            if now - connection.idle_since < IDLE:
+            if now - connection.idle_since < IDLE_TIMEOUT:
                 return connection
             connection.abort()
         return None
 
-    def _keep(self, connection: Connection) -> None:
+    def _release(self, connection: HttpConnection) -> None:
         if connection.is_reusable:
             connection.idle_since = time.monotonic()
             self._idle.append(connection)
         else:
             connection.abort()
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> HttpConnection:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         connected = await start_connection(
-            found, happy_eyeballs_delay=RACE, socket_factory=self._socket_for
+            addresses,
+            happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY,
+            socket_factory=self._socket_factory,
         )
         _, connection = await loop.create_connection(
-            lambda: Connection(self._open.add, self._forget),
+            lambda: HttpConnection(self._open.add, self._forget),
             sock=connected,
             ssl=self._tls,
             server_hostname=self._tls_name,
         )
         return connection
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: HttpConnection) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         self._closed.set()
 
 
-def tls(server: Server) -> ssl.SSLContext | None:
-    """For connections to the server; None where it is plain HTTP."""
+def client_tls(server: Server) -> ssl.SSLContext | None:
+    """The TLS context for connections to the server; None for plain HTTP."""
     if not server.url.startswith("https"):
         return None
     context = ssl.create_default_context(cafile=server.ca_file or None)
@@ -319,7 +322,7 @@ def tls(server: Server) -> ssl.SSLContext | None:
     return context
 
 
-def target_of(path: str, params: Mapping[str, str] | None = None) -> str:
-    """Path and parameters as they go into a request line; what is quoted already stays."""
-    quoted = quote(path, safe=_SAFE)
+def request_target(path: str, params: Mapping[str, str] | None = None) -> str:
+    """Path and query as they go into a request line; what is quoted already stays."""
+    quoted = quote(path, safe=_UNQUOTED)
     return f"{quoted}?{urlencode(params)}" if params else quoted

@@ -1,17 +1,18 @@
-"""Every metric once: its name, kind, labels and meaning; `docs/metrics.md` is made from here.
+"""Every metric once: name, type, labels and help. Run as a module it prints `docs/metrics.md`.
 
 Names and meanings are upstream's where it has the same thing. No label ever holds the name of an
-object. What processes count (`ccm.counters`) lacks its first label: the supervisor, which adds up
-the processes of one controller over all their restarts, knows whose it is.
+object. What worker processes count (`ccm.counters`) lacks its first label: the supervisor, which
+adds up the processes of one controller over all their restarts, knows whose it is.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 
 
-class Kind(StrEnum):
-    """Prometheus' types that we use."""
+class MetricType(StrEnum):
+    """The Prometheus types that we use."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -23,7 +24,7 @@ class Metric:
     """A family of time series; `group` is a heading of the documentation."""
 
     group: str
-    kind: Kind
+    type: MetricType
     name: str
     help: str
     labels: tuple[str, ...] = ()
@@ -31,54 +32,56 @@ class Metric:
 
 
 def _gauge(group: str, name: str, text: str, *labels: str) -> Metric:
-    return Metric(group, Kind.GAUGE, name, text, labels)
+    return Metric(group, MetricType.GAUGE, name, text, labels)
 
 
 def _counter(group: str, name: str, text: str, *labels: str) -> Metric:
-    return Metric(group, Kind.COUNTER, name, text, labels)
+    return Metric(group, MetricType.COUNTER, name, text, labels)
 
 
 def _histogram(
     group: str, name: str, text: str, buckets: tuple[float, ...], *labels: str
 ) -> Metric:
-    return Metric(group, Kind.HISTOGRAM, name, text, labels, buckets)
+    return Metric(group, MetricType.HISTOGRAM, name, text, labels, buckets)
 
 
-_QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_LONG = (0.001, 0.01, 0.1, 1, 10, 100, 1000)
+# Bounds of buckets, in seconds.
+_LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_WORKQUEUE = (0.001, 0.01, 0.1, 1, 10, 100, 1000)
 _CALL = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
-_SINCE_CREATION = (1, 4, 16, 64, 256, 1024)
-_BALANCER = tuple(float(2**power) for power in range(15))
+_NODE_AGE = (1, 4, 16, 64, 256, 1024)
+_HOST_UPDATE = tuple(float(2**power) for power in range(15))
 
 GENERAL = "General"
-INFO = _gauge(GENERAL, "ccm_info", "What runs: always 1.", "version", "provider")
-UP_SECONDS = _gauge(GENERAL, "ccm_up_seconds", "Time since the supervisor started.")
-CPU = _counter(GENERAL, "process_cpu_seconds_total", "CPU time of the supervisor alone.")
-MEMORY = _gauge(GENERAL, "process_resident_memory_bytes", "Memory of the supervisor alone.")
-STARTED = _gauge(GENERAL, "process_start_time_seconds", "When the supervisor started (Unix time).")
-OPEN_FILES = _gauge(GENERAL, "process_open_fds", "Open file descriptors of the supervisor.")
-MOST_FILES = _gauge(GENERAL, "process_max_fds", "How many it may have open.")
+BUILD_INFO = _gauge(GENERAL, "ccm_info", "Version and provider: always 1.", "version", "provider")
+UPTIME_SECONDS = _gauge(GENERAL, "ccm_up_seconds", "Time since the supervisor started.")
+PROCESS_CPU_SECONDS = _counter(GENERAL, "process_cpu_seconds_total", "CPU time of the supervisor.")
+PROCESS_RESIDENT_BYTES = _gauge(
+    GENERAL, "process_resident_memory_bytes", "Resident memory of the supervisor process."
+)
+PROCESS_START_TIME = _gauge(
+    GENERAL, "process_start_time_seconds", "When the supervisor started (Unix time)."
+)
+PROCESS_OPEN_FDS = _gauge(GENERAL, "process_open_fds", "Open file descriptors of the supervisor.")
+PROCESS_MAX_FDS = _gauge(GENERAL, "process_max_fds", "Limit of open file descriptors.")
 
 LEADERSHIP = "Leadership"
-MASTER = _gauge(
-    LEADERSHIP,
-    "leader_election_master_status",
-    "Whether this replica holds the lease: 1 or 0.",
-    "name",
+LEADER_STATUS = _gauge(
+    LEADERSHIP, "leader_election_master_status", "Whether this replica is leader: 1 or 0.", "name"
 )
-SLOW_PATH = _counter(
+LEADER_SLOWPATH = _counter(
     LEADERSHIP,
     "leader_election_slowpath_total",
-    "Renewals that had to read the lease first, because somebody else had written it.",
+    "Lease renewals that had to read the Lease first, because another client had written it.",
     "name",
 )
-MAY_ACT = _gauge(
-    LEADERSHIP, "ccm_permission_seconds", "How long the workers may still act; 0: they may not."
+LEADERSHIP_SECONDS = _gauge(
+    LEADERSHIP, "ccm_permission_seconds", "Time left as leader unless renewed; 0: not leader."
 )
-RUNNING = _gauge(
+RUNNING_CONTROLLERS = _gauge(
     LEADERSHIP,
     "running_managed_controllers",
-    "Whether this replica runs the controller and acts: 1 or 0.",
+    "Whether the controller runs in this replica, which is leader: 1 or 0.",
     "name",
     "manager",
 )
@@ -87,183 +90,193 @@ WORKERS = "Workers"
 WORKER_STATE = _gauge(
     WORKERS, "ccm_worker_state", "1 for the state the worker is in.", "worker", "state"
 )
-EXITS = _counter(
-    WORKERS, "ccm_worker_exits_total", "Processes of it that ended, as told or not.", "worker"
+WORKER_EXITS = _counter(
+    WORKERS, "ccm_worker_exits_total", "Processes of the worker that ended.", "worker"
 )
-DEATHS = _gauge(
-    WORKERS, "ccm_worker_deaths_in_a_row", "Deaths without steady work in between.", "worker"
+WORKER_CONSECUTIVE_CRASHES = _gauge(
+    WORKERS, "ccm_worker_deaths_in_a_row", "Crashes without steady work in between.", "worker"
 )
-SILENT = _gauge(
-    WORKERS, "ccm_worker_silent_seconds", "Since the last word of its process.", "worker"
+WORKER_SILENT_SECONDS = _gauge(
+    WORKERS, "ccm_worker_silent_seconds", "Time since its last heartbeat.", "worker"
 )
-WORKER_CPU = _counter(
+WORKER_CPU_SECONDS = _counter(
     WORKERS, "ccm_worker_cpu_seconds_total", "CPU time of its processes.", "worker"
 )
-WORKER_MEMORY = _gauge(
-    WORKERS, "ccm_worker_resident_memory_bytes", "Memory of its process.", "worker"
+WORKER_RESIDENT_BYTES = _gauge(
+    WORKERS, "ccm_worker_resident_memory_bytes", "Resident memory of its process.", "worker"
 )
-LOOP_LAG = _gauge(
-    WORKERS, "ccm_worker_loop_lag_seconds", "How late its event loop was a second ago.", "worker"
+WORKER_LOOP_LAG_SECONDS = _gauge(
+    WORKERS, "ccm_worker_loop_lag_seconds", "Delay of its event loop a second ago.", "worker"
 )
-EVENTS_WAITING = _gauge(WORKERS, "ccm_events_waiting", "Events that are not sent yet.", "worker")
+EVENTS_PENDING = _gauge(
+    WORKERS, "ccm_events_waiting", "Events that are not sent to the API server yet.", "worker"
+)
 
 QUEUES = "Work queues"
-DEPTH = _gauge(QUEUES, "workqueue_depth", "Keys that are ready to be worked on.", "name")
-ADDS = _counter(QUEUES, "workqueue_adds_total", "Keys that became ready.", "name")
-QUEUED = _histogram(
-    QUEUES,
-    "workqueue_queue_duration_seconds",
-    "How long a key that was ready waited.",
-    _LONG,
-    "name",
+QUEUE_DEPTH = _gauge(QUEUES, "workqueue_depth", "Keys that are ready to be processed.", "name")
+QUEUE_ADDS = _counter(QUEUES, "workqueue_adds_total", "Keys that became ready.", "name")
+QUEUE_WAIT_SECONDS = _histogram(
+    QUEUES, "workqueue_queue_duration_seconds", "How long a ready key waited.", _WORKQUEUE, "name"
 )
-WORKED = _histogram(
-    QUEUES,
-    "workqueue_work_duration_seconds",
-    "How long a key was in hand.",
-    _LONG,
-    "name",
+QUEUE_WORK_SECONDS = _histogram(
+    QUEUES, "workqueue_work_duration_seconds", "How long processing a key took.", _WORKQUEUE, "name"
 )
-UNFINISHED = _gauge(
+QUEUE_UNFINISHED_SECONDS = _gauge(
     QUEUES,
     "workqueue_unfinished_work_seconds",
-    "How long the keys in hand have been so, all together.",
+    "Sum of the time for which the keys in progress have been processed.",
     "name",
 )
-LONGEST = _gauge(
+QUEUE_LONGEST_RUNNING_SECONDS = _gauge(
     QUEUES,
     "workqueue_longest_running_processor_seconds",
-    "How long the oldest key in hand has been so.",
+    "How long the oldest key in progress has been processed.",
     "name",
 )
-RETRIES = _counter(QUEUES, "workqueue_retries_total", "Keys put off to a later time.", "name")
-LATER = _gauge(QUEUES, "ccm_keys_waiting", "Keys that wait for their time.", "controller")
-UNSETTLED = _gauge(QUEUES, "ccm_keys_unsettled", "Keys with something left to do.", "controller")
-QUARANTINED = _gauge(
-    QUEUES, "ccm_keys_quarantined", "Keys left alone: they ended workers.", "controller"
+QUEUE_RETRIES = _counter(
+    QUEUES, "workqueue_retries_total", "Keys queued again for a later time.", "name"
+)
+KEYS_DELAYED = _gauge(QUEUES, "ccm_keys_waiting", "Keys queued for a later time.", "controller")
+KEYS_PENDING = _gauge(QUEUES, "ccm_keys_unsettled", "Keys not reconciled yet.", "controller")
+KEYS_QUARANTINED = _gauge(
+    QUEUES, "ccm_keys_quarantined", "Keys in quarantine: they crashed workers.", "controller"
 )
 RECONCILES = _counter(
-    QUEUES, "ccm_reconciles_total", "Reconciles, by how they ended.", "controller", "result"
+    QUEUES, "ccm_reconciles_total", "Reconciles, by result.", "controller", "result"
 )
 
-FEED = "Watches"
-OBJECTS = _gauge(FEED, "ccm_feed_objects", "Objects known.", "kind")
-FEED_AGE = _gauge(
-    FEED, "ccm_feed_silent_seconds", "Since the API server's last sign of life.", "kind"
+WATCHES = "Watches"
+INFORMER_OBJECTS = _gauge(
+    WATCHES, "ccm_feed_objects", "Objects in the store of the shared informer.", "kind"
 )
-FEED_TROUBLE = _gauge(FEED, "ccm_feed_trouble", "Whether the watch is broken: 1 or 0.", "kind")
-LISTS = _counter(FEED, "ccm_feed_lists_total", "Full lists that were begun.", "kind")
-UNDECODABLE = _counter(FEED, "ccm_feed_undecodable_total", "Entries skipped as unusable.")
-MAILBOX = _gauge(FEED, "ccm_mailbox_depth", "Changed objects not yet sent to a worker.", "worker")
-IN_FLIGHT = _gauge(
-    FEED, "ccm_mailbox_in_flight", "Frames that a worker has not acknowledged.", "worker"
+WATCH_SILENT_SECONDS = _gauge(
+    WATCHES, "ccm_feed_silent_seconds", "Time since the last event or bookmark.", "kind"
+)
+WATCH_BROKEN = _gauge(WATCHES, "ccm_feed_trouble", "Whether the watch is broken: 1 or 0.", "kind")
+INFORMER_LISTS = _counter(WATCHES, "ccm_feed_lists_total", "Full lists that were begun.", "kind")
+OBJECTS_UNDECODABLE = _counter(
+    WATCHES, "ccm_feed_undecodable_total", "Objects skipped because they cannot be decoded."
+)
+DELIVERY_QUEUE_DEPTH = _gauge(
+    WATCHES, "ccm_mailbox_depth", "Changed objects in a worker's delivery queue.", "worker"
+)
+DELIVERY_FRAMES_IN_FLIGHT = _gauge(
+    WATCHES, "ccm_mailbox_in_flight", "Frames that a worker has not acknowledged.", "worker"
 )
 
 API = "Requests to the Kubernetes API"
-REQUESTS = _counter(
+API_REQUESTS = _counter(
     API,
     "rest_client_requests_total",
-    "Requests by HTTP status; <error>: no answer.",
+    "Requests, by HTTP status; <error>: no response.",
     "controller",
     "code",
     "method",
 )
-REQUEST_SECONDS = _histogram(
+API_REQUEST_SECONDS = _histogram(
     API,
     "rest_client_request_duration_seconds",
-    "Time to the end of the answer, without the wait before sending.",
+    "Time until the response is complete, without the wait before sending.",
     _CALL,
     "controller",
     "verb",
 )
 
 CLOUD = "Cloud calls and their budget"
-CALLS = _histogram(
+CLOUD_CALL_SECONDS = _histogram(
     CLOUD,
     "ccm_cloud_request_duration_seconds",
-    "Calls of the cloud by result; their number is the histogram's count.",
+    "Calls of the cloud's API, by result; their number is the histogram's count.",
     _CALL,
     "controller",
     "operation",
     "result",
 )
-UPSTREAMS_CALLS = _histogram(
+UPSTREAM_CLOUD_CALL_SECONDS = _histogram(
     CLOUD,
     "cloudprovider_PROVIDER_api_request_duration_seconds",
     "The same without controller and result, as upstream's providers name it: with the provider.",
     _CALL,
     "request",
 )
-GRANT_WAITS = _histogram(
+GRANT_WAIT_SECONDS = _histogram(
     CLOUD,
     "ccm_cloud_grant_wait_seconds",
-    "How long calls waited for the budget.",
-    _QUICK,
+    "Waits of calls for a grant.",
+    _LATENCY,
     "class",
     "priority",
 )
-CALLS_WAITING = _gauge(CLOUD, "ccm_cloud_calls_waiting", "Calls that wait now.", "class")
-OLDEST_WAIT = _gauge(
-    CLOUD, "ccm_cloud_oldest_wait_seconds", "How long the first of them has waited.", "class"
+CLOUD_CALLS_WAITING = _gauge(
+    CLOUD, "ccm_cloud_calls_waiting", "Calls waiting for a grant.", "class"
 )
-PACE = _gauge(CLOUD, "ccm_cloud_budget_per_second", "Calls a second granted now.", "class")
-FULL_PACE = _gauge(
-    CLOUD, "ccm_cloud_budget_full_per_second", "Calls a second when nothing slows us.", "class"
+CLOUD_OLDEST_WAIT_SECONDS = _gauge(
+    CLOUD, "ccm_cloud_oldest_wait_seconds", "How long the oldest of them has waited.", "class"
 )
-TOKENS = _gauge(CLOUD, "ccm_cloud_budget_tokens", "Calls that could be granted at once.", "class")
-THROTTLED = _counter(CLOUD, "ccm_cloud_throttled_total", "Answers that we call too often.", "class")
+BUDGET_RATE = _gauge(CLOUD, "ccm_cloud_budget_per_second", "Rate limit, in calls/s.", "class")
+BUDGET_FULL_RATE = _gauge(
+    CLOUD, "ccm_cloud_budget_full_per_second", "Rate limit without throttling.", "class"
+)
+BUDGET_TOKENS = _gauge(
+    CLOUD, "ccm_cloud_budget_tokens", "Tokens in the bucket: calls granted at once.", "class"
+)
+CLOUD_CALLS_THROTTLED = _counter(
+    CLOUD, "ccm_cloud_throttled_total", "Calls that the cloud throttled.", "class"
+)
 
 NODES = "Nodes"
-INITIALISED = _histogram(
+NODE_INITIALISATION_SECONDS = _histogram(
     NODES,
     "ccm_node_initialisation_seconds",
-    "From when the leader first saw the uninitialized taint to when it saw it gone.",
-    _QUICK,
+    "From when the leader first saw the uninitialized taint to when it saw it removed.",
+    _LATENCY,
 )
-TAINT_REMOVED = _histogram(
+TAINT_REMOVAL_DELAY_SECONDS = _histogram(
     NODES,
     "node_controller_cloud_provider_taint_removal_delay_seconds",
-    "From a node's creation to the removal of its uninitialized taint.",
-    _SINCE_CREATION,
+    "From a Node's creation to the removal of its uninitialized taint.",
+    _NODE_AGE,
 )
-FIRST_SYNC = _histogram(
+INITIAL_NODE_SYNC_DELAY_SECONDS = _histogram(
     NODES,
     "node_controller_initial_node_sync_delay_seconds",
-    "From a node's creation to the end of its initialisation: here the taint goes last.",
-    _SINCE_CREATION,
+    "From a Node's creation to the end of its initialisation: here the taint goes last.",
+    _NODE_AGE,
 )
-UNINITIALISED = _gauge(NODES, "ccm_nodes_uninitialised", "Nodes with the uninitialized taint.")
-OLDEST_UNINITIALISED = _gauge(
-    NODES, "ccm_nodes_oldest_uninitialised_seconds", "How long we have seen the first of them so."
+NODES_UNINITIALISED = _gauge(
+    NODES, "ccm_nodes_uninitialised", "Nodes with the uninitialized taint."
+)
+OLDEST_UNINITIALISED_SECONDS = _gauge(
+    NODES, "ccm_nodes_oldest_uninitialised_seconds", "Time since the first of them was seen."
 )
 
 DELETIONS = "Node deletions"
-PROPOSED = _counter(
-    DELETIONS, "ccm_node_deletions_proposed_total", "Nodes whose machine was said to be gone."
+DELETIONS_PROPOSED = _counter(
+    DELETIONS, "ccm_node_deletions_proposed_total", "Nodes whose machine is gone, by the cloud."
 )
-PERMITTED = _counter(DELETIONS, "ccm_node_deletions_permitted_total", "Deletions permitted.")
-DELETED = _counter(DELETIONS, "ccm_node_deletions_done_total", "Nodes deleted.")
-NOT_UNDERSTOOD = _counter(
-    DELETIONS, "ccm_node_deletions_not_understood_total", "Proposals that made no sense."
+DELETIONS_PERMITTED = _counter(
+    DELETIONS, "ccm_node_deletions_permitted_total", "Deletions permitted by the supervisor."
 )
-HELD = _gauge(DELETIONS, "ccm_node_deletions_held", "Nodes whose deletion is held back now.")
-ON_HOLD = _gauge(
+NODES_DELETED = _counter(DELETIONS, "ccm_node_deletions_done_total", "Nodes deleted.")
+DELETIONS_INVALID = _counter(
+    DELETIONS, "ccm_node_deletions_not_understood_total", "Proposals that were invalid."
+)
+DELETIONS_HELD = _gauge(
+    DELETIONS, "ccm_node_deletions_held", "Nodes whose deletion is not permitted for now."
+)
+DELETIONS_ON_HOLD = _gauge(
     DELETIONS, "ccm_node_deletions_on_hold", "Whether too many vanished at once: 1 or 0."
 )
-FROZEN = _gauge(DELETIONS, "ccm_node_deletions_frozen", "Whether a person stopped them: 1 or 0.")
-STATE_TROUBLE = _gauge(
-    DELETIONS,
-    "ccm_node_deletions_state_trouble",
-    "Whether the state file is of no use, so that nothing is deleted: 1 or 0.",
+DELETIONS_FROZEN = _gauge(
+    DELETIONS, "ccm_node_deletions_frozen", "Whether an operator froze deletions: 1 or 0."
 )
-DELETIONS_LEFT = _gauge(
-    DELETIONS, "ccm_node_deletions_left", "Deletions still allowed in this window."
+DELETION_STATE_BROKEN = _gauge(
+    DELETIONS, "ccm_node_deletions_state_trouble", "Whether the state file is unusable: 1 or 0."
 )
+DELETIONS_LEFT = _gauge(DELETIONS, "ccm_node_deletions_left", "Deletions left in this window.")
 
 ROUTES = "Routes"
-ROUTE_SYNCS = _counter(
-    ROUTES, "route_controller_route_sync_total", "Full comparisons of all routes."
-)
+ROUTE_SYNCS = _counter(ROUTES, "route_controller_route_sync_total", "Full syncs of all routes.")
 ROUTES_CREATED = _counter(ROUTES, "ccm_routes_created_total", "Routes created.")
 ROUTES_DELETED = _counter(ROUTES, "ccm_routes_deleted_total", "Routes deleted.")
 
@@ -271,48 +284,87 @@ BALANCERS = "Load balancers"
 HOST_UPDATES = _counter(
     BALANCERS,
     "service_controller_loadbalancer_sync_total",
-    "Host updates after changes of nodes.",
+    "Updates of hosts after changes of Nodes.",
 )
 HOST_UPDATES_FAILED = _counter(
-    BALANCERS,
-    "service_controller_nodesync_error_total",
-    "Host updates that failed.",
+    BALANCERS, "service_controller_nodesync_error_total", "Host updates that failed."
 )
 HOST_UPDATE_SECONDS = _histogram(
     BALANCERS,
     "service_controller_update_loadbalancer_host_latency_seconds",
     "How long one host update took.",
-    _BALANCER,
+    _HOST_UPDATE,
 )
-ENSURED = _counter(
-    BALANCERS, "ccm_load_balancers_ensured_total", "Balancers compared and set right."
-)
+BALANCERS_ENSURED = _counter(BALANCERS, "ccm_load_balancers_ensured_total", "Balancers ensured.")
 BALANCERS_DELETED = _counter(BALANCERS, "ccm_load_balancers_deleted_total", "Balancers deleted.")
 
-SERVER = "This server"
-SERVED = _counter(SERVER, "ccm_https_requests_total", "Requests by HTTP status.", "path", "code")
-REVIEWS = _counter(
-    SERVER,
-    "ccm_https_reviews_total",
-    "Questions to the API server about who asks and what they may, by how they ended.",
-    "kind",
-    "result",
+HTTPS = "This server"
+HTTPS_REQUESTS = _counter(
+    HTTPS, "ccm_https_requests_total", "Requests, by HTTP status.", "path", "code"
 )
-CERTIFICATE_ENDS = _gauge(
-    SERVER,
+HTTPS_REVIEWS = _counter(
+    HTTPS, "ccm_https_reviews_total", "Token and access reviews, by result.", "kind", "result"
+)
+CERTIFICATE_EXPIRY = _gauge(
+    HTTPS,
     "ccm_https_certificate_expiration_timestamp_seconds",
-    "When the certificate shown to clients that ask for no name ends (Unix time).",
+    "When the default serving certificate expires (Unix time).",
 )
 
 HEALTH = "Health (at /metrics/slis)"
-HEALTHY = _gauge(
-    HEALTH, "kubernetes_healthcheck", "Result of the last look: 1 or 0.", "name", "type"
+HEALTHCHECK_STATUS = _gauge(
+    HEALTH, "kubernetes_healthcheck", "Result of the last health check: 1 or 0.", "name", "type"
 )
-HEALTH_LOOKS = _counter(
-    HEALTH, "kubernetes_healthchecks_total", "Looks, by result.", "name", "type", "status"
+HEALTHCHECKS = _counter(
+    HEALTH, "kubernetes_healthchecks_total", "Health checks, by result.", "name", "type", "status"
 )
 
 
 def catalogue() -> Iterator[Metric]:
     """Every metric, group by group."""
     return (value for value in globals().values() if isinstance(value, Metric))
+
+
+INTRODUCTION = """\
+# Metrics
+
+Made by `make docs` from the code; a test compares them. `/metrics` of the supervisor serves all of
+them, those of its workers included, so there is one target a replica; [endpoints](endpoints.md)
+says who may read it. Names without `ccm_` are upstream's, and mean the same here.
+
+**Counters never decrease** while the supervisor runs: what a worker counted stays when it is
+restarted. At most the last second of a worker that crashes is lost.
+
+**Labels** are few and never the name of an object. `controller` is `node` (all its workers
+together), `route`, `service`, `volume-label`, or `supervisor` for its own process; `worker` is one
+worker as in `status`. What would be the 65th label set of one metric in one process is counted as
+`other`.
+
+**Replicas.** A standby serves the same metrics. Of Nodes and watches it reports what it observes;
+actions are counted by the replica that performed them. Sum counters over replicas; for the present
+state ask the leader: `… and on (instance) ccm_permission_seconds > 0`.
+
+Upstream's `service_controller_nodesync_latency_seconds` is not here: hosts are updated one load
+balancer at a time, so there is no pass over all of them to measure.
+"""
+
+
+def documentation() -> str:
+    """`docs/metrics.md`: a table for each group."""
+    parts = [INTRODUCTION]
+    for group, members in groupby(catalogue(), lambda metric: metric.group):
+        head = ["| name | type | labels | meaning |", "|---|---|---|---|"]
+        parts.append("\n".join([f"## {group}\n", *head, *map(_row, members), ""]))
+    return "\n".join(parts)
+
+
+def _row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    text = metric.help.replace("<", "\\<")
+    if metric.buckets:
+        text += f" Buckets: {', '.join(f'{bound:g}' for bound in metric.buckets)}."
+    return f"| `{metric.name}` | {metric.type} | {labels} | {text} |"
+
+
+if __name__ == "__main__":
+    print(documentation(), end="")

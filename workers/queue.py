@@ -76,7 +76,7 @@ class WorkQueue:
             return
         if key not in self._ready:
             self._ready[key] = time.monotonic()
-            self.counters.count(metrics.ADDS)
+            self.counters.count(metrics.QUEUE_ADDS)
         self._wake(1)
 
     def add_after(self, key: str, seconds: float) -> None:
@@ -85,7 +85,7 @@ class WorkQueue:
         when = loop.time() + seconds
         if key in self._ready or self._due.get(key, when + 1) <= when:
             return
-        self.counters.count(metrics.RETRIES)
+        self.counters.count(metrics.QUEUE_RETRIES)
         self._due[key] = when
         heapq.heappush(self._later, (when, key))
         self._arm(loop)
@@ -116,7 +116,7 @@ class WorkQueue:
         if self._is_closed:
             return None
         key, since = self._ready.popitem(last=False)
-        self.counters.observe(metrics.QUEUED, seconds=time.monotonic() - since)
+        self.counters.observe(metrics.QUEUE_WAIT_SECONDS, seconds=time.monotonic() - since)
         self._in_flight[key] = time.monotonic()
         return key
 
@@ -124,7 +124,7 @@ class WorkQueue:
         """The key is no longer in flight."""
         if began := self._in_flight.pop(key, None):
             seconds = time.monotonic() - began
-            self.counters.observe(metrics.WORKED, seconds=seconds)
+            self.counters.observe(metrics.QUEUE_WORK_SECONDS, seconds=seconds)
         if key in self._dirty:
             self._dirty.discard(key)
             self.add(key)

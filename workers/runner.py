@@ -265,7 +265,7 @@ class Runner:
             self._loop_lag = loop.time() - due
 
     def _sign_of_life(self) -> Beat:
-        numbers: Numbers = {metrics.WORKER_CPU.name: [[[], round(time.process_time(), 3)]]}
+        numbers: Numbers = {metrics.WORKER_CPU_SECONDS.name: [[[], round(time.process_time(), 3)]]}
         for counters in self._counter_sets:
             numbers |= counters.export()
         return Beat(self.status(), numbers)

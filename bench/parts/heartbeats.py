@@ -88,5 +88,5 @@ async def beat(place: Site, number: int, rate: float, seconds: float) -> int:
 
 
 def _frames(controller: Controller) -> int:
-    boxes = controller.status()["feed"]["mailboxes"]
+    boxes = controller.status()["informer"]["delivery_queues"]
     return sum(box["frames"] for box in boxes.values())

@@ -16,7 +16,7 @@ from ccm.checks.finding import Finding, failed, ok, warning
 from ccm.model.objects import Json, mapping
 from ccm.settings import Settings, default_runtime_dir
 from ccm.supervisor.deletion_state import read_state
-from ccm.supervisor.https.listener import MOST
+from ccm.supervisor.https.server import MAX_CONNECTIONS
 from ccm.supervisor.shards import wanted_workers
 
 STATUS_TIMEOUT = 2.0  # for a supervisor to answer
@@ -61,7 +61,7 @@ class ObservedRuntime:
 
     @property
     def is_leader(self) -> bool:
-        return bool(mapping(mapping(self.status).get("leader")).get("may_act"))
+        return bool(mapping(mapping(self.status).get("leader")).get("is_leader"))
 
 
 @once
@@ -202,7 +202,7 @@ async def check_open_files(context: CheckContext) -> Iterable[Finding]:
 def evaluate_open_files(limit: int, settings: Settings) -> Finding:
     """Whether the supervisor, which has most of them, may open as many files as it needs."""
     need = FILES_PER_PROCESS + FILES_PER_WORKER * len(wanted_workers(settings))
-    need += settings.kube_api_in_flight + (MOST if settings.secure_port else 0)
+    need += settings.kube_api_in_flight + (MAX_CONNECTIONS if settings.secure_port else 0)
     message = f"{limit} files may be open, and about {need} may be needed"
     if limit not in (resource.RLIM_INFINITY, -1) and limit < need:
         return failed(message, f"raise the limit: ulimit -n {max(1024, need)}, or LimitNOFILE=")

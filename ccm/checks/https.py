@@ -22,8 +22,8 @@ from ccm.errors import CannotListen, ConfigurationFault
 from ccm.kube.identity import NAMESPACE
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
-from ccm.supervisor.https.listener import listen
-from ccm.supervisor.https.tls import Tls
+from ccm.supervisor.https.server import listen
+from ccm.supervisor.https.tls import ServingTls
 
 REVIEW_RULES = (
     PolicyRule("tokenreviews", ("create",), "who a caller is", "authentication.k8s.io"),
@@ -66,7 +66,7 @@ def _of_port(settings: Settings) -> list[Finding]:
 async def _of_certificates(settings: Settings) -> list[Finding]:
     """What is wrong with them; one that a start would make is not made here."""
     try:
-        await Tls(replace(settings, cert_dir=""), lambda: "").load()
+        await ServingTls(replace(settings, cert_dir=""), lambda: "").load()
     except ConfigurationFault as fault:
         return [from_fault(fault)]
     return []

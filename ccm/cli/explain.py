@@ -47,11 +47,11 @@ def _about(known: dict[str, Any]) -> Iterator[str]:
         yield f"quarantined: {known['quarantined']}"
     if known.get("decided_seconds_ago") is not None:
         yield f"decided {known['decided_seconds_ago']:g} s ago; {_next(known)}"
-    yield from (f"{name}: {text}" for name, text in known.get("evidence", {}).items())
+    yield from (f"{name}: {text}" for name, text in known.get("details", {}).items())
 
 
 def _next(known: dict[str, Any]) -> str:
-    if known["in_hand"]:
+    if known["in_flight"]:
         return "being worked on now"
     failures = f" after {known['failures']} failures in a row" if known["failures"] else ""
     if known["next_try_seconds"] is not None:

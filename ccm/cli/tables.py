@@ -25,8 +25,8 @@ def status_view(status: Mapping[str, Any]) -> RenderableType:
 
 def _leader(status: Mapping[str, Any]) -> Text:
     leader = status["leader"]
-    head = Text("may act" if leader["may_act"] else "may not act")
-    head.stylize("bold green" if leader["may_act"] else "bold yellow")
+    head = Text("leads" if leader["is_leader"] else "stands by")
+    head.stylize("bold green" if leader["is_leader"] else "bold yellow")
     return Text.assemble(
         "ccm-supervisor ", status["version"], f", cloud {status['provider']}: ", head,
         f" ({leader['decision']}; identity {leader['identity']})",
@@ -36,7 +36,7 @@ def _leader(status: Mapping[str, Any]) -> Text:
 def workers_table(status: Mapping[str, Any]) -> Table:
     """One row a worker process."""
     table = Table(title="Workers", title_justify="left", expand=False)
-    for column in ("worker", "state", "for", "pid", "restarts", "objects", "queue", "unsettled"):
+    for column in ("worker", "state", "for", "pid", "restarts", "objects", "queue", "pending"):
         table.add_column(column, justify="left" if column in ("worker", "state") else "right")
     for worker in status["workers"]:
         queue = worker.get("queue", {})
@@ -48,7 +48,7 @@ def workers_table(status: Mapping[str, Any]) -> Table:
             str(worker["restarts"]),
             str(worker.get("objects", "-")),
             str(queue.get("ready", "-")),
-            str(worker.get("unsettled", "-")),
+            str(worker.get("pending", "-")),
         )
     return table
 
@@ -69,7 +69,7 @@ def _troubles(status: Mapping[str, Any]) -> Iterator[str]:
     """Why a worker refuses to start, and why a watch does not work."""
     for worker in status["workers"]:
         yield from (f"{worker['name']}: {fault}" for fault in worker["faults"])
-    for kind, facts in status["feed"]["kinds"].items():
+    for kind, facts in status["informer"]["kinds"].items():
         if facts["trouble"]:
             yield f"watch of {kind}: {facts['trouble']}"
 

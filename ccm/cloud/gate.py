@@ -161,7 +161,7 @@ class WorkerGate:
         finally:
             self.calls[(operation, result)] += 1
             seconds = time.monotonic() - began
-            self.counters.observe(metrics.CALLS, operation, result, seconds=seconds)
+            self.counters.observe(metrics.CLOUD_CALL_SECONDS, operation, result, seconds=seconds)
 
 
 def _result(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from aiohappyeyeballs import AddrInfoType
 from ccm import metrics
 from ccm.counters import Counters
 from ccm.errors import KubernetesError, Unreachable
-from ccm.http import Answer, Connection, Headers, HttpClient, target_of
+from ccm.http import HttpClient, HttpConnection, HttpResponse, RequestHeaders, request_target
 from ccm.kube.access import Access
 from ccm.model.objects import Json
 
@@ -117,7 +117,9 @@ class Kube:
         try:
             async with asyncio.timeout(timeout), self._slots:
                 headers = await self._headers(content_type if data else "")
-                raw = await self._send_until_heard(method, target_of(path, params), headers, data)
+                raw = await self._send_until_heard(
+                    method, request_target(path, params), headers, data
+                )
         except TimeoutError as error:
             raise Unreachable(f"{method} {path}: no answer within {timeout:g} s") from error
         except (OSError, ValueError) as error:  # of a token that is none, too
@@ -125,7 +127,7 @@ class Kube:
         return _decoded(raw, f"{method} {path}")
 
     async def _send_until_heard(
-        self, method: str, target: str, headers: Headers, data: bytes
+        self, method: str, target: str, headers: RequestHeaders, data: bytes
     ) -> bytes:
         for attempt in range(1, _TRIES_WHEN_BUSY + 1):
             if self._rate:
@@ -147,7 +149,9 @@ class Kube:
             self._quiet_until = max(self._quiet_until, time.monotonic() + wait)
         raise AssertionError("the last try returns or raises")
 
-    async def _send(self, method: str, target: str, headers: Headers, data: bytes) -> Answer:
+    async def _send(
+        self, method: str, target: str, headers: RequestHeaders, data: bytes
+    ) -> HttpResponse:
         """One request and its whole answer, counted."""
         began, code = time.monotonic(), "<error>"
         try:
@@ -156,13 +160,15 @@ class Kube:
             self.server_date = answer.header("Date")
             return answer
         finally:
-            self.counters.count(metrics.REQUESTS, code, method)
-            self.counters.observe(metrics.REQUEST_SECONDS, method, seconds=time.monotonic() - began)
+            self.counters.count(metrics.API_REQUESTS, code, method)
+            self.counters.observe(
+                metrics.API_REQUEST_SECONDS, method, seconds=time.monotonic() - began
+            )
 
     @asynccontextmanager
     async def stream(
         self, path: str, params: Mapping[str, str], begins_within: float
-    ) -> AsyncIterator[Connection]:
+    ) -> AsyncIterator[HttpConnection]:
         """An open answer to read from, which must have begun within some seconds.
 
         Reading raises `OSError` when it breaks, as `Unreachable` at the end of the block.
@@ -171,18 +177,18 @@ class Kube:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(begins_within):
                     headers = await self._headers("")
-                    opened = self._http.stream(target_of(path, params), headers)
+                    opened = self._http.stream(request_target(path, params), headers)
                     head, content = await stack.enter_async_context(opened)
-                    self.counters.count(metrics.REQUESTS, str(head.status), "GET")
+                    self.counters.count(metrics.API_REQUESTS, str(head.status), "GET")
                     if head.status >= 400:
-                        raise _failure(await content.answer())
+                        raise _failure(await content.response())
                 yield content
         except TimeoutError as error:
             raise Unreachable(f"GET {path}: no answer within {begins_within:g} s") from error
         except (OSError, ValueError) as error:
             raise Unreachable(f"GET {path}: {_short(error)}") from error
 
-    async def _headers(self, content_type: str) -> Headers:
+    async def _headers(self, content_type: str) -> RequestHeaders:
         headers = [("User-Agent", self._agent), ("Accept", _JSON)]
         if token := await self.access.bearer():
             headers.append(("Authorization", f"Bearer {token}"))
@@ -191,7 +197,7 @@ class Kube:
         return headers
 
 
-def _failure(answer: Answer) -> KubernetesError:
+def _failure(answer: HttpResponse) -> KubernetesError:
     raw = answer.body
     try:
         status = orjson.loads(raw)

@@ -14,7 +14,7 @@ import orjson
 
 from ccm.decide.backoff import Backoff
 from ccm.errors import KubernetesError, Unreachable
-from ccm.http import Connection
+from ccm.http import HttpConnection
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping, text
 
@@ -219,7 +219,7 @@ async def _watch(
         raise
 
 
-async def _lines(content: Connection, idle_limit: float) -> AsyncIterator[bytes]:
+async def _lines(content: HttpConnection, idle_limit: float) -> AsyncIterator[bytes]:
     """Lines up to the end of the stream, or of our patience.
 
     Silence alone is no trouble: a server sends no bookmarks of a kind that never changed since it

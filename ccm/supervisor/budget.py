@@ -162,7 +162,9 @@ class Waits:
     calls: int = 0
     seconds: float = 0.0
     longest: float = 0.0
-    histogram: Histogram = field(default_factory=lambda: Histogram(metrics.GRANT_WAITS.buckets))
+    histogram: Histogram = field(
+        default_factory=lambda: Histogram(metrics.GRANT_WAIT_SECONDS.buckets)
+    )
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_WAITS))
 
     def add(self, seconds: float) -> None:

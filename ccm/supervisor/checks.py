@@ -9,7 +9,7 @@ from ccm.kube.watch import HEADERS_LIMIT, LONGEST_WAIT
 from ccm.settings import Settings
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
-from ccm.supervisor.https.health import PING, Check
+from ccm.supervisor.https.endpoints import PING, HealthChecker
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.progress import Progress
@@ -34,21 +34,21 @@ class Checks:
         self._settings, self._leader, self._progress = settings, leader, progress
         self._feed, self._children, self._is_stopping = feed, children, is_stopping
 
-    def alive(self) -> Iterator[Check]:
+    def alive(self) -> Iterator[HealthChecker]:
         """What only a new process can mend; also `/healthz`, which probes of upstream's use."""
-        yield Check(PING, lambda: None)
+        yield HealthChecker(PING, lambda: None)
         if self._settings.leader_elect:
-            yield Check("leaderElection", self._election)
-        yield Check("progress", self._progress.what_is_stuck)
-        yield Check("watches", self._standstill)
+            yield HealthChecker("leaderElection", self._election)
+        yield HealthChecker("progress", self._progress.what_is_stuck)
+        yield HealthChecker("watches", self._standstill)
 
-    def ready(self) -> Iterator[Check]:
+    def ready(self) -> Iterator[HealthChecker]:
         """The same, and that the watches are up to date and every worker has what it needs."""
         yield from self.alive()
-        yield Check("freshness", self._staleness)
+        yield HealthChecker("freshness", self._staleness)
         for child in self._children:
-            yield Check(child.name, partial(_lack, child))
-        yield Check("shutdown", lambda: "it stops" if self._is_stopping() else None)
+            yield HealthChecker(child.name, partial(_lack, child))
+        yield HealthChecker("shutdown", lambda: "it stops" if self._is_stopping() else None)
 
     def _election(self) -> str | None:
         overdue = [leader.lease_name for leader in self._leader.leaders() if leader.is_overdue()]

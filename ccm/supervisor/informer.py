@@ -116,7 +116,7 @@ class SharedInformer:
         return {
             "kinds": {name: kind.status(now) for name, kind in self._kinds.items()},
             "undecodable": sum(kind.undecodable for kind in self._kinds.values()),
-            "mailboxes": {
+            "delivery_queues": {
                 worker: {
                     "depth": box.depth,
                     "in_flight": box.in_flight,

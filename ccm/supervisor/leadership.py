@@ -92,14 +92,14 @@ class Leadership:
         """What `status` shows."""
         status: Json = {
             "identity": self.identity,
-            "may_act": self._main_until > now,
+            "is_leader": self._main_until > now,
             "seconds_left": round(max(self._main_until - now, 0.0), 1),
             "decision": self.sentence if self._settings.leader_elect else "not used",
         }
         if self._migration:
             status["migration"] = {
                 "lease": self._migration.lease_name,
-                "may_act": min(self._main_until, self._second_until) > now,
+                "is_leader": min(self._main_until, self._second_until) > now,
             }
         return status
 

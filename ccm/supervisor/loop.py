@@ -49,13 +49,13 @@ from ccm.supervisor.explaining import Explainer
 from ccm.supervisor.identities import Accounts, Identities, Shared
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
-from ccm.supervisor.metrics.totals import Totals
+from ccm.supervisor.metrics_collector import WorkerCounters
 from ccm.supervisor.nodes import PROJECTION as NODE_PROJECTION
 from ccm.supervisor.nodes import NodeInformer
 from ccm.supervisor.progress import Progress
-from ccm.supervisor.serving import Shown, https_server
+from ccm.supervisor.serving import HttpsDependencies, https_server
 from ccm.supervisor.shards import Shards, wanted_workers
-from ccm.supervisor.systemd import Notifier, keep_fed, keep_informed
+from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
 from ccm.supervisor.token_files import TokenFiles
 from ccm.supervisor.verbosity import Verbosity
 
@@ -76,7 +76,7 @@ class Supervisor:
     ) -> None:
         migration = migration_of(settings)
         self._settings = settings = migration.narrow(settings) if migration else settings
-        self._notifier = Notifier(os.environ)
+        self._notifier = SystemdNotifier(os.environ)
         self.verbosity = Verbosity(settings, self._broadcast)
         self._hub = Hub(paths.bus, self._on_message)
         self._feed = SharedInformer(
@@ -122,9 +122,9 @@ class Supervisor:
         self._progress = Progress(settings, self._leader, self._children)
         self._began = time.monotonic()
         self._stop = asyncio.Event()
-        self._totals = Totals()
+        self._worker_counters = WorkerCounters()
         self._https = https_server(
-            Shown(
+            HttpsDependencies(
                 settings=settings,
                 migration=migration,
                 status=self.status,
@@ -134,8 +134,8 @@ class Supervisor:
                 nodes=self._nodes.view,
                 children=self._children,
                 budget=self._budget,
-                totals=self._totals,
-                counters=kube.counters,
+                worker_counters=self._worker_counters,
+                api_counters=kube.counters,
                 set_verbosity=self.verbosity.set,
                 is_stopping=self._stop.is_set,
             )
@@ -178,9 +178,9 @@ class Supervisor:
             ("https", self._https.run()),
             (
                 "systemd",
-                keep_informed(self._notifier, self._progress.is_settled, self._progress.sentence),
+                update_status(self._notifier, self._progress.is_settled, self._progress.sentence),
             ),
-            ("watchdog", keep_fed(self._notifier, self._what_is_stuck)),
+            ("watchdog", feed_watchdog(self._notifier, self._what_is_stuck)),
         ]
 
     def _watch_over(self, name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -225,7 +225,7 @@ class Supervisor:
                 self._feed.acknowledge(ident, seq)
             case Beat(status, numbers):
                 start.status = status
-                self._totals.on_message(ident, numbers)
+                self._worker_counters.update(ident, numbers)
             case GrantRequest():
                 self._budget.request(ident, message)
             case CloudThrottled():
@@ -287,7 +287,7 @@ class Supervisor:
         self._feed.leave(ident)
         self._budget.forget(ident)
         self._governor.forget(ident)
-        self._totals.end(ident)
+        self._worker_counters.end(ident)
 
     def _on_refusal(self, child: Child) -> None:
         """A worker cannot work as configured: at the start that is true for all of us."""
@@ -362,7 +362,7 @@ class Supervisor:
             "workers": [child.describe(now) for child in self._children],
             "quarantined": self._children.suspects.status(now),
             "deletions": self._governor.status(now),
-            "feed": self._feed.status(now),
+            "informer": self._feed.status(now),
             "budget": self._budget.status(now),
             "identities": self._identities.status(now),
         }

@@ -1,7 +1,4 @@
-"""What the supervisor tells systemd: ready, reloading, stopping, status, and that it progresses.
-
-The protocol is sd_notify(3): a datagram of `NAME=value` lines to the socket in $NOTIFY_SOCKET.
-"""
+"""sd_notify(3): state, status and watchdog, as datagrams of `NAME=value` lines to systemd."""
 
 import asyncio
 import logging
@@ -13,15 +10,15 @@ from collections.abc import Callable, MutableMapping
 log = logging.getLogger(__name__)
 
 STATUS_LIMIT = 1000  # characters; systemd drops a datagram of more than 4096 bytes
-PAUSE = 0.5  # seconds between two looks at what to tell systemd
-STOP_MARGIN = 15.0  # seconds to give the lease back and to end, after the workers have drained
+STATUS_INTERVAL = 0.5  # seconds between two updates of the status
+STOP_MARGIN = 15.0  # seconds to release the lease and to exit, after the workers have drained
 
 
-class Notifier:
-    """Tells the service manager of this process; without one, every method does nothing.
+class SystemdNotifier:
+    """Notifies systemd; without $NOTIFY_SOCKET every method does nothing.
 
-    It takes systemd's variables out of `environment`, so no child that is started later can speak
-    for us. Nothing here blocks or raises: a service manager that does not listen is logged once.
+    It takes systemd's variables out of `environment`, so that no child inherits them. Nothing here
+    blocks or raises: an error is logged once.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
@@ -30,21 +27,21 @@ class Notifier:
             environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         )
         self._status = ""
-        self._was_heard = True
+        self._is_reachable = True
         self.is_ready = False
 
     @property
     def watchdog_period(self) -> float | None:
-        """Seconds between two feedings: half of what systemd allows; None: there is no watchdog."""
+        """Seconds between two keep-alives: half of what systemd allows; None without a watchdog."""
         return self._watchdog_period if self._address else None
 
     def ready(self, status: str) -> None:
-        """The start, or the reload, is done."""
+        """The start or the reload has finished."""
         self._status, self.is_ready = _one_line(status), True
         self._send("READY=1", f"STATUS={self._status}")
 
     def status(self, text: str) -> None:
-        """Show `text` in `systemctl status`; call it as often as you like."""
+        """Show `text` in `systemctl status`; an unchanged one is not sent again."""
         text = _one_line(text)
         if text != self._status:
             self._status = text
@@ -56,12 +53,12 @@ class Notifier:
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self, seconds: float) -> None:
-        """An orderly stop begins, whose drain may take `seconds`: systemd is asked to wait."""
-        patience = int((seconds + STOP_MARGIN) * 1_000_000)
-        self._send("STOPPING=1", f"EXTEND_TIMEOUT_USEC={patience}")
+        """A graceful stop begins, whose drain may take `seconds`: systemd is asked to wait."""
+        timeout = int((seconds + STOP_MARGIN) * 1_000_000)
+        self._send("STOPPING=1", f"EXTEND_TIMEOUT_USEC={timeout}")
 
     def watchdog(self) -> None:
-        """Feed the watchdog once."""
+        """Send one keep-alive."""
         self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:
@@ -72,43 +69,40 @@ class Notifier:
                 connection.setblocking(False)
                 connection.sendto("\n".join(lines).encode(errors="replace"), self._address)
         except OSError as error:
-            if self._was_heard:
-                log.warning("systemd does not listen", extra={"error": str(error)})
-            self._was_heard = False
+            if self._is_reachable:
+                log.warning("systemd not notified", extra={"error": str(error)})
+            self._is_reachable = False
         else:
-            self._was_heard = True
+            self._is_reachable = True
 
 
-async def keep_informed(
-    notifier: Notifier, is_settled: Callable[[], bool], sentence: Callable[[], str]
+async def update_status(
+    notifier: SystemdNotifier, is_ready: Callable[[], bool], status: Callable[[], str]
 ) -> None:
-    """Show `sentence()` as the status for ever; a start or reload is done when `is_settled()`."""
+    """Keep the status up to date, for ever; a start or reload has finished when `is_ready()`."""
     while True:
-        if is_settled() and not notifier.is_ready:
-            notifier.ready(sentence())
+        if is_ready() and not notifier.is_ready:
+            notifier.ready(status())
         else:
-            notifier.status(sentence())
-        await asyncio.sleep(PAUSE)
+            notifier.status(status())
+        await asyncio.sleep(STATUS_INTERVAL)
 
 
-async def keep_fed(notifier: Notifier, is_progressing: Callable[[], str | None]) -> None:
-    """Feed the watchdog for ever, but only while `is_progressing()` has nothing to complain of.
-
-    It returns None, or says what is stuck; then systemd gets no food and in the end kills us.
-    """
+async def feed_watchdog(notifier: SystemdNotifier, what_is_stuck: Callable[[], str | None]) -> None:
+    """Send keep-alives for ever while `what_is_stuck()` is None; without them systemd kills us."""
     period = notifier.watchdog_period
     if period is None:
         await asyncio.Event().wait()  # for ever, as with a watchdog
         return
     was_stuck = False
     while True:
-        stuck = is_progressing()
+        stuck = what_is_stuck()
         if stuck is None:
             notifier.watchdog()
             if was_stuck:
-                log.info("progress again, the watchdog is fed")
+                log.info("progress again, watchdog fed")
         elif not was_stuck:
-            log.error("no progress, the watchdog is not fed", extra={"stuck": stuck})
+            log.error("no progress, watchdog not fed", extra={"stuck": stuck})
         was_stuck = stuck is not None
         await asyncio.sleep(period)
 

@@ -51,10 +51,10 @@ class UninitializedNodes:
             self._count(node, now - since)
 
     def _count(self, node: Node, seconds: float) -> None:
-        self.counters.observe(metrics.INITIALISED, seconds=seconds)
+        self.counters.observe(metrics.NODE_INITIALISATION_SECONDS, seconds=seconds)
         if (age := _age(node)) is not None:
-            self.counters.observe(metrics.TAINT_REMOVED, seconds=age)
-            self.counters.observe(metrics.FIRST_SYNC, seconds=age)
+            self.counters.observe(metrics.TAINT_REMOVAL_DELAY_SECONDS, seconds=age)
+            self.counters.observe(metrics.INITIAL_NODE_SYNC_DELAY_SECONDS, seconds=age)
 
 
 def _age(node: Node) -> float | None:

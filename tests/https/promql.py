@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ccm.metrics import Kind, catalogue
+from ccm.metrics import MetricType, catalogue
 
 MISSING = "promtool is not installed: apt-get install prometheus"
 HISTOGRAM_PARTS = ("_bucket", "_count", "_sum")
@@ -41,6 +41,6 @@ def served() -> set[str]:
     """Every name that `/metrics` and `/metrics/slis` may show."""
     names: set[str] = set()
     for metric in catalogue():
-        parts = HISTOGRAM_PARTS if metric.kind is Kind.HISTOGRAM else ("",)
+        parts = HISTOGRAM_PARTS if metric.type is MetricType.HISTOGRAM else ("",)
         names |= {f"{metric.name}{part}" for part in parts}
     return names

@@ -16,14 +16,14 @@ from yarl import URL
 from ccm.settings import Settings
 from ccm.supervisor.https.server import HttpsServer
 from tests.https.pki import trusting_anybody
-from tests.https.reviewer import Reviewer
+from tests.https.review_api import ReviewApi
 from tests.kube.ports import ReservedPort
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What came back."""
 
     status: int
@@ -35,15 +35,15 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerAddress:
     """Where a server is; each request is on a connection of its own."""
 
     port: int
 
-    async def get(self, path: str, **how: Any) -> Answer:
-        return await self.ask("GET", path, **how)
+    async def get(self, path: str, **how: Any) -> Response:
+        return await self.request("GET", path, **how)
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,
@@ -53,7 +53,7 @@ class Place:
         name: str = "localhost",
         headers: Iterable[tuple[str, str]] = (),
         body: str | None = None,
-    ) -> Answer:
+    ) -> Response:
         """Raises aiohttp's errors when there is no connection."""
         sent = [*headers, *([("Authorization", f"Bearer {token}")] if token else [])]
         connector = aiohttp.TCPConnector(ssl=tls or trusting_anybody(), force_close=True)
@@ -68,9 +68,9 @@ class Place:
                 timeout=aiohttp.ClientTimeout(total=20),
             ) as response,
         ):
-            return Answer(response.status, await response.text(), response.headers)
+            return Response(response.status, await response.text(), response.headers)
 
-    async def shown(
+    async def certificate(
         self, name: str | None = "localhost", tls: ssl.SSLContext | None = None
     ) -> x509.Certificate:
         """The certificate that a client sees who asks for this name, or for none."""
@@ -84,10 +84,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Site(Place):
+class LocalServer(ServerAddress):
     """A server in this loop."""
 
-    server: HttpsServer
+    https: HttpsServer
 
 
 async def eventually(
@@ -107,22 +107,24 @@ async def who(request: web.Request) -> web.Response:
     return web.Response(text="page")
 
 
-PAGES = (web.get("/page", who), web.put("/page", who), web.get("/healthz", who))
+ROUTES = (web.get("/page", who), web.put("/page", who), web.get("/healthz", who))
 
 
-def serving(reviewer: Reviewer, **flags: Any) -> AbstractAsyncContextManager[Site]:
-    """A server of small pages with these settings; its questions go to `reviewer`."""
+def serving(reviews: ReviewApi, **flags: Any) -> AbstractAsyncContextManager[LocalServer]:
+    """A server of small pages with these settings; its questions go to `reviews`."""
 
     def make(settings: Settings) -> HttpsServer:
         server = HttpsServer(settings)
-        server.add(PAGES)
+        server.add_routes(ROUTES)
         return server
 
-    return served_by(make, master=reviewer.url, **flags)
+    return served_by(make, master=reviews.url, **flags)
 
 
 @asynccontextmanager
-async def served_by(make: Callable[[Settings], HttpsServer], **flags: Any) -> AsyncIterator[Site]:
+async def served_by(
+    make: Callable[[Settings], HttpsServer], **flags: Any
+) -> AsyncIterator[LocalServer]:
     """The server that is made from these settings, at a port of its own."""
     port = ReservedPort()
     settings = Settings(
@@ -137,7 +139,7 @@ async def served_by(make: Callable[[Settings], HttpsServer], **flags: Any) -> As
     try:
         await server.start()
         running = asyncio.create_task(server.run())
-        yield Site(port.number, server)
+        yield LocalServer(port.number, server)
     finally:
         if running:
             running.cancel()

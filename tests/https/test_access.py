@@ -1,25 +1,23 @@
-"""Who gets to a page: nobody without a right, and nobody at all when it cannot be told."""
+"""Who gets access: nobody without permission, and nobody at all when a review fails."""
 
 import asyncio
 
 import pytest
 
 from ccm.model.objects import Json
-from tests.https.reviewer import Reviewer
-from tests.https.served import eventually, serving
+from tests.https.review_api import ReviewApi
+from tests.https.served import LocalServer, eventually, serving
 from tests.unit.waiting import until
 
 
-async def test_an_open_path_needs_no_word_of_the_api_server(reviewer: Reviewer) -> None:
-    async with serving(reviewer) as site:
-        answers = [await site.get("/healthz"), await site.get("/healthz", token="unknown")]
+async def test_an_open_path_needs_no_review(server: LocalServer, reviews: ReviewApi) -> None:
+    answers = [await server.get("/healthz"), await server.get("/healthz", token="unknown")]
     assert [answer.status for answer in answers] == [200, 200]
-    assert not reviewer.asked["TokenReview"] + reviewer.asked["SubjectAccessReview"]
+    assert not reviews.counts["TokenReview"] + reviews.counts["SubjectAccessReview"]
 
 
-async def test_without_credentials_one_is_anonymous_and_may_nothing(reviewer: Reviewer) -> None:
-    async with serving(reviewer) as site:
-        answer = await site.get("/page")
+async def test_anonymous_requests_are_denied(server: LocalServer, reviews: ReviewApi) -> None:
+    answer = await server.get("/page")
     assert answer.status == 403
     assert answer.json() == {
         "kind": "Status",
@@ -30,7 +28,7 @@ async def test_without_credentials_one_is_anonymous_and_may_nothing(reviewer: Re
         "reason": "Forbidden",
         "code": 403,
     }
-    assert reviewer.specs == [
+    assert reviews.specs == [
         {
             "user": "system:anonymous",
             "uid": "",
@@ -41,21 +39,20 @@ async def test_without_credentials_one_is_anonymous_and_may_nothing(reviewer: Re
     ]
 
 
-async def test_an_anonymous_with_a_right_gets_in(reviewer: Reviewer) -> None:
-    reviewer.allow("system:unauthenticated", "/page")
-    async with serving(reviewer) as site:
-        assert (await site.get("/page")).text == "page"
+async def test_anonymous_requests_can_be_allowed(server: LocalServer, reviews: ReviewApi) -> None:
+    reviews.allow("system:unauthenticated", "/page")
+    assert (await server.get("/page")).text == "page"
 
 
-async def test_a_token_tells_who_asks_and_the_right_is_asked_for_all_of_it(
-    reviewer: Reviewer,
+async def test_access_is_reviewed_for_the_user_of_the_token(
+    server: LocalServer,
+    reviews: ReviewApi,
 ) -> None:
-    reviewer.know("good", "alice", "dev")
-    reviewer.allow("dev", "/page")
-    async with serving(reviewer) as site:
-        assert (await site.get("/page", token="good")).status == 200
-    assert reviewer.specs[0] == {"token": "good"}
-    assert reviewer.specs[1] == {
+    reviews.add_token("good", "alice", "dev")
+    reviews.allow("dev", "/page")
+    assert (await server.get("/page", token="good")).status == 200
+    assert reviews.specs[0] == {"token": "good"}
+    assert reviews.specs[1] == {
         "user": "alice",
         "uid": "uid-alice",
         "groups": ["dev", "system:authenticated"],
@@ -64,60 +61,51 @@ async def test_a_token_tells_who_asks_and_the_right_is_asked_for_all_of_it(
     }
 
 
-async def test_a_token_that_nobody_knows_is_401_and_not_anonymous(reviewer: Reviewer) -> None:
-    reviewer.allow("system:unauthenticated", "/page")
-    async with serving(reviewer) as site:
-        answer = await site.get("/page", token="bad")
+@pytest.mark.parametrize("token", ["unknown", "nameless"])
+async def test_an_invalid_token_is_401(server: LocalServer, reviews: ReviewApi, token: str) -> None:
+    reviews.tokens["nameless"] = {"groups": ["system:masters"]}
+    reviews.allow("system:unauthenticated", "/page")
+    answer = await server.get("/page", token=token)
     assert (answer.status, answer.json()["reason"]) == (401, "Unauthorized")
 
 
 @pytest.mark.parametrize("credentials", ["Basic YTpi", "Bearer", "Bearer  ", "nonsense"])
-async def test_what_is_no_bearer_token_is_no_credential(
-    reviewer: Reviewer, credentials: str
+async def test_other_credentials_are_ignored(
+    server: LocalServer, reviews: ReviewApi, credentials: str
 ) -> None:
-    async with serving(reviewer) as site:
-        answer = await site.get("/page", headers=[("Authorization", credentials)])
+    answer = await server.get("/page", headers=[("Authorization", credentials)])
     assert answer.status == 403
     assert "system:anonymous" in answer.text
-    assert not reviewer.asked["TokenReview"]
+    assert not reviews.counts["TokenReview"]
 
 
-async def test_a_user_without_a_name_is_nobody(reviewer: Reviewer) -> None:
-    reviewer.tokens["odd"] = {"groups": ["system:masters"]}
-    async with serving(reviewer) as site:
-        assert (await site.get("/page", token="odd")).status == 401
-
-
-@pytest.mark.parametrize("answer", [{}, {"allowed": "true"}, {"allowed": 1}, {"allowed": None}])
-async def test_only_a_plain_yes_is_a_yes(
-    reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch, answer: Json
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        *({"allowed": value} for value in ("true", 1, None)),
+        {"allowed": True, "denied": True},  # no API server says both; a proxy might
+    ],
+)
+async def test_only_a_plain_yes_allows(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, status: Json
 ) -> None:
-    monkeypatch.setattr(Reviewer, "_may", lambda *_: answer)
-    async with serving(reviewer) as site:
-        assert (await site.get("/page")).status == 403
+    monkeypatch.setattr(ReviewApi, "_access", lambda *_: status)
+    assert (await server.get("/page")).status == 403
 
 
-async def test_a_denial_is_none(reviewer: Reviewer) -> None:
-    reviewer.allow("system:anonymous", "/page")
-    reviewer.denials.add("system:anonymous")
-    async with serving(reviewer) as site:
-        assert (await site.get("/page")).status == 403
+async def test_the_verb_is_the_method(server: LocalServer, reviews: ReviewApi) -> None:
+    reviews.allow("system:anonymous", "/page", "get")
+    assert (await server.get("/page")).status == 200
+    assert (await server.request("PUT", "/page")).status == 403
+    reviews.allow("system:anonymous", "/other", "get")
+    assert (await server.get("/other")).status == 404
 
 
-async def test_the_verb_is_the_method(reviewer: Reviewer) -> None:
-    reviewer.allow("system:anonymous", "/page", "get")
-    async with serving(reviewer) as site:
-        assert (await site.get("/page")).status == 200
-        assert (await site.ask("PUT", "/page")).status == 403
-        reviewer.allow("system:anonymous", "/other", "get")
-        assert (await site.get("/other")).status == 404
-
-
-async def test_masters_need_no_right(reviewer: Reviewer) -> None:
-    reviewer.know("root", "admin", "system:masters")
-    async with serving(reviewer) as site:
-        assert (await site.get("/page", token="root")).status == 200
-    assert not reviewer.asked["SubjectAccessReview"]
+async def test_masters_need_no_access_review(server: LocalServer, reviews: ReviewApi) -> None:
+    reviews.add_token("root", "admin", "system:masters")
+    assert (await server.get("/page", token="root")).status == 200
+    assert not reviews.counts["SubjectAccessReview"]
 
 
 @pytest.mark.parametrize(
@@ -132,124 +120,122 @@ async def test_masters_need_no_right(reviewer: Reviewer) -> None:
     ],
 )
 async def test_open_paths_are_exact_or_end_in_a_star(
-    reviewer: Reviewer, paths: tuple[str, ...], path: str, is_open: bool
+    reviews: ReviewApi, paths: tuple[str, ...], path: str, is_open: bool
 ) -> None:
-    async with serving(reviewer, authorization_always_allow_paths=paths) as site:
-        assert (await site.get(path)).status == (200 if is_open else 403)
+    async with serving(reviews, authorization_always_allow_paths=paths) as server:
+        assert (await server.get(path)).status == (200 if is_open else 403)
 
 
 @pytest.mark.parametrize("path", ["/healthz/../page", "/%2e%2e/page", "//healthz", "/healthz%2F"])
-async def test_no_spelling_of_an_open_path_opens_another(reviewer: Reviewer, path: str) -> None:
-    async with serving(reviewer) as site:
-        assert (await site.get(path)).text != "page"
+async def test_no_spelling_of_an_open_path_opens_another(server: LocalServer, path: str) -> None:
+    assert (await server.get(path)).text != "page"
 
 
-async def test_answers_count_for_as_long_as_the_flags_say(reviewer: Reviewer) -> None:
-    reviewer.know("good", "alice")
-    reviewer.allow("alice", "/page")
+async def test_results_are_cached_for_the_ttl_of_the_flags(reviews: ReviewApi) -> None:
+    reviews.add_token("good", "alice")
+    reviews.allow("alice", "/page")
     flags = {
         "authentication_token_webhook_cache_ttl": 60.0,
         "authorization_webhook_cache_authorized_ttl": 60.0,
         "authorization_webhook_cache_unauthorized_ttl": 0.0,
     }
-    async with serving(reviewer, **flags) as site:
+    async with serving(reviews, **flags) as server:
         for _ in range(2):
-            await site.get("/page", token="good")
+            await server.get("/page", token="good")
         for _ in range(3):
-            await site.ask("PUT", "/page", token="good")
-    assert reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1 + 3, "ConfigMap": 1}
+            await server.request("PUT", "/page", token="good")
+    assert reviews.counts == {"TokenReview": 1, "SubjectAccessReview": 1 + 3, "ConfigMap": 1}
 
 
-async def test_a_token_that_is_taken_back_is_refused_after_its_time(reviewer: Reviewer) -> None:
-    reviewer.know("good", "admin", "system:masters")
-    async with serving(reviewer, authentication_token_webhook_cache_ttl=0.05) as site:
-        assert (await site.get("/page", token="good")).status == 200
-        reviewer.tokens.clear()
+async def test_a_revoked_token_is_refused_after_the_ttl(reviews: ReviewApi) -> None:
+    reviews.add_token("good", "admin", "system:masters")
+    async with serving(reviews, authentication_token_webhook_cache_ttl=0.05) as server:
+        assert (await server.get("/page", token="good")).status == 200
+        reviews.tokens.clear()
         refused = await eventually(
-            lambda: site.get("/page", token="good"), lambda answer: answer.status != 200
+            lambda: server.get("/page", token="good"), lambda answer: answer.status != 200
         )
     assert refused.status == 401
 
 
-async def test_many_at_once_with_the_same_question_ask_once(reviewer: Reviewer) -> None:
-    reviewer.know("good", "alice")
-    reviewer.allow("alice", "/page")
-    reviewer.hangs = asyncio.Event()
-    async with serving(reviewer) as site:
-        asking = [asyncio.create_task(site.get("/page", token="good")) for _ in range(20)]
-        await until(lambda: reviewer.asked["TokenReview"])
-        asking.pop().cancel()  # whoever leaves, the others get their answer
-        reviewer.hangs.set()
-        answers = await asyncio.gather(*asking)
-    assert {answer.status for answer in answers} == {200}
-    assert reviewer.asked == {"TokenReview": 1, "SubjectAccessReview": 1, "ConfigMap": 1}
-
-
-async def test_a_review_that_fails_is_tried_again(
-    reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch
+async def test_concurrent_requests_share_one_review(
+    server: LocalServer, reviews: ReviewApi
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.reviews.PAUSES", (0.01, 0.01, 0.01, 0.01))
-    reviewer.know("good", "admin", "system:masters")
-    reviewer.failures = [500, 503, 504, 500]
-    async with serving(reviewer) as site:
-        assert (await site.get("/page", token="good")).status == 200
-    assert reviewer.asked["TokenReview"] == 5
+    reviews.add_token("good", "alice")
+    reviews.allow("alice", "/page")
+    reviews.hangs = asyncio.Event()
+    asking = [asyncio.create_task(server.get("/page", token="good")) for _ in range(20)]
+    await until(lambda: reviews.counts["TokenReview"])
+    asking.pop().cancel()  # whoever leaves, the others get their answer
+    reviews.hangs.set()
+    answers = await asyncio.gather(*asking)
+    assert {answer.status for answer in answers} == {200}
+    assert reviews.counts == {"TokenReview": 1, "SubjectAccessReview": 1, "ConfigMap": 1}
 
 
+@pytest.fixture
+def _fast_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccm.supervisor.https.reviews.RETRY_BACKOFF", (0.01, 0.01, 0.01, 0.01))
+
+
+@pytest.mark.usefixtures("_fast_retries")
+async def test_a_failed_review_is_retried(server: LocalServer, reviews: ReviewApi) -> None:
+    reviews.add_token("good", "admin", "system:masters")
+    reviews.failures = [500, 503, 504, 500]
+    assert (await server.get("/page", token="good")).status == 200
+    assert reviews.counts["TokenReview"] == 5
+
+
+@pytest.mark.usefixtures("_fast_retries")
 @pytest.mark.parametrize("failures", [[500] * 5, [403]])
 @pytest.mark.parametrize("kind", ["TokenReview", "SubjectAccessReview"])
-async def test_a_review_that_keeps_failing_lets_nobody_in(
-    reviewer: Reviewer,
-    monkeypatch: pytest.MonkeyPatch,
+async def test_a_review_that_keeps_failing_refuses_the_request(
+    server: LocalServer,
+    reviews: ReviewApi,
     caplog: pytest.LogCaptureFixture,
     failures: list[int],
     kind: str,
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.reviews.PAUSES", (0.01, 0.01, 0.01, 0.01))
-    reviewer.know("good", "alice")
-    reviewer.allow("system:anonymous", "/page")
-    reviewer.allow("alice", "/page")
-    reviewer.failures = [*failures]
+    reviews.add_token("good", "alice")
+    reviews.allow("system:anonymous", "/page")
+    reviews.allow("alice", "/page")
+    reviews.failures = [*failures]
     token = "good" if kind == "TokenReview" else ""
-    async with serving(reviewer) as site:
-        answer = await site.get("/page", token=token)
-        again = await site.get("/page", token=token)
+    answer = await server.get("/page", token=token)
+    again = await server.get("/page", token=token)
     assert (answer.status, answer.json()["reason"]) == (500, "InternalError")
-    assert caplog.text.count("request turned away: no review") == 1
-    assert reviewer.asked[kind] == len(failures) + 1
+    assert caplog.text.count("request refused: review failed") == 1
+    assert reviews.counts[kind] == len(failures) + 1
     assert again.status == 200, "a failure must not be remembered as an answer"
 
 
-async def test_a_review_that_never_answers_holds_up_nobody_else(
-    reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch
+async def test_a_review_that_hangs_blocks_no_other_request(
+    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.reviews.DEADLINE", 2.0)
-    reviewer.hangs = asyncio.Event()
-    async with serving(reviewer) as site:
-        waiting = asyncio.create_task(site.get("/page", token="good"))
-        await until(lambda: reviewer.asked["TokenReview"])
-        assert (await site.get("/healthz")).status == 200
-        assert not waiting.done()
-        async with asyncio.timeout(6):
-            assert (await waiting).status == 500
+    monkeypatch.setattr("ccm.supervisor.https.reviews.REVIEW_TIMEOUT", 2.0)
+    reviews.hangs = asyncio.Event()
+    waiting = asyncio.create_task(server.get("/page", token="good"))
+    await until(lambda: reviews.counts["TokenReview"])
+    assert (await server.get("/healthz")).status == 200
+    assert not waiting.done()
+    async with asyncio.timeout(6):
+        assert (await waiting).status == 500
 
 
-async def test_an_api_server_that_is_away_turns_everybody_away(reviewer: Reviewer) -> None:
-    reviewer.url = "http://127.0.0.1:1"
-    async with serving(reviewer) as site:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ccm.supervisor.https.reviews.PAUSES", (0.01,))
-            assert (await site.get("/page", token="good")).status == 500
-        assert (await site.get("/healthz")).status == 200
+@pytest.mark.usefixtures("_fast_retries")
+async def test_without_an_api_server_only_open_paths_are_served(reviews: ReviewApi) -> None:
+    reviews.url = "http://127.0.0.1:1"
+    async with serving(reviews) as server:
+        assert (await server.get("/page", token="good")).status == 500
+        assert (await server.get("/healthz")).status == 200
 
 
-async def test_requests_are_counted_by_page_and_status(reviewer: Reviewer) -> None:
-    async with serving(reviewer) as site:
-        await site.get("/healthz")
-        await site.get("/page")
-        for number in range(3):
-            await site.get(f"/nowhere/{number}")
-        counted = site.server.counters.export()["ccm_https_requests_total"]
+async def test_requests_are_counted_by_path_and_status(server: LocalServer) -> None:
+    await server.get("/healthz")
+    await server.get("/page")
+    for number in range(3):
+        await server.get(f"/nowhere/{number}")
+    counted = server.https.counters.export()["ccm_https_requests_total"]
     assert sorted(counted) == [
         [["/healthz", "200"], 1],
         [["/page", "403"], 1],

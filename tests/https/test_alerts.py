@@ -22,7 +22,7 @@ WELL = {
     'workqueue_longest_running_processor_seconds{name="Nodes"}': "20",
     'ccm_keys_quarantined{controller="node"}': "0",
     'ccm_reconciles_total{controller="node",result="failed"}': "0+1x3000",
-    'ccm_reconciles_total{controller="node",result="settled"}': "0+9x3000",
+    'ccm_reconciles_total{controller="node",result="success"}': "0+9x3000",
     "ccm_nodes_oldest_uninitialised_seconds": "10",
     'ccm_node_initialisation_seconds_bucket{le="1"}': "0+9x3000",
     'ccm_node_initialisation_seconds_bucket{le="+Inf"}': "0+9x3000",

@@ -41,7 +41,7 @@ class Supervisor:
         default_factory=lambda: [Child("node-0", "node", Life(WorkerState.RUNNING))]
     )
 
-    def facts(self, now: float) -> Any:
+    def status(self, now: float) -> Any:
         kind = {
             "silent_seconds": self.silent,
             "standstill_seconds": self.standstill,
@@ -62,7 +62,7 @@ class Supervisor:
         )
         looked = {"alive": checks.alive(), "ready": checks.ready()}
         return {
-            name: {check.name: why for check in of_kind if (why := check.look())}
+            name: {check.name: why for check in of_kind if (why := check.check())}
             for name, of_kind in looked.items()
         }
 

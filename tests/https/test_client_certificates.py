@@ -1,7 +1,9 @@
-"""Users by client certificate, and by the word of a proxy that has one."""
+"""Users by client certificate, and by the headers of a front proxy that has one."""
 
 import datetime
 import ssl
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,8 @@ import aiohttp
 import pytest
 
 from tests.https.pki import NOW, Authority, Signed
-from tests.https.reviewer import Reviewer
-from tests.https.served import Answer, Site, eventually, serving
+from tests.https.review_api import ReviewApi
+from tests.https.served import LocalServer, eventually, serving
 from tests.unit.waiting import until
 
 CLIENTS, PROXIES = Authority("clients"), Authority("proxies")
@@ -26,46 +28,53 @@ BOB = (
 )
 
 
+@dataclass
+class World:
+    """An API server, and a directory with files of both CAs: `flags` name them."""
+
+    reviews: ReviewApi
+    directory: Path
+    flags: dict[str, Any]
+
+    def serving(self, **flags: Any) -> AbstractAsyncContextManager[LocalServer]:
+        return serving(self.reviews, **self.flags, **flags)
+
+    def present(self, signed: Signed) -> ssl.SSLContext:
+        return signed.present(self.directory)
+
+    async def user(self, server: LocalServer, client: Signed, **how: Any) -> Any:
+        """Name and groups of the user that the server reviews for this client; None for a 401."""
+        self.reviews.specs.clear()
+        if (await server.get("/page", tls=self.present(client), **how)).status == 401:
+            return None
+        (spec,) = self.reviews.specs
+        return spec["user"], spec["groups"]
+
+
 @pytest.fixture
-def files(tmp_path: Path) -> dict[str, str]:
-    """The flags for both CAs."""
+def world(reviews: ReviewApi, tmp_path: Path) -> World:
     (tmp_path / "clients.crt").write_bytes(CLIENTS.pem)
     (tmp_path / "proxies.crt").write_bytes(PROXIES.pem)
-    return {
+    flags = {
         "client_ca_file": str(tmp_path / "clients.crt"),
         "requestheader_client_ca_file": str(tmp_path / "proxies.crt"),
     }
+    return World(reviews, tmp_path, flags)
 
 
-async def asked_for(reviewer: Reviewer, site: Site, client: ssl.SSLContext, **how: Any) -> Any:
-    """Who the server says that this client is; None when it turns him away."""
-    reviewer.specs.clear()
-    answer = await site.get("/page", tls=client, **how)
-    if answer.status == 401:
-        return None
-    (spec,) = reviewer.specs
-    return spec["user"], spec["groups"]
+async def test_the_common_name_is_the_user_and_organizations_are_groups(world: World) -> None:
+    alice = CLIENTS.client("alice", "dev", "ops")
+    async with world.serving() as server:
+        user = await world.user(server, alice)
+    assert user == ("alice", ["dev", "ops", "system:authenticated"])
+    assert world.reviews.counts["ConfigMap"] == 0, "both CAs are in files"
 
 
-async def test_the_common_name_is_the_user_and_organizations_are_groups(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
-) -> None:
-    alice = CLIENTS.client("alice", "dev", "ops").present(tmp_path)
-    async with serving(reviewer, **files) as site:
-        assert await asked_for(reviewer, site, alice) == (
-            "alice",
-            ["dev", "ops", "system:authenticated"],
-        )
-    assert reviewer.asked["ConfigMap"] == 0, "both CAs are in files"
-
-
-async def test_a_master_by_certificate_needs_no_api_server(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
-) -> None:
-    reviewer.url = "http://127.0.0.1:1"
-    admin = CLIENTS.client("admin", "system:masters").present(tmp_path)
-    async with serving(reviewer, **files) as site:
-        assert (await site.get("/page", tls=admin)).status == 200
+async def test_a_master_by_certificate_needs_no_api_server(world: World) -> None:
+    world.reviews.url = "http://127.0.0.1:1"
+    admin = world.present(CLIENTS.client("admin", "system:masters"))
+    async with world.serving() as server:
+        assert (await server.get("/page", tls=admin)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -77,33 +86,28 @@ async def test_a_master_by_certificate_needs_no_api_server(
         pytest.param(CLIENTS.client("alice", ends_in=-datetime.timedelta(hours=1)), id="expired"),
     ],
 )
-async def test_a_certificate_that_is_not_good_makes_no_connection(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str], stranger: Signed
-) -> None:
-    async with serving(reviewer, **files) as site:
+async def test_the_handshake_refuses_an_invalid_certificate(world: World, stranger: Signed) -> None:
+    async with world.serving() as server:
         with pytest.raises(aiohttp.ClientError):
-            await site.get("/healthz", tls=stranger.present(tmp_path))
-        assert (await site.get("/healthz")).status == 200
+            await server.get("/healthz", tls=world.present(stranger))
+        assert (await server.get("/healthz")).status == 200
 
 
-async def test_a_certificate_without_a_name_is_nobody_but_a_token_still_counts(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
+async def test_a_certificate_without_a_name_is_invalid_but_a_token_still_counts(
+    world: World,
 ) -> None:
-    reviewer.know("good", "carol")
-    nameless = CLIENTS.client("", "system:masters").present(tmp_path)
-    async with serving(reviewer, **files) as site:
-        assert await asked_for(reviewer, site, nameless) is None
-        await site.get("/page", tls=nameless, token="good")
-    assert reviewer.specs[-1]["user"] == "carol"
+    world.reviews.add_token("good", "carol")
+    nameless = CLIENTS.client("", "system:masters")
+    async with world.serving() as server:
+        assert await world.user(server, nameless) is None
+        await server.get("/page", tls=world.present(nameless), token="good")
+    assert world.reviews.specs[-1]["user"] == "carol"
 
 
-async def test_a_proxy_names_its_client(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
-) -> None:
-    flags = {**files, "requestheader_uid_headers": ("X-Remote-Uid",)}
-    async with serving(reviewer, **flags) as site:
-        await site.get("/page", tls=PROXY.present(tmp_path), headers=BOB)
-    assert reviewer.specs[0] == {
+async def test_a_proxy_names_its_client(world: World) -> None:
+    async with world.serving(requestheader_uid_headers=("X-Remote-Uid",)) as server:
+        await server.get("/page", tls=world.present(PROXY), headers=BOB)
+    assert world.reviews.specs[0] == {
         "user": "bob",
         "uid": "1234",
         "groups": ["dev", "ops", "system:authenticated"],
@@ -112,94 +116,81 @@ async def test_a_proxy_names_its_client(
     }
 
 
-async def test_a_proxy_that_names_nobody_is_nobody(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
-) -> None:
-    async with serving(reviewer, **files) as site:
-        assert await asked_for(reviewer, site, PROXY.present(tmp_path)) is None
+LIAR = PROXIES.client("admin", "system:masters")
 
 
 @pytest.mark.parametrize(
-    ("names", "is_trusted"), [(("front-proxy-client",), True), (("x",), False)]
+    ("client", "headers", "names", "is_authenticated"),
+    [
+        pytest.param(PROXY, BOB, ("front-proxy-client",), True, id="allowed-name"),
+        pytest.param(PROXY, BOB, ("x",), False, id="another-name"),
+        pytest.param(PROXY, (), (), False, id="proxy-that-names-nobody"),
+        pytest.param(LIAR, (), (), False, id="proxy-as-a-client"),
+    ],
 )
-async def test_only_proxies_with_an_allowed_name_are_believed(
-    reviewer: Reviewer,
-    tmp_path: Path,
-    files: dict[str, str],
-    names: tuple[str, ...],
-    is_trusted: bool,
+async def test_a_proxy_is_trusted_by_name_and_for_its_headers_only(
+    world: World, client: Signed, headers: Any, names: tuple[str, ...], is_authenticated: bool
 ) -> None:
-    flags = {**files, "requestheader_allowed_names": names}
-    async with serving(reviewer, **flags) as site:
-        user = await asked_for(reviewer, site, PROXY.present(tmp_path), headers=BOB)
-    assert bool(user) is is_trusted
+    async with world.serving(requestheader_allowed_names=names) as server:
+        user = await world.user(server, client, headers=headers)
+    assert bool(user) is is_authenticated
 
 
-async def test_a_client_cannot_name_somebody_else(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
+async def test_a_client_cannot_name_somebody_else(world: World) -> None:
+    async with world.serving() as server:
+        user = await world.user(server, CLIENTS.client("alice"), headers=BOB)
+        response = await server.get("/page", headers=BOB)
+    assert user == ("alice", ["system:authenticated"])
+    assert "system:anonymous" in response.text, "headers without a certificate are worth nothing"
+
+
+async def test_the_cluster_names_the_cas_when_no_file_does(
+    reviews: ReviewApi, tmp_path: Path
 ) -> None:
-    alice = CLIENTS.client("alice").present(tmp_path)
-    async with serving(reviewer, **files) as site:
-        assert await asked_for(reviewer, site, alice, headers=BOB) == (
-            "alice",
-            ["system:authenticated"],
-        )
-        answer = await site.get("/page", headers=BOB)
-    assert "system:anonymous" in answer.text, "headers without a certificate are worth nothing"
-
-
-async def test_a_proxys_certificate_is_not_one_of_a_client(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
-) -> None:
-    liar = PROXIES.client("admin", "system:masters").present(tmp_path)
-    async with serving(reviewer, **files) as site:
-        assert (await site.get("/page", tls=liar)).status == 401
-
-
-async def test_the_cluster_says_which_cas_count_when_no_file_does(
-    reviewer: Reviewer, tmp_path: Path
-) -> None:
-    reviewer.trust(CLIENTS.pem, PROXIES.pem, "front-proxy-client")
-    reviewer.allow("alice", "/page")
-    reviewer.allow("bob", "/page")
+    reviews.publish_cas(CLIENTS.pem, PROXIES.pem, "front-proxy-client")
+    reviews.allow("alice", "/page")
+    reviews.allow("bob", "/page")
     alice, proxy = CLIENTS.client("alice").present(tmp_path), PROXY.present(tmp_path)
-    async with serving(reviewer) as site:
-        await eventually(lambda: site.get("/page", tls=alice), lambda answer: answer.status == 200)
-        assert (await site.get("/page", tls=proxy, headers=BOB)).status == 200
-        assert (await site.get("/page", tls=proxy)).status == 401
+    async with serving(reviews) as server:
+        await eventually(lambda: server.get("/page", tls=alice), lambda it: it.status == 200)
+        assert (await server.get("/page", tls=proxy, headers=BOB)).status == 200
+        assert (await server.get("/page", tls=proxy)).status == 401
 
 
-async def test_the_cluster_is_not_asked_when_the_flag_says_so(
-    reviewer: Reviewer, tmp_path: Path
+async def test_the_config_map_is_not_read_when_the_flag_says_so(
+    reviews: ReviewApi, tmp_path: Path
 ) -> None:
-    reviewer.trust(CLIENTS.pem)
-    async with serving(reviewer, authentication_skip_lookup=True) as site:
-        answer = await site.get("/page", tls=CLIENTS.client("alice").present(tmp_path))
-    assert "system:anonymous" in answer.text
-    assert not reviewer.asked["ConfigMap"]
+    reviews.publish_cas(CLIENTS.pem)
+    async with serving(reviews, authentication_skip_lookup=True) as server:
+        response = await server.get("/page", tls=CLIENTS.client("alice").present(tmp_path))
+    assert "system:anonymous" in response.text
+    assert not reviews.counts["ConfigMap"]
 
 
-async def test_what_the_cluster_says_is_asked_for_again(
-    reviewer: Reviewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.trust.LOOK_UP_EVERY", 0.02)
-    reviewer.trust(Authority("old").pem)
-    reviewer.allow("alice", "/page")
+@pytest.fixture
+def _frequent_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccm.supervisor.https.client_ca.CONFIG_MAP_INTERVAL", 0.02)
+
+
+@pytest.mark.usefixtures("_frequent_reads")
+async def test_a_changed_config_map_counts(reviews: ReviewApi, tmp_path: Path) -> None:
+    reviews.publish_cas(Authority("old").pem)
+    reviews.allow("alice", "/page")
     alice = CLIENTS.client("alice").present(tmp_path)
+    async with serving(reviews) as server:
 
-    async with serving(reviewer) as site:
-
-        async def look() -> Answer | None:
+        async def status() -> int | None:
             try:
-                return await site.get("/page", tls=alice)
+                return (await server.get("/page", tls=alice)).status
             except aiohttp.ClientError:
                 return None  # not signed by the old CA
 
-        await eventually(look, lambda answer: answer is None)
-        reviewer.trust(CLIENTS.pem)
-        await eventually(look, lambda answer: bool(answer and answer.status == 200))
+        await eventually(status, lambda it: it is None)
+        reviews.publish_cas(CLIENTS.pem)
+        await eventually(status, lambda it: it == 200)
 
 
+@pytest.mark.usefixtures("_frequent_reads")
 @pytest.mark.parametrize(
     "config",
     [
@@ -208,53 +199,36 @@ async def test_what_the_cluster_says_is_asked_for_again(
         {"requestheader-allowed-names": '"x"'},
     ],
 )
-async def test_nonsense_from_the_cluster_changes_nothing(
-    reviewer: Reviewer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    config: dict[str, str],
-    caplog: pytest.LogCaptureFixture,
+async def test_an_invalid_config_map_changes_nothing(
+    reviews: ReviewApi, tmp_path: Path, config: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.trust.LOOK_UP_EVERY", 0.02)
-    reviewer.trust(CLIENTS.pem)
-    reviewer.allow("alice", "/page")
+    reviews.publish_cas(CLIENTS.pem)
+    reviews.allow("alice", "/page")
     alice = CLIENTS.client("alice").present(tmp_path)
-    async with serving(reviewer) as site:
-        await eventually(lambda: site.get("/page", tls=alice), lambda answer: answer.status == 200)
-        reviewer.config = config
+    async with serving(reviews) as server:
+        await eventually(lambda: server.get("/page", tls=alice), lambda it: it.status == 200)
+        reviews.config = config
         await until(lambda: "client CAs not read" in caplog.text)
-        assert (await site.get("/page", tls=alice)).status == 200
+        assert (await server.get("/page", tls=alice)).status == 200
 
 
-async def test_a_ca_file_that_changes_counts_at_once_also_for_open_connections(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
-) -> None:
-    alice = CLIENTS.client("alice", "system:masters").present(tmp_path)
-    async with serving(reviewer, **files) as site:
-        connector = aiohttp.TCPConnector(ssl=alice)
-        async with aiohttp.ClientSession(connector=connector) as session:
-
-            async def look() -> int:
-                async with session.get(f"https://127.0.0.1:{site.port}/page") as answer:
-                    return answer.status
-
-            assert await look() == 200
-            Path(files["client_ca_file"]).write_bytes(Authority("clients").pem)
-            await eventually(look, lambda status: status == 401)
-
-
-async def test_a_certificate_that_ends_while_its_connection_is_open_counts_no_more(
-    reviewer: Reviewer, tmp_path: Path, files: dict[str, str]
+@pytest.mark.parametrize("is_removed", [True, False], ids=["CA-removed", "certificate-expires"])
+async def test_an_open_connection_loses_access_with_its_certificate(
+    world: World, is_removed: bool
 ) -> None:
     soon = datetime.datetime.now(datetime.UTC) - NOW + datetime.timedelta(seconds=2)
-    alice = CLIENTS.client("alice", "system:masters", ends_in=soon).present(tmp_path)
-    async with serving(reviewer, **files) as site:
-        connector = aiohttp.TCPConnector(ssl=alice)
-        async with aiohttp.ClientSession(connector=connector) as session:
+    lifetime = datetime.timedelta(hours=1) if is_removed else soon
+    alice = world.present(CLIENTS.client("alice", "system:masters", ends_in=lifetime))
+    async with (
+        world.serving() as server,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=alice)) as session,
+    ):
 
-            async def look() -> int:
-                async with session.get(f"https://127.0.0.1:{site.port}/page") as answer:
-                    return answer.status
+        async def status() -> int:
+            async with session.get(f"https://127.0.0.1:{server.port}/page") as response:
+                return response.status
 
-            assert await look() == 200
-            await eventually(look, lambda status: status == 401)
+        assert await status() == 200
+        if is_removed:
+            Path(world.flags["client_ca_file"]).write_bytes(Authority("clients").pem)
+        await eventually(status, lambda it: it == 401)

@@ -5,7 +5,12 @@ from functools import partial
 
 import pytest
 
-from ccm.supervisor.https.health import Check, Health, Report
+from ccm.supervisor.https.endpoints import (
+    HealthChecker,
+    HealthEndpoints,
+    HealthReport,
+    HealthStatistics,
+)
 
 
 class Parts:
@@ -15,8 +20,8 @@ class Parts:
         self.wrong: dict[str, str] = {}
         self.names = ["ping", "bad"]
 
-    def checks(self) -> list[Check]:
-        return [Check(name, partial(self._look, name)) for name in self.names]
+    def checks(self) -> list[HealthChecker]:
+        return [HealthChecker(name, partial(self._look, name)) for name in self.names]
 
     def _look(self, name: str) -> str | None:
         return self.wrong.get(name) or None
@@ -28,20 +33,22 @@ def parts() -> Parts:
 
 
 @pytest.fixture
-def health(parts: Parts) -> Health:
-    return Health({"livez": parts.checks, "readyz": parts.checks})
+def health(parts: Parts) -> HealthEndpoints:
+    return HealthEndpoints({"livez": parts.checks, "readyz": parts.checks})
 
 
-def test_all_is_well(health: Health) -> None:
-    assert health.report("livez") == Report(True, "[+]ping ok\n[+]bad ok\nlivez check passed\n")
+def test_all_is_well(health: HealthEndpoints) -> None:
+    assert health.report("livez") == HealthReport(
+        True, "[+]ping ok\n[+]bad ok\nlivez check passed\n"
+    )
 
 
 def test_one_check_fails_and_the_reason_is_withheld(
-    parts: Parts, health: Health, caplog: pytest.LogCaptureFixture
+    parts: Parts, health: HealthEndpoints, caplog: pytest.LogCaptureFixture
 ) -> None:
     parts.wrong["bad"] = "this will fail"
     told = "[+]ping ok\n[-]bad failed: reason withheld\nreadyz check failed\n"
-    assert health.report("readyz") == Report(False, told)
+    assert health.report("readyz") == HealthReport(False, told)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +60,13 @@ def test_one_check_fails_and_the_reason_is_withheld(
     ],
 )
 def test_a_check_that_is_excluded_is_well(
-    parts: Parts, health: Health, excluded: list[str], told: str
+    parts: Parts, health: HealthEndpoints, excluded: list[str], told: str
 ) -> None:
     parts.wrong["bad"] = "this will fail"
-    assert health.report("livez", excluded) == Report(True, told)
+    assert health.report("livez", excluded) == HealthReport(True, told)
 
 
-def test_excluding_what_is_not_there_is_told(health: Health) -> None:
+def test_excluding_what_is_not_there_is_told(health: HealthEndpoints) -> None:
     assert health.report("livez", ["x", "y"]).text == (
         "[+]ping ok\n[+]bad ok\n"
         'warn: some health checks cannot be excluded: no matches for "x", "y"\n'
@@ -67,15 +74,17 @@ def test_excluding_what_is_not_there_is_told(health: Health) -> None:
     )
 
 
-def test_one_check_alone_tells_its_reason(parts: Parts, health: Health) -> None:
+def test_one_check_alone_tells_its_reason(parts: Parts, health: HealthEndpoints) -> None:
     parts.wrong["bad"] = "this will fail"
-    assert health.one("livez", "ping") == Report(True, "ok")
-    assert health.one("livez", "bad") == Report(False, "internal server error: this will fail\n")
-    assert health.one("livez", "other") is None
+    assert health.report_one("livez", "ping") == HealthReport(True, "ok")
+    assert health.report_one("livez", "bad") == HealthReport(
+        False, "internal server error: this will fail\n"
+    )
+    assert health.report_one("livez", "other") is None
 
 
 def test_a_change_is_logged_once_with_its_reason(
-    parts: Parts, health: Health, caplog: pytest.LogCaptureFixture
+    parts: Parts, health: HealthEndpoints, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     for why in ("", "it is late", "it is later", ""):
@@ -86,24 +95,24 @@ def test_a_change_is_logged_once_with_its_reason(
         (record.levelname, record.message, vars(record).get("why")) for record in caplog.records
     ]
     assert told == [
-        ("WARNING", "health check fails", "it is late"),
-        ("INFO", "health check passes again", None),
+        ("WARNING", "health check failed", "it is late"),
+        ("INFO", "health check recovered", None),
     ]
 
 
-def test_looks_are_counted_until_they_are_forgotten(parts: Parts, health: Health) -> None:
+def test_looks_are_counted_until_they_are_forgotten(parts: Parts, health: HealthEndpoints) -> None:
     health.report("livez")
     parts.wrong["bad"] = "late"
     health.report("livez")
     health.report("livez", ["bad"])
-    counted = {
-        (it.endpoint, it.name): (it.is_well, it.successes, it.errors) for it in health.looked()
-    }
-    assert counted == {("livez", "ping"): (True, 3, 0), ("livez", "bad"): (False, 1, 1)}
-    health.forget()
-    assert list(health.looked()) == []
+    assert list(health.statistics()) == [
+        ("livez", "bad", HealthStatistics(1, 1, "late")),
+        ("livez", "ping", HealthStatistics(3, 0)),
+    ]
+    health.reset()
+    assert list(health.statistics()) == []
 
 
-def test_checks_are_asked_for_anew_each_time(parts: Parts, health: Health) -> None:
+def test_checks_are_asked_for_anew_each_time(parts: Parts, health: HealthEndpoints) -> None:
     parts.names.append("node-1")
     assert "[+]node-1 ok" in health.report("livez").text

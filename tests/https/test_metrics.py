@@ -6,9 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from ccm.supervisor.spending import Waits
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 from ccm import metrics
 from ccm.counters import Counters
@@ -16,20 +14,16 @@ from ccm.decide.children import Life, WorkerState
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.supervisor.budget import Budget
+from ccm.supervisor.budget import Budget, Waits
 from ccm.supervisor.child import Child, Start
 from ccm.supervisor.deletions import Governor, Views, policy_of
 from ccm.supervisor.delivery import ProjectedStore
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leader import Leader
-from ccm.supervisor.metrics import document
-from ccm.supervisor.metrics.collector import Parts, SupervisorCollector
-from ccm.supervisor.metrics.totals import Totals
+from ccm.supervisor.metrics_collector import SupervisorCollector, WorkerCounters
 from ccm.supervisor.uninitialized import UninitializedNodes
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-
-Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Supervisor:
@@ -37,11 +31,11 @@ class Supervisor:
 
     def __init__(self, directory: Path) -> None:
         self.settings = Settings(cloud_provider="simulated", controllers=("*",))
-        self.totals, self.counters, self.wait = Totals(), Counters(), Waits()
+        self.worker_counters, self.counters, self.wait = WorkerCounters(), Counters(), Waits()
         self.newcomers = UninitializedNodes(ProjectedStore("Node"), lambda: True)
         self.leader = SimpleNamespace(lease_name="ccm", is_leading=lambda: True, slow_rounds=2)
         feed = SharedInformer(cast(Kube, None), lambda *_: True)
-        budget = Budget({}, lambda *_: True)
+        budget = Budget({}, lambda *_: True, lambda _: True)
         views = Views(lambda _: None, lambda: 7)
         governor = Governor(policy_of(self.settings), directory / "state", views, lambda *_: None)
         now = time.monotonic()
@@ -53,7 +47,7 @@ class Supervisor:
             "workers": [],
             "quarantined": {},
             "deletions": governor.status(now),
-            "feed": feed.status(now),
+            "informer": feed.status(now),
             "budget": budget.status(now),
         }
 
@@ -65,30 +59,22 @@ class Supervisor:
         self.status["workers"].append(child.describe(time.monotonic()))
 
     def page(self) -> str:
-        parts = Parts(
+        collector = SupervisorCollector(
             settings=self.settings,
             status=lambda: self.status,
-            totals=self.totals,
-            counter_sets=(self.counters, self.newcomers.counters),
-            waits=lambda: iter([("read", "node-init", self.wait.spread)]),
+            worker_counters=self.worker_counters,
+            own_counters=(self.counters, self.newcomers.counters),
+            grant_waits=lambda: iter([("read", "node-init", self.wait.histogram)]),
             newcomers=self.newcomers,
             leaders=lambda: iter([cast(Leader, self.leader)]),
-            certificate_ends_at=lambda: 1_800_000_000.0,
+            certificate_expiry=lambda: 1_800_000_000.0,
         )
         registry = CollectorRegistry()
-        registry.register(SupervisorCollector(parts))
+        registry.register(collector)
         return generate_latest(registry).decode()
 
-    def samples(self) -> dict[Sample, float]:
-        families = text_string_to_metric_families(self.page())
-        return {
-            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-            for family in families
-            for sample in family.samples
-        }
-
-    def value(self, metric: str, /, **labels: str) -> float | None:
-        return self.samples().get((metric, tuple(sorted(labels.items()))))
+    def lines(self) -> set[str]:
+        return {*self.page().splitlines()}
 
 
 @pytest.fixture
@@ -100,104 +86,108 @@ def test_every_metric_is_there_from_the_start_with_its_type(supervisor: Supervis
     page = supervisor.page()
     for metric in metrics.catalogue():
         name = metric.name.replace("PROVIDER", "simulated")
-        line = f"# TYPE {name} {metric.kind}\n"
+        line = f"# TYPE {name} {metric.type}\n"
         assert (line in page) is (metric.group != metrics.HEALTH), name
 
 
-def test_what_has_no_labels_begins_at_zero(supervisor: Supervisor) -> None:
-    assert supervisor.value("ccm_routes_created_total") == 0
-    assert supervisor.value("ccm_node_initialisation_seconds_count") == 0
-    assert supervisor.value("ccm_node_initialisation_seconds_bucket", le="+Inf") == 0
+def test_metrics_without_labels_begin_at_zero(supervisor: Supervisor) -> None:
+    assert supervisor.lines() >= {
+        "ccm_routes_created_total 0.0",
+        "ccm_node_initialisation_seconds_count 0.0",
+        'ccm_node_initialisation_seconds_bucket{le="+Inf"} 0.0',
+    }
 
 
 def test_buckets_are_cumulative_and_written_as_go_does(supervisor: Supervisor) -> None:
     for seconds in (0.001, 0.3, 0.3, 2.0, 1000.0):
-        supervisor.wait.note(seconds, 1)
-    samples = supervisor.samples()
-    buckets = {
-        dict(labels)["le"]: value
-        for (name, labels), value in samples.items()
-        if name == "ccm_cloud_grant_wait_seconds_bucket"
-    }
-    assert (buckets["0.005"], buckets["0.5"], buckets["1"], buckets["2.5"]) == (1, 3, 3, 4)
-    assert buckets["+Inf"] == 5
-    labels = {"class": "read", "priority": "node-init"}
-    assert supervisor.value("ccm_cloud_grant_wait_seconds_sum", **labels) == 1002.601
+        supervisor.wait.add(seconds)
+    counts = {"0.005": 1, "0.5": 3, "1": 3, "2.5": 4, "+Inf": 5}
+    name = "ccm_cloud_grant_wait_seconds"
+    lines = supervisor.lines()
+    assert f'{name}_sum{{class="read",priority="node-init"}} 1002.601' in lines
+    for le, count in counts.items():
+        labels = f'class="read",le="{le}",priority="node-init"'
+        assert f"{name}_bucket{{{labels}}} {count}.0" in lines
 
 
-def test_shards_are_one_controller_and_each_a_process_of_its_own(supervisor: Supervisor) -> None:
+def test_shards_are_one_controller_and_each_a_worker_of_its_own(supervisor: Supervisor) -> None:
     for number, cpu in enumerate((1.5, 2.5)):
         counters = Counters()
-        counters.count(metrics.ADDS, by=10)
+        counters.count(metrics.QUEUE_ADDS, by=10)
         counters.count(metrics.RECONCILES, "failed")
-        counters.count(metrics.DELETED)
-        counters.observe(metrics.CALLS, "describe", "ok", seconds=0.2)
-        numbers = {**counters.export(), metrics.WORKER_CPU.name: [[[], cpu]]}
-        supervisor.totals.on_message(f"node-{number}.1", numbers)
-    value = supervisor.value
-    assert value("workqueue_adds_total", name="Nodes") == 20
-    assert value("ccm_reconciles_total", controller="node", result="failed") == 2
-    assert value("ccm_node_deletions_done_total") == 2
-    assert value("ccm_worker_cpu_seconds_total", worker="node-0") == 1.5
-    assert value("ccm_worker_cpu_seconds_total", worker="node-1") == 2.5
-    calls = {"controller": "node", "operation": "describe", "result": "ok"}
-    assert value("ccm_cloud_request_duration_seconds_count", **calls) == 2
+        counters.count(metrics.NODES_DELETED)
+        counters.observe(metrics.CLOUD_CALL_SECONDS, "describe", "ok", seconds=0.2)
+        numbers = {**counters.export(), metrics.WORKER_CPU_SECONDS.name: [[[], cpu]]}
+        supervisor.worker_counters.update(f"node-{number}.1", numbers)
+    calls = 'controller="node",operation="describe",result="ok"'
+    assert supervisor.lines() >= {
+        'workqueue_adds_total{name="Nodes"} 20.0',
+        'ccm_reconciles_total{controller="node",result="failed"} 2.0',
+        "ccm_node_deletions_done_total 2.0",
+        'ccm_worker_cpu_seconds_total{worker="node-0"} 1.5',
+        'ccm_worker_cpu_seconds_total{worker="node-1"} 2.5',
+        f"ccm_cloud_request_duration_seconds_count{{{calls}}} 2.0",
+    }
 
 
-def test_calls_are_there_under_upstreams_name_as_well(supervisor: Supervisor) -> None:
+def test_cloud_calls_are_there_under_upstreams_name_as_well(supervisor: Supervisor) -> None:
     supervisor.settings = Settings(cloud_provider="my-cloud")
     counters = Counters()
-    counters.observe(metrics.CALLS, "describe", "ok", seconds=0.2)
-    counters.observe(metrics.CALLS, "describe", "error", seconds=0.2)
-    supervisor.totals.on_message("node-0.1", counters.export())
-    supervisor.totals.on_message("service.1", counters.export())
+    counters.observe(metrics.CLOUD_CALL_SECONDS, "describe", "ok", seconds=0.2)
+    counters.observe(metrics.CLOUD_CALL_SECONDS, "describe", "error", seconds=0.2)
+    supervisor.worker_counters.update("node-0.1", counters.export())
+    supervisor.worker_counters.update("service.1", counters.export())
     name = "cloudprovider_my_cloud_api_request_duration_seconds_count"
-    assert supervisor.value(name, request="describe") == 4
+    assert f'{name}{{request="describe"}} 4.0' in supervisor.lines()
 
 
 def test_the_supervisors_own_requests_are_counted_as_its_own(supervisor: Supervisor) -> None:
-    supervisor.counters.count(metrics.REQUESTS, "200", "GET", by=3)
-    labels = {"controller": "supervisor", "code": "200", "method": "GET"}
-    assert supervisor.value("rest_client_requests_total", **labels) == 3
+    supervisor.counters.count(metrics.API_REQUESTS, "200", "GET", by=3)
+    labels = 'code="200",controller="supervisor",method="GET"'
+    assert f"rest_client_requests_total{{{labels}}} 3.0" in supervisor.lines()
 
 
 def test_queues_have_upstreams_names_and_the_oldest_key_of_all_shards(
     supervisor: Supervisor,
 ) -> None:
     queue = {"ready": 3, "later": 2, "oldest_seconds": 5.0, "unfinished_seconds": 7.0}
-    supervisor.worker("node-0", queue=queue, unsettled=4)
-    supervisor.worker("node-1", queue={**queue, "oldest_seconds": 9.0}, unsettled=1)
-    supervisor.worker("route", queue=queue, unsettled=0)
+    supervisor.worker("node-0", queue=queue, pending=4)
+    supervisor.worker("node-1", queue={**queue, "oldest_seconds": 9.0}, pending=1)
+    supervisor.worker("route", queue=queue, pending=0)
     supervisor.worker("service", WorkerState.BACKOFF)
-    value = supervisor.value
-    assert value("workqueue_depth", name="Nodes") == 6
-    assert value("workqueue_depth", name="Routes") == 3
-    assert value("workqueue_depth", name="service") == 0
-    assert value("workqueue_longest_running_processor_seconds", name="Nodes") == 9
-    assert value("workqueue_unfinished_work_seconds", name="Nodes") == 14
-    assert value("ccm_keys_waiting", controller="node") == 4
-    assert value("ccm_keys_unsettled", controller="node") == 5
+    assert supervisor.lines() >= {
+        'workqueue_depth{name="Nodes"} 6.0',
+        'workqueue_depth{name="Routes"} 3.0',
+        'workqueue_depth{name="service"} 0.0',
+        'workqueue_longest_running_processor_seconds{name="Nodes"} 9.0',
+        'workqueue_unfinished_work_seconds{name="Nodes"} 14.0',
+        'ccm_keys_waiting{controller="node"} 4.0',
+        'ccm_keys_unsettled{controller="node"} 5.0',
+    }
 
 
 def test_quarantine_is_counted_by_controller(supervisor: Supervisor) -> None:
     supervisor.worker("node-0", queue={})
     supervisor.worker("volume-label", queue={})
     supervisor.status["quarantined"] = {"volume_label": {"a": 1.0, "b": 2.0}}
-    assert supervisor.value("ccm_keys_quarantined", controller="volume-label") == 2
-    assert supervisor.value("ccm_keys_quarantined", controller="node") == 0
+    assert supervisor.lines() >= {
+        'ccm_keys_quarantined{controller="volume-label"} 2.0',
+        'ccm_keys_quarantined{controller="node"} 0.0',
+    }
 
 
 def test_a_worker_has_one_state_and_without_a_process_no_memory(supervisor: Supervisor) -> None:
     supervisor.worker("node-0", WorkerState.RUNNING, rss_bytes=1000, loop_lag=0.1, events_waiting=2)
     supervisor.worker("route", WorkerState.BACKOFF)
-    value = supervisor.value
-    assert value("ccm_worker_state", worker="node-0", state="running") == 1
-    assert value("ccm_worker_state", worker="node-0", state="backoff") == 0
-    assert value("ccm_worker_state", worker="route", state="backoff") == 1
-    assert value("ccm_worker_resident_memory_bytes", worker="node-0") == 1000
-    assert value("ccm_worker_resident_memory_bytes", worker="route") is None
-    assert value("ccm_worker_deaths_in_a_row", worker="route") == 3
-    assert value("ccm_worker_exits_total", worker="route") == 0
+    assert supervisor.lines() >= {
+        'ccm_worker_state{state="running",worker="node-0"} 1.0',
+        'ccm_worker_state{state="backoff",worker="node-0"} 0.0',
+        'ccm_worker_state{state="backoff",worker="route"} 1.0',
+        'ccm_worker_resident_memory_bytes{worker="node-0"} 1000.0',
+        'ccm_worker_deaths_in_a_row{worker="route"} 3.0',
+        'ccm_worker_exits_total{worker="route"} 0.0',
+    }
+    assert 'ccm_worker_resident_memory_bytes{worker="route"}' not in supervisor.page()
 
 
 @pytest.mark.parametrize(
@@ -209,7 +199,7 @@ def test_a_worker_has_one_state_and_without_a_process_no_memory(supervisor: Supe
         (("-node-route-controller", "*"), WorkerState.RUNNING, {"cloud-node": 1, "route": None}),
     ],
 )
-def test_a_controller_runs_where_a_worker_of_it_may_act(
+def test_a_controller_runs_where_a_worker_of_it_runs(
     supervisor: Supervisor,
     enabled: tuple[str, ...],
     state: WorkerState,
@@ -217,72 +207,63 @@ def test_a_controller_runs_where_a_worker_of_it_may_act(
 ) -> None:
     supervisor.settings = Settings(cloud_provider="simulated", controllers=enabled)
     supervisor.worker("node-0", state, queue={})
-    found = {
-        name: supervisor.value(
-            "running_managed_controllers", name=name, manager="cloud-controller-manager"
-        )
+    served = dict(line.rsplit(" ", 1) for line in supervisor.lines() if line[0] != "#")
+    manager = 'manager="cloud-controller-manager"'
+    assert expected == {
+        name: float(value) if (value := served.get(series)) else None
         for name in expected
+        for series in [f'running_managed_controllers{{{manager},name="{name}"}}']
     }
-    assert found == expected
 
 
-def test_both_mailboxes_of_a_hand_over_count(supervisor: Supervisor) -> None:
-    box = {"depth": 3, "in_flight": 8, "frames": 9}
-    supervisor.status["feed"]["mailboxes"] = {"node-0.1": box, "node-0.2": box, "route.1": box}
-    assert supervisor.value("ccm_mailbox_depth", worker="node-0") == 6
-    assert supervisor.value("ccm_mailbox_in_flight", worker="route") == 8
+def test_both_delivery_queues_of_a_hand_over_count(supervisor: Supervisor) -> None:
+    queue = {"depth": 3, "in_flight": 8, "frames": 9}
+    idents = ("node-0.1", "node-0.2", "route.1")
+    supervisor.status["informer"]["delivery_queues"] = dict.fromkeys(idents, queue)
+    assert supervisor.lines() >= {
+        'ccm_mailbox_depth{worker="node-0"} 6.0',
+        'ccm_mailbox_in_flight{worker="route"} 8.0',
+    }
 
 
-def test_watches_and_their_trouble(supervisor: Supervisor) -> None:
-    kind = {"objects": 5, "silent_seconds": 1.5, "trouble": "", "lists": 2}
-    supervisor.status["feed"]["kinds"] = {"Node": kind, "Service": {**kind, "trouble": "410"}}
-    assert supervisor.value("ccm_feed_trouble", kind="Node") == 0
-    assert supervisor.value("ccm_feed_trouble", kind="Service") == 1
-    assert supervisor.value("ccm_feed_silent_seconds", kind="Node") == 1.5
-    assert supervisor.value("ccm_feed_lists_total", kind="Node") == 2
+def test_watches_and_their_errors(supervisor: Supervisor) -> None:
+    watch = {"objects": 5, "silent_seconds": 1.5, "trouble": "", "lists": 2}
+    supervisor.status["informer"]["kinds"] = {"Node": watch, "Service": {**watch, "trouble": "410"}}
+    assert supervisor.lines() >= {
+        'ccm_feed_trouble{kind="Node"} 0.0',
+        'ccm_feed_trouble{kind="Service"} 1.0',
+        'ccm_feed_silent_seconds{kind="Node"} 1.5',
+        'ccm_feed_lists_total{kind="Node"} 2.0',
+    }
 
 
 async def test_the_budget_and_who_waits_for_it(supervisor: Supervisor) -> None:
-    budget = Budget({}, lambda *_: True)
+    budget = Budget({}, lambda *_: True, lambda _: True)
     budget.declare({"read": [10.0, 5.0]})
     facts = budget.status(time.monotonic())
     ask = {"worker": "node-0", "priority": "node-init", "calls": 4, "seconds": 2.5}
     waiting = {**facts["read"], "waiting": {"node-0": 4}, "queue": [ask], "throttled": 7}
     supervisor.status["budget"] = {"read": waiting}
-    values = {
-        name: supervisor.value(f"ccm_cloud_{name}", **{"class": "read"})
-        for name in (
-            "budget_per_second",
-            "budget_full_per_second",
-            "budget_tokens",
-            "throttled_total",
-            "calls_waiting",
-            "oldest_wait_seconds",
-        )
-    }
-    assert values == {
-        "budget_per_second": 10,
-        "budget_full_per_second": 10,
-        "budget_tokens": 5,
-        "throttled_total": 7,
-        "calls_waiting": 4,
-        "oldest_wait_seconds": 2.5,
+    assert supervisor.lines() >= {
+        'ccm_cloud_budget_per_second{class="read"} 10.0',
+        'ccm_cloud_budget_full_per_second{class="read"} 10.0',
+        'ccm_cloud_budget_tokens{class="read"} 5.0',
+        'ccm_cloud_throttled_total{class="read"} 7.0',
+        'ccm_cloud_calls_waiting{class="read"} 4.0',
+        'ccm_cloud_oldest_wait_seconds{class="read"} 2.5',
     }
 
 
-def test_deletions_that_are_stopped(supervisor: Supervisor) -> None:
+def test_deletions_that_are_blocked(supervisor: Supervisor) -> None:
     facts = supervisor.status["deletions"]
     facts["frozen"], facts["held"], facts["trouble"] = {"why": "x"}, "too many", "disk full"
     facts["counts"] = {"proposed": 5, "held": 4, "permitted": 1, "not_understood": 2}
-    value = supervisor.value
-    assert value("ccm_node_deletions_frozen") == 1
-    assert value("ccm_node_deletions_on_hold") == 1
-    assert value("ccm_node_deletions_state_trouble") == 1
-    assert value("ccm_node_deletions_held") == 4
-    assert value("ccm_node_deletions_proposed_total") == 5
-    assert value("ccm_node_deletions_permitted_total") == 1
-    assert value("ccm_node_deletions_not_understood_total") == 2
-    assert value("ccm_node_deletions_left") == facts["budget"]["left"] == 10
+    values = {"frozen": 1, "on_hold": 1, "state_trouble": 1, "held": 4, "left": 10}
+    totals = {"proposed_total": 5, "permitted_total": 1, "not_understood_total": 2}
+    assert facts["budget"]["left"] == 10
+    assert supervisor.lines() >= {
+        f"ccm_node_deletions_{name} {value}.0" for name, value in (values | totals).items()
+    }
 
 
 def test_the_own_process_is_read_without_what_a_sandbox_hides(
@@ -297,14 +278,14 @@ def test_the_own_process_is_read_without_what_a_sandbox_hides(
         return real_open(path, *arguments, **named)
 
     monkeypatch.setattr("builtins.open", watched)
-    samples = supervisor.samples()
+    lines = [line.split() for line in supervisor.lines() if line.startswith("process_")]
+    values = {name: float(value) for name, value in lines}
     assert [path for path in opened if not path.startswith("/proc/self/")] == []
-    assert samples["process_resident_memory_bytes", ()] > 10 << 20
-    assert 0 < samples["process_open_fds", ()] <= samples["process_max_fds", ()]
-    assert samples["process_cpu_seconds_total", ()] > 0
-    assert abs(samples["process_start_time_seconds", ()] - time.time()) < 60
+    assert values["process_resident_memory_bytes"] > 10 << 20
+    assert 0 < values["process_open_fds"] <= values["process_max_fds"]
+    assert values["process_cpu_seconds_total"] > 0
+    assert abs(values["process_start_time_seconds"] - time.time()) < 60
 
 
 def test_the_page_is_made_from_the_declarations() -> None:
-    made = document.page()
-    assert PAGE.read_text() == made, "run: python -m ccm.supervisor.metrics.document"
+    assert PAGE.read_text() == metrics.documentation(), "run: make docs"

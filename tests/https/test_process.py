@@ -10,11 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ccm.kube.client import Kube
-from ccm.metrics import Kind, catalogue
+from ccm.metrics import MetricType, catalogue
 from tests.https.pki import Authority
-from tests.https.served import Place, eventually
+from tests.https.served import ServerAddress, eventually
 from tests.https.test_real import REVIEWER
-from tests.https.test_rotation import replace_pair, shown, under_load
+from tests.https.test_rotation import replace_pair, under_load, until_served
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
 from tests.proc.cluster_nodes import Witness, add_machines_and_nodes, kill
@@ -36,7 +36,7 @@ class Served:
     def __init__(self, where: Where, cluster: RealCluster, *flags: str, name: str = "one") -> None:
         cluster.grant("ccm", REVIEWER)
         self._port, self._token = ReservedPort(), cluster.token("admin")
-        self.place = Place(self._port.number)
+        self.place = ServerAddress(self._port.number)
         address = ("--bind-address=127.0.0.1", f"--secure-port={self._port.number}")
         self.supervisor = Supervisor(where, *address, "--permit-port-sharing", *flags, name=name)
 
@@ -77,7 +77,7 @@ def total(samples: dict[Sample, float], metric: str, /, **labels: str) -> float:
 
 def counters(samples: dict[Sample, float]) -> dict[Sample, float]:
     """What may only grow."""
-    growing = {metric.name for metric in catalogue() if metric.kind is Kind.COUNTER}
+    growing = {metric.name for metric in catalogue() if metric.type is MetricType.COUNTER}
     ends = ("_bucket", "_count")
     return {it: n for it, n in samples.items() if it[0] in growing or it[0].endswith(ends)}
 
@@ -114,7 +114,7 @@ def _is_complete(samples: dict[Sample, float]) -> None:
     assert total(samples, "ccm_nodes_uninitialised") == 0
     assert total(samples, "workqueue_adds_total", name="Nodes") >= NODES
     assert total(samples, "workqueue_work_duration_seconds_count", name="Nodes") >= NODES
-    assert total(samples, "ccm_reconciles_total", controller="node", result="settled") >= NODES
+    assert total(samples, "ccm_reconciles_total", controller="node", result="success") >= NODES
     assert (
         total(samples, "ccm_cloud_request_duration_seconds_count", controller="node", result="ok")
         >= 1
@@ -167,7 +167,7 @@ async def test_certificates_change_under_load_and_no_request_fails(
             for _ in range(3):
                 fresh = ca.server("localhost")
                 replace_pair(fresh, tmp_path)
-                await shown(served.place, fresh)
+                await until_served(served.place, fresh)
                 await load.goes_on()
     assert load.answered > 150
 

@@ -9,10 +9,9 @@ import pytest
 from cryptography import x509
 
 from ccm.settings import Settings
-from ccm.supervisor.https.endpoints import Pages
 from ccm.supervisor.https.server import HttpsServer
 from tests.https.pki import Authority
-from tests.https.served import Site, eventually, served_by
+from tests.https.served import LocalServer, eventually, served_by
 from tests.https.test_endpoints import Supervisor
 from tests.kube.cluster import RealCluster
 
@@ -85,75 +84,79 @@ def real(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-async def site(real: Real) -> AsyncIterator[Site]:
-    """All pages, by a supervisor with the rights that the manifests give."""
+async def server(real: Real) -> AsyncIterator[LocalServer]:
+    """All pages, by a supervisor with the permissions that the manifests give."""
     kubeconfig = real.cluster.service_account_kubeconfig(NAMESPACE, "supervisor", REVIEWER)
 
     def make(settings: Settings) -> HttpsServer:
         server = HttpsServer(settings)
-        server.add(Pages(Supervisor().sources()).routes(is_profiling=True))
+        server.add_routes(Supervisor().endpoints().routes(is_profiling=True))
         return server
 
-    async with served_by(make, kubeconfig=str(kubeconfig)) as site:
-        yield site
+    async with served_by(make, kubeconfig=str(kubeconfig)) as server:
+        yield server
 
 
 @pytest.mark.parametrize(("method", "path"), PAGES)
 async def test_a_token_opens_the_page_that_rbac_grants_and_no_other(
-    real: Real, site: Site, method: str, path: str
+    real: Real, server: LocalServer, method: str, path: str
 ) -> None:
     name = f"{method}{path}".lower().replace("/", "-")
     token = real.token(name, path, verb=method.lower())
-    answer = await site.ask(method, path, token=token, body="0" if method == "PUT" else None)
+    answer = await server.request(method, path, token=token, body="0" if method == "PUT" else None)
     assert answer.status in (200, 501)
     others = [page for page in PAGES if page != (method, path)]
-    assert [(await site.ask(*other, token=token)).status for other in others] == [403] * 10
+    assert [(await server.request(*other, token=token)).status for other in others] == [403] * 10
 
 
-async def test_without_rights_the_refusal_names_the_account(real: Real, site: Site) -> None:
-    answer = await site.get("/metrics", token=real.token("nobody"))
+async def test_without_rights_the_refusal_names_the_account(
+    real: Real, server: LocalServer
+) -> None:
+    answer = await server.get("/metrics", token=real.token("nobody"))
     account = f"system:serviceaccount:{NAMESPACE}:nobody"
     assert answer.status == 403
     assert answer.json()["message"].startswith(
         f'forbidden: User "{account}" cannot get path "/metrics"'
     )
-    assert (await site.get("/metrics")).status == 403
-    assert (await site.get("/metrics", token="a.b.c")).status == 401
-    assert (await site.get("/healthz")).status == 200
+    assert (await server.get("/metrics")).status == 403
+    assert (await server.get("/metrics", token="a.b.c")).status == 401
+    assert (await server.get("/healthz")).status == 200
 
 
-async def test_a_prefix_and_a_group_are_granted_as_rbac_means_it(real: Real, site: Site) -> None:
+async def test_a_prefix_and_a_group_are_granted_as_rbac_means_it(
+    real: Real, server: LocalServer
+) -> None:
     token = real.token("all-of-debug", "/debug/*")
-    assert (await site.get("/debug/stacks", token=token)).status == 200
-    assert (await site.get("/metrics", token=token)).status == 403
-    assert (await site.get("/metrics", token=real.cluster.token("admin"))).status == 200
+    assert (await server.get("/debug/stacks", token=token)).status == 200
+    assert (await server.get("/metrics", token=token)).status == 403
+    assert (await server.get("/metrics", token=real.cluster.token("admin"))).status == 200
 
 
 async def test_a_client_certificate_of_the_api_server_counts_here(
-    real: Real, site: Site, tmp_path: Path
+    real: Real, server: LocalServer, tmp_path: Path
 ) -> None:
     admin = real.clients.client("admin", "system:masters").present(tmp_path)
     alice = real.clients.client("alice").present(tmp_path)
-    await eventually(lambda: site.get("/metrics", tls=admin), lambda answer: answer.status == 200)
-    refused = await site.get("/configz", tls=alice)
+    await eventually(lambda: server.get("/metrics", tls=admin), lambda answer: answer.status == 200)
+    refused = await server.get("/configz", tls=alice)
     assert refused.status == 403
     assert 'User "alice" cannot get path "/configz"' in refused.json()["message"]
     real.cluster.grant("alice", [{"nonResourceURLs": ["/flagz"], "verbs": ["get"]}])
-    assert (await site.get("/flagz", tls=alice)).status == 200
+    assert (await server.get("/flagz", tls=alice)).status == 200
 
 
 async def test_a_front_proxy_of_the_cluster_names_its_client(
-    real: Real, site: Site, tmp_path: Path
+    real: Real, server: LocalServer, tmp_path: Path
 ) -> None:
     real.cluster.grant("bob", [{"nonResourceURLs": ["/statusz"], "verbs": ["get"]}])
     bob = [("X-Remote-User", "bob")]
     proxy = real.proxies.client("front-proxy-client").present(tmp_path)
     other = real.proxies.client("some-other-name").present(tmp_path)
     await eventually(
-        lambda: site.get("/statusz", tls=proxy, headers=bob), lambda answer: answer.status == 200
+        lambda: server.get("/statusz", tls=proxy, headers=bob), lambda answer: answer.status == 200
     )
-    assert (await site.get("/statusz", tls=other, headers=bob)).status == 401
-    assert (await site.get("/metrics", tls=proxy, headers=bob)).status == 403
+    assert (await server.get("/statusz", tls=other, headers=bob)).status == 401
+    assert (await server.get("/metrics", tls=proxy, headers=bob)).status == 403
 
 
 async def test_the_api_server_published_the_cas_that_it_was_given(real: Real) -> None:
@@ -170,11 +173,11 @@ async def test_without_the_right_to_ask_nobody_gets_in(real: Real) -> None:
 
     def make(settings: Settings) -> HttpsServer:
         server = HttpsServer(settings)
-        server.add(Pages(Supervisor().sources()).routes(is_profiling=True))
+        server.add_routes(Supervisor().endpoints().routes(is_profiling=True))
         return server
 
     token = real.token("metrics-reader", "/metrics")
-    async with served_by(make, kubeconfig=str(kubeconfig)) as site:
-        assert (await site.get("/metrics", token=token)).status == 500
-        assert (await site.get("/metrics")).status == 500
-        assert (await site.get("/healthz")).status == 200
+    async with served_by(make, kubeconfig=str(kubeconfig)) as server:
+        assert (await server.get("/metrics", token=token)).status == 500
+        assert (await server.get("/metrics")).status == 500
+        assert (await server.get("/healthz")).status == 200

@@ -1,92 +1,86 @@
-"""Answers that are kept, shared and forgotten."""
+"""Results of reviews: cached, shared by concurrent requests, and evicted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ccm.supervisor.https.reviews import MOST, Answers
+from ccm.supervisor.https.reviews import MAX_CACHED_REVIEWS, ReviewCache
 from tests.unit.waiting import let_run
 
 
-class Source:
-    """Gives answers when it is told to."""
+class Reviews:
+    """A cache, and reviews that complete when they are told to."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.cache: ReviewCache[str] = ReviewCache(lambda _: 60.0)
+        self.keys: list[str] = []
         self.go = asyncio.Event()
-        self.trouble: Exception | None = None
+        self.error: Exception | None = None
 
-    def about(self, question: str) -> Callable[[], Awaitable[str]]:
-        async def ask() -> str:
-            self.asked.append(question)
+    def get(self, key: str = "k") -> "asyncio.Task[str]":
+        return asyncio.create_task(self.cache.get(key, self._of(key)))
+
+    def _of(self, key: str) -> Callable[[], Awaitable[str]]:
+        async def review() -> str:
+            self.keys.append(key)
             await self.go.wait()
-            if self.trouble:
-                raise self.trouble
-            return f"answer {len(self.asked)}"
+            if self.error:
+                raise self.error
+            return f"result {len(self.keys)}"
 
-        return ask
-
-    def get(self, answers: Answers[str], question: str = "q") -> "asyncio.Task[str]":
-        return asyncio.create_task(answers.get(question, self.about(question)))
+        return review
 
 
 @pytest.fixture
-async def source() -> Source:
-    return Source()
+async def reviews() -> Reviews:
+    return Reviews()
 
 
-async def test_whoever_leaves_leaves_the_others_to_the_answer(source: Source) -> None:
-    answers: Answers[str] = Answers(lambda _: 60.0)
-    first, second = source.get(answers), source.get(answers)
+async def test_a_cancelled_caller_leaves_the_others_their_result(reviews: Reviews) -> None:
+    first, second = reviews.get(), reviews.get()
     await let_run()
     first.cancel()
     await let_run()
-    source.go.set()
-    assert await second == "answer 1"
-    assert await source.get(answers) == "answer 1"
+    reviews.go.set()
+    assert [await second, await reviews.get()] == ["result 1", "result 1"]
 
 
-async def test_a_failure_is_for_those_who_wait_and_for_nobody_later(source: Source) -> None:
-    answers: Answers[str] = Answers(lambda _: 60.0)
-    waiting = [source.get(answers) for _ in range(3)]
+async def test_a_failure_is_for_those_who_wait_and_not_cached(reviews: Reviews) -> None:
+    waiting = [reviews.get() for _ in range(3)]
     await let_run()
-    source.trouble = ValueError("no")
-    source.go.set()
-    assert [type(it) for it in await asyncio.gather(*waiting, return_exceptions=True)] == (
-        [ValueError] * 3
-    )
-    source.trouble = None
-    assert await source.get(answers) == "answer 2"
+    reviews.error = ValueError("no")
+    reviews.go.set()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(it) for it in results] == [ValueError] * 3
+    reviews.error = None
+    assert await reviews.get() == "result 2"
 
 
-async def test_a_failure_that_nobody_waits_for_is_no_news(source: Source) -> None:
-    answers: Answers[str] = Answers(lambda _: 60.0)
-    only = source.get(answers)
+async def test_a_failure_that_nobody_waits_for_is_not_logged(reviews: Reviews) -> None:
+    only = reviews.get()
     await let_run()
     only.cancel()
-    source.trouble = ValueError("no")
-    source.go.set()
+    reviews.error = ValueError("no")
+    reviews.go.set()
     await let_run()
-    assert source.asked == ["q"]
+    assert reviews.keys == ["k"]
 
 
-async def test_what_nobody_asks_for_again_makes_room(source: Source) -> None:
-    answers: Answers[str] = Answers(lambda _: 60.0)
-    source.go.set()
-    await source.get(answers, "first")
-    for number in range(MOST):
-        await source.get(answers, f"other {number}")
-    await source.get(answers, f"other {MOST - 1}")
-    assert len(source.asked) == MOST + 1
-    await source.get(answers, "first")
-    assert source.asked[-1] == "first"
+async def test_the_oldest_result_is_evicted(reviews: Reviews) -> None:
+    reviews.go.set()
+    await reviews.get("first")
+    for number in range(MAX_CACHED_REVIEWS):
+        await reviews.get(f"other {number}")
+    await reviews.get(f"other {MAX_CACHED_REVIEWS - 1}")
+    assert len(reviews.keys) == MAX_CACHED_REVIEWS + 1
+    await reviews.get("first")
+    assert reviews.keys[-1] == "first"
 
 
-async def test_the_end_waits_for_no_answer(source: Source) -> None:
-    answers: Answers[str] = Answers(lambda _: 60.0)
-    waiting = source.get(answers)
+async def test_closing_cancels_reviews_in_flight(reviews: Reviews) -> None:
+    waiting = reviews.get()
     await let_run()
-    await answers.close()
+    await reviews.cache.close()
     with pytest.raises(asyncio.CancelledError):
         await waiting

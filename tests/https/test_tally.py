@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ccm import metrics
 from ccm.counters import MOST, Counters, Histogram, Numbers
-from ccm.supervisor.metrics.totals import Sums, Totals
+from ccm.supervisor.metrics_collector import CounterTotals, WorkerCounters
 
 
 def test_a_histogram_counts_what_is_not_above_a_bound() -> None:
@@ -29,9 +29,9 @@ def test_many_observations_of_one_value_are_one_step() -> None:
 
 def test_the_export_is_what_a_frame_can_carry() -> None:
     counters = Counters()
-    counters.count(metrics.ADDS)
+    counters.count(metrics.QUEUE_ADDS)
     counters.count(metrics.RECONCILES, "failed", by=0)
-    counters.observe(metrics.CALLS, "describe", "ok", seconds=0.3)
+    counters.observe(metrics.CLOUD_CALL_SECONDS, "describe", "ok", seconds=0.3)
     counts = [0, 0, 0, 0, 1, *[0] * 8]
     assert orjson.loads(orjson.dumps(counters.export())) == {
         "workqueue_adds_total": [[[], 1]],
@@ -44,8 +44,8 @@ def test_labels_that_never_end_are_counted_together() -> None:
     """A provider may name an operation after its object; memory and frames stay small."""
     counters = Counters()
     for number in range(10 * MOST):
-        counters.observe(metrics.CALLS, f"get node-{number}", "ok", seconds=0.1)
-        counters.count(metrics.REQUESTS, str(number), "GET")
+        counters.observe(metrics.CLOUD_CALL_SECONDS, f"get node-{number}", "ok", seconds=0.1)
+        counters.count(metrics.API_REQUESTS, str(number), "GET")
     exported = counters.export()
     for series in exported.values():
         assert len(series) == MOST + 1
@@ -58,8 +58,8 @@ def test_threads_lose_no_count() -> None:
 
     def work(_: int) -> None:
         for _ in range(2000):
-            counters.count(metrics.ADDS)
-            counters.observe(metrics.WORKED, seconds=0.1)
+            counters.count(metrics.QUEUE_ADDS)
+            counters.observe(metrics.QUEUE_WORK_SECONDS, seconds=0.1)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
@@ -76,14 +76,14 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_no_counter_ever_goes_back_whatever_starts_and_ends(steps: list[tuple[str, ...]]) -> None:
-    totals, running, told = Totals(), dict[str, int](), 0
-    before: dict[str, Sums] = {}
+    totals, running, told = WorkerCounters(), dict[str, int](), 0
+    before: dict[str, CounterTotals] = {}
     for worker, start, step in steps:
         ident = f"{worker}.{start}"
         if step == "tell":
             running[ident] = running.get(ident, 0) + 1
             told += 1
-            totals.on_message(ident, numbers(running[ident]))
+            totals.update(ident, numbers(running[ident]))
         elif running.pop(ident, None):
             totals.end(ident)
         after = totals.by_worker()
@@ -91,31 +91,31 @@ def test_no_counter_ever_goes_back_whatever_starts_and_ends(steps: list[tuple[st
             for key, value in sums.items():
                 assert all(new >= old for new, old in zip(after[name][key], value, strict=True))
         before = after
-    counted = sum(sums[metrics.ADDS, ()][0] for sums in before.values())
+    counted = sum(sums[metrics.QUEUE_ADDS, ()][0] for sums in before.values())
     assert counted == told
 
 
 def numbers(count: int) -> dict[str, Any]:
-    histogram = Histogram(metrics.WORKED.buckets)
+    histogram = Histogram(metrics.QUEUE_WORK_SECONDS.buckets)
     histogram.observe(0.5, count)
     return {
-        metrics.ADDS.name: [[[], count]],
-        metrics.WORKED.name: [[[], histogram.export()]],
+        metrics.QUEUE_ADDS.name: [[[], count]],
+        metrics.QUEUE_WORK_SECONDS.name: [[[], histogram.export()]],
     }
 
 
 def test_a_hand_over_counts_both_processes() -> None:
-    totals = Totals()
-    totals.on_message("node-0.1", numbers(5))
-    totals.on_message("node-0.2", numbers(2))
+    totals = WorkerCounters()
+    totals.update("node-0.1", numbers(5))
+    totals.update("node-0.2", numbers(2))
     totals.end("node-0.1")
-    totals.on_message("node-0.2", numbers(3))
-    assert totals.by_worker()["node-0"][metrics.ADDS, ()] == [8]
+    totals.update("node-0.2", numbers(3))
+    assert totals.by_worker()["node-0"][metrics.QUEUE_ADDS, ()] == [8]
     assert totals.exits == {"node-0": 1}
 
 
 def test_a_process_that_died_before_it_said_anything_is_an_exit() -> None:
-    totals = Totals()
+    totals = WorkerCounters()
     totals.end("route.1")
     assert totals.exits == {"route": 1}
     assert totals.by_worker() == {"route": {}}
@@ -123,26 +123,29 @@ def test_a_process_that_died_before_it_said_anything_is_an_exit() -> None:
 
 def test_a_worker_of_another_version_spoils_nothing() -> None:
     """After an upgrade on disk a worker that is started again may be newer than its supervisor."""
-    totals = Totals()
-    newer: Numbers = {"ccm_of_tomorrow_total": [[[], 1]], metrics.WORKED.name: [[[], [1.0, 2, 3]]]}
-    totals.on_message("a.1", {**numbers(5), **newer})
-    assert totals.by_worker() == {"a": {(metrics.ADDS, ()): [5]}}
+    totals = WorkerCounters()
+    newer: Numbers = {
+        "ccm_of_tomorrow_total": [[[], 1]],
+        metrics.QUEUE_WORK_SECONDS.name: [[[], [1.0, 2, 3]]],
+    }
+    totals.update("a.1", {**numbers(5), **newer})
+    assert totals.by_worker() == {"a": {(metrics.QUEUE_ADDS, ()): [5]}}
 
 
 def test_what_was_added_is_not_changed_by_looking() -> None:
-    totals = Totals()
-    totals.on_message("a.1", numbers(1))
+    totals = WorkerCounters()
+    totals.update("a.1", numbers(1))
     totals.end("a.1")
-    totals.on_message("a.2", numbers(1))
+    totals.update("a.2", numbers(1))
     assert totals.by_worker() == totals.by_worker()
 
 
 @pytest.mark.parametrize("metric", list(metrics.catalogue()), ids=lambda metric: metric.name)
 def test_a_metric_is_declared_as_prometheus_wants_it(metric: metrics.Metric) -> None:
-    is_counter = metric.kind is metrics.Kind.COUNTER
+    is_counter = metric.type is metrics.MetricType.COUNTER
     assert metric.name.endswith("_total") is is_counter
     assert metric.help.endswith((".", ").")) or metric.help.endswith(": 1 or 0.")
-    assert bool(metric.buckets) is (metric.kind is metrics.Kind.HISTOGRAM)
+    assert bool(metric.buckets) is (metric.type is metrics.MetricType.HISTOGRAM)
     assert list(metric.buckets) == sorted(set(metric.buckets))
     assert len(set(metric.labels)) == len(metric.labels)
     assert not set(metric.labels) & {"node", "service", "volume", "key", "object", "uid", "le"}

@@ -1,10 +1,11 @@
-"""What the server shows in a handshake, and what it takes."""
+"""Certificates, versions and cipher suites in the handshake, and faults in the configuration."""
 
 import os
 import ssl
 import stat
 import warnings
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from cryptography.hazmat.primitives import serialization
 
 from ccm.errors import CannotListen, ConfigurationFault
 from ccm.settings import CertKey, Settings
-from ccm.supervisor.https.certificates import self_signed
-from ccm.supervisor.https.ciphers import SUITES
+from ccm.supervisor.https.server import HttpsServer
+from ccm.supervisor.https.tls import OPENSSL_SUITES, self_signed
 from tests.https.pki import Authority, Signed, trusting_anybody
-from tests.https.reviewer import Reviewer
-from tests.https.served import Site, serving
+from tests.https.review_api import ReviewApi
+from tests.https.served import LocalServer, serving
 
 CA = Authority("servers")
 PAIR = "cloud-controller-manager"
@@ -29,22 +30,23 @@ def files(signed: Signed, directory: Path, name: str = "server") -> dict[str, st
     return {"tls_cert_file": str(cert_file), "tls_private_key_file": str(key_file)}
 
 
-async def test_without_flags_the_certificate_is_made_here_for_this_host(reviewer: Reviewer) -> None:
-    async with serving(reviewer) as site:
-        shown = await site.shown()
-        again = await site.shown()
-    assert shown == again
-    names = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+async def test_without_flags_the_certificate_is_self_signed_for_localhost(
+    server: LocalServer,
+) -> None:
+    certificate = await server.certificate()
+    again = await server.certificate()
+    assert certificate == again
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]
     assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1"]
-    assert (shown.not_valid_after_utc - shown.not_valid_before_utc).days == 365
-    assert site.server.certificate_ends_at() == shown.not_valid_after_utc.timestamp()
+    assert (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days == 365
+    assert server.https.certificate_expiry() == certificate.not_valid_after_utc.timestamp()
 
 
-def test_a_made_certificate_is_one_that_a_client_can_pin() -> None:
+def test_a_client_can_pin_a_self_signed_certificate() -> None:
     pair = self_signed()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    pair.put_into(server)
+    pair.load_into(server)
     client = ssl.create_default_context(cadata=pair.certificate.decode())
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
@@ -63,14 +65,14 @@ def test_a_made_certificate_is_one_that_a_client_can_pin() -> None:
 @pytest.mark.parametrize(
     "depth", [pytest.param(1, id="OP3-the-name-of-the-pair"), pytest.param(2, id="made-with-it")]
 )
-async def test_a_directory_gets_a_pair_that_the_next_start_finds(
-    reviewer: Reviewer, tmp_path: Path, depth: int
+async def test_cert_dir_gets_a_key_pair_that_the_next_start_uses(
+    reviews: ReviewApi, tmp_path: Path, depth: int
 ) -> None:
     directory = tmp_path.joinpath(*"ab"[:depth])
-    async with serving(reviewer, cert_dir=str(directory)) as site:
-        first = await site.shown()
-    async with serving(reviewer, cert_dir=str(directory)) as site:
-        assert await site.shown() == first
+    async with serving(reviews, cert_dir=str(directory)) as server:
+        first = await server.certificate()
+    async with serving(reviews, cert_dir=str(directory)) as server:
+        assert await server.certificate() == first
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {
         f"{PAIR}.crt": 0o644,
         f"{PAIR}.key": 0o600,
@@ -78,29 +80,31 @@ async def test_a_directory_gets_a_pair_that_the_next_start_finds(
 
 
 @pytest.mark.parametrize("which", ["crt", "key"])
-async def test_half_a_pair_in_the_directory_is_a_fault(
-    reviewer: Reviewer, tmp_path: Path, which: str
+async def test_half_a_key_pair_in_cert_dir_is_a_fault(
+    reviews: ReviewApi, tmp_path: Path, which: str
 ) -> None:
     (tmp_path / f"{PAIR}.{which}").write_text("something")
     with pytest.raises(ConfigurationFault, match=r"--cert-dir: .* both, or none"):
-        async with serving(reviewer, cert_dir=str(tmp_path)):
+        async with serving(reviews, cert_dir=str(tmp_path)):
             pass
 
 
-async def test_a_chain_is_shown_as_a_whole(reviewer: Reviewer, tmp_path: Path) -> None:
+async def test_the_whole_chain_is_sent(reviews: ReviewApi, tmp_path: Path) -> None:
     middle = Authority("middle", issuer=CA)
     signed = middle.server("localhost")
     flags = files(signed, tmp_path)
     Path(flags["tls_cert_file"]).write_bytes(signed.pem + middle.pem)
-    async with serving(reviewer, **flags) as site:
+    async with serving(reviews, **flags) as server:
         (tmp_path / "ca.crt").write_bytes(CA.pem)
         client = ssl.create_default_context(cafile=tmp_path / "ca.crt")
-        assert (await site.get("/healthz", tls=client)).status == 200
+        assert (await server.get("/healthz", tls=client)).status == 200
 
 
 @pytest.fixture
-async def by_name(reviewer: Reviewer, tmp_path: Path) -> AsyncIterator[tuple[Site, dict[int, str]]]:
-    """A site with a default certificate and others for names, and their serial numbers."""
+async def by_name(
+    reviews: ReviewApi, tmp_path: Path
+) -> AsyncIterator[tuple[LocalServer, dict[int, str]]]:
+    """A server with a default certificate and others for names, and their serial numbers."""
     pairs = {
         "default": CA.server("localhost"),
         "given": CA.server("other.example.com"),
@@ -113,12 +117,12 @@ async def by_name(reviewer: Reviewer, tmp_path: Path) -> AsyncIterator[tuple[Sit
         cert_file, key_file = pairs[name].write(tmp_path, name)
         sni.append(CertKey(str(cert_file), str(key_file), wanted))
     flags = files(pairs["default"], tmp_path)
-    async with serving(reviewer, tls_sni_cert_key=tuple(sni), **flags) as site:
-        yield site, {signed.serial(): name for name, signed in pairs.items()}
+    async with serving(reviews, tls_sni_cert_key=tuple(sni), **flags) as server:
+        yield server, {signed.serial(): name for name, signed in pairs.items()}
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"),
+    ("server_name", "expected"),
     [
         pytest.param("given.example.com", "given", id="OP3-a-name-of-the-flag"),
         pytest.param("other.example.com", "default", id="its-own-name-does-not-count-then"),
@@ -131,11 +135,11 @@ async def by_name(reviewer: Reviewer, tmp_path: Path) -> AsyncIterator[tuple[Sit
         pytest.param(None, "default", id="no-name"),
     ],
 )
-async def test_the_name_that_a_client_asks_for_picks_the_certificate(
-    by_name: tuple[Site, dict[int, str]], asked: str | None, shown: str
+async def test_sni_picks_the_certificate(
+    by_name: tuple[LocalServer, dict[int, str]], server_name: str | None, expected: str
 ) -> None:
-    site, names = by_name
-    assert names[(await site.shown(asked)).serial_number] == shown
+    server, names = by_name
+    assert names[(await server.certificate(server_name)).serial_number] == expected
 
 
 @pytest.mark.parametrize(
@@ -149,6 +153,9 @@ async def test_the_name_that_a_client_asks_for_picks_the_certificate(
         pytest.param(
             {"tls_sni_cert_key": (CertKey("a.crt", "b.key", ("x",)),)}, id="no-pair-by-name"
         ),
+        pytest.param(
+            {"tls_cert_file": "a.crt", "tls_private_key_file": "locked.key"}, id="password"
+        ),
         pytest.param({"client_ca_file": "garbage"}, id="client-CA"),
         pytest.param({"client_ca_file": "/nowhere/ca"}, id="client-CA-gone"),
         pytest.param({"requestheader_client_ca_file": "garbage"}, id="proxy-CA"),
@@ -157,35 +164,28 @@ async def test_the_name_that_a_client_asks_for_picks_the_certificate(
         pytest.param({"authorization_kubeconfig": "/nowhere/config"}, id="other-kubeconfig"),
     ],
 )
-async def test_what_cannot_be_used_is_named_at_the_start(
-    reviewer: Reviewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any]
+async def test_an_unusable_flag_is_named_at_the_start(
+    reviews: ReviewApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    CA.server("a").write(tmp_path, "a")
-    CA.server("b").write(tmp_path, "b")
+    for name in "ab":
+        CA.server(name).write(tmp_path, name)
     Path("garbage").write_text("-----BEGIN NONSENSE-----")
+    Path("locked.key").write_bytes(encrypted(Path("a.key").read_bytes()))
     flag = next(iter(broken)).replace("_", "-")
-    with pytest.raises(ConfigurationFault, match=f"^--{flag}: ") as fault:
-        async with serving(reviewer, **broken):
+    why = "encrypted" if "locked.key" in broken.values() else ""  # without asking for a password
+    with pytest.raises(ConfigurationFault, match=f"^--{flag}: .*{why}") as fault:
+        async with serving(reviews, **broken):
             pass
     assert "\n" not in str(fault.value)
 
 
-async def test_a_key_with_a_password_is_refused_without_asking(
-    reviewer: Reviewer, tmp_path: Path
-) -> None:
-    flags = files(CA.server("localhost"), tmp_path)
-    signed = CA.server("localhost")
-    locked = signed.key.private_bytes(
+def encrypted(key: bytes) -> bytes:
+    return serialization.load_pem_private_key(key, None).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"secret"),
     )
-    Path(flags["tls_cert_file"]).write_bytes(signed.pem)
-    Path(flags["tls_private_key_file"]).write_bytes(locked)
-    with pytest.raises(ConfigurationFault, match="encrypted"):
-        async with serving(reviewer, **flags):
-            pass
 
 
 def at_most(version: ssl.TLSVersion) -> ssl.SSLContext:
@@ -199,7 +199,7 @@ def at_most(version: ssl.TLSVersion) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize(
-    ("flag", "version", "is_taken"),
+    ("flag", "version", "is_accepted"),
     [
         ("", ssl.TLSVersion.TLSv1_2, True),
         ("", ssl.TLSVersion.TLSv1_1, False),
@@ -208,32 +208,28 @@ def at_most(version: ssl.TLSVersion) -> ssl.SSLContext:
         ("VersionTLS13", ssl.TLSVersion.TLSv1_3, True),
     ],
 )
-async def test_versions_below_the_flag_are_not_spoken(
-    reviewer: Reviewer, flag: str, version: ssl.TLSVersion, is_taken: bool
+async def test_versions_below_the_flag_are_refused(
+    reviews: ReviewApi, flag: str, version: ssl.TLSVersion, is_accepted: bool
 ) -> None:
-    async with serving(reviewer, tls_min_version=flag) as site:
-        try:
-            await site.shown(tls=at_most(version))
-        except OSError:
-            assert not is_taken
-        else:
-            assert is_taken
+    async with serving(reviews, tls_min_version=flag) as server:
+        with nullcontext() if is_accepted else pytest.raises(OSError):
+            await server.certificate(tls=at_most(version))
 
 
-async def test_an_old_version_may_be_asked_for(reviewer: Reviewer) -> None:
-    async with serving(reviewer, tls_min_version="VersionTLS10") as site:
+async def test_an_old_version_can_be_allowed(reviews: ReviewApi) -> None:
+    async with serving(reviews, tls_min_version="VersionTLS10") as server:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            assert site.server._tls
-            assert site.server._tls.context.minimum_version is ssl.TLSVersion.TLSv1
+            assert server.https._tls
+            assert server.https._tls.context.minimum_version is ssl.TLSVersion.TLSv1
 
 
-async def test_only_the_suites_of_the_flag_are_spoken(reviewer: Reviewer) -> None:
+async def test_only_the_suites_of_the_flag_are_accepted(reviews: ReviewApi) -> None:
     suites = ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256")
-    async with serving(reviewer, tls_cipher_suites=suites) as site:
-        await site.shown(tls=offering("ECDHE-ECDSA-AES256-GCM-SHA384"))
+    async with serving(reviews, tls_cipher_suites=suites) as server:
+        await server.certificate(tls=offering("ECDHE-ECDSA-AES256-GCM-SHA384"))
         with pytest.raises((ConnectionResetError, ssl.SSLError)):
-            await site.shown(tls=offering("ECDHE-ECDSA-AES128-GCM-SHA256"))
+            await server.certificate(tls=offering("ECDHE-ECDSA-AES128-GCM-SHA256"))
 
 
 def offering(suite: str) -> ssl.SSLContext:
@@ -242,45 +238,44 @@ def offering(suite: str) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize("suite", SUITES)
-def test_every_suite_is_one_that_openssl_knows(suite: str) -> None:
+@pytest.mark.parametrize("suite", OPENSSL_SUITES)
+def test_openssl_knows_every_suite(suite: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_ciphers(SUITES[suite])
-    assert SUITES[suite] in {cipher["name"] for cipher in context.get_ciphers()}
+    context.set_ciphers(OPENSSL_SUITES[suite])
+    assert OPENSSL_SUITES[suite] in {cipher["name"] for cipher in context.get_ciphers()}
 
 
 @pytest.mark.parametrize("curves", [(23,), (24,), (29,), (29, 23), (4588,)])
-async def test_curves_are_done_as_far_as_python_can(
-    reviewer: Reviewer, curves: tuple[int, ...]
+async def test_curves_are_set_as_far_as_python_can(
+    reviews: ReviewApi, curves: tuple[int, ...]
 ) -> None:
-    async with serving(reviewer, tls_curve_preferences=curves) as site:
-        assert (await site.get("/healthz")).status == 200
+    async with serving(reviews, tls_curve_preferences=curves) as server:
+        assert (await server.get("/healthz")).status == 200
 
 
-async def test_a_port_in_use_is_said_in_one_line_with_the_flag(reviewer: Reviewer) -> None:
-    async with serving(reviewer) as site:
-        settings = Settings(master=reviewer.url, secure_port=site.port, bind_address="127.0.0.1")
-        with pytest.raises(
-            CannotListen, match=r"^--secure-port: .*127.0.0.1 port \d+: .*in use"
-        ) as why:
-            await type(site.server)(settings).start()
-    assert "\n" not in str(why.value)
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1", r"--secure-port: .*127\.0\.0\.1 port \d+: .*in use"),
+        ("192.0.2.1", ".*192.0.2.1"),
+    ],
+)
+async def test_an_unusable_address_is_one_line_with_the_flag(
+    server: LocalServer, reviews: ReviewApi, address: str, why: str
+) -> None:
+    settings = Settings(master=reviews.url, secure_port=server.port, bind_address=address)
+    with pytest.raises(CannotListen, match=f"^{why}") as error:
+        await HttpsServer(settings).start()
+    assert "\n" not in str(error.value)
 
 
-async def test_an_address_that_is_not_ours_is_said_so(reviewer: Reviewer) -> None:
-    settings = Settings(master=reviewer.url, bind_address="192.0.2.1")
-    with pytest.raises(CannotListen, match=r"192\.0\.2\.1"):
-        async with serving(reviewer) as site:
-            await type(site.server)(settings).start()
-
-
-async def test_no_key_is_left_in_a_file(
-    reviewer: Reviewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_generated_key_is_never_in_a_file(
+    reviews: ReviewApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
-    async with serving(reviewer) as site:
-        await site.shown()
+    async with serving(reviews) as server:
+        await server.certificate()
     assert list(tmp_path.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) <= before

@@ -79,7 +79,7 @@ class Life:
         workers = self.processes.workers()
         absent = [name for name in WORKERS if name not in workers]
         return [f"nobody works as {name}" for name in absent] + [
-            f"{name} has {worker.get('unsettled')} unsettled: {worker.get('reasons')}"
+            f"{name} has {worker.get('pending')} unsettled: {worker.get('reasons')}"
             for name, worker in workers.items()
             if worker["pid"] == besides.get(name) or not _has_looked(worker)
         ]

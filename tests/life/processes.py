@@ -85,7 +85,7 @@ class Processes:
     def _leader(self) -> tuple[Supervisor | None, Json]:
         for replica in self._replicas.values():
             status = _ask(replica, command="status")
-            if status.get("leader", {}).get("may_act"):
+            if status.get("leader", {}).get("is_leader"):
                 return replica, status
         return None, {}
 

@@ -1,1 +1,1 @@
-"""The page for people, read by a real browser."""
+"""The status page, also in a real browser."""

@@ -19,7 +19,7 @@ from tests.kube.child import Nursery
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "no Chromium to read the page with: apt-get install chromium"
-PATIENCE = 30.0  # seconds for an answer
+RESPONSE_TIMEOUT = 30.0  # seconds
 FLAGS = (
     "--headless=new",
     "--no-sandbox",  # the tests may run as root, and show it only our own pages
@@ -109,7 +109,7 @@ class Tab:
         return [entry["text"] for entry in entries]
 
     async def _hear(self) -> Json:
-        message: Json = await self.socket.receive_json(timeout=PATIENCE)
+        message: Json = await self.socket.receive_json(timeout=RESPONSE_TIMEOUT)
         return message
 
 
@@ -142,7 +142,7 @@ async def opened(chromium: str, directory: Path, scripts: bool = False) -> Async
 
 async def _address(file: Path) -> str:
     """Where the browser listens, once it does."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(RESPONSE_TIMEOUT):
         while not (file.exists() and len(lines := file.read_text().splitlines()) == 2):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return f"ws://127.0.0.1:{lines[0]}{lines[1]}"

@@ -13,7 +13,7 @@ from ccm.sandbox.kubelets import follow_power, register
 from ccm.sandbox.kubernetes.server import SandboxServer
 from ccm.sandbox.workload import SERVICE
 from tests.https.pki import Authority
-from tests.https.served import Place
+from tests.https.served import ServerAddress
 from tests.kube.ports import ReservedPort
 from tests.proc.cluster_nodes import add_machines_and_nodes, connect
 from tests.proc.running import Supervisor, Where, tell, until
@@ -31,7 +31,7 @@ class Scene:
     """What the tests talk to."""
 
     supervisor: Supervisor
-    place: Place
+    place: ServerAddress
 
     @property
     def url(self) -> str:
@@ -62,7 +62,7 @@ async def played(directory: Path, why: str) -> AsyncIterator[Scene]:
         try:
             await _go_wrong(kube, cloud, supervisor, why)
             await until("all of it is told", lambda: _is_told(supervisor))
-            yield Scene(supervisor, Place(port.number))
+            yield Scene(supervisor, ServerAddress(port.number))
         finally:
             await asyncio.to_thread(supervisor.end)  # while this loop still serves it
             port.release()
@@ -89,11 +89,11 @@ def _initialised(supervisor: Supervisor) -> int:
 
 def _is_told(supervisor: Supervisor) -> bool:
     workers, candidates = supervisor.workers(), supervisor.status()["deletions"]["candidates"]
-    unsettled = {key for worker in workers.values() for key in worker.get("reasons", {})}
+    pending = {key for worker in workers.values() for key in worker.get("reasons", {})}
     entries = workers["service"].get("services", [])
-    made = {entry["service"] for entry in entries if entry["ways_in"]}
+    made = {entry["service"] for entry in entries if entry["addresses"]}
     return (
-        {STUCK, f"default/{REFUSED}"} <= unsettled
+        {STUCK, f"default/{REFUSED}"} <= pending
         and [item["node"] for item in candidates] == [GONE]
         and made == {f"default/{name}" for name in MADE}
     )

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ccm.supervisor.https.page.style import STYLE
+from ccm.supervisor.https.status_html import STYLE
 
 from .browser import Tab, opened
-from .facts import Read, read, troubled, worker
-from .test_document import CODE, with_named
+from .statuses import PageReader, read, troubled, worker
+from .test_render import CODE, with_named
 from .test_served import showing
 
 TOKEN = {"Authorization": "Bearer alice"}
@@ -20,9 +20,9 @@ async def test_a_hostile_name_does_nothing_in_a_browser_that_runs_scripts(
     chromium: str, tmp_path: Path
 ) -> None:
     hostile = with_named(troubled(), CODE)
-    async with showing(hostile) as site, opened(chromium, tmp_path, scripts=True) as tab:
-        await _show(tab, site.port)
-        assert Read(await tab.source()).rows == read(hostile).rows
+    async with showing(hostile) as server, opened(chromium, tmp_path, scripts=True) as tab:
+        await _show(tab, server.port)
+        assert PageReader(await tab.source()).rows == read(hostile).rows
         assert await tab.run("document.scripts.length + document.images.length") == 0
         assert tab.complaints() == []
 
@@ -30,8 +30,8 @@ async def test_a_hostile_name_does_nothing_in_a_browser_that_runs_scripts(
 async def test_if_a_name_were_not_escaped_the_browser_would_still_run_nothing(
     chromium: str, tmp_path: Path
 ) -> None:
-    async with showing(troubled()) as site, opened(chromium, tmp_path, scripts=True) as tab:
-        await _show(tab, site.port)
+    async with showing(troubled()) as server, opened(chromium, tmp_path, scripts=True) as tab:
+        await _show(tab, server.port)
         await tab.run(
             "document.body.innerHTML += '<img src=/x onerror=\"document.title = 1\">';"
             "document.body.append(Object.assign(document.createElement('script'),"
@@ -47,8 +47,8 @@ async def test_the_style_holds_in_light_and_dark_and_on_a_phone(
 ) -> None:
     """What is wider than the screen scrolls in its section; the page itself does not."""
     wide = troubled() | {"workers": [worker("node-0", reasons={"x" * 300: "y" * 300})]}
-    async with showing(wide) as site, opened(chromium, tmp_path, scripts=True) as tab:
-        await _show(tab, site.port)
+    async with showing(wide) as server, opened(chromium, tmp_path, scripts=True) as tab:
+        await _show(tab, server.port)
         papers = [await _paper(tab, theme) for theme in ("light", "dark")]
         assert papers == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
         await tab.resize(360)
@@ -58,14 +58,14 @@ async def test_the_style_holds_in_light_and_dark_and_on_a_phone(
 async def test_a_screen_reader_finds_every_table_by_name_with_titles_of_rows_and_columns(
     chromium: str, tmp_path: Path
 ) -> None:
-    async with showing(troubled()) as site, opened(chromium, tmp_path) as tab:
-        await _show(tab, site.port)
+    async with showing(troubled()) as server, opened(chromium, tmp_path) as tab:
+        await _show(tab, server.port)
         nodes = (await tab.call("Accessibility.getFullAXTree"))["nodes"]
     page = read(troubled())
     assert _names(nodes, "table") == [*page.captions.values()]
     assert _names(nodes, "region") == [*page.headings.values()]
     assert {"vm-77", "default/api", "node-0", "Node"} <= {*_names(nodes, "rowheader")}
-    assert {"State", "Why", "Waits for"} <= {*_names(nodes, "columnheader")}
+    assert {"State", "Reason", "Pending for"} <= {*_names(nodes, "columnheader")}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -7,9 +7,9 @@ from tests.https.served import eventually
 from tests.proc.cluster_nodes import kill
 
 from .browser import opened
-from .facts import Read
 from .scene import GONE, MADE, NODES, REFUSED, STUCK, Scene, played
-from .test_document import CODE
+from .statuses import PageReader
+from .test_render import CODE
 
 
 async def test_a_person_sees_what_is_wrong_and_why_and_what_becomes_of_it(
@@ -17,7 +17,7 @@ async def test_a_person_sees_what_is_wrong_and_why_and_what_becomes_of_it(
 ) -> None:
     async with played(tmp_path, CODE) as scene, opened(chromium, tmp_path) as tab:
         await tab.show(f"{scene.url}?refresh=2")
-        page = Read(await tab.source())
+        page = PageReader(await tab.source())
         _tells_of_workers_and_watches(page)
         _tells_why_nodes_are_not_ready(page)
         _tells_of_balancers(page)
@@ -27,32 +27,32 @@ async def test_a_person_sees_what_is_wrong_and_why_and_what_becomes_of_it(
         async with asyncio.timeout(30):
             while _restarts(page) != "1":
                 await tab.happens("Page.loadEventFired")  # nobody but the page asked for it
-                page = Read(await tab.source())
+                page = PageReader(await tab.source())
 
 
-def _tells_of_workers_and_watches(page: Read) -> None:
+def _tells_of_workers_and_watches(page: PageReader) -> None:
     states = {row[0]: row[1] for row in page.rows["Workers"][1:]}
     names = ("node-0", "route", "service", "volume-label")
     assert states == dict.fromkeys(names, "running")
     watched = {row[0]: row[1] for row in page.rows["Watches"][1:]}
     assert watched["Node"] == str(NODES + 1)
     budgets = {row[0]: row[1] for row in page.rows["Cloud budget"][1:]}
-    assert budgets == {"read": "open", "write": "open"}
+    assert budgets == {"read": "closed", "write": "closed"}
 
 
-def _tells_why_nodes_are_not_ready(page: Read) -> None:
-    assert page.captions["Nodes not ready yet"].startswith("1 node not initialised;")
-    told = {row[2].partition("-")[0]: (row[0], row[3]) for row in page.rows["Nodes not ready yet"]}
+def _tells_why_nodes_are_not_ready(page: PageReader) -> None:
+    assert page.captions["Pending nodes"].startswith("1 node not initialised;")
+    told = {row[2].partition("-")[0]: (row[0], row[3]) for row in page.rows["Pending nodes"]}
     assert told["node"] == (
         STUCK,
         f"the cloud knows no such machine: the cloud has no machine {STUCK}",
     )
     assert told["route"] == (STUCK, "waits for its provider ID")
     decided = {(row[0], row[3]) for row in page.rows["Recent decisions"]}
-    assert {(STUCK, "cannot settle"), (f"default/{REFUSED}", "cannot settle")} <= decided
+    assert {(STUCK, "failed"), (f"default/{REFUSED}", "failed")} <= decided
 
 
-def _tells_of_balancers(page: Read) -> None:
+def _tells_of_balancers(page: PageReader) -> None:
     told = {row[0]: row for row in page.rows["Load balancers"]}
     assert "set spec.sessionAffinity to None" in told[f"default/{REFUSED}"][-1]
     for name in MADE:
@@ -60,11 +60,11 @@ def _tells_of_balancers(page: Read) -> None:
         assert (row[1], row[3][:7]) == ("made", "100.64.")
 
 
-def _tells_what_is_not_deleted(page: Read) -> None:
+def _tells_what_is_not_deleted(page: PageReader) -> None:
     _, *candidates = page.rows["Deletions of nodes"]
     assert [row[:2] for row in candidates] == [[GONE, "held"]]
-    assert any("frozen by alice since 20" in said for said in page.said["Deletions of nodes"])
-    assert any(CODE.strip() in said for said in page.said["Needs attention"])
+    assert any("frozen by alice since 20" in said for said in page.texts["Deletions of nodes"])
+    assert any(CODE.strip() in said for said in page.texts["Problems"])
 
 
 async def _kill_a_worker(scene: Scene) -> None:
@@ -80,5 +80,5 @@ async def _kill_a_worker(scene: Scene) -> None:
     await told
 
 
-def _restarts(page: Read) -> str:
+def _restarts(page: PageReader) -> str:
     return next(row[4] for row in page.rows["Workers"] if row[0] == "volume-label")

@@ -1,4 +1,4 @@
-"""`/` of the HTTPS server: who may see it, and what a browser that does is told."""
+"""`/` of the HTTPS server: authorization, headers and refresh."""
 
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -10,45 +10,45 @@ import pytest
 
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.supervisor.https.page.route import routes
 from ccm.supervisor.https.server import HttpsServer
-from tests.https.reviewer import reviewing
-from tests.https.served import Site, served_by
+from ccm.supervisor.https.status_page import routes
+from tests.https.review_api import serving_reviews
+from tests.https.served import LocalServer, served_by
 
-from .facts import Read, troubled
+from .statuses import PageReader, troubled
 
 
 @asynccontextmanager
-async def showing(facts: Json, **flags: Any) -> AsyncIterator[Site]:
+async def showing(facts: Json, **flags: Any) -> AsyncIterator[LocalServer]:
     """A server with this page, which the group `viewers` may see."""
 
     def make(settings: Settings) -> HttpsServer:
         server = HttpsServer(settings)
-        server.add(routes(lambda: facts))
+        server.add_routes(routes(lambda: facts))
         return server
 
-    async with reviewing() as reviewer:
-        reviewer.know("alice", "alice", "viewers")
-        reviewer.know("bob", "bob", "others")
-        reviewer.allow("viewers", "/")
-        async with served_by(make, master=reviewer.url, **flags) as site:
-            yield site
+    async with serving_reviews() as reviews:
+        reviews.add_token("alice", "alice", "viewers")
+        reviews.add_token("bob", "bob", "others")
+        reviews.allow("viewers", "/")
+        async with served_by(make, master=reviews.url, **flags) as server:
+            yield server
 
 
-async def test_only_who_may_get_it_sees_it() -> None:
-    async with showing(troubled()) as site:
-        codes = [(await site.get("/", token=who)).status for who in ("", "bob", "alice", "x")]
+async def test_it_needs_permission() -> None:
+    async with showing(troubled()) as server:
+        codes = [(await server.get("/", token=who)).status for who in ("", "bob", "alice", "x")]
     assert codes == [403, 403, 200, 401]
 
 
-async def test_it_alone_can_be_opened_to_everybody() -> None:
-    async with showing(troubled(), authorization_always_allow_paths=("/healthz", "/")) as site:
-        assert [(await site.get(path)).status for path in ("/", "/metrics")] == [200, 403]
+async def test_it_can_be_opened_to_everybody_alone() -> None:
+    async with showing(troubled(), authorization_always_allow_paths=("/healthz", "/")) as server:
+        assert [(await server.get(path)).status for path in ("/", "/metrics")] == [200, 403]
 
 
-async def test_a_browser_may_use_the_style_in_it_and_nothing_else() -> None:
-    async with showing(troubled()) as site:
-        answer = await site.get("/", token="alice")
+async def test_the_policy_allows_its_own_style_only() -> None:
+    async with showing(troubled()) as server:
+        answer = await server.get("/", token="alice")
     style = answer.text.partition("<style>")[2].partition("</style>")[0]
     known = b64encode(sha256(style.encode()).digest()).decode()
     assert answer.headers["Content-Security-Policy"] == (
@@ -72,14 +72,14 @@ async def test_a_browser_may_use_the_style_in_it_and_nothing_else() -> None:
         ("?refresh=5;url=//elsewhere", None),
     ],
 )
-async def test_it_asks_again_as_often_as_is_of_use(asked: str, seconds: str | None) -> None:
-    async with showing(troubled()) as site:
-        page = Read((await site.get(f"/{asked}", token="alice")).text)
+async def test_the_refresh_interval_is_bounded(asked: str, seconds: str | None) -> None:
+    async with showing(troubled()) as server:
+        page = PageReader((await server.get(f"/{asked}", token="alice")).text)
     told = [value for name, value in page.attributes if name == "content"]
     assert told[1:] == ([seconds] if seconds else [])
 
 
-async def test_what_no_encoding_knows_is_shown_as_a_question_mark() -> None:
-    async with showing(troubled() | {"provider": "a\udcffb"}) as site:
-        answer = await site.get("/", token="alice")
+async def test_what_cannot_be_encoded_is_a_question_mark() -> None:
+    async with showing(troubled() | {"provider": "a\udcffb"}) as server:
+        answer = await server.get("/", token="alice")
     assert "<dd>a?b</dd>" in answer.text

@@ -68,7 +68,7 @@ class Replica(Supervisor):
         self._frozen: list[int] = []
 
     def may_act(self) -> bool:
-        return bool(self.status().get("leader", {}).get("may_act"))
+        return bool(self.status().get("leader", {}).get("is_leader"))
 
     def is_in(self, state: str) -> bool:
         workers = self.workers().values()

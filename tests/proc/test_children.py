@@ -80,7 +80,7 @@ async def test_killed_workers_are_back_within_a_second(
             "they have all state",
             lambda: objects_of_node_workers(supervisor) == first + kills,
         )
-        assert supervisor.status()["leader"]["may_act"]
+        assert supervisor.status()["leader"]["is_leader"]
         assert supervisor.end() == 0
     median = statistics.median(seconds)
     print(f"recovery from SIGKILL: median {median:.2f} s, worst {max(seconds):.2f} s")

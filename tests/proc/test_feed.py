@@ -86,7 +86,7 @@ def place(
     tmp_path_factory: pytest.TempPathFactory, cluster: RealCluster, proxy: FaultProxy
 ) -> Iterator[tuple[Where, Cloud]]:
     """What the supervisors of this module are pointed at."""
-    directory = tmp_path_factory.mktemp("feed")
+    directory = tmp_path_factory.mktemp("informer")
     with Cloud(directory) as cloud:
         yield Where(directory, proxy.kubeconfig(cluster.kubeconfig("ccm")), cloud.config), cloud
 
@@ -160,9 +160,9 @@ class World:
         if lacking := {node.name: lacks(node) for node in nodes if lacks(node)}:
             return f"not initialised: {lacking}"
         status = await asyncio.to_thread(self.supervisor.status)
-        if status["feed"]["kinds"]["Node"]["objects"] != len(nodes):
-            return f"there are {len(nodes)} nodes, not {status['feed']}"
-        if trouble := status["feed"]["kinds"]["Node"]["trouble"]:
+        if status["informer"]["kinds"]["Node"]["objects"] != len(nodes):
+            return f"there are {len(nodes)} nodes, not {status['informer']}"
+        if trouble := status["informer"]["kinds"]["Node"]["trouble"]:
             return f"the watch does not work: {trouble}"
         known = [w.get("objects", 0) for w in status["workers"] if w["name"].startswith("node-")]
         return f"{known} are not {len(nodes)}" if sum(known) != len(nodes) else ""
@@ -241,7 +241,7 @@ async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest
         await create(api, "marker", "")  # watches are in order: once it is known, all is
         await known(supervisor, ASLEEP + 1)
         after = pss_bytes(supervisor.process.pid)
-        box = supervisor.status()["feed"]["mailboxes"]["node-0.1"]
+        box = supervisor.status()["informer"]["delivery_queues"]["node-0.1"]
         assert (box["depth"], box["in_flight"]) == (ASLEEP + 1, 8)
         witness = Witness(api)
         watching = asyncio.create_task(witness.run())
@@ -284,7 +284,7 @@ async def test_an_api_server_that_dies_and_comes_back_loses_nothing(
     await asyncio.to_thread(
         wait_for,
         "status tells it",
-        lambda: world.supervisor.status()["feed"]["kinds"]["Node"]["trouble"],
+        lambda: world.supervisor.status()["informer"]["kinds"]["Node"]["trouble"],
     )
     proxy.inject(REFUSED)
     await asyncio.to_thread(cluster.start_apiserver)
@@ -315,7 +315,7 @@ async def set_node_ip(api: Kube, name: str, ip: str) -> None:
 
 async def known(supervisor: Supervisor, count: int) -> None:
     def look() -> bool:
-        kinds: Json = supervisor.status().get("feed", {}).get("kinds", {})
+        kinds: Json = supervisor.status().get("informer", {}).get("kinds", {})
         return bool(kinds.get("Node", {}).get("objects") == count)
 
     await asyncio.to_thread(wait_for, f"{count} nodes are known", look)

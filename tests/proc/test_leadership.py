@@ -197,7 +197,7 @@ async def test_without_leader_election_there_is_no_lease(
     flags = ("--leader-elect=false", "--leader-elect-resource-name=ccm-none")
     with Supervisor(where, *flags) as supervisor:
         await witness.until_initialised(5, 30)
-        assert supervisor.status()["leader"]["may_act"]
+        assert supervisor.status()["leader"]["is_leader"]
         assert supervisor.end() == 0
     leases = (await api.get(LEASES))["items"]
     assert "ccm-none" not in {lease["metadata"]["name"] for lease in leases}

@@ -42,10 +42,10 @@ async def test_nodes_are_removed_only_by_who_holds_the_second_lease(
             await silence_kubelets(api, ["vm-2"])
             await asyncio.sleep(4 * PERIOD)  # rounds in which it could have been found gone
             assert await names_of_nodes(api) == set(names)
-            assert migration(supervisor) == {"lease": SECOND, "may_act": False}
+            assert migration(supervisor) == {"lease": SECOND, "is_leader": False}
 
             await api.patch(f"{LEASES}/{SECOND}", MERGE_PATCH, {"spec": {"holderIdentity": ""}})
-            await until("the second lease is held", lambda: migration(supervisor)["may_act"])
+            await until("the second lease is held", lambda: migration(supervisor)["is_leader"])
             await until_gone(api, "vm-2")
             assert await names_of_nodes(api) == set(names) - {"vm-2"}
             after = supervisor.workers()["node-0"]
@@ -60,4 +60,4 @@ async def test_nodes_are_removed_only_by_who_holds_the_second_lease(
 
 def migration(supervisor: Supervisor) -> Json:
     leader: Json = supervisor.status().get("leader", {})
-    return dict(leader.get("migration", {"may_act": False}))
+    return dict(leader.get("migration", {"is_leader": False}))

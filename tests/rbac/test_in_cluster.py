@@ -67,7 +67,7 @@ async def test_a_pod_of_these_manifests_initialises_nodes(
                 for url in pod.probes():
                     await until(f"{url} succeeds", Page(url).is_shown)
                 status = await asyncio.to_thread(pod.run, "ccm-supervisor", "status", "-o", "json")
-                assert json.loads(status)["leader"]["may_act"]
+                assert json.loads(status)["leader"]["is_leader"]
                 assert await asyncio.to_thread(pod.end) == 0, pod.log()
             await story.forget()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ccm.supervisor.systemd import Notifier, keep_fed, keep_informed
+from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
 
 
 class Manager:
@@ -41,8 +41,8 @@ class Manager:
             self._socket.settimeout(5.0)
             return found
 
-    def notifier(self, **more: str) -> Notifier:
-        return Notifier({"NOTIFY_SOCKET": self.address, **more})
+    def notifier(self, **more: str) -> SystemdNotifier:
+        return SystemdNotifier({"NOTIFY_SOCKET": self.address, **more})
 
     def close(self) -> None:
         self._socket.close()
@@ -101,17 +101,17 @@ def test_the_datagram_comes_from_this_process(manager: Manager) -> None:
 
 @pytest.mark.parametrize("address", ["", "vsock:2:1234", "relative/path"])
 def test_without_a_socket_nothing_happens(address: str) -> None:
-    notifier = Notifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000000"})
+    notifier = SystemdNotifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000000"})
     notifier.ready("up")
     notifier.stopping(1.0)
     assert notifier.watchdog_period is None
 
 
 def test_a_manager_that_is_gone_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    notifier = Notifier({"NOTIFY_SOCKET": "/nonexistent/notify"})
+    notifier = SystemdNotifier({"NOTIFY_SOCKET": "/nonexistent/notify"})
     for _ in range(3):
         notifier.watchdog()
-    assert [record.message for record in caplog.records] == ["systemd does not listen"]
+    assert [record.message for record in caplog.records] == ["systemd not notified"]
 
 
 def test_a_manager_that_hangs_does_not_block(manager: Manager) -> None:
@@ -139,14 +139,14 @@ def test_a_manager_that_hangs_does_not_block(manager: Manager) -> None:
 def test_the_watchdog_is_fed_at_half_its_time_if_it_is_ours(
     variables: dict[str, str], period: float | None
 ) -> None:
-    assert Notifier({"NOTIFY_SOCKET": "/run/notify", **variables}).watchdog_period == period
+    assert SystemdNotifier({"NOTIFY_SOCKET": "/run/notify", **variables}).watchdog_period == period
 
 
 def test_children_cannot_speak_for_us(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
     for name, value in zip(names, (manager.address, "1000000", str(os.getpid())), strict=True):
         monkeypatch.setenv(name, value)
-    Notifier(os.environ).watchdog()
+    SystemdNotifier(os.environ).watchdog()
     code = f"import os, sys; sys.exit(any(name in os.environ for name in {names}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert manager.receive() == {"WATCHDOG": "1"}
@@ -179,7 +179,7 @@ async def test_the_watchdog_starves_while_nothing_progresses(
 ) -> None:
     caplog.set_level(logging.INFO)
     notifier, work = manager.notifier(WATCHDOG_USEC="40000"), Work()
-    task = asyncio.create_task(keep_fed(notifier, work.what_is_stuck))
+    task = asyncio.create_task(feed_watchdog(notifier, work.what_is_stuck))
     await until(manager, {"WATCHDOG": "1"})
     work.stuck = "the lease was not looked at"
     work.asked.clear()
@@ -191,13 +191,13 @@ async def test_the_watchdog_starves_while_nothing_progresses(
     await until(manager, {"WATCHDOG": "1"})
     task.cancel()
     assert [record.message for record in caplog.records] == [
-        "no progress, the watchdog is not fed",
-        "progress again, the watchdog is fed",
+        "no progress, watchdog not fed",
+        "progress again, watchdog fed",
     ]
 
 
 async def test_without_a_watchdog_feeding_never_ends(manager: Manager) -> None:
-    task = asyncio.create_task(keep_fed(manager.notifier(), Work().what_is_stuck))
+    task = asyncio.create_task(feed_watchdog(manager.notifier(), Work().what_is_stuck))
     await asyncio.sleep(0.05)
     assert not task.done()
     assert manager.waiting() == []
@@ -207,9 +207,9 @@ async def test_without_a_watchdog_feeding_never_ends(manager: Manager) -> None:
 async def test_a_start_and_a_reload_are_over_when_all_is_settled(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.systemd.PAUSE", 0.01)
+    monkeypatch.setattr("ccm.supervisor.systemd.STATUS_INTERVAL", 0.01)
     notifier, settled, text = manager.notifier(), [False], ["starting"]
-    task = asyncio.create_task(keep_informed(notifier, lambda: settled[0], lambda: text[0]))
+    task = asyncio.create_task(update_status(notifier, lambda: settled[0], lambda: text[0]))
     assert await until(manager, {"STATUS": "starting"}) == [{"STATUS": "starting"}]
     settled[0], text[0] = True, "works"
     assert await until(manager, {"READY": "1", "STATUS": "works"}) == [

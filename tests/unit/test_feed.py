@@ -154,11 +154,11 @@ async def test_what_no_worker_wants_to_know_is_told_to_nobody() -> None:
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
-        before = here.feed.status(0.0)["mailboxes"]["w"]["frames"]
+        before = here.feed.status(0.0)["delivery_queues"]["w"]["frames"]
         nodes.say("MODIFIED", {**node("a", 101, **{"is": 1}), "status": {"heartbeat": 5}})
         nodes.say("ADDED", node("b", 102, **{"is": 1}))
         await until(lambda: "b" in worker.labels())
-        assert here.feed.status(0.0)["mailboxes"]["w"]["frames"] == before + 1
+        assert here.feed.status(0.0)["delivery_queues"]["w"]["frames"] == before + 1
 
 
 async def test_what_went_away_unseen_is_taken_away_by_the_next_list() -> None:
@@ -205,11 +205,11 @@ async def test_changes_of_a_moment_share_a_frame(monkeypatch: pytest.MonkeyPatch
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
-        before = here.feed.status(0.0)["mailboxes"]["w"]["frames"]
+        before = here.feed.status(0.0)["delivery_queues"]["w"]["frames"]
         for number in range(6):
             nodes.say("ADDED", node(f"n{number}", 101 + number))
         await until(lambda: len(worker.labels()) == 7)
-        assert here.feed.status(0.0)["mailboxes"]["w"]["frames"] - before <= 3
+        assert here.feed.status(0.0)["delivery_queues"]["w"]["frames"] - before <= 3
 
 
 async def test_a_worker_that_comes_during_a_list_waits_for_the_next_and_holds_up_nobody() -> None:
@@ -339,7 +339,7 @@ async def test_a_worker_whose_socket_was_full_is_told_later() -> None:
         await until(lambda: worker.is_synced)
         worker.is_taking = False
         nodes.say("MODIFIED", node("a", 101, **{"is": 2}))
-        await until(lambda: here.feed.status(0.0)["mailboxes"]["w"]["depth"] == 1)
+        await until(lambda: here.feed.status(0.0)["delivery_queues"]["w"]["depth"] == 1)
         worker.is_taking = True
         await until(lambda: worker.labels() == {"a": 2})
 

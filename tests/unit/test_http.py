@@ -1,4 +1,4 @@
-"""HTTP/1.1 against servers that say, byte by byte, what a test wants."""
+"""The HTTP client against servers that send, byte by byte, what a test wants."""
 
 import asyncio
 import ssl
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ccm import http
-from ccm.http import Answer, HttpClient, target_of
+from ccm.http import HttpClient, HttpResponse, request_target
 from ccm.model.server import Server
 from tests.https.pki import Authority
 
@@ -25,14 +25,24 @@ STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CLOSE = object()  # in place of bytes: the server closes the connection
 
 
-class Raw:
-    """A server that answers the n-th request with the n-th of `answers`, part by part."""
+class RawServer:
+    """Answers the n-th request with the n-th of `responses`, part by part."""
 
-    def __init__(self, *answers: list[object]) -> None:
-        self.answers = list(answers)
+    def __init__(self, *responses: list[object]) -> None:
+        self.responses = list(responses)
         self.requests: list[bytes] = []
         self.connections = 0
         self.open = 0
+
+    @asynccontextmanager
+    async def listening(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+        """Its port."""
+        server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=tls)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+            await until(lambda: self.open == 0)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -42,7 +52,7 @@ class Raw:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0] or 0)
                 self.requests.append(head + await reader.readexactly(length))
-                for part in self.answers.pop(0) if self.answers else []:
+                for part in self.responses.pop(0) if self.responses else []:
                     if part is CLOSE:
                         return
                     assert isinstance(part, bytes)
@@ -56,22 +66,21 @@ class Raw:
 
 
 @asynccontextmanager
-async def serving(*answers: list[object], path: str = "") -> AsyncIterator[tuple[Raw, HttpClient]]:
-    raw = Raw(*answers)
-    server = await asyncio.start_server(raw.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    client = HttpClient(Server(f"http://127.0.0.1:{port}{path}"))
-    try:
-        async with asyncio.timeout(PATIENCE):
-            yield raw, client
-    finally:
-        await client.close()
-        server.close()
-        await until(lambda: raw.open == 0)
+async def serving(
+    *responses: list[object], path: str = ""
+) -> AsyncIterator[tuple[RawServer, HttpClient]]:
+    raw = RawServer(*responses)
+    async with raw.listening() as port:
+        client = HttpClient(Server(f"http://127.0.0.1:{port}{path}"))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                yield raw, client
+        finally:
+            await client.close()
 
 
-async def get(client: HttpClient, target: str = "/x", may_repeat: bool = True) -> Answer:
-    return await client.request("GET", target, (), may_repeat=may_repeat)
+async def get(client: HttpClient, may_retry: bool = True) -> HttpResponse:
+    return await client.request("GET", "/x", (), may_retry=may_retry)
 
 
 def singly(data: bytes) -> list[object]:
@@ -79,30 +88,25 @@ def singly(data: bytes) -> list[object]:
     return [data[index : index + 1] for index in range(len(data))]
 
 
-# Answers.
+# Responses.
 
 
 @pytest.mark.parametrize("text", [HELLO, CHUNKED, BEFORE], ids=["length", "chunked", "hints"])
 @pytest.mark.parametrize("cut", [lambda data: [data], singly], ids=["whole", "bytes"])
-async def test_an_answer_is_put_together(text: bytes, cut: Callable[[bytes], list[object]]) -> None:
+async def test_a_response_is_put_together(
+    text: bytes, cut: Callable[[bytes], list[object]]
+) -> None:
     async with serving(cut(text), cut(HELLO)) as (raw, client):
-        answer = await get(client)
-        assert (answer.status, answer.reason, answer.body) == (200, "OK", b"hello")
+        response = await get(client)
+        assert (response.status, response.reason, response.body) == (200, "OK", b"hello")
         assert (await get(client)).header("X-WORD") == "yes"
         assert raw.connections == 1
 
 
-async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
-    async with serving([TO_THE_END, CLOSE], [HELLO]) as (raw, client):
-        assert (await get(client)).body == b"hello"
-        assert (await get(client)).body == b"hello"
-        assert raw.connections == 2
-
-
-async def test_an_answer_may_have_no_body() -> None:
+async def test_a_response_may_have_no_body() -> None:
     async with serving([NO_BODY], [HELLO]) as (_, client):
-        answer = await get(client)
-        assert (answer.status, answer.body, answer.header("X-Word")) == (204, b"", "")
+        response = await get(client)
+        assert (response.status, response.body, response.header("X-Word")) == (204, b"", "")
         assert (await get(client)).body == b"hello"
 
 
@@ -112,14 +116,14 @@ async def test_an_answer_may_have_no_body() -> None:
 )
 async def test_what_is_not_http_breaks_the_connection(text: bytes) -> None:
     async with serving([text], [HELLO]) as (raw, client):
-        with pytest.raises(ConnectionError, match="the answer is not HTTP"):
+        with pytest.raises(ConnectionError, match="invalid HTTP response"):
             await get(client)
         assert (await get(client)).body == b"hello"
         assert raw.connections == 2
 
 
-@pytest.mark.parametrize("cut", [1, 20, len(HELLO) - 1])
-async def test_half_an_answer_is_none(cut: int) -> None:
+@pytest.mark.parametrize("cut", [0, 1, 20, len(HELLO) - 1])
+async def test_an_incomplete_response_is_an_error_and_not_retried(cut: int) -> None:
     async with serving([HELLO[:cut], CLOSE], [HELLO]) as (raw, client):
         with pytest.raises(ConnectionResetError):
             await get(client)
@@ -129,7 +133,7 @@ async def test_half_an_answer_is_none(cut: int) -> None:
 # Requests.
 
 
-async def test_a_request_is_written_as_it_is_asked_for() -> None:
+async def test_a_request_is_serialized() -> None:
     async with serving([HELLO], path="/base") as (raw, client):
         headers = [("Accept", "application/json")]
         await client.request("PATCH", "/a?b=c", headers, b"{}")
@@ -141,7 +145,7 @@ async def test_a_request_is_written_as_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "\x00"])
-async def test_nothing_hides_another_line_in_a_request(value: str) -> None:
+async def test_no_header_can_be_injected(value: str) -> None:
     async with serving([HELLO]) as (raw, client):
         with pytest.raises(ValueError, match="not printable"):
             await client.request("GET", "/x", [("Authorization", value)])
@@ -160,7 +164,7 @@ async def test_nothing_hides_another_line_in_a_request(value: str) -> None:
     ],
 )
 def test_a_target_is_quoted_once(path: str, params: dict[str, str] | None, target: str) -> None:
-    assert target_of(path, params) == target
+    assert request_target(path, params) == target
 
 
 # Connections.
@@ -175,21 +179,19 @@ async def test_side_by_side_each_request_has_a_connection_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [HELLO.replace(b"X-Word: yes", b"Connection: close"), HELLO + HELLO, TO_THE_END + b"!"],
-    ids=["close", "an-answer-to-nothing", "no-length"],
+    [HELLO.replace(b"X-Word: yes", b"Connection: close"), HELLO + HELLO, TO_THE_END],
+    ids=["close", "unsolicited-response", "no-length"],
 )
-async def test_a_connection_that_is_not_good_any_more_is_not_used_again(text: bytes) -> None:
-    async with serving([text, *([CLOSE] if text[:8] == b"HTTP/1.0" else [])], [HELLO]) as (
-        raw,
-        client,
-    ):
-        await get(client)
+async def test_a_connection_that_is_not_kept_alive_is_not_reused(text: bytes) -> None:
+    end = [CLOSE] if text is TO_THE_END else []
+    async with serving([text, *end], [HELLO]) as (raw, client):
+        assert (await get(client)).body == b"hello"
         assert (await get(client)).body == b"hello"
         assert raw.connections == 2
 
 
-async def test_an_answer_that_comes_late_is_nobodys() -> None:
-    """The one who asked gave up; the next must not get the answer."""
+async def test_a_late_response_is_nobodys() -> None:
+    """Its request timed out; the next one must not get it."""
     async with serving([], [HELLO]) as (raw, client):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -199,25 +201,25 @@ async def test_an_answer_that_comes_late_is_nobodys() -> None:
         assert raw.connections == 2
 
 
-async def test_a_connection_that_was_idle_for_long_is_not_used(
+async def test_a_connection_is_not_reused_after_the_idle_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving([HELLO], [HELLO]) as (raw, client):
         await get(client)
-        monkeypatch.setattr(http, "IDLE", 0.0)
+        monkeypatch.setattr(http, "IDLE_TIMEOUT", 0.0)
         await get(client)
         assert raw.connections == 2
 
 
-async def test_a_kept_connection_that_closes_is_forgotten() -> None:
+async def test_an_idle_connection_that_closes_is_forgotten() -> None:
     async with serving([HELLO, CLOSE], [HELLO]) as (raw, client):
         await get(client)
         await until(lambda: not client._idle)
-        await get(client, may_repeat=False)
+        await get(client, may_retry=False)
         assert raw.connections == 2
 
 
-async def test_a_request_that_a_closing_connection_swallowed_may_be_repeated() -> None:
+async def test_a_request_lost_on_a_reused_connection_may_be_retried() -> None:
     async with serving([HELLO], [CLOSE], [HELLO], [CLOSE], [HELLO]) as (raw, client):
         await get(client)
         assert (await get(client)).body == b"hello"
@@ -225,13 +227,6 @@ async def test_a_request_that_a_closing_connection_swallowed_may_be_repeated() -
         with pytest.raises(ConnectionResetError):
             await client.request("PATCH", "/x", (), b"{}")  # it may have been carried out
         assert len(raw.requests) == 4
-
-
-async def test_a_new_connection_that_closes_is_not_repeated() -> None:
-    async with serving([CLOSE], [HELLO]) as (raw, client):
-        with pytest.raises(ConnectionResetError):
-            await get(client)
-        assert len(raw.requests) == 1
 
 
 async def test_closing_ends_every_connection() -> None:
@@ -278,13 +273,13 @@ async def test_a_stream_that_breaks_gives_what_came_and_then_the_error() -> None
 
 
 async def test_a_stream_that_nobody_reads_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "FULL", 1 << 16)
+    monkeypatch.setattr(http, "READ_BUFFER_LIMIT", 1 << 16)
     piece = b"%x\r\n%b\r\n" % (1 << 16, b"x" * (1 << 16))
     number = 400  # 25 MiB, more than the sockets hold
     parts: list[object] = [STREAM, *[piece] * number, b"0\r\n\r\n"]
     async with serving(parts) as (_, client), client.stream("/x", ()) as (_, content):
         await until(lambda: not content._transport.is_reading())  # type: ignore[union-attr]
-        assert content._now.size < 1 << 20
+        assert content._response.size < 1 << 20
         size = 0
         while data := await content.read():
             size += len(data)
@@ -294,25 +289,15 @@ async def test_a_stream_that_nobody_reads_is_not_taken_in(monkeypatch: pytest.Mo
 # TLS.
 
 
-@asynccontextmanager
-async def secured(directory: Path, *names: str) -> AsyncIterator[tuple[str, Authority]]:
-    """A TLS server of this name, its URL, and who signed it."""
-    authority, raw = Authority("ours"), Raw([HELLO], [HELLO])
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.server(*names).write(directory, "server"))
-    server = await asyncio.start_server(raw.serve, "127.0.0.1", 0, ssl=context)
-    try:
-        yield f"https://localhost:{server.sockets[0].getsockname()[1]}", authority
-    finally:
-        server.close()
-        await until(lambda: raw.open == 0)
-
-
-async def test_a_server_proves_who_it_is(tmp_path: Path) -> None:
+async def test_the_server_certificate_is_verified(tmp_path: Path) -> None:
+    authority, raw = Authority("ours"), RawServer([HELLO], [HELLO])
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.write_bytes(authority.pem)
     theirs.write_bytes(Authority("theirs").pem)
-    async with secured(tmp_path, "kubernetes") as (url, authority):
-        ours.write_bytes(authority.pem)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*authority.server("kubernetes").write(tmp_path, "server"))
+    async with raw.listening(tls) as port:
+        url = f"https://localhost:{port}"
         for server, is_trusted in [
             (Server(url, str(ours), tls_name="kubernetes"), True),
             (Server(url, str(ours)), False),  # another name

@@ -235,8 +235,8 @@ async def test_the_sentence_and_the_facts_tell_of_both() -> None:
     w.start()
     await asyncio.sleep(3.0)
     assert w.ours.sentence == "holds the lease; migration: stands by; rival leads"
-    assert w.ours.status(now())["migration"] == {"lease": "second", "may_act": False}
-    assert w.ours.status(now())["may_act"] is True
+    assert w.ours.status(now())["migration"] == {"lease": "second", "is_leader": False}
+    assert w.ours.status(now())["is_leader"] is True
 
 
 @in_virtual_time

@@ -9,9 +9,9 @@ from ccm.cli.tables import status_view
 QUIET: dict[str, Any] = {
     "version": "0",
     "provider": "simulated",
-    "leader": {"may_act": True, "decision": "holds the lease", "identity": "host_1"},
+    "leader": {"is_leader": True, "decision": "holds the lease", "identity": "host_1"},
     "workers": [],
-    "feed": {"kinds": {"Node": {"trouble": ""}}},
+    "informer": {"kinds": {"Node": {"trouble": ""}}},
     "budget": {},
 }
 

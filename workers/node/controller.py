@@ -203,7 +203,7 @@ class NodeController:
         try:
             await self._context.performer.perform(Delete(f"/api/v1/nodes/{quote(name)}", uid))
             self._deleted += 1
-            self._context.counters.count(metrics.DELETED)
+            self._context.counters.count(metrics.NODES_DELETED)
         except (KubernetesError, Unreachable, NoPermit) as error:
             self._record(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
 

@@ -126,7 +126,7 @@ class Steps:
             self._tell(notes.sync_failed(service, why))
             raise
         self.ensured += 1
-        self._context.counters.count(metrics.ENSURED)
+        self._context.counters.count(metrics.BALANCERS_ENSURED)
         ingress = ingress_json(balancer.ingress) if balancer else None
         made = Made(asked, hosts, time.monotonic(), ingress)
         self.memories[key] = replace(memory, made=made, refused=None)

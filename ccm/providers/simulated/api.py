@@ -11,7 +11,7 @@ import orjson
 
 from ccm.cloud.interface import Gate
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
-from ccm.http import Answer, HttpClient, target_of
+from ccm.http import HttpClient, HttpResponse, request_target
 from ccm.model.objects import Json, mapping, text
 from ccm.model.server import Server
 from ccm.providers.simulated.config import SimulatedConfig, read_token
@@ -101,7 +101,7 @@ class SimulatedApi:
 
     async def _send(self, call: Call) -> Any:
         headers = [("Authorization", f"Bearer {self._token}"), ("X-Caller", self._caller)]
-        target = target_of(call.path, call.query)
+        target = request_target(call.path, call.query)
         body = b"" if call.body is None else orjson.dumps(call.body)
         try:
             async with asyncio.timeout(self._config.timeout):
@@ -122,7 +122,7 @@ class SimulatedApi:
                 self._token = read_token(self._config.token_file)
 
 
-def _read(operation: str, answer: Answer) -> Any:
+def _read(operation: str, answer: HttpResponse) -> Any:
     """The JSON of a success; raises what any other status means."""
     status, content = answer.status, answer.body
     if 200 <= status < 300:

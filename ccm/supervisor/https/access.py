@@ -1,29 +1,94 @@
-"""What stands before every page: who asks, whether he may, and what one reads who may not."""
+"""Authorization, and the middleware that applies it: only permitted requests reach a handler."""
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 import orjson
 from aiohttp import web
 
 from ccm import metrics
 from ccm.counters import Counters
-from ccm.supervisor.https.authentication import Authenticator, Unauthenticated
-from ccm.supervisor.https.authorization import Authorizer
-from ccm.supervisor.https.reviews import ReviewFailed
+from ccm.kube.client import Kube
+from ccm.model.objects import Json, text
+from ccm.supervisor.https.authentication import Authenticator, Unauthenticated, UserInfo
+from ccm.supervisor.https.reviews import ReviewCache, ReviewFailed, create_review
 
 log = logging.getLogger(__name__)
 
-Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
-ELSEWHERE = "other"  # the path of requests for what is not there
-QUIET = 60.0  # seconds between two complaints
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PRIVILEGED_GROUP = "system:masters"
+OTHER_PATH = "other"  # the label of requests without a route
+WARNING_INTERVAL = 60.0  # seconds: anybody can make us ask the API server
 
 
-class Doorkeeper:
-    """Lets a request through to its page, or answers it with a Status as the API server does.
+@dataclass(frozen=True, slots=True)
+class AccessDecision:
+    """Of a SubjectAccessReview, with the cluster's reason."""
 
-    Paths that are open to everybody are so whatever the state of the API server is.
+    is_allowed: bool
+    reason: str = ""
+
+
+class Authorizer:
+    """Decides about verbs on paths; a verb is the HTTP method in lower case.
+
+    `ttls` are the seconds for which a permission and a denial are cached.
+    """
+
+    def __init__(
+        self,
+        always_allowed: Sequence[str],
+        ttls: tuple[float, float],
+        kube: Kube,
+        counters: Counters,
+    ) -> None:
+        self._always_allowed, self._kube, self._counters = always_allowed, kube, counters
+        self._decisions: ReviewCache[AccessDecision] = ReviewCache(
+            lambda decision: ttls[0] if decision.is_allowed else ttls[1]
+        )
+
+    def is_always_allowed(self, path: str) -> bool:
+        """Whether the path needs neither authentication nor authorization."""
+        return any(
+            path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
+            for allowed in self._always_allowed
+        )
+
+    async def authorize(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
+        """Raises `ReviewFailed` when the API server does not decide."""
+        if PRIVILEGED_GROUP in user.groups:
+            return AccessDecision(True)
+        key = (user, verb, path)
+        return await self._decisions.get(key, lambda: self._review(user, verb, path))
+
+    async def close(self) -> None:
+        """Cancel the reviews in flight."""
+        await self._decisions.close()
+
+    async def _review(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
+        result = "failed"
+        spec: Json = {
+            "user": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {key: list(values) for key, values in user.extra},
+            "nonResourceAttributes": {"path": path, "verb": verb},
+        }
+        try:
+            status = await create_review(self._kube, "SubjectAccessReview", spec)
+            is_allowed = status.get("allowed") is True and status.get("denied") is not True
+            result = "yes" if is_allowed else "no"
+        finally:
+            self._counters.count(metrics.HTTPS_REVIEWS, "access", result)
+        return AccessDecision(is_allowed, text(status.get("reason")))
+
+
+class AccessMiddleware:
+    """Passes a permitted request to its handler, or responds with a Status as the API server does.
+
+    Paths that are always allowed are so whatever the state of the API server is.
     """
 
     def __init__(
@@ -31,50 +96,49 @@ class Doorkeeper:
     ) -> None:
         self._authenticator, self._authorizer = authenticator, authorizer
         self._counters = counters
-        self._quiet_until = 0.0
+        self._no_warning_until = 0.0
 
-    async def admit(self, request: web.Request, page: Page) -> web.StreamResponse:
-        """The answer to the request, counted."""
+    async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The response to the request, counted."""
         code = 500
         try:
             refusal = await self._refusal(request)
-            answer = await page(request) if refusal is None else refusal
-            code = answer.status
-            return answer
+            response = await handler(request) if refusal is None else refusal
+            code = response.status
+            return response
         except web.HTTPException as error:
             code = error.status
             raise
         finally:
             resource = request.match_info.route.resource
-            path = resource.canonical if resource else ELSEWHERE
-            self._counters.count(metrics.SERVED, path, str(code))
+            path = resource.canonical if resource else OTHER_PATH
+            self._counters.count(metrics.HTTPS_REQUESTS, path, str(code))
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         path, verb = request.path, request.method.lower()
-        if self._authorizer.is_open(path):
+        if self._authorizer.is_always_allowed(path):
             return None
         try:
-            user = await self._authenticator.identify(request)
-            decision = await self._authorizer.decide(user, verb, path)
+            user = await self._authenticator.authenticate(request)
+            decision = await self._authorizer.authorize(user, verb, path)
         except Unauthenticated:
-            return status(401, "Unauthorized", "Unauthorized")
+            return _status(401, "Unauthorized", "Unauthorized")
         except ReviewFailed as error:
-            self._complain(str(error))
-            why = "the API server did not say who asks and what he may: see the log"
-            return status(500, "InternalError", why)
+            self._warn(str(error))
+            why = "the API server did not authenticate or authorize the request: see the log"
+            return _status(500, "InternalError", why)
         if decision.is_allowed:
             return None
         why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
-        return status(403, "Forbidden", f"{why}: {decision.reason}" if decision.reason else why)
+        return _status(403, "Forbidden", f"{why}: {decision.reason}" if decision.reason else why)
 
-    def _complain(self, why: str) -> None:
-        """Once a minute: anybody can make us ask."""
-        if time.monotonic() >= self._quiet_until:
-            self._quiet_until = time.monotonic() + QUIET
-            log.warning("request turned away: no review", extra={"why": why})
+    def _warn(self, why: str) -> None:
+        if time.monotonic() >= self._no_warning_until:
+            self._no_warning_until = time.monotonic() + WARNING_INTERVAL
+            log.warning("request refused: review failed", extra={"why": why})
 
 
-def status(code: int, reason: str, message: str) -> web.Response:
+def _status(code: int, reason: str, message: str) -> web.Response:
     """A failure in the form of the Kubernetes API."""
     body = {
         "kind": "Status",

@@ -1,4 +1,4 @@
-"""Who sends a request: by a proxy's word, a client certificate, or a token of the cluster."""
+"""Authenticates requests: by a front proxy's headers, a client certificate, or a bearer token."""
 
 import datetime
 import ssl
@@ -18,8 +18,8 @@ from ccm import metrics
 from ccm.counters import Counters
 from ccm.kube.client import Kube
 from ccm.model.objects import mapping, text
-from ccm.supervisor.https.reviews import Answers, review
-from ccm.supervisor.https.trust import CAs, ProxyHeaders, Trust
+from ccm.supervisor.https.client_ca import CertificateAuthorities, ClientCAs, RequestHeaderNames
+from ccm.supervisor.https.reviews import ReviewCache, create_review
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 
@@ -27,8 +27,8 @@ Headers = CIMultiDictProxy[str]
 
 
 @dataclass(frozen=True, slots=True)
-class User:
-    """Somebody, as authorization knows him."""
+class UserInfo:
+    """A user as in Kubernetes' authentication API."""
 
     name: str
     uid: str = ""
@@ -36,28 +36,28 @@ class User:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
+ANONYMOUS = UserInfo("system:anonymous", groups=(UNAUTHENTICATED,))
 
 
 class Unauthenticated(Exception):
-    """Credentials were given and are not good; without any, one is anonymous."""
+    """The credentials are not valid; a request without any is anonymous."""
 
 
 class Authenticator:
-    """Tries a proxy's headers, then the certificate itself, then the token, as upstream."""
+    """Tries a front proxy's headers, then the client certificate, then the token, as upstream."""
 
     def __init__(
-        self, trust: Callable[[], Trust], kube: Kube, token_seconds: float, counters: Counters
+        self, client_cas: Callable[[], ClientCAs], kube: Kube, token_ttl: float, counters: Counters
     ) -> None:
-        self._trust, self._kube, self._counters = trust, kube, counters
-        self._tokens: Answers[User | None] = Answers(lambda _: token_seconds)
+        self._client_cas, self._kube, self._counters = client_cas, kube, counters
+        self._tokens: ReviewCache[UserInfo | None] = ReviewCache(lambda _: token_ttl)
 
-    async def identify(self, request: web.BaseRequest) -> User:
-        """Raises `Unauthenticated` for bad credentials, `ReviewFailed` when nobody can tell."""
-        certificate = _certificate_of(request)
+    async def authenticate(self, request: web.BaseRequest) -> UserInfo:
+        """Raises `Unauthenticated`, or `ReviewFailed` when a token cannot be reviewed."""
+        certificate = _client_certificate(request)
         if certificate and (user := self._by_certificate(certificate, request.headers)):
             return _authenticated(user)
-        token = _token_in(request.headers)
+        token = _bearer_token(request.headers)
         if token and (user := await self._by_token(token)):
             return _authenticated(user)
         if certificate or token:
@@ -65,44 +65,46 @@ class Authenticator:
         return ANONYMOUS
 
     async def close(self) -> None:
+        """Cancel the reviews in flight."""
         await self._tokens.close()
 
-    def _by_certificate(self, certificate: x509.Certificate, headers: Headers) -> User | None:
-        trust = self._trust()
+    def _by_certificate(self, certificate: x509.Certificate, headers: Headers) -> UserInfo | None:
+        trusted = self._client_cas()
         names = _values(certificate, NameOID.COMMON_NAME)
-        allowed = {*trust.headers.names} or {*names}
-        is_proxy = bool(allowed & {*names}) and _is_signed(certificate, trust.proxies)
-        if is_proxy and (user := _named_by_proxy(headers, trust.headers)):
+        allowed = {*trusted.header_names.allowed_proxies} or {*names}
+        is_proxy = bool(allowed & {*names}) and _is_signed(certificate, trusted.proxies)
+        if is_proxy and (user := _user_in_headers(headers, trusted.header_names)):
             return user
-        if names and _is_signed(certificate, trust.clients):
-            return User(names[-1], groups=_values(certificate, NameOID.ORGANIZATION_NAME))
+        if names and _is_signed(certificate, trusted.clients):
+            return UserInfo(names[-1], groups=_values(certificate, NameOID.ORGANIZATION_NAME))
         return None
 
-    async def _by_token(self, token: str) -> User | None:
+    async def _by_token(self, token: str) -> UserInfo | None:
         # The token itself is a secret, which is not kept.
-        return await self._tokens.get(sha256(token.encode()).digest(), lambda: self._ask(token))
+        key = sha256(token.encode()).digest()
+        return await self._tokens.get(key, lambda: self._review(token))
 
-    async def _ask(self, token: str) -> User | None:
+    async def _review(self, token: str) -> UserInfo | None:
         user, result = None, "failed"
         try:
-            status = await review(self._kube, "token", {"token": token})
+            status = await create_review(self._kube, "TokenReview", {"token": token})
             if status.get("authenticated") is True:
-                user = _user_in(status.get("user"))
+                user = _user_in_review(status.get("user"))
             result = "yes" if user else "no"
         finally:
-            self._counters.count(metrics.REVIEWS, "token", result)
+            self._counters.count(metrics.HTTPS_REVIEWS, "token", result)
         return user
 
 
-def _certificate_of(request: web.BaseRequest) -> x509.Certificate | None:
-    """What the client showed in the handshake, which checked its chain, purpose and dates."""
+def _client_certificate(request: web.BaseRequest) -> x509.Certificate | None:
+    """The TLS handshake has verified its chain, purpose and dates."""
     connection = request.get_extra_info("ssl_object")
-    shown = connection.getpeercert(True) if isinstance(connection, ssl.SSLObject) else None
-    return x509.load_der_x509_certificate(shown) if shown else None
+    der = connection.getpeercert(True) if isinstance(connection, ssl.SSLObject) else None
+    return x509.load_der_x509_certificate(der) if der else None
 
 
-def _is_signed(certificate: x509.Certificate, cas: CAs) -> bool:
-    """Whether one of these CAs, as they are now, signed it, and it has not run out meanwhile."""
+def _is_signed(certificate: x509.Certificate, cas: CertificateAuthorities) -> bool:
+    """Whether one of the present CAs signed it, and it has not expired since the handshake."""
     now = datetime.datetime.now(datetime.UTC)
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         return False
@@ -119,31 +121,31 @@ def _values(certificate: x509.Certificate, part: x509.ObjectIdentifier) -> tuple
     return tuple(str(item.value) for item in certificate.subject.get_attributes_for_oid(part))
 
 
-def _named_by_proxy(headers: Headers, known: ProxyHeaders) -> User | None:
-    name = next(filter(None, (headers.get(header) for header in known.users)), "")
+def _user_in_headers(headers: Headers, known: RequestHeaderNames) -> UserInfo | None:
+    name = next(filter(None, (headers.get(header) for header in known.username)), "")
     if not name:
         return None
-    uid = next(filter(None, (headers.get(header) for header in known.uids)), "")
-    groups = (value for header in known.groups for value in headers.getall(header, ()))
+    uid = next(filter(None, (headers.get(header) for header in known.uid)), "")
+    groups = (value for header in known.group for value in headers.getall(header, ()))
     extra: dict[str, tuple[str, ...]] = {}
     for prefix in known.extra_prefixes:
         for header in dict.fromkeys(key.lower() for key in headers):
             if header.startswith(prefix.lower()):
                 key = unquote(header[len(prefix) :])
                 extra[key] = (*extra.get(key, ()), *headers.getall(header))
-    return User(name, uid, tuple(filter(None, groups)), tuple(sorted(extra.items())))
+    return UserInfo(name, uid, tuple(filter(None, groups)), tuple(sorted(extra.items())))
 
 
-def _token_in(headers: Headers) -> str:
+def _bearer_token(headers: Headers) -> str:
     scheme, _, rest = headers.get("Authorization", "").strip().partition(" ")
     return rest.split(" ")[0] if scheme.lower() == "bearer" else ""
 
 
-def _user_in(found: Any) -> User | None:
-    """The user of a TokenReview; None without a name."""
-    body = mapping(found)
+def _user_in_review(reviewed: Any) -> UserInfo | None:
+    """None without a name."""
+    body = mapping(reviewed)
     extra = {key: _texts(values) for key, values in mapping(body.get("extra")).items()}
-    user = User(
+    user = UserInfo(
         text(body.get("username")),
         text(body.get("uid")),
         _texts(body.get("groups")),
@@ -156,7 +158,7 @@ def _texts(values: Any) -> tuple[str, ...]:
     return tuple(filter(None, map(text, values))) if isinstance(values, list) else ()
 
 
-def _authenticated(user: User) -> User:
+def _authenticated(user: UserInfo) -> UserInfo:
     if {AUTHENTICATED, UNAUTHENTICATED} & {*user.groups}:
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))

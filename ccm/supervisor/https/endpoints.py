@@ -1,8 +1,19 @@
-"""The pages of the server, as routes; who may read a page is not its own care."""
+"""Health checks, metrics, configuration and debugging as HTTP routes; who may read them is not
+decided here."""
 
+import asyncio
+import logging
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from types import FrameType
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -10,10 +21,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from ccm.model.objects import Json
-from ccm.supervisor.https.debug import stacks
-from ccm.supervisor.https.health import Health, Report
 
-NOT_FOR_MACHINES = (
+log = logging.getLogger(__name__)
+
+PING = "ping"
+NOT_MACHINE_PARSEABLE = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility"
     " guarantees and is for debugging purposes only.\n"
 )
@@ -21,10 +33,103 @@ NO_PPROF = "pprof is Go's; /debug/stacks shows where each thread and task is\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """What the pages show."""
+class HealthChecker:
+    """A named check; `check` returns None when healthy, else what is wrong."""
 
-    health: Health
+    name: str
+    check: Callable[[], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """Result and body of a response, to the letter as the API server has it."""
+
+    is_healthy: bool
+    text: str
+
+
+@dataclass(slots=True)
+class HealthStatistics:
+    """Of one check of one endpoint: what is wrong, and how often it succeeded and failed."""
+
+    successes: int = 0
+    errors: int = 0
+    why: str | None = None
+
+
+class HealthEndpoints:
+    """`healthz`, `livez` and `readyz`, each with its checks, which are asked for at each request.
+
+    A change of a check's result is logged once, with the reason.
+    """
+
+    def __init__(self, checkers: Mapping[str, Callable[[], Iterable[HealthChecker]]]) -> None:
+        self._checkers = checkers
+        self._statistics: defaultdict[tuple[str, str], HealthStatistics]
+        self._statistics = defaultdict(HealthStatistics)  # by endpoint and check
+
+    @property
+    def endpoints(self) -> Iterable[str]:
+        return self._checkers
+
+    def report(self, endpoint: str, excluded: Iterable[str] = ()) -> HealthReport:
+        """Run every check that is not excluded; the text withholds the reasons of failures."""
+        unmatched, lines, has_failed = dict.fromkeys(excluded), [], False
+        for checker in self._checkers[endpoint]():
+            if checker.name in unmatched:
+                del unmatched[checker.name]
+                lines.append(f"[+]{checker.name} excluded: ok")
+            elif self._check(endpoint, checker) is None:
+                lines.append(f"[+]{checker.name} ok")
+            else:
+                has_failed = True
+                lines.append(f"[-]{checker.name} failed: reason withheld")
+        if unmatched:
+            names = ", ".join(f'"{name}"' for name in unmatched)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        lines.append(f"{endpoint} check {'failed' if has_failed else 'passed'}")
+        return HealthReport(not has_failed, "\n".join(lines) + "\n")
+
+    def report_one(self, endpoint: str, name: str) -> HealthReport | None:
+        """Run one check, with its reason; None when there is no such check."""
+        for checker in self._checkers[endpoint]():
+            if checker.name == name:
+                why = self._check(endpoint, checker)
+                return HealthReport(why is None, f"internal server error: {why}\n" if why else "ok")
+        return None
+
+    def statistics(self) -> Iterator[tuple[str, str, HealthStatistics]]:
+        """Endpoint, check and its statistics, of all that have run since the last `reset`."""
+        for (endpoint, name), check in sorted(self._statistics.items(), key=itemgetter(0)):
+            if check.successes + check.errors:
+                yield endpoint, name, check
+
+    def reset(self) -> None:
+        """Count anew."""
+        for check in self._statistics.values():
+            check.successes = check.errors = 0
+
+    def _check(self, endpoint: str, checker: HealthChecker) -> str | None:
+        last, why = self._statistics[endpoint, checker.name], checker.check()
+        extra = {"check": f"{endpoint}/{checker.name}"}
+        if why:
+            last.errors += 1
+        else:
+            last.successes += 1
+        if why and not last.why:
+            level = logging.INFO if endpoint == "readyz" else logging.WARNING
+            log.log(level, "health check failed", extra={**extra, "why": why})
+        elif last.why and not why:
+            log.info("health check recovered", extra=extra)
+        last.why = why
+        return why
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """All endpoints but the status page, and what they show."""
+
+    health: HealthEndpoints
     metrics: CollectorRegistry
     slis: CollectorRegistry
     status: Callable[[], Json]
@@ -32,55 +137,45 @@ class Sources:
     flagz: Callable[[], str]
     set_verbosity: Callable[[int], None]
 
-
-class Pages:
-    """Every page of ours."""
-
-    def __init__(self, sources: Sources) -> None:
-        self._sources, self._health = sources, sources.health
-
     def routes(self, is_profiling: bool) -> Iterator[web.RouteDef]:
-        for endpoint in self._health.endpoints:
-            yield web.get(f"/{endpoint}", self._checks)
-            yield web.get(f"/{endpoint}/{{check}}", self._check)
-        yield web.get("/metrics", self._metrics)
-        yield web.get("/metrics/slis", self._slis)
-        yield web.delete("/metrics/slis", self._forget)
+        """Those under `/debug` only with `is_profiling`."""
+        for endpoint in self.health.endpoints:
+            yield web.get(f"/{endpoint}", self._all_checks)
+            yield web.get(f"/{endpoint}/{{check}}", self._one_check)
+        yield web.get("/metrics", partial(_exposition, self.metrics))
+        yield web.get("/metrics/slis", partial(_exposition, self.slis))
+        yield web.delete("/metrics/slis", self._reset_slis)
         yield web.get("/configz", self._configz)
         yield web.get("/statusz", self._statusz)
         yield web.get("/flagz", self._flagz)
         if is_profiling:
-            yield web.get("/debug/stacks", self._stacks)
-            yield web.get("/debug/pprof{rest:.*}", self._pprof)
+            yield web.get("/debug/stacks", _stacks)
+            yield web.get("/debug/pprof{rest:.*}", _pprof)
             yield web.put("/debug/flags/v", self._verbosity)
 
-    async def _checks(self, request: web.Request) -> web.Response:
-        report = self._health.report(request.path[1:], request.query.getall("exclude", ()))
-        return _reported(report, is_short=report.is_healthy and "verbose" not in request.query)
+    async def _all_checks(self, request: web.Request) -> web.Response:
+        report = self.health.report(request.path[1:], request.query.getall("exclude", ()))
+        if report.is_healthy and "verbose" not in request.query:
+            return web.Response(text="ok")
+        return _health_response(report)
 
-    async def _check(self, request: web.Request) -> web.Response:
+    async def _one_check(self, request: web.Request) -> web.Response:
         endpoint = request.path.split("/")[1]
-        report = self._health.one(endpoint, request.match_info["check"])
+        report = self.health.report_one(endpoint, request.match_info["check"])
         if report is None:
             raise web.HTTPNotFound
-        return _reported(report)
+        return _health_response(report)
 
-    async def _metrics(self, request: web.Request) -> web.Response:
-        return _exposition(request, self._sources.metrics)
-
-    async def _slis(self, request: web.Request) -> web.Response:
-        return _exposition(request, self._sources.slis)
-
-    async def _forget(self, request: web.Request) -> web.Response:
-        self._health.forget()
+    async def _reset_slis(self, request: web.Request) -> web.Response:
+        self.health.reset()
         return web.Response(text="metrics reset\n")
 
     async def _configz(self, request: web.Request) -> web.Response:
-        return _json(self._sources.configz())
+        return _json(self.configz())
 
     async def _statusz(self, request: web.Request) -> web.Response:
-        """What the control socket's `status` says as JSON; as text, what Kubernetes' parts say."""
-        status = self._sources.status()
+        """As JSON the status, as text what upstream's components say."""
+        status = self.status()
         if "application/json" in request.headers.get("Accept", ""):
             return _json(status)
         up = int(status["up_seconds"])
@@ -91,35 +186,36 @@ class Pages:
             f"Binary version: {status['version']}",
             f"Paths: {' '.join(_paths(request.app))}",
         )
-        return _page("statusz", "\n".join(lines) + "\n")
+        return _zpage("statusz", "\n".join(lines) + "\n")
 
     async def _flagz(self, request: web.Request) -> web.Response:
-        return _page("flags", self._sources.flagz())
-
-    async def _stacks(self, request: web.Request) -> web.Response:
-        return web.Response(text=stacks())
-
-    async def _pprof(self, request: web.Request) -> web.Response:
-        return web.Response(text=NO_PPROF, status=501)
+        return _zpage("flags", self.flagz())
 
     async def _verbosity(self, request: web.Request) -> web.Response:
-        asked = await request.text()
-        if not asked.isdecimal() or len(asked) > 3:
+        level = await request.text()
+        if not level.isdecimal() or len(level) > 3:
             return web.Response(text="the body must be a number\n", status=400)
-        self._sources.set_verbosity(int(asked))
-        return web.Response(text=f"successfully set klog.logging.verbosity to {asked}\n")
+        self.set_verbosity(int(level))
+        return web.Response(text=f"successfully set klog.logging.verbosity to {level}\n")
 
 
-def _reported(report: Report, is_short: bool = False) -> web.Response:
-    text = "ok" if is_short else report.text
-    return web.Response(text=text, status=200 if report.is_healthy else 500)
+def _health_response(report: HealthReport) -> web.Response:
+    return web.Response(text=report.text, status=200 if report.is_healthy else 500)
 
 
-def _exposition(request: web.Request, registry: CollectorRegistry) -> web.Response:
+async def _stacks(_: web.Request) -> web.Response:
+    return web.Response(text=stack_traces())
+
+
+async def _pprof(_: web.Request) -> web.Response:
+    return web.Response(text=NO_PPROF, status=501)
+
+
+async def _exposition(registry: CollectorRegistry, request: web.Request) -> web.Response:
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    answer = web.Response(body=encode(registry), headers={"Content-Type": content_type})
-    answer.enable_compression()
-    return answer
+    response = web.Response(body=encode(registry), headers={"Content-Type": content_type})
+    response.enable_compression()
+    return response
 
 
 def _paths(app: web.Application) -> Iterable[str]:
@@ -127,9 +223,33 @@ def _paths(app: web.Application) -> Iterable[str]:
     return sorted({path for path in canonical if "{" not in path})
 
 
-def _page(title: str, body: str) -> web.Response:
-    return web.Response(text=f"\ncloud-controller-manager {title}\n{NOT_FOR_MACHINES}\n{body}")
+def _zpage(title: str, body: str) -> web.Response:
+    text = f"\ncloud-controller-manager {title}\n{NOT_MACHINE_PARSEABLE}\n{body}"
+    return web.Response(text=text)
 
 
 def _json(body: Json) -> web.Response:
     return web.Response(body=orjson.dumps(body), content_type="application/json")
+
+
+def stack_traces() -> str:
+    """Where each thread, and each task of the running loop is: no values, which may be secrets."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = [
+        f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    ]
+    for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):
+        lines = (traceback.format_stack(frame, limit=1) for frame in _frames(task.get_coro()))
+        parts.append(f"task {task.get_name()}\n{''.join(line for (line,) in lines)}")
+    return "\n".join(parts)
+
+
+def _frames(awaiting: Any) -> Iterator[FrameType]:
+    """From the task's own coroutine to the innermost one that it awaits."""
+    while awaiting is not None:
+        for kind in ("cr", "gi", "ag"):
+            if frame := getattr(awaiting, f"{kind}_frame", None):
+                yield frame
+        inner = (getattr(awaiting, name, None) for name in ("cr_await", "gi_yieldfrom", "ag_await"))
+        awaiting = next(filter(None, inner), None)

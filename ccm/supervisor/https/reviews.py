@@ -1,111 +1,102 @@
-"""Asking the API server about clients: one deadline, few retries, answers kept for a while."""
+"""TokenReviews and SubjectAccessReviews: one timeout, few retries, results cached for a while."""
 
 import asyncio
-import logging
 import random
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping
 
-log = logging.getLogger(__name__)
+T = TypeVar("T")
 
-A = TypeVar("A")
+REVIEW_TIMEOUT = 10.0  # seconds for one review, retries included
+RETRY_BACKOFF = (0.5, 0.75, 1.125, 1.6875)  # seconds between the tries, as upstream
+RETRY_JITTER = 0.2
+MAX_CACHED_REVIEWS = 1024
 
-DEADLINE = 10.0  # seconds for one question, whatever happens to it
-PAUSES = (0.5, 0.75, 1.125, 1.6875)  # seconds between the tries, as upstream
-JITTER = 0.2
-MOST = 1024  # answers kept
-
-KINDS = {
-    "token": ("/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview"),
-    "access": ("/apis/authorization.k8s.io/v1/subjectaccessreviews", "SubjectAccessReview"),
+RESOURCES = {
+    "TokenReview": "/apis/authentication.k8s.io/v1/tokenreviews",
+    "SubjectAccessReview": "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 }
 
 
 class ReviewFailed(Exception):
-    """The API server gave no usable answer: nobody gets in on that."""
+    """The API server gave no usable response: the request must be refused."""
 
 
-async def review(kube: Kube, kind: str, spec: Json) -> Mapping[str, Any]:
-    """The `status` of a review of this kind; raises `ReviewFailed` within ten seconds."""
-    path, name = KINDS[kind]
-    group = path.split("/")[2]
-    body = {"apiVersion": f"{group}/v1", "kind": name, "spec": spec}
+async def create_review(kube: Kube, kind: str, spec: Json) -> Mapping[str, Any]:
+    """The `status` of a new review; raises `ReviewFailed` within `REVIEW_TIMEOUT`."""
+    path = RESOURCES[kind]
+    body = {"apiVersion": f"{path.split('/')[2]}/v1", "kind": kind, "spec": spec}
     try:
-        async with asyncio.timeout(DEADLINE):
-            answer = await _ask(kube, path, body)
+        async with asyncio.timeout(REVIEW_TIMEOUT):
+            review = await _post(kube, path, body)
     except (TimeoutError, KubernetesError, Unreachable) as error:
-        why = str(error) or f"no answer within {DEADLINE:g} s"
-        raise ReviewFailed(f"{name}: {why}") from error
-    return mapping(answer.get("status"))
+        why = str(error) or f"no response within {REVIEW_TIMEOUT:g} s"
+        raise ReviewFailed(f"{kind}: {why}") from error
+    return mapping(review.get("status"))
 
 
-async def _ask(kube: Kube, path: str, body: Json) -> Json:
-    for pause in PAUSES:
+async def _post(kube: Kube, path: str, body: Json) -> Json:
+    for delay in RETRY_BACKOFF:
         try:
-            return await kube.post(path, body, DEADLINE)
+            return await kube.post(path, body, REVIEW_TIMEOUT)
         except KubernetesError as error:
             if error.status < 500 and error.status != 429:
                 raise
         except Unreachable:
             pass
-        await asyncio.sleep(pause * random.uniform(1.0, 1.0 + JITTER))
-    return await kube.post(path, body, DEADLINE)
+        await asyncio.sleep(delay * random.uniform(1.0, 1.0 + RETRY_JITTER))
+    return await kube.post(path, body, REVIEW_TIMEOUT)
 
 
-@dataclass(slots=True)
-class _Kept(Generic[A]):
-    answer: A
-    until: float
+class ReviewCache(Generic[T]):
+    """Results by key; concurrent lookups of one key share one review.
 
-
-class Answers(Generic[A]):
-    """Answers by question. A question that is under way is shared by all who have it.
-
-    `seconds` says how long an answer counts; a failure counts for those who wait for it only.
+    `ttl` says for how many seconds a result counts. A failure is not cached: it counts for those
+    who wait for it.
     """
 
-    def __init__(self, seconds: Callable[[A], float]) -> None:
-        self._seconds = seconds
-        self._kept: OrderedDict[Hashable, _Kept[A]] = OrderedDict()
-        self._under_way: dict[Hashable, asyncio.Task[A]] = {}
+    def __init__(self, ttl: Callable[[T], float]) -> None:
+        self._ttl = ttl
+        self._cached: OrderedDict[Hashable, tuple[T, float]] = OrderedDict()  # until when
+        self._in_flight: dict[Hashable, asyncio.Task[T]] = {}
 
-    async def get(self, question: Hashable, ask: Callable[[], Awaitable[A]]) -> A:
-        """The answer; whoever leaves while it is under way leaves the others to it."""
-        kept = self._kept.get(question)
-        if kept and time.monotonic() < kept.until:
-            return kept.answer
-        if (task := self._under_way.get(question)) is None:
-            task = asyncio.create_task(self._ask(question, ask))
-            task.add_done_callback(_look_at)
-            self._under_way[question] = task
+    async def get(self, key: Hashable, review: Callable[[], Awaitable[T]]) -> T:
+        """The result; a caller that is cancelled does not cancel the review for the others."""
+        cached = self._cached.get(key)
+        if cached and time.monotonic() < cached[1]:
+            return cached[0]
+        if (task := self._in_flight.get(key)) is None:
+            task = asyncio.create_task(self._review(key, review))
+            task.add_done_callback(_retrieve_exception)
+            self._in_flight[key] = task
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        tasks = list(self._under_way.values())
+        """Cancel the reviews in flight."""
+        tasks = list(self._in_flight.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, question: Hashable, ask: Callable[[], Awaitable[A]]) -> A:
+    async def _review(self, key: Hashable, review: Callable[[], Awaitable[T]]) -> T:
         try:
-            answer = await ask()
+            result = await review()
         finally:
-            del self._under_way[question]
-        self._kept[question] = _Kept(answer, time.monotonic() + self._seconds(answer))
-        self._kept.move_to_end(question)
-        if len(self._kept) > MOST:
-            self._kept.popitem(last=False)
-        return answer
+            del self._in_flight[key]
+        self._cached[key] = (result, time.monotonic() + self._ttl(result))
+        self._cached.move_to_end(key)
+        if len(self._cached) > MAX_CACHED_REVIEWS:
+            self._cached.popitem(last=False)
+        return result
 
 
-def _look_at(task: "asyncio.Task[Any]") -> None:
-    """Take note of a failure that nobody waits for any more."""
+def _retrieve_exception(task: "asyncio.Task[Any]") -> None:
+    """Else asyncio logs a failure that nobody waits for any more."""
     if not task.cancelled():
         task.exception()

@@ -1,68 +1,60 @@
-"""The HTTPS server put together: certificates, who may, the pages, and the port."""
+"""The HTTPS server: the port, its connections, and what stands behind it put together."""
 
 import asyncio
 import logging
+import socket
+import ssl
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ccm.counters import Counters
-from ccm.errors import ConfigurationFault
+from ccm.errors import CannotListen, ConfigurationFault
 from ccm.kube import config
 from ccm.kube.client import Kube
 from ccm.settings import Settings
-from ccm.supervisor.https.access import Doorkeeper, Page
+from ccm.supervisor.https.access import AccessMiddleware, Authorizer, Handler
 from ccm.supervisor.https.authentication import Authenticator
-from ccm.supervisor.https.authorization import Authorizer, Ttls
-from ccm.supervisor.https.listener import Listener, listen
-from ccm.supervisor.https.tls import Tls
-from ccm.supervisor.https.trust import TrustSource
+from ccm.supervisor.https.client_ca import ClientCAProvider
+from ccm.supervisor.https.tls import ServingTls
 
 log = logging.getLogger(__name__)
 
-LOOK = 2.0  # seconds between two looks at the files
-IDLE = 75.0  # seconds that a connection without a request stays
-IN_FLIGHT = 8  # questions to the API server at the same time, of each kind
-FAREWELL = 1.0  # seconds that answers under way get at the end
-
-
-def _log_of_faults() -> logging.Logger:
-    """Where aiohttp complains; nonsense from outside, which it answers with 400, is no fault."""
-
-    def is_fault(record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError)
-
-    faults = logging.Logger(f"{__name__}.aiohttp")
-    faults.parent = log
-    faults.addFilter(is_fault)
-    return faults
+MAX_CONNECTIONS = 200  # at the same time; watches and workers need their descriptors, too
+BACKLOG = 128
+HANDSHAKE_TIMEOUT = 10.0  # seconds
+ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
+KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
+SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
+FILE_POLL_INTERVAL = 2.0  # seconds between two reads of the certificate files
+MAX_REVIEWS_IN_FLIGHT = 8  # of each kind
 
 
 class HttpsServer:
-    """Serves pages to those who may see them; with `--secure-port=0` it serves nothing."""
+    """Serves routes to those who may use them; with `--secure-port=0` it serves nothing."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._routes: list[web.RouteDef] = []
-        self._held = AsyncExitStack()
-        self._work: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self._tls: Tls | None = None
+        self._cleanup = AsyncExitStack()
+        self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._tls: ServingTls | None = None
         self.counters = Counters()
 
-    def add(self, routes: Iterable[web.RouteDef]) -> None:
-        """More pages; call it before `start`."""
+    def add_routes(self, routes: Iterable[web.RouteDef]) -> None:
+        """Call it before `start`."""
         self._routes += routes
 
     async def start(self) -> None:
         """Listen. Raises `ConfigurationFault` for a file, `CannotListen` for the address."""
         if self._settings.secure_port:
             try:
-                await self._open()
+                await self._start()
             except BaseException:
                 await self.close()
                 raise
@@ -70,69 +62,70 @@ class HttpsServer:
     async def run(self) -> None:
         """Serve for ever, and keep up with files and cluster."""
         async with asyncio.TaskGroup() as group:
-            for work in self._work:
-                group.create_task(work())
+            for task in self._tasks:
+                group.create_task(task())
             await asyncio.Event().wait()
 
     async def close(self) -> None:
-        await self._held.aclose()
+        """End all connections and release the port."""
+        await self._cleanup.aclose()
 
-    def certificate_ends_at(self) -> float | None:
+    def certificate_expiry(self) -> float | None:
         """Unix time; None when nothing is served."""
-        return self._tls.ends_at() if self._tls else None
+        return self._tls.expiry() if self._tls else None
 
-    async def _open(self) -> None:
+    async def _start(self) -> None:
         listening = listen(self._settings)
-        self._held.callback(listening.close)
-        asking = await self._client("authentication")
-        trust = TrustSource(self._settings, asking)
-        await trust.load()
-        tls = self._tls = Tls(self._settings, lambda: trust.current.pem())
+        self._cleanup.callback(listening.close)
+        kube = await self._review_client("authentication")
+        client_cas = ClientCAProvider(self._settings, kube)
+        await client_cas.load()
+        tls = self._tls = ServingTls(self._settings, lambda: client_cas.current.pem())
         await tls.load()
-        keeper = self._doorkeeper(trust, asking, await self._client("authorization"))
         runner = web.AppRunner(
-            self._app(keeper),
+            self._app(await self._access(client_cas, kube)),
             access_log=None,
-            logger=_log_of_faults(),
-            keepalive_timeout=IDLE,
-            shutdown_timeout=FAREWELL,
+            logger=_aiohttp_log(),
+            keepalive_timeout=KEEPALIVE_TIMEOUT,
+            shutdown_timeout=SHUTDOWN_TIMEOUT,
         )
         await runner.setup()
         assert runner.server
-        listener = Listener(listening, tls.context, runner.server)
-        self._held.callback(listener.abort)
-        self._held.push_async_callback(runner.cleanup)
-        self._held.callback(listener.close)
-        self._work = [listener.run, trust.follow_cluster, partial(_keep_up, trust, tls)]
+        listener = TlsListener(listening, tls.context, runner.server)
+        self._cleanup.callback(listener.abort)
+        self._cleanup.push_async_callback(runner.cleanup)
+        self._cleanup.callback(listener.close)
+        self._tasks = [listener.run, client_cas.poll_cluster, partial(_poll_files, client_cas, tls)]
         where = f"{self._settings.bind_address} port {self._settings.secure_port}"
         log.info("serving HTTPS", extra={"at": where})
 
-    def _doorkeeper(self, trust: TrustSource, asking: Kube, deciding: Kube) -> Doorkeeper:
+    async def _access(self, client_cas: ClientCAProvider, kube: Kube) -> AccessMiddleware:
         settings = self._settings
         ttl = settings.authentication_token_webhook_cache_ttl
-        authenticator = Authenticator(lambda: trust.current, asking, ttl, self.counters)
-        self._held.push_async_callback(authenticator.close)
-        ttls = Ttls(
+        authenticator = Authenticator(lambda: client_cas.current, kube, ttl, self.counters)
+        self._cleanup.push_async_callback(authenticator.close)
+        ttls = (
             settings.authorization_webhook_cache_authorized_ttl,
             settings.authorization_webhook_cache_unauthorized_ttl,
         )
-        open_paths = settings.authorization_always_allow_paths
-        authorizer = Authorizer(open_paths, ttls, deciding, self.counters)
-        self._held.push_async_callback(authorizer.close)
-        return Doorkeeper(authenticator, authorizer, self.counters)
+        paths = settings.authorization_always_allow_paths
+        kube = await self._review_client("authorization")
+        authorizer = Authorizer(paths, ttls, kube, self.counters)
+        self._cleanup.push_async_callback(authorizer.close)
+        return AccessMiddleware(authenticator, authorizer, self.counters)
 
-    def _app(self, keeper: Doorkeeper) -> web.Application:
+    def _app(self, access: AccessMiddleware) -> web.Application:
         @web.middleware
-        async def guarded(request: web.Request, handler: Page) -> web.StreamResponse:
-            return await keeper.admit(request, handler)
+        async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await access.handle(request, handler)
 
-        app = web.Application(middlewares=[guarded])
+        app = web.Application(middlewares=[middleware])
         app.add_routes(self._routes)
         app.on_response_prepare.append(_add_headers)
         return app
 
-    async def _client(self, purpose: str) -> Kube:
-        """A client for reviews: by the flag's kubeconfig, else by the supervisor's own access."""
+    async def _review_client(self, purpose: str) -> Kube:
+        """By the flag's kubeconfig, else with the supervisor's own access."""
         settings, flag = self._settings, f"--{purpose}-kubeconfig"
         own: str = getattr(settings, f"{purpose}_kubeconfig")
         source = config.Source(own) if own else config.Source(settings.kubeconfig, settings.master)
@@ -140,20 +133,116 @@ class HttpsServer:
             access = await config.load(source)
         except ConfigurationFault as fault:
             raise ConfigurationFault(flag, fault.problem, fault.remedy) from fault
-        kube = Kube(access, f"ccm-supervisor/{purpose}", IN_FLIGHT)
-        self._held.push_async_callback(kube.close)
+        kube = Kube(access, f"ccm-supervisor/{purpose}", MAX_REVIEWS_IN_FLIGHT)
+        self._cleanup.push_async_callback(kube.close)
         return kube
 
 
-async def _add_headers(_: web.Request, answer: web.StreamResponse) -> None:
-    answer.headers["Server"] = "ccm-supervisor"  # and not what it is made of
-    answer.headers.setdefault("X-Content-Type-Options", "nosniff")
-    answer.headers.setdefault("Cache-Control", "no-cache, private")
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = "ccm-supervisor"  # and not what it is made of
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    response.headers.setdefault("Cache-Control", "no-cache, private")
 
 
-async def _keep_up(trust: TrustSource, tls: Tls) -> None:
-    """Take up what changes in the files, and which CAs the cluster names, for ever."""
+async def _poll_files(client_cas: ClientCAProvider, tls: ServingTls) -> None:
     while True:
-        await asyncio.sleep(LOOK)
-        await trust.refresh()
+        await asyncio.sleep(FILE_POLL_INTERVAL)
+        await client_cas.refresh()
         await tls.refresh()
+
+
+def _aiohttp_log() -> logging.Logger:
+    """For aiohttp's errors, without invalid requests, which it answers with 400."""
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+    errors = logging.Logger(f"{__name__}.aiohttp")
+    errors.parent = log
+    errors.addFilter(is_ours)
+    return errors
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The listening socket; raises `CannotListen`, whose text names the flag."""
+    address = (settings.bind_address, settings.secure_port)
+    family = socket.AF_INET6 if ip_address(address[0]).version == 6 else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.permit_port_sharing:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise CannotListen(
+            f"--secure-port: cannot listen on {address[0]} port {address[1]}: {error.strerror};"
+            " stop what uses it, or choose another --secure-port or --bind-address"
+        ) from error
+    listening.setblocking(False)
+    return listening
+
+
+class TlsListener:
+    """Accepts connections; above the limit the oldest is closed: new ones bring the probes."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        context: ssl.SSLContext,
+        protocol: Callable[[], asyncio.BaseProtocol],
+    ) -> None:
+        self._socket, self._context, self._protocol = listening, context, protocol
+        self._handshakes: dict[asyncio.Task[None], None] = {}  # in order, as a set is not
+        self._open: dict[asyncio.Transport, None] = {}
+
+    async def run(self) -> None:
+        """Accept for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._socket)
+            except OSError as error:
+                log.warning("connection not accepted", extra={"error": str(error)})
+                await asyncio.sleep(ACCEPT_RETRY_DELAY)
+                continue
+            self._close_oldest()
+            task = asyncio.create_task(self._handshake(connection))
+            self._handshakes[task] = None
+            task.add_done_callback(self._handshakes.pop)
+            await asyncio.sleep(0)  # it begins, and other tasks run while many connect
+
+    def close(self) -> None:
+        """Accept no more; open connections are left to the HTTP server."""
+        self._socket.close()
+        for task in self._handshakes:
+            task.cancel()
+
+    def abort(self) -> None:
+        """Abort the connections that are left: a client may not answer the close_notify of TLS."""
+        for transport in self._open:
+            transport.abort()
+
+    def _close_oldest(self) -> None:
+        self._open = {it: None for it in self._open if not it.is_closing()}
+        if len(self._open) + len(self._handshakes) < MAX_CONNECTIONS:
+            return
+        if self._open:
+            next(iter(self._open)).abort()
+        else:
+            next(iter(self._handshakes)).cancel()
+
+    async def _handshake(self, connection: socket.socket) -> None:
+        try:
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+            )
+        except OSError as error:  # the client's fault
+            log.debug("TLS handshake failed", extra={"error": str(error)})
+            return
+        self._open[transport] = None

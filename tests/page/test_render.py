@@ -1,4 +1,4 @@
-"""From what the supervisor says to HTML: each section, odd facts, names that are code, and size."""
+"""From a status to HTML: each section, odd values, names that are code, and size."""
 
 from copy import deepcopy
 from typing import Any
@@ -9,68 +9,65 @@ from hypothesis import strategies as st
 
 from ccm.decide.deletion import Reason
 from ccm.model.objects import Json
-from ccm.supervisor.https.page.attention import concerns
-from ccm.supervisor.https.page.document import document, sections
-from ccm.supervisor.https.page.markup import element
-from ccm.supervisor.https.page.parts import MEANINGS
-from ccm.supervisor.https.page.words import duration
+from ccm.supervisor.https.status_html import duration, element
+from ccm.supervisor.https.status_page import find_problems, render
+from ccm.supervisor.https.status_sections import MEANINGS, sections
 
-from .facts import (
+from .statuses import (
     NOW,
     altered,
     balancer,
     news,
-    places,
+    paths,
     read,
     status,
     troubled,
-    without,
     worker,
 )
 
-ATTENTION = "Needs attention"
+PROBLEMS = "Problems"
 CODE = """</td><script>alert('x')</script><img src=x onerror="alert(1)"> & &lt; "' """
 
 
-def test_who_is_well_has_no_concern() -> None:
+def test_a_healthy_supervisor_has_no_problem() -> None:
     page = read(status(workers=[worker("node-0"), worker("service", services=[], balancers=0)]))
-    assert page.title == "ccm-supervisor: 0 concerns"
-    assert page.said[ATTENTION] == ["Nothing that is known here."]
+    assert page.title == "ccm-supervisor: 0 problems"
+    assert page.texts[PROBLEMS] == ["None is known."]
 
 
-def test_what_is_wrong_comes_first_and_leads_to_its_section() -> None:
+def test_problems_come_first_and_link_to_their_sections() -> None:
     page = read(troubled())
-    assert page.title == "ccm-supervisor: 12 concerns"
-    assert page.said[ATTENTION] == [
+    assert page.title == "ccm-supervisor: 12 problems"
+    assert page.texts[PROBLEMS] == [
         "node-1: worker is failed",
-        "node-0 cannot settle 1 object.",
+        "node-0 fails to reconcile 1 object.",
         "node-1 refused to start: --cloud-config: is not there",
-        "service cannot settle 1 object.",
+        "service fails to reconcile 1 object.",
         "2 nodes not initialised, one for 1m15s.",
         "Deletions are frozen by alice since 2026-05-04T03:00:00+00:00: audit",
         "Deletions are stopped: the state file cannot be written",
         "Deletions are held for 2m10s: 5 of 9 nodes vanished",
-        "Cloud calls of class read: shut, 2.5 of 20 a second.",
-        "The watch of Node is interrupted: refused",
+        "Cloud calls of class read: open, 2.5 of 20 a second.",
+        "The watch of Node is broken: refused",
         "1 object of volume-label in quarantine.",
         "No new token for node-controller: denied",
     ]
-    anchors = {concern.anchor for concern in concerns(troubled())}
+    anchors = {concern.anchor for concern in find_problems(troubled())}
     assert anchors <= page.headings.keys()
     everywhere = {*page.headings, "leadership"}
     checks = {"leaderElection": "late", "watches": "old", "freshness": "old", "progress": "stuck"}
-    assert {it.anchor for it in concerns({"failing_checks": checks})} <= everywhere
+    assert {it.anchor for it in find_problems({"failing_checks": checks})} <= everywhere
 
 
 @pytest.mark.parametrize(("seconds", "is_told"), [(59.0, False), (61.0, True)])
-def test_a_node_that_waits_is_a_concern_after_a_minute(seconds: float, is_told: bool) -> None:
-    facts = status(newcomers={"count": 1, "first": {"vm-1": seconds}})
-    assert bool(list(concerns(facts))) is is_told
+def test_an_uninitialized_node_is_a_problem_after_a_minute(seconds: float, is_told: bool) -> None:
+    facts = status(uninitialized_nodes={"count": 1, "first": {"vm-1": seconds}})
+    assert bool(list(find_problems(facts))) is is_told
 
 
 def test_each_worker_is_a_row() -> None:
     leaving = {"successor_pid": 4712, "restarts": 3, "queue": {"ready": 1200}}
-    page = read(status(workers=[worker("node-0", failing=2, unsettled=5, **leaving)]))
+    page = read(status(workers=[worker("node-0", failing=2, pending=5, **leaving)]))
     titles, row = page.rows["Workers"]
     assert dict(zip(titles, row, strict=True)) == {
         "Worker": "node-0",
@@ -80,42 +77,41 @@ def test_each_worker_is_a_row() -> None:
         "Restarts": "3",
         "Objects": "7",
         "Queue": "1,200",
-        "Not settled": "5",
+        "Pending": "5",
         "Failing": "2",
         "Memory": "64 MiB",
-        "Last heard": "500ms ago",
+        "Last heartbeat": "500ms ago",
     }
 
 
-def test_a_worker_without_a_process_tells_only_what_the_supervisor_knows() -> None:
+def test_a_worker_without_a_process_has_only_what_the_supervisor_knows() -> None:
     bare = {"name": "node-0", "state": "backoff", "state_seconds": 2.0, "restarts": 1}
     (_, row) = read(status(workers=[bare])).rows["Workers"]
     assert row == ["node-0", "backoff", "2s", "–", "1", *"–" * 6]
 
 
-def test_a_node_that_waits_is_told_with_its_reason_and_the_longest_first() -> None:
+def test_pending_nodes_have_reasons_and_the_longest_wait_is_first() -> None:
     ours = worker("node-0", reasons={"vm-1": "throttled", "vm-2": "denied"})
     facts = status(
         workers=[ours, worker("route", reasons={"vm-1": "waits for its provider ID"})],
-        newcomers={"count": 3, "first": {"vm-3": 30.0, "vm-2": 80.0, "vm-1": 9.0}},
+        uninitialized_nodes={"count": 3, "first": {"vm-3": 30.0, "vm-2": 80.0, "vm-1": 9.0}},
     )
     page = read(facts)
-    assert page.captions["Nodes not ready yet"].startswith("3 nodes not initialised;")
-    assert page.rows["Nodes not ready yet"][1:] == [
+    assert page.captions["Pending nodes"].startswith("3 nodes not initialised;")
+    assert page.rows["Pending nodes"][1:] == [
         ["vm-2", "1m20s", "node-0", "denied"],
-        ["vm-3", "30s", "–", "nobody has said why yet"],
+        ["vm-3", "30s", "–", "not reported yet"],
         ["vm-1", "9s", "node-0", "throttled"],
         ["vm-1", "9s", "route", "waits for its provider ID"],
     ]
 
 
-def test_a_node_is_told_although_its_worker_is_dead() -> None:
-    facts = status(workers=[], newcomers={"count": 1, "first": {"vm-1": 4.0}})
-    row = ["vm-1", "4s", "–", "nobody has said why yet"]
-    assert read(facts).rows["Nodes not ready yet"][1:] == [row]
+def test_an_uninitialized_node_is_shown_without_a_worker() -> None:
+    facts = status(workers=[], uninitialized_nodes={"count": 1, "first": {"vm-1": 4.0}})
+    assert read(facts).rows["Pending nodes"][1:] == [["vm-1", "4s", "–", "not reported yet"]]
 
 
-def test_a_balancer_is_told_with_what_is_wrong_with_it() -> None:
+def test_load_balancers_have_reasons_and_failing_ones_are_first() -> None:
     refusal = "refused until it changes: no session affinity"
     facts = worker(
         "service",
@@ -123,14 +119,14 @@ def test_a_balancer_is_told_with_what_is_wrong_with_it() -> None:
         balancers=3,
         reasons={"default/new": refusal, "default/api": "cannot update hosts: 503"},
         services=[
-            balancer("default/web", "refused", why="no quota", ways_in=[], seconds_ago=None),
-            balancer("default/api", ways_in=["192.0.2.7", "lb.example"]),
+            balancer("default/web", "refused", why="no quota", addresses=[], seconds_ago=None),
+            balancer("default/api", addresses=["192.0.2.7", "lb.example"]),
         ],
     )
     page = read(status(workers=[facts, worker("route", reasons={"vm-1": "not a Service"})]))
-    assert page.captions["Load balancers"].startswith("3 Services, trouble first; 9 nodes")
+    assert page.captions["Load balancers"].startswith("3 Services, failing first; 9 nodes")
     assert page.rows["Load balancers"][1:] == [
-        ["default/new", "unsettled", "–", "–", "–", refusal],
+        ["default/new", "pending", "–", "–", "–", refusal],
         ["default/web", "refused", "–", "–", "3", "no quota"],
         [
             "default/api",
@@ -143,9 +139,9 @@ def test_a_balancer_is_told_with_what_is_wrong_with_it() -> None:
     ]
 
 
-def test_a_candidate_for_deletion_is_told_with_what_stands_in_its_way() -> None:
+def test_a_candidate_for_deletion_has_the_reason_why_it_is_not_deleted() -> None:
     page = read(troubled())
-    assert page.said["Deletions of nodes"][-1] == (
+    assert page.texts["Deletions of nodes"][-1] == (
         "Budget: 8 of 10 left in 10m. Since the start: 3 proposed, 2 permitted."
     )
     (_, row, foot) = page.rows["Deletions of nodes"]
@@ -155,18 +151,18 @@ def test_a_candidate_for_deletion_is_told_with_what_stands_in_its_way() -> None:
     assert {*map(str, Reason)} == MEANINGS.keys()
 
 
-def test_a_class_of_calls_is_told_with_what_waits_for_it() -> None:
+def test_a_class_of_calls_has_what_waits_for_it() -> None:
     (_, row) = read(troubled()).rows["Cloud budget"]
-    assert row == ["read", "shut", "2.5", "20", "39", "1,234", "3", "12", "4.4s"]
+    assert row == ["read", "open", "2.5", "20", "39", "1,234", "3", "12", "4.4s"]
 
 
-def test_decisions_of_all_workers_are_told_newest_first() -> None:
-    first = worker("node-0", silent_seconds=10.0, news=[news("vm-1", "denied", 1.0)])
-    later = news("default/web", "it was: denied", 5.0, "settled again")
-    facts = status(workers=[first, worker("service", silent_seconds=0.0, news=[later])])
+def test_decisions_of_all_workers_are_newest_first() -> None:
+    first = worker("node-0", silent_seconds=10.0, recent=[news("vm-1", "denied", 1.0)])
+    later = news("default/web", "it was: denied", 5.0, "recovered")
+    facts = status(workers=[first, worker("service", silent_seconds=0.0, recent=[later])])
     assert read(facts).rows["Recent decisions"][1:] == [
-        ["default/web", "5s ago", "service", "settled again", "it was: denied"],
-        ["vm-1", "11s ago", "node-0", "cannot settle", "denied"],
+        ["default/web", "5s ago", "service", "recovered", "it was: denied"],
+        ["vm-1", "11s ago", "node-0", "failed", "denied"],
     ]
 
 
@@ -174,30 +170,27 @@ def test_quarantine_watches_volumes_and_identities_have_their_rows() -> None:
     page = read(troubled())
     assert page.rows["Quarantine"][1:] == [["pv-2", "volume-label", "in 10m40s"]]
     assert page.rows["Watches"][1:] == [["Node", "5,000", "1.3s ago", "1", "refused"]]
-    assert page.said["Watches"] == ["2 objects skipped: see the log."]
-    assert page.rows["Volumes not labelled yet"][1:] == [["pv-1", "waits for the cloud"]]
-    assert page.rows["Identities"][1:] == [["node-controller", "50m", "denied"]]
+    assert page.texts["Watches"] == ["2 objects skipped: see the log."]
+    assert page.rows["Pending volumes"][1:] == [["pv-1", "waits for the cloud"]]
+    assert page.rows["Identities"][1:] == [["node-controller", "in 50m", "denied"]]
 
 
-def test_leadership_is_told_and_who_stands_by_says_so() -> None:
-    leads = document(troubled(), NOW)
-    assert "may act (8.2s left, renewed while it leads)" in leads
+def test_leader_and_standby_are_told_apart() -> None:
+    leads = render(troubled(), NOW)
+    assert "leader (8.2s left, renewed while it holds the lease)" in leads
     assert "<dd>migration: not held</dd>" in leads
-    facts = status(leader={"may_act": False, "decision": "host-b leads", "identity": "host-a"})
-    assert "stands by: may not act</dd><dt>Decision</dt><dd>host-b leads" in document(facts, NOW)
+    facts = status(leader={"is_leader": False, "decision": "host-b leads", "identity": "host-a"})
+    assert "standby</dd><dt>Decision</dt><dd>host-b leads" in render(facts, NOW)
 
 
-@pytest.mark.parametrize("odd", [None, [], {}, "x", -1, 1e308, float("inf"), [7]], ids=repr)
-def test_an_odd_fact_anywhere_costs_nobody_the_page(odd: Any) -> None:
-    facts = troubled()
-    for way in places(facts):
-        assert document(altered(facts, way, odd), NOW).endswith("</html>\n")
+ODD_VALUES: list[Any] = [None, [], {}, "x", -1, 1e308, float("inf"), [7]]
 
 
-def test_a_missing_fact_anywhere_costs_nobody_the_page() -> None:
-    facts = troubled()
-    for way in places(facts):
-        assert document(without(facts, way), NOW).endswith("</html>\n")
+@pytest.mark.parametrize("odd", [(), *zip(ODD_VALUES, strict=True)], ids=repr)
+def test_an_odd_or_missing_value_anywhere_costs_nobody_the_page(odd: tuple[Any, ...]) -> None:
+    status = troubled()
+    for path in paths(status):
+        assert render(altered(status, path, *odd), NOW).endswith("</html>\n")
     read({})
 
 
@@ -219,7 +212,9 @@ def with_named(facts: Json, name: str) -> Json:
     for facts_of in said["workers"]:
         facts_of["name"] = facts_of["name"].removesuffix(name)  # what the supervisor gave it
         facts_of["reasons"] = {f"{key}{name}": why for key, why in facts_of["reasons"].items()}
-    said["newcomers"]["first"] = {f"{key}{name}": 9.0 for key in said["newcomers"]["first"]}
+    said["uninitialized_nodes"]["first"] = {
+        f"{key}{name}": 9.0 for key in said["uninitialized_nodes"]["first"]
+    }
     for duty, keys in said["quarantined"].items():
         said["quarantined"][duty] = {f"{key}{name}": 1.0 for key in keys}
     for part in ("budget", "identities", "failing_checks"):
@@ -232,7 +227,7 @@ def test_a_name_that_is_html_is_text() -> None:
     assert hostile.tags == plain.tags
     assert {name for name, _ in hostile.attributes} == {name for name, _ in plain.attributes}
     assert {"script", "img"} & {*hostile.tags} == set()
-    assert f"vm-77{CODE}" in {row[0] for row in hostile.rows["Nodes not ready yet"]}
+    assert f"vm-77{CODE}" in {row[0] for row in hostile.rows["Pending nodes"]}
     assert f"default/api{CODE}" in {row[0] for row in hostile.rows["Load balancers"]}
 
 
@@ -255,22 +250,22 @@ def test_a_huge_cluster_makes_a_small_page() -> None:
     reasons = {f"vm-{number}": why for number in range(20)}
     many = [news(f"vm-{number}", why, number) for number in range(10)]
     nodes = [
-        worker(f"node-{number}", reasons=reasons, unsettled=2500, news=many) for number in range(2)
+        worker(f"node-{number}", reasons=reasons, pending=2500, news=many) for number in range(2)
     ]
     services = [balancer(f"default/web-{number}", "refused", why=why) for number in range(20)]
     facts = status(
         workers=[*nodes, worker("service", services=services, balancers=500, hosts=5000)],
-        newcomers={"count": 5000, "first": {f"vm-{number}": 9.0 for number in range(20)}},
+        uninitialized_nodes={"count": 5000, "first": {f"vm-{number}": 9.0 for number in range(20)}},
         quarantined={"node": {f"vm-{number}": 9.0 for number in range(5000)}},
     )
     page = read(facts)
-    assert len(document(facts, NOW)) < 100_000
-    assert page.rows["Nodes not ready yet"][-1] == ["and 4,960 more"]
+    assert len(render(facts, NOW)) < 100_000
+    assert page.rows["Pending nodes"][-1] == ["and 4,960 more"]
     assert page.rows["Load balancers"][-1] == ["and 480 more"]
     assert page.rows["Quarantine"][-1] == ["and 4,950 more"]
 
 
-def test_every_table_says_what_its_cells_belong_to() -> None:
+def test_every_table_has_a_caption_and_scoped_headers() -> None:
     page = read(troubled())
     titled = {section.title for section in sections(troubled())}
     assert page.rows.keys() == page.captions.keys() == titled
@@ -282,14 +277,14 @@ def test_every_table_says_what_its_cells_belong_to() -> None:
     assert ("lang", "en") in page.attributes
 
 
-def test_nothing_comes_from_elsewhere() -> None:
+def test_there_are_no_other_resources() -> None:
     page = read(troubled())
     assert {"script", "link", "img", "iframe", "form"} & {*page.tags} == set()
     targets = {value for name, value in page.attributes if name in ("href", "src")}
     assert not any("//" in str(target) for target in targets)
 
 
-def test_it_asks_again_by_itself_only_when_told() -> None:
+def test_it_refreshes_only_on_request() -> None:
     assert ("http-equiv", "refresh") not in read(status()).attributes
     again = read(status(), refresh=5)
     assert ("content", "5") in again.attributes
@@ -311,12 +306,12 @@ def test_it_asks_again_by_itself_only_when_told() -> None:
         (float("nan"), "0s"),
     ],
 )
-def test_a_duration_is_as_exact_as_is_of_use(seconds: float | None, text: str) -> None:
+def test_a_duration_has_a_useful_precision(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_rendering_changes_no_fact() -> None:
+def test_rendering_does_not_change_the_status() -> None:
     facts = troubled()
     before = deepcopy(facts)
-    document(facts, NOW)
+    render(facts, NOW)
     assert facts == before

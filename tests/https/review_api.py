@@ -1,4 +1,4 @@
-"""An API server that knows tokens and rights, and nothing else; it holds state and may fail."""
+"""An API server that reviews tokens and access, and nothing else; it holds state and may fail."""
 
 import asyncio
 import json
@@ -16,31 +16,30 @@ TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
-PolicyRule = tuple[str, str, str]  # user or group, verb, path
+Permission = tuple[str, str, str]  # user or group, verb, path
 
 
 @dataclass
-class Reviewer:
+class ReviewApi:
     """`tokens` by text: the user of a TokenReview. `failures`: what the next reviews end with."""
 
     url: str = ""
     tokens: dict[str, Json] = field(default_factory=dict)
-    rights: set[PolicyRule] = field(default_factory=set)
-    denials: set[str] = field(default_factory=set)  # users whom another authorizer denies all
+    permissions: set[Permission] = field(default_factory=set)
     config: Json | None = None  # of the ConfigMap
     failures: list[int] = field(default_factory=list)
     hangs: asyncio.Event | None = None  # while it is not set, no review is answered
-    asked: Counter[str] = field(default_factory=Counter)  # reviews by kind
+    counts: Counter[str] = field(default_factory=Counter)  # requests by kind
     specs: list[Json] = field(default_factory=list)
 
-    def know(self, token: str, name: str, *groups: str) -> None:
+    def add_token(self, token: str, name: str, *groups: str) -> None:
         user = {"username": name, "uid": f"uid-{name}", "groups": [*groups]}
         self.tokens[token] = {**user, "extra": {"scopes": ["a", "b"]}}
 
     def allow(self, who: str, path: str, verb: str = "get") -> None:
-        self.rights.add((who, verb, path))
+        self.permissions.add((who, verb, path))
 
-    def trust(self, clients: bytes, proxies: bytes = b"", *names: str) -> None:
+    def publish_cas(self, clients: bytes, proxies: bytes = b"", *names: str) -> None:
         """Publish CAs as an API server does."""
         self.config = {
             "client-ca-file": clients.decode(),
@@ -53,48 +52,47 @@ class Reviewer:
 
     async def review(self, request: web.Request) -> web.Response:
         body = orjson.loads(await request.read())
-        self.asked[body["kind"]] += 1
+        self.counts[body["kind"]] += 1
         self.specs.append(body["spec"])
         if self.hangs:
             await self.hangs.wait()
         if self.failures:
             status = self.failures.pop(0)
             return web.json_response({"kind": "Status", "reason": "Broken"}, status=status)
-        answer = self._who if body["kind"] == "TokenReview" else self._may
-        return web.json_response({**body, "status": answer(body["spec"])}, status=201)
+        result = self._token if body["kind"] == "TokenReview" else self._access
+        return web.json_response({**body, "status": result(body["spec"])}, status=201)
 
     async def config_map(self, request: web.Request) -> web.Response:
-        self.asked["ConfigMap"] += 1
+        self.counts["ConfigMap"] += 1
         if self.config is None:
             return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
         return web.json_response({"data": self.config})
 
-    def _who(self, spec: Json) -> Json:
+    def _token(self, spec: Json) -> Json:
         user = self.tokens.get(spec["token"])
         return {"authenticated": True, "user": user} if user else {"authenticated": False}
 
-    def _may(self, spec: Json) -> Json:
-        asked = spec["nonResourceAttributes"]
-        who = {spec["user"], *spec["groups"]}
-        may = any((one, asked["verb"], asked["path"]) in self.rights for one in who)
-        if who & self.denials:
-            return {"allowed": True, "denied": True}  # no API server says both; a proxy might
+    def _access(self, spec: Json) -> Json:
+        attributes = spec["nonResourceAttributes"]
+        verb, path = attributes["verb"], attributes["path"]
+        subjects = (spec["user"], *spec["groups"])
+        may = any((subject, verb, path) in self.permissions for subject in subjects)
         return {"allowed": True} if may else {"allowed": False, "reason": "no rule"}
 
 
 @asynccontextmanager
-async def reviewing() -> AsyncIterator[Reviewer]:
-    reviewer, app = Reviewer(), web.Application()
-    app.router.add_post(TOKEN_REVIEWS, reviewer.review)
-    app.router.add_post(ACCESS_REVIEWS, reviewer.review)
-    app.router.add_get(CONFIG_MAP, reviewer.config_map)
+async def serving_reviews() -> AsyncIterator[ReviewApi]:
+    reviews, app = ReviewApi(), web.Application()
+    app.router.add_post(TOKEN_REVIEWS, reviews.review)
+    app.router.add_post(ACCESS_REVIEWS, reviews.review)
+    app.router.add_get(CONFIG_MAP, reviews.config_map)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    reviewer.url = "http://{}:{}".format(*runner.addresses[0])
+    reviews.url = "http://{}:{}".format(*runner.addresses[0])
     try:
-        yield reviewer
+        yield reviews
     finally:
-        if reviewer.hangs:
-            reviewer.hangs.set()
+        if reviews.hangs:
+            reviews.hangs.set()
         await runner.cleanup()

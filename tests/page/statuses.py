@@ -1,4 +1,4 @@
-"""What the page is made of, as the supervisor says it, and what a reader finds on the page."""
+"""Statuses to render, and what a reader finds on the page."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from ccm.model.objects import Json
-from ccm.supervisor.https.page.document import document
+from ccm.supervisor.https.status_page import render
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 
@@ -17,7 +17,7 @@ HEALTHY: Json = {
     "up_seconds": 3723.4,
     "leader": {
         "identity": "host-a_1",
-        "may_act": True,
+        "is_leader": True,
         "seconds_left": 8.2,
         "decision": "holds the lease",
     },
@@ -34,7 +34,7 @@ HEALTHY: Json = {
         "candidates": [],
         "more_candidates": 0,
     },
-    "feed": {
+    "informer": {
         "kinds": {
             "Node": {"objects": 5000, "silent_seconds": 1.26, "trouble": "", "lists": 1},
         },
@@ -42,10 +42,10 @@ HEALTHY: Json = {
     },
     "budget": {
         "read": {
-            "state": "open",
+            "state": "closed",
             "per_second": 20.0,
             "full_per_second": 20.0,
-            "in_stock": 38.6,
+            "tokens": 38.6,
             "granted": 1234,
             "throttled": 0,
             "waiting": {},
@@ -53,13 +53,13 @@ HEALTHY: Json = {
         },
     },
     "identities": {},
-    "newcomers": {"count": 0, "first": {}},
+    "uninitialized_nodes": {"count": 0, "first": {}},
     "failing_checks": {},
 }
 
 
-def worker(name: str, **facts: Any) -> Json:
-    """One that runs; `facts` are what is special about it."""
+def worker(name: str, **changes: Any) -> Json:
+    """A running one, with these changes."""
     return {
         "name": name,
         "state": "running",
@@ -71,44 +71,44 @@ def worker(name: str, **facts: Any) -> Json:
         "silent_seconds": 0.5,
         "faults": [],
         "queue": {"ready": 0, "later": 0},
-        "settled": 10,
-        "unsettled": len(facts.get("reasons", ())),
+        "done": 10,
+        "pending": len(changes.get("reasons", ())),
         "failing": 0,
         "reasons": {},
-        "news": [],
+        "recent": [],
         "rss_bytes": 64 << 20,
         "objects": 7,
-    } | facts
+    } | changes
 
 
-def news(key: str, why: str, ago: float, what: str = "cannot settle") -> Json:
+def news(key: str, why: str, ago: float, what: str = "failed") -> Json:
     return {"key": key, "what": what, "why": why, "seconds_ago": ago}
 
 
-def balancer(key: str, state: str = "made", **facts: Any) -> Json:
+def balancer(key: str, state: str = "made", **changes: Any) -> Json:
     common = {"service": key, "state": state, "seconds_ago": 61.0, "hosts": 3}
-    return common | {"ways_in": ["192.0.2.7"], "why": ""} | facts
+    return common | {"addresses": ["192.0.2.7"], "why": ""} | changes
 
 
 def status(**parts: Any) -> Json:
-    """The status of a supervisor that leads and that is well, but for these parts."""
+    """The status of a healthy leader, but for these parts."""
     return deepcopy(HEALTHY) | parts
 
 
 def troubled() -> Json:
-    """Every section has something to tell."""
+    """Every section has a row, and every problem is there."""
     refused = "no quota is left"
     candidates = [{"node": "vm-2", "verdict": "not yet", "reason": "budget", "seconds": 90.0}]
-    shut = {"state": "shut", "per_second": 2.5, "waiting": {"node-0": 12}}
+    circuit = {"state": "open", "per_second": 2.5, "waiting": {"node-0": 12}}
     asks = [{"worker": "node-0", "priority": "node-init", "calls": 12, "seconds": 4.4}]
     return status(
-        leader=HEALTHY["leader"] | {"migration": {"lease": "migration", "may_act": False}},
+        leader=HEALTHY["leader"] | {"migration": {"lease": "migration", "is_leader": False}},
         workers=[
             worker(
                 "node-0",
                 failing=1,
                 reasons={"vm-77": "the cloud knows no such machine"},
-                news=[news("vm-77", "the cloud knows no such machine", 3.0)],
+                recent=[news("vm-77", "the cloud knows no such machine", 3.0)],
             ),
             worker("node-1", state="failed", pid=None, faults=["--cloud-config: is not there"]),
             worker("route", reasons={"vm-78": "waits for its provider ID"}),
@@ -119,13 +119,13 @@ def troubled() -> Json:
                 failing=1,
                 reasons={"default/web": f"refused until it changes: {refused}"},
                 services=[
-                    balancer("default/web", "refused", why=refused, ways_in=[]),
+                    balancer("default/web", "refused", why=refused, addresses=[]),
                     balancer("default/api"),
                 ],
             ),
             worker("volume-label", reasons={"pv-1": "waits for the cloud"}),
         ],
-        newcomers={"count": 2, "first": {"vm-77": 75.0, "vm-79": 2.0}},
+        uninitialized_nodes={"count": 2, "first": {"vm-77": 75.0, "vm-79": 2.0}},
         failing_checks={"node-1": "worker is failed"},
         deletions=HEALTHY["deletions"]
         | {
@@ -136,18 +136,18 @@ def troubled() -> Json:
             "candidates": candidates,
             "more_candidates": 4,
         },
-        budget={"read": HEALTHY["budget"]["read"] | shut | {"throttled": 3, "queue": asks}},
+        budget={"read": HEALTHY["budget"]["read"] | circuit | {"throttled": 3, "queue": asks}},
         quarantined={"volume_label": {"pv-2": 640.0}},
-        feed={
-            "kinds": {"Node": HEALTHY["feed"]["kinds"]["Node"] | {"trouble": "refused"}},
+        informer={
+            "kinds": {"Node": HEALTHY["informer"]["kinds"]["Node"] | {"trouble": "refused"}},
             "undecodable": 2,
         },
         identities={"node-controller": {"seconds_left": 3000.0, "trouble": "denied"}},
     )
 
 
-class Read(HTMLParser):
-    """A page as a reader finds it. Fails when an element is not closed where it should be."""
+class PageReader(HTMLParser):
+    """A page, parsed. Fails when an element is not closed where it should be."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class Read(HTMLParser):
         self.headings: dict[str, str] = {}  # by anchor
         self.captions: dict[str, str] = {}  # by heading
         self.rows: dict[str, list[list[str]]] = {}  # of each table, titles and foot too
-        self.said: dict[str, list[str]] = {}  # outside of tables: paragraphs and list items
+        self.texts: dict[str, list[str]] = {}  # outside of tables: paragraphs and list items
         self.title = self._heading = ""
         self._open: list[str] = []
         self.feed(source)
@@ -175,7 +175,7 @@ class Read(HTMLParser):
         if tag in ("td", "th"):
             self.rows[self._heading][-1].append("")
         if tag in ("p", "li"):
-            self.said.setdefault(self._heading, []).append("")
+            self.texts.setdefault(self._heading, []).append("")
 
     def handle_endtag(self, tag: str) -> None:
         assert self._open.pop() == tag
@@ -193,36 +193,30 @@ class Read(HTMLParser):
         elif {"td", "th"} & {*self._open}:
             self.rows[self._heading][-1][-1] += data
         elif {"p", "li"} & {*self._open}:
-            self.said[self._heading][-1] += data
+            self.texts[self._heading][-1] += data
 
 
-def read(facts: Json, refresh: int = 0) -> Read:
-    return Read(document(facts, NOW, refresh))
+def read(status: Json, refresh: int = 0) -> PageReader:
+    return PageReader(render(status, NOW, refresh))
 
 
-def places(facts: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to everything in there, by names and numbers."""
-    if way:
-        yield way
-    if isinstance(facts, dict | list):
-        items = facts.items() if isinstance(facts, dict) else enumerate(facts)
-        for name, value in items:
-            yield from places(value, (*way, name))
+def paths(status: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to everything in there, by keys and indexes."""
+    if path:
+        yield path
+    if isinstance(status, dict | list):
+        items = status.items() if isinstance(status, dict) else enumerate(status)
+        for key, value in items:
+            yield from paths(value, (*path, key))
 
 
-def altered(facts: Json, way: tuple[Any, ...], value: Any) -> Json:
-    """The same with something else at this place."""
-    changed = inner = deepcopy(facts)
-    for name in way[:-1]:
-        inner = inner[name]
-    inner[way[-1]] = value
-    return changed
-
-
-def without(facts: Json, way: tuple[Any, ...]) -> Json:
-    """The same with nothing at this place."""
-    changed = inner = deepcopy(facts)
-    for name in way[:-1]:
-        inner = inner[name]
-    del inner[way[-1]]
+def altered(status: Json, path: tuple[Any, ...], *values: Any) -> Json:
+    """A copy with another value at this path, or with nothing there."""
+    changed = inner = deepcopy(status)
+    for key in path[:-1]:
+        inner = inner[key]
+    if values:
+        (inner[path[-1]],) = values
+    else:
+        del inner[path[-1]]
     return changed

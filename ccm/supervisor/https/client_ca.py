@@ -1,0 +1,173 @@
+"""CAs of client certificates, and of front proxies: from files, else from the cluster."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
+from ccm.kube.client import Kube
+from ccm.model.objects import Json, mapping, text
+from ccm.settings import Settings
+
+log = logging.getLogger(__name__)
+
+CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+CONFIG_MAP_INTERVAL = 60.0  # seconds between two reads
+CONFIG_MAP_RETRY_DELAY = 10.0  # seconds after a failed read
+CONFIG_MAP_TIMEOUT = 10.0  # seconds for one read
+REMEDY = "bind role extension-apiserver-authentication-reader, or --authentication-skip-lookup"
+FLAGS = CLIENT_FLAG, PROXY_FLAG = "--client-ca-file", "--requestheader-client-ca-file"
+
+CertificateAuthorities = tuple[x509.Certificate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaderNames:
+    """In which headers a front proxy names its client.
+
+    `allowed_proxies` are common names of proxies; empty allows any.
+    """
+
+    username: tuple[str, ...] = ()
+    uid: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
+    extra_prefixes: tuple[str, ...] = ()
+    allowed_proxies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCAs:
+    """The CAs of clients, and those of front proxies."""
+
+    clients: CertificateAuthorities = ()
+    proxies: CertificateAuthorities = ()
+    header_names: RequestHeaderNames = RequestHeaderNames()
+
+    def pem(self) -> str:
+        """All CAs together."""
+        each = dict.fromkeys((*self.clients, *self.proxies))
+        return "".join(ca.public_bytes(Encoding.PEM).decode() for ca in each)
+
+
+class ClientCAProvider:
+    """Keeps up with the files and the cluster; what cannot be read stays as it was.
+
+    Files come before the cluster's ConfigMap, each for its own purpose.
+    """
+
+    def __init__(self, settings: Settings, kube: Kube) -> None:
+        self._settings, self._kube = settings, kube
+        self._cluster = ClientCAs()
+        self._files: dict[str, CertificateAuthorities] = {}  # by flag
+        self._errors: dict[str, str] = {}  # by remedy
+
+    @property
+    def current(self) -> ClientCAs:
+        current = self._cluster
+        if (clients := self._files.get(CLIENT_FLAG)) is not None:
+            current = replace(current, clients=clients)
+        if (proxies := self._files.get(PROXY_FLAG)) is not None:
+            names = _names_in_settings(self._settings)
+            current = replace(current, proxies=proxies, header_names=names)
+        return current
+
+    async def load(self) -> None:
+        """Read the files for the first time; raises `ConfigurationFault` with the flag."""
+        for flag, path in self._paths().items():
+            if error := await self._read(flag, path):
+                problem = f"{path} is not usable: {error}"
+                remedy = "give certificates of CAs as PEM"
+                raise ConfigurationFault(flag, problem, remedy) from error
+
+    async def refresh(self) -> None:
+        """Read the files again."""
+        for flag, path in self._paths().items():
+            self._report(flag, logging.ERROR, await self._read(flag, path))
+
+    async def poll_cluster(self) -> None:
+        """Read the ConfigMap every minute, for ever, where it is needed."""
+        is_needed = len(self._paths()) < 2 and not self._settings.authentication_skip_lookup
+        while is_needed:
+            delay = await self._read_config_map()
+            await asyncio.sleep(delay)
+
+    def _paths(self) -> dict[str, str]:
+        settings = self._settings
+        paths = (settings.client_ca_file, settings.requestheader_client_ca_file)
+        return {flag: path for flag, path in zip(FLAGS, paths, strict=True) if path}
+
+    async def _read(self, flag: str, path: str) -> Exception | None:
+        """What is wrong with the file; None when it was read."""
+        try:
+            pem = await asyncio.to_thread(Path(path).read_bytes)
+            self._files[flag] = tuple(x509.load_pem_x509_certificates(pem))
+        except (OSError, ValueError) as error:
+            return error
+        return None
+
+    async def _read_config_map(self) -> float:
+        """Seconds until the next read."""
+        try:
+            config_map = await self._kube.request("GET", CONFIG_MAP, timeout=CONFIG_MAP_TIMEOUT)
+            self._cluster = _parse(config_map)
+        except (KubernetesError, Unreachable, ValueError) as error:
+            if isinstance(error, KubernetesError) and error.status == 404:
+                self._cluster = ClientCAs()  # this API server takes no client certificates
+                return CONFIG_MAP_INTERVAL
+            is_tolerated = self._settings.authentication_tolerate_lookup_failure
+            self._report(REMEDY, logging.INFO if is_tolerated else logging.ERROR, error)
+            return CONFIG_MAP_RETRY_DELAY
+        self._report(REMEDY)
+        return CONFIG_MAP_INTERVAL
+
+    def _report(
+        self, remedy: str, level: int = logging.INFO, error: Exception | None = None
+    ) -> None:
+        """Log an error once."""
+        why = str(error) if error else ""
+        if why and self._errors.get(remedy) != why:
+            log.log(level, "client CAs not read", extra={"why": why, "remedy": remedy})
+        self._errors[remedy] = why
+
+
+def _names_in_settings(settings: Settings) -> RequestHeaderNames:
+    return RequestHeaderNames(
+        settings.requestheader_username_headers,
+        settings.requestheader_uid_headers,
+        settings.requestheader_group_headers,
+        settings.requestheader_extra_headers_prefix,
+        settings.requestheader_allowed_names,
+    )
+
+
+def _parse(config_map: Json) -> ClientCAs:
+    """The API server's own configuration for its clients; raises ValueError for an invalid one."""
+    data = mapping(config_map.get("data"))
+    names = RequestHeaderNames(
+        _list(data, "requestheader-username-headers"),
+        _list(data, "requestheader-uid-headers"),
+        _list(data, "requestheader-group-headers"),
+        _list(data, "requestheader-extra-headers-prefix"),
+        _list(data, "requestheader-allowed-names"),
+    )
+    clients = _cas(data, "client-ca-file")
+    return ClientCAs(clients, _cas(data, "requestheader-client-ca-file"), names)
+
+
+def _cas(data: Mapping[str, Any], key: str) -> CertificateAuthorities:
+    pem = text(data.get(key))
+    return tuple(x509.load_pem_x509_certificates(pem.encode())) if pem else ()
+
+
+def _list(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = json.loads(text(data.get(key)) or "[]")
+    if not isinstance(value, list):
+        raise ValueError(f"{key} is not a list")
+    return tuple(str(item) for item in value)

@@ -1,1 +1,0 @@
-"""The page for people at `/`: what `status` says, as HTML that needs no script and nothing else."""

@@ -1,1 +1,0 @@
-"""What `/metrics` shows, read from the parts of the supervisor when somebody asks."""

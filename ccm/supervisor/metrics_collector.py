@@ -1,0 +1,199 @@
+"""Collects all metrics at each scrape: the status, counters of all processes, health checks."""
+
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, zip_longest
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as MetricFamily
+from prometheus_client.registry import Collector
+
+from ccm import metrics
+from ccm.counters import Counters, Histogram, Numbers
+from ccm.metrics import Metric, MetricType, catalogue
+from ccm.model.objects import Json
+from ccm.processes import open_files, resident_bytes
+from ccm.settings import Settings
+from ccm.supervisor import status_metrics
+from ccm.supervisor.budget import worker_name
+from ccm.supervisor.https.endpoints import HealthEndpoints
+from ccm.supervisor.leader import Leader
+from ccm.supervisor.status_metrics import Sample, controller_of_worker, queue_of_worker
+from ccm.supervisor.uninitialized import UninitializedNodes
+
+SUPERVISOR = "supervisor"  # the `controller` label of what the supervisor's own process counts
+
+Value = list[float]
+"""A single number, or a histogram's sum and the counts of its buckets."""
+
+Series = Mapping[tuple[str, ...], Value]
+"""By label values."""
+
+CounterTotals = dict[tuple[Metric, tuple[str, ...]], Value]
+"""By metric and label values without the first one, which says whose it is."""
+
+METRICS_BY_NAME = {metric.name: metric for metric in catalogue()}
+
+
+class WorkerCounters:
+    """Counters of all workers over all their processes: no counter ever decreases."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Numbers] = {}
+        self._ended: defaultdict[str, CounterTotals] = defaultdict(dict)
+        self.exits: Counter[str] = Counter()  # by worker
+
+    def update(self, ident: str, numbers: Numbers) -> None:
+        """What this process has counted so far."""
+        self._running[ident] = numbers
+
+    def end(self, ident: str) -> None:
+        """This process has exited: what it reported last is added to its worker's totals."""
+        add(self._ended[worker_name(ident)], self._running.pop(ident, {}))
+        self.exits[worker_name(ident)] += 1
+
+    def by_worker(self) -> dict[str, CounterTotals]:
+        """The totals of every worker that ever ran."""
+        totals = {worker: dict(ended) for worker, ended in self._ended.items()}
+        for ident, numbers in self._running.items():
+            add(totals.setdefault(worker_name(ident), {}), numbers)
+        return totals
+
+
+def add(totals: CounterTotals, numbers: Numbers) -> None:
+    """Add what one process counted; a worker of another version may count what we do not know."""
+    for name, series in numbers.items():
+        metric = METRICS_BY_NAME.get(name)
+        for labels, counted in series if metric else ():
+            value = counted if isinstance(counted, list) else [counted]
+            if metric and len(value) == (len(metric.buckets) + 2 if metric.buckets else 1):
+                key = (metric, tuple(labels))
+                totals[key] = _sum(totals.get(key, ()), value)
+
+
+def _sum(one: Iterable[float], other: Iterable[float]) -> Value:
+    return [a + b for a, b in zip_longest(one, other, fillvalue=0)]
+
+
+@dataclass(frozen=True, eq=False)
+class SupervisorCollector(Collector):
+    """All metrics but those of health checks, including those that have no value yet."""
+
+    settings: Settings
+    status: Callable[[], Json]
+    worker_counters: WorkerCounters
+    own_counters: tuple[Counters, ...]
+    grant_waits: Callable[[], Iterator[tuple[str, str, Histogram]]]  # class, priority
+    newcomers: UninitializedNodes
+    leaders: Callable[[], Iterator[Leader]]
+    certificate_expiry: Callable[[], float | None]
+    started: float = field(default_factory=time.time)
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """Every family, in the order of the catalogue."""
+        values: defaultdict[Metric, dict[tuple[str, ...], Value]] = defaultdict(dict)
+        for metric, labels, value in self._samples():
+            values[metric][labels] = [value]
+        for worker, totals in self._counters():
+            owner = {
+                "worker": worker,
+                "controller": controller_of_worker(worker),
+                "name": queue_of_worker(worker),
+            }
+            for (metric, rest), numbers in totals.items():
+                first = [owner[label] for label in metric.labels[:1] if label in owner]
+                series, labels = values[metric], (*first, *rest)
+                series[labels] = _sum(series.get(labels, ()), numbers)
+        for budget_class, priority, histogram in self.grant_waits():
+            values[metrics.GRANT_WAIT_SECONDS][budget_class, priority] = histogram.export()
+        for metric in catalogue():
+            if metric is metrics.UPSTREAM_CLOUD_CALL_SECONDS:
+                yield self._upstream_cloud_calls(values[metrics.CLOUD_CALL_SECONDS])
+            elif metric.group != metrics.HEALTH:
+                yield _family(metric, values[metric] or _initial(metric))
+
+    def _upstream_cloud_calls(self, calls: Series) -> MetricFamily:
+        series: dict[tuple[str, ...], Value] = {}
+        for (_, operation, _), numbers in calls.items():
+            series[operation,] = _sum(series.get((operation,), ()), numbers)
+        metric = metrics.UPSTREAM_CLOUD_CALL_SECONDS
+        provider = re.sub(r"\W", "_", self.settings.cloud_provider)
+        return _family(replace(metric, name=metric.name.replace("PROVIDER", provider)), series)
+
+    def _counters(self) -> Iterator[tuple[str, CounterTotals]]:
+        yield from self.worker_counters.by_worker().items()
+        own: CounterTotals = {}
+        for counters in self.own_counters:
+            add(own, counters.export())
+        yield SUPERVISOR, own
+
+    def _samples(self) -> Iterator[Sample]:
+        status = self.status()
+        yield from status_metrics.from_status(status, self.settings.controllers)
+        yield from self._own_process()
+        for leader in self.leaders():
+            yield metrics.LEADER_STATUS, (leader.lease_name,), float(leader.is_leading())
+            yield metrics.LEADER_SLOWPATH, (leader.lease_name,), leader.slow_rounds
+        for worker in status["workers"]:
+            name = worker["name"]
+            yield metrics.WORKER_EXITS, (name,), self.worker_counters.exits[name]
+        yield metrics.NODES_UNINITIALISED, (), len(self.newcomers)
+        oldest = self.newcomers.oldest(time.monotonic())
+        yield metrics.OLDEST_UNINITIALISED_SECONDS, (), oldest
+
+    def _own_process(self) -> Iterator[Sample]:
+        yield metrics.PROCESS_CPU_SECONDS, (), time.process_time()
+        yield metrics.PROCESS_RESIDENT_BYTES, (), resident_bytes()
+        yield metrics.PROCESS_START_TIME, (), self.started
+        count, limit = open_files()
+        yield metrics.PROCESS_OPEN_FDS, (), count
+        yield metrics.PROCESS_MAX_FDS, (), limit
+        if expiry := self.certificate_expiry():
+            yield metrics.CERTIFICATE_EXPIRY, (), expiry
+
+
+class HealthCollector(Collector):
+    """Results of the health checks, which run for each scrape too, so that they need no probe."""
+
+    def __init__(self, health: HealthEndpoints) -> None:
+        self._health = health
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """Both families of upstream's component SLIs."""
+        for endpoint in self._health.endpoints:
+            self._health.report(endpoint)
+        statuses: dict[tuple[str, ...], Value] = {}
+        counts: dict[tuple[str, ...], Value] = {}
+        for endpoint, name, check in self._health.statistics():
+            labels = (name, endpoint)
+            statuses[labels] = [float(check.why is None)]
+            counts[(*labels, "success")] = [check.successes]
+            counts[(*labels, "error")] = [check.errors]
+        yield _family(metrics.HEALTHCHECK_STATUS, statuses)
+        yield _family(metrics.HEALTHCHECKS, counts)
+
+
+def _initial(metric: Metric) -> Series:
+    """A metric without labels begins at 0; the label values of others are not known yet."""
+    if metric.labels:
+        return {}
+    return {(): Histogram(metric.buckets).export() if metric.buckets else [0.0]}
+
+
+def _family(metric: Metric, series: Series) -> MetricFamily:
+    if metric.type is MetricType.HISTOGRAM:
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        bounds = (*(f"{bound:g}" for bound in metric.buckets), "+Inf")
+        for labels, (total, *counts) in series.items():
+            # Prometheus' buckets are cumulative.
+            buckets = list(zip(bounds, accumulate(counts), strict=True))
+            histogram.add_metric(labels, buckets, total)
+        return histogram
+    kind = CounterMetricFamily if metric.type is MetricType.COUNTER else GaugeMetricFamily
+    family = kind(metric.name, metric.help, labels=metric.labels)
+    for labels, (value,) in series.items():
+        family.add_metric(labels, value)
+    return family

@@ -1,0 +1,128 @@
+"""From the status to samples of metrics: pure, one function for each part of the status."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ccm import metrics
+from ccm.controllers import ALIASES, is_enabled
+from ccm.decide.children import WorkerState
+from ccm.metrics import Metric
+from ccm.model.objects import Json
+from ccm.supervisor.budget import worker_name
+from ccm.supervisor.shards import SINGLE
+
+Sample = tuple[Metric, tuple[str, ...], float]
+"""A metric, its label values, and its value."""
+
+UPSTREAM_QUEUE_NAMES = {"node": "Nodes", "route": "Routes"}
+"""By controller, where the names differ."""
+
+
+def controller_of_worker(worker: str) -> str:
+    """The controller that runs in a worker; all node workers are shards of one."""
+    return "node" if worker.startswith("node-") else worker
+
+
+def queue_of_worker(worker: str) -> str:
+    """What upstream calls the work queue of this worker."""
+    return UPSTREAM_QUEUE_NAMES.get(controller := controller_of_worker(worker), controller)
+
+
+def from_status(status: Json, enabled: tuple[str, ...]) -> Iterator[Sample]:
+    """All samples of a status; `enabled` is `--controllers`."""
+    yield metrics.BUILD_INFO, (status["version"], status["provider"]), 1.0
+    yield metrics.UPTIME_SECONDS, (), status["up_seconds"]
+    yield metrics.LEADERSHIP_SECONDS, (), status["leader"]["seconds_left"]
+    yield from _workers(status["workers"])
+    yield from _work_queues(status["workers"], status["quarantined"])
+    yield from _controllers(status["workers"], enabled)
+    yield from _watches(status["informer"])
+    yield from _budget(status["budget"])
+    yield from _deletions(status["deletions"])
+
+
+def _workers(workers: list[Json]) -> Iterator[Sample]:
+    """A worker without a process lacks what a process reports."""
+    for worker in workers:
+        labels = (worker["name"],)
+        for state in WorkerState:
+            yield metrics.WORKER_STATE, (*labels, state), float(state == worker["state"])
+        yield metrics.WORKER_CONSECUTIVE_CRASHES, labels, worker["deaths_in_a_row"]
+        yield metrics.WORKER_SILENT_SECONDS, labels, worker["silent_seconds"]
+        for metric, key in (
+            (metrics.WORKER_RESIDENT_BYTES, "rss_bytes"),
+            (metrics.WORKER_LOOP_LAG_SECONDS, "loop_lag"),
+            (metrics.EVENTS_PENDING, "events_waiting"),
+        ):
+            if key in worker:
+                yield metric, labels, worker[key]
+
+
+def _work_queues(workers: list[Json], quarantined: Json) -> Iterator[Sample]:
+    """By controller: the sum over its workers, of ages the maximum."""
+    sums: Counter[tuple[Metric, str]] = Counter()
+    longest: dict[str, float] = {}
+    for worker in workers:
+        queue = worker.get("queue", {})
+        name, controller = queue_of_worker(worker["name"]), controller_of_worker(worker["name"])
+        sums[metrics.QUEUE_DEPTH, name] += queue.get("ready", 0)
+        sums[metrics.QUEUE_UNFINISHED_SECONDS, name] += queue.get("unfinished_seconds", 0)
+        sums[metrics.KEYS_DELAYED, controller] += queue.get("later", 0)
+        sums[metrics.KEYS_PENDING, controller] += worker.get("pending", 0)
+        sums[metrics.KEYS_QUARANTINED, controller] += 0
+        longest[name] = max(longest.get(name, 0.0), queue.get("oldest_seconds", 0.0))
+    for controller, keys in quarantined.items():
+        sums[metrics.KEYS_QUARANTINED, controller.replace("_", "-")] += len(keys)
+    yield from ((metric, (label,), value) for (metric, label), value in sums.items())
+    yield from (
+        (metrics.QUEUE_LONGEST_RUNNING_SECONDS, (name,), seconds)
+        for name, seconds in longest.items()
+    )
+
+
+def _controllers(workers: list[Json], enabled: tuple[str, ...]) -> Iterator[Sample]:
+    """Which of the enabled controllers run here while leader, by upstream's names."""
+    running = [worker["name"] for worker in workers if worker["state"] == WorkerState.RUNNING]
+    controllers = {*map(controller_of_worker, running)}
+    for alias, controller in ALIASES.items():
+        if is_enabled(controller, enabled):
+            runs_in = alias if alias in SINGLE else "node"
+            labels = (alias, "cloud-controller-manager")
+            yield metrics.RUNNING_CONTROLLERS, labels, float(runs_in in controllers)
+
+
+def _watches(feed: Json) -> Iterator[Sample]:
+    for kind, watch in feed["kinds"].items():
+        yield metrics.INFORMER_OBJECTS, (kind,), watch["objects"]
+        yield metrics.WATCH_SILENT_SECONDS, (kind,), watch["silent_seconds"]
+        yield metrics.WATCH_BROKEN, (kind,), float(bool(watch["trouble"]))
+        yield metrics.INFORMER_LISTS, (kind,), watch["lists"]
+    yield metrics.OBJECTS_UNDECODABLE, (), feed["undecodable"]
+    queues: Counter[tuple[Metric, str]] = Counter()
+    for ident, queue in feed["delivery_queues"].items():  # two of one worker during a hand-over
+        queues[metrics.DELIVERY_QUEUE_DEPTH, worker_name(ident)] += queue["depth"]
+        queues[metrics.DELIVERY_FRAMES_IN_FLIGHT, worker_name(ident)] += queue["in_flight"]
+    yield from ((metric, (worker,), value) for (metric, worker), value in queues.items())
+
+
+def _budget(budget: Json) -> Iterator[Sample]:
+    for name, limit in budget.items():
+        yield metrics.BUDGET_RATE, (name,), limit["per_second"]
+        yield metrics.BUDGET_FULL_RATE, (name,), limit["full_per_second"]
+        yield metrics.BUDGET_TOKENS, (name,), limit.get("tokens", 0.0)
+        yield metrics.CLOUD_CALLS_THROTTLED, (name,), limit["throttled"]
+        yield metrics.CLOUD_CALLS_WAITING, (name,), sum(limit["waiting"].values())
+        ages = (waiting["seconds"] for waiting in limit["queue"])
+        yield metrics.CLOUD_OLDEST_WAIT_SECONDS, (name,), max(ages, default=0.0)
+
+
+def _deletions(deletions: Json) -> Iterator[Sample]:
+    counts = deletions["counts"]
+    yield metrics.DELETIONS_PROPOSED, (), counts["proposed"]
+    yield metrics.DELETIONS_PERMITTED, (), counts["permitted"]
+    yield metrics.DELETIONS_INVALID, (), counts["not_understood"]
+    yield metrics.DELETIONS_HELD, (), counts["held"]
+    yield metrics.DELETIONS_ON_HOLD, (), float(bool(deletions["held"]))
+    yield metrics.DELETIONS_FROZEN, (), float(deletions["frozen"] is not None)
+    yield metrics.DELETION_STATE_BROKEN, (), float(bool(deletions["trouble"]))
+    yield metrics.DELETIONS_LEFT, (), deletions["budget"]["left"]
