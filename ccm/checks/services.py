@@ -11,8 +11,7 @@ from ccm.checks.leases import age_of, current_leader
 from ccm.controllers import SERVICE
 from ccm.durations import format_duration
 from ccm.model.service import Feature, Service
-from workers.service.predicates import is_of_our_class, wants_balancer
-from workers.service.refusals import refusal
+from workers.service.plan import is_of_our_class, wants_balancer, why_unsupported
 
 LOAD_BALANCER_DEADLINE = 300.0  # seconds after which a Service should have its address
 
@@ -59,7 +58,7 @@ def evaluate_services(evidence: ServiceEvidence) -> Iterator[Finding]:
 
 def _refused(evidence: ServiceEvidence, ours: Sequence[Service]) -> Iterator[Finding]:
     for service in ours:
-        if why := refusal(service, evidence.supported_features or ()):
+        if why := why_unsupported(service, evidence.supported_features or ()):
             yield failed(f"Service {service.key}: {why}", "change the Service as it says")
 
 
@@ -82,7 +81,7 @@ def _of_other_class(evidence: ServiceEvidence) -> Iterator[Finding]:
 
 
 def _late(evidence: ServiceEvidence, ours: Sequence[Service]) -> Iterator[Finding]:
-    served = [each for each in ours if not refusal(each, evidence.supported_features or ())]
+    served = [each for each in ours if not why_unsupported(each, evidence.supported_features or ())]
     late = [service for service in served if _is_late(service, evidence)]
     if late and evidence.leader:
         yield failed(

@@ -9,7 +9,7 @@ from ccm.model.objects import Json
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine
 from ccm.sandbox.kubelets import ready_condition, registration
-from workers.service.predicates import EXCLUDE_LABEL
+from workers.service.hosts import EXCLUDE_LABEL
 
 NODES = "/api/v1/nodes"
 CLUSTER_CIDR = "10.240.0.0/12,fd00:244::/48"

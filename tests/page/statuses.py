@@ -85,7 +85,7 @@ def news(key: str, why: str, ago: float, what: str = "failed") -> Json:
     return {"key": key, "what": what, "why": why, "seconds_ago": ago}
 
 
-def balancer(key: str, state: str = "made", **changes: Any) -> Json:
+def balancer(key: str, state: str = "ensured", **changes: Any) -> Json:
     common = {"service": key, "state": state, "seconds_ago": 61.0, "hosts": 3}
     return common | {"addresses": ["192.0.2.7"], "why": ""} | changes
 

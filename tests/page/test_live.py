@@ -57,7 +57,7 @@ def _tells_of_balancers(page: PageReader) -> None:
     assert "set spec.sessionAffinity to None" in told[f"default/{REFUSED}"][-1]
     for name in MADE:
         row = told[f"default/{name}"]
-        assert (row[1], row[3][:7]) == ("made", "100.64.")
+        assert (row[1], row[3][:7]) == ("ensured", "100.64.")
 
 
 def _tells_what_is_not_deleted(page: PageReader) -> None:

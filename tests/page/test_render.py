@@ -130,7 +130,7 @@ def test_load_balancers_have_reasons_and_failing_ones_are_first() -> None:
         ["default/web", "refused", "–", "–", "3", "no quota"],
         [
             "default/api",
-            "made",
+            "ensured",
             "1m1s ago",
             "192.0.2.7, lb.example",
             "3",

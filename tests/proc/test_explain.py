@@ -65,7 +65,7 @@ async def test_each_object_is_explained_by_those_who_look_after_it(
                 "uninitialized taint: there",
             )
             await until_explained(
-                supervisor, ("service", "web-0"), "its hosts: vm-1, vm-2", "compared "
+                supervisor, ("service", "web-0"), "current hosts: vm-1, vm-2", "compared "
             )
             await until_explained(
                 supervisor, ("service", "kube-system/none"), "service: there is none"

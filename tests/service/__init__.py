@@ -1,1 +1,1 @@
-"""The service duty: its decisions, and what it does to a cluster and a cloud in memory."""
+"""The service controller: its decisions, and what it does to a cluster and a cloud in memory."""

@@ -13,7 +13,7 @@ from ccm.model.cloud import Balancer, Ingress, IpMode
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
-from workers.service.concerns import SPEC
+from workers.service.plan import SPEC_FIELDS
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Balancers:
         self.failures: defaultdict[str, list[Exception]] = defaultdict(list)
         self.holds: dict[str, asyncio.Event] = {}  # by Service: its calls wait for this
         self.before_write: Callable[[], None] = lambda: None
-        self.elsewhere: set[str] = set()
+        self.check: Callable[[], None] = lambda: None  # as a gate does before a request leaves
         self.most = 1000
         self.ip_mode: IpMode | None = None
         self.most_at_once = 0
@@ -67,7 +67,7 @@ class Balancers:
             number = len(self.records) + 1
             record = self._set(service, Record(service.uid, f"192.0.2.{number}"))
         self._check(service, record)
-        asked = {name: service.spec.get(name) for name in SPEC}
+        asked = {name: service.spec.get(name) for name in SPEC_FIELDS}
         if record.asked != asked:
             record = self._set(service, replace(record, asked=asked))
         self._set_hosts(service, record, hosts)
@@ -89,6 +89,7 @@ class Balancers:
             del self.records[self.name_for(service)]
 
     async def _begin(self, operation: str, service: Service, hosts: Sequence[Node] = ()) -> None:
+        self.check()
         self.calls.append((operation, service.name, *(node.name for node in hosts)))
         self.priorities.append((operation, _priority.get()))
         self._at_once += 1

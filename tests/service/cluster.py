@@ -16,7 +16,7 @@ SERVICES = "/api/v1/namespaces/"
 
 
 class Cluster:
-    """The part of `Kube` that duties use. `on_change` hears of each change, as a watch does."""
+    """The part of `Kube` that controllers use. `on_change` gets each change, as a watch does."""
 
     def __init__(self) -> None:
         self.objects: dict[Name, Json] = {}

@@ -1,10 +1,10 @@
-"""What the tests of the service duty share: Nodes that come to rest soon."""
+"""What the tests of the service controller share: Nodes that are debounced soon."""
 
 import pytest
 
-from workers.service import hostset
+from workers.service import hosts
 
 
 @pytest.fixture(autouse=True)
-def _restless_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hostset, "QUIET", 0.02)
+def _debounced_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "NODE_DEBOUNCE", 0.02)

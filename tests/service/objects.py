@@ -6,6 +6,7 @@ from typing import Any
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, Service
+from workers.service.hosts import EXCLUDE_LABEL, TO_BE_DELETED_TAINT
 
 Tweak = Callable[[Json], None]
 
@@ -109,3 +110,9 @@ def with_provider_id(provider_id: str) -> Tweak:
 def with_address(address: str) -> Tweak:
     entry = {"type": "InternalIP", "address": address}
     return lambda raw: raw["status"].update(addresses=[entry])
+
+
+EXCLUDED = labelled(EXCLUDE_LABEL, "")
+NO_PROVIDER_ID = with_provider_id("")
+NOT_READY = ready("False")
+TO_BE_DELETED = with_taint(TO_BE_DELETED_TAINT)

@@ -4,66 +4,46 @@ import pytest
 
 from ccm.errors import Refused
 from ccm.model.service import SOURCE_RANGES, Feature
+from workers.service.plan import Capabilities
 
 from .objects import KEY, Tweak, annotated, being_deleted, node, port, service, spec
 from .world import World, running, running_with
 
 N1 = node("n1")
-NOTHING: frozenset[Feature] = frozenset()
+ALL, NONE = frozenset(Feature), frozenset[Feature]()
+RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/8"])
 
 
 @pytest.mark.parametrize(
-    ("tweak", "supported_features", "words"),
+    ("tweak", "features", "words"),
     [
-        pytest.param(
+        (
             spec(loadBalancerSourceRanges=["10.0.0.0/33"]),
-            frozenset(Feature),
+            ALL,
             ["spec.loadBalancerSourceRanges", "10.0.0.0/33", "for example 10.0.0.0/24"],
-            id="invalid-ranges",
         ),
-        pytest.param(
-            annotated({SOURCE_RANGES: "everybody"}),
-            frozenset(Feature),
-            [SOURCE_RANGES, "everybody"],
-            id="invalid-ranges-annotated",
-        ),
-        pytest.param(
-            spec(loadBalancerSourceRanges=["10.0.0.0/8"]),
-            NOTHING,
-            ["cannot do source ranges", "remove spec.loadBalancerSourceRanges"],
-            id="ranges",
-        ),
-        pytest.param(
+        (annotated({SOURCE_RANGES: "everybody"}), ALL, [SOURCE_RANGES, "everybody"]),
+        (RANGES, NONE, ["cannot do source ranges", "remove spec.loadBalancerSourceRanges"]),
+        (
             spec(ports=[port(53), port(53, "UDP")]),
             frozenset({Feature.UDP}),
             ["cannot do TCP and UDP on one balancer", "a Service of its own"],
-            id="mixed-protocols",
         ),
-        pytest.param(
-            spec(ports=[port(53, "UDP")]), NOTHING, ["cannot do UDP", "use TCP"], id="udp"
-        ),
-        pytest.param(
-            spec(sessionAffinity="ClientIP"), NOTHING, ["set spec.sessionAffinity"], id="affinity"
-        ),
-        pytest.param(
-            spec(loadBalancerIP="192.0.2.1"), NOTHING, ["remove spec.loadBalancerIP"], id="ip"
-        ),
-        pytest.param(
+        (spec(ports=[port(53, "UDP")]), NONE, ["cannot do UDP", "use TCP"]),
+        (spec(sessionAffinity="ClientIP"), NONE, ["set spec.sessionAffinity"]),
+        (spec(loadBalancerIP="192.0.2.1"), NONE, ["remove spec.loadBalancerIP"]),
+        (
             spec(ipFamilies=["IPv4", "IPv6"], ipFamilyPolicy="RequireDualStack"),
-            NOTHING,
+            NONE,
             ["set spec.ipFamilyPolicy"],
-            id="dual-stack",
         ),
     ],
 )
-async def test_what_cannot_be_honoured_is_refused_before_anything_is_made(
-    tweak: Tweak, supported_features: frozenset[Feature], words: list[str]
+async def test_what_is_not_supported_is_refused_before_anything_is_made(
+    tweak: Tweak, features: frozenset[Feature], words: list[str]
 ) -> None:
-    w = World()
-    w.balancers.supported_features = supported_features
-    w.controller._rules = type(w.controller._rules)((), supported_features)
-    w.cluster.put(service(tweak))
-    w.cluster.put(N1)
+    w = World(service(tweak), N1)
+    w.controller._capabilities = Capabilities((), features)
     async with running(w):
         for _ in range(3):
             await w.later()
@@ -78,12 +58,8 @@ async def test_what_cannot_be_honoured_is_refused_before_anything_is_made(
         assert w.service().ingress
 
 
-async def test_what_the_cloud_refuses_is_told_once_and_not_tried_until_something_changes() -> None:
-    w = World()
-    w.cluster.put(service())
-    w.cluster.put(N1)
-    w.balancers.failures["ensure"] = [Refused("port 80 is taken")] * 2
-    async with running(w):
+async def test_what_the_cloud_refuses_is_one_event_and_not_tried_until_something_changes() -> None:
+    async with running_with(service(), N1, ensure=[Refused("port 80 is taken")] * 2) as w:
         for _ in range(3):
             await w.later()
             await w.put(w.service())
@@ -94,24 +70,19 @@ async def test_what_the_cloud_refuses_is_told_once_and_not_tried_until_something
         assert w.queue.failed == []
         await w.put(node("n2"))
         assert len(w.balancers.named("ensure")) == 2
-        changed = w.service()
-        spec(ports=[port(81)])(changed.raw)
-        await w.put(changed)
+        await w.change(spec(ports=[port(81)]))
         assert w.service().ingress
 
 
 async def test_the_place_of_a_balancer_that_went_is_for_the_service_that_had_no_room_first() -> (
     None
 ):
-    w = World()
+    w = World(ensure=[Refused("port 80 is taken")])
     w.balancers.most = 1
-    w.balancers.failures["ensure"] = [Refused("port 80 is taken")]
     async with running(w):
         for name in ("hopeless", "web", "second", "third"):
             await w.put(service(name=name))
-        gone = w.service()
-        being_deleted(gone.raw)
-        await w.put(gone)
+        await w.change(being_deleted)
         assert w.service("default/second").ingress
         assert not w.service("default/third").ingress
         asked = [name for _, name, *_ in w.balancers.named("ensure")]
@@ -119,7 +90,7 @@ async def test_the_place_of_a_balancer_that_went_is_for_the_service_that_had_no_
         assert w.queue.failed == []
 
 
-async def test_who_finds_that_there_is_room_again_tells_the_next() -> None:
+async def test_who_finds_that_there_is_room_again_gives_the_next_its_turn() -> None:
     w = World()
     w.balancers.most = 0
     async with running(w):
@@ -138,10 +109,8 @@ async def test_a_refused_change_leaves_what_there_is_and_its_hosts_stay_right(
         if by_cloud:
             w.balancers.failures["ensure"] = [Refused("no")] * 5
         else:
-            w.controller._rules = type(w.controller._rules)((), NOTHING)
-        changed = w.service()
-        spec(loadBalancerSourceRanges=["10.0.0.0/8"])(changed.raw)
-        await w.put(changed)
+            w.controller._capabilities = Capabilities((), NONE)
+        await w.change(RANGES)
         await w.put(node("n2"))
         (record,) = w.balancers.records.values()
         assert {name for name, _ in record.hosts} == {"n1", "n2"}
@@ -152,17 +121,12 @@ async def test_a_refused_change_leaves_what_there_is_and_its_hosts_stay_right(
 
 
 async def test_a_refused_service_that_is_deleted_goes_away() -> None:
-    w = World()
-    w.cluster.put(service())
-    w.balancers.failures["ensure"] = [Refused("no")]
-    async with running(w):
-        changed = w.service()
-        changed.raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        await w.put(changed)
+    async with running_with(service(), ensure=[Refused("no")]) as w:
+        await w.change(being_deleted)
         assert ("Service", KEY) not in w.cluster.objects
 
 
-async def test_without_nodes_a_balancer_is_made_empty_and_that_is_told() -> None:
+async def test_without_nodes_a_balancer_is_made_empty_with_an_event() -> None:
     async with running_with(service()) as w:
         assert w.service().ingress
         told = ("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
@@ -176,11 +140,8 @@ async def test_both_protocols_on_one_port_are_two_listeners_where_the_cloud_can(
 
 
 async def test_a_provider_that_fails_holds_up_only_its_service() -> None:
-    w = World()
-    for thing in (service(name="bad"), service(), N1):
-        w.cluster.put(thing)
-    w.balancers.failures["ensure"] = [ValueError("a bug")]
-    async with running(w):
+    both = service(name="bad"), service()
+    async with running_with(*both, N1, ensure=[ValueError("a bug")]) as w:
         assert sum(bool(w.service(key).ingress) for key in (KEY, "default/bad")) == 1
         ((_, message),) = await w.events("Warning")
         assert "the provider failed: ValueError('a bug')" in message

@@ -32,7 +32,7 @@ from .objects import (
 from .world import World
 
 PROPERTY = settings(deadline=None, max_examples=200, database=None, print_blob=True)
-HONOURS = frozenset(Feature) - {Feature.SOURCE_RANGES}
+SUPPORTED = frozenset(Feature) - {Feature.SOURCE_RANGES}
 
 
 class Cut(BaseException):
@@ -90,7 +90,7 @@ class Life:
 
     def __init__(self, case: Case) -> None:
         self.cluster, self.balancers = Cluster(), Balancers()
-        self.balancers.supported_features = HONOURS
+        self.balancers.supported_features = SUPPORTED
         # What has a balancer has our finalizer: that is how any start leaves it.
         marked = (finalized,) if case.record else ()
         self.cluster.put(service(*marked, *case.tweaks))
@@ -106,10 +106,13 @@ class Life:
             raise Cut
         self.left -= 1
 
+    @property
+    def service(self) -> Service | None:
+        return self.cluster.service(KEY) if ("Service", KEY) in self.cluster.objects else None
+
     def change(self, changes: Iterable[Tweak]) -> None:
         """Somebody else changes the Service, if it is still there."""
-        if ("Service", KEY) in self.cluster.objects:
-            changed = self.cluster.service(KEY)
+        if changed := self.service:
             for tweak in changes:
                 tweak(changed.raw)
             self.cluster.put(changed)
@@ -117,7 +120,7 @@ class Life:
     async def start(self, writes: int = 10**9) -> None:
         """One start of the worker, which dies instead of making another write than these."""
         self.left = writes
-        w = World(self.cluster, self.balancers)
+        w = World(cluster=self.cluster, balancers=self.balancers)
         w.connect()
         for _ in range(10):
             before = (dict(self.cluster.objects), dict(self.balancers.records))
@@ -134,15 +137,13 @@ class Life:
     def check_no_orphan(self) -> None:
         """Any balancer of ours has a Service that waits for it."""
         for record in self.balancers.records.values():
-            there = self.cluster.objects.get(("Service", KEY))
-            assert there, "a balancer without a Service"
-            assert Service(there).uid == record.owner
-            assert Service(there).has_finalizer, "a balancer without a finalizer"
+            assert self.service, "a balancer without a Service"
+            assert self.service.uid == record.owner
+            assert self.service.has_finalizer, "a balancer without a finalizer"
 
     def result(self) -> tuple[Any, ...]:
         """What users see."""
-        there = self.cluster.objects.get(("Service", KEY))
-        seen = Service(there) if there else None
+        seen = self.service
         records = {name: replace(r, ip="") for name, r in self.balancers.records.items()}
         return (seen and (sorted(seen.finalizers), bool(seen.ingress)), records)
 
@@ -172,12 +173,11 @@ def test_an_interrupted_life_ends_as_an_uninterrupted_one(case: Case) -> None:
 @given(cases)
 def test_a_change_between_two_starts_leaves_neither_orphan_nor_remains(case: Case) -> None:
     life = asyncio.run(lived(case, case.cut_after))
-    there = life.cluster.objects.get(("Service", KEY))
-    seen = Service(there) if there else None
+    seen = life.service
     if seen is None or seen.is_being_deleted or seen.type != "LoadBalancer":
         assert life.balancers.records == {}
         assert seen is None or not seen.has_finalizer
-    elif seen.features() <= HONOURS:
+    elif seen.features() <= SUPPORTED:
         (record,) = life.balancers.records.values()
         assert record.asked
         assert record.asked["ports"] == seen.spec["ports"]
@@ -222,11 +222,11 @@ def test_failures_on_the_way_change_nothing_about_the_end(faults: list[str], cas
 
     async def live() -> Life:
         life = Life(case)
-        w = World(life.cluster, life.balancers)
+        w = World(cluster=life.cluster, balancers=life.balancers)
         w.connect()
         for fault in [*faults, "none"]:
             if fault == "restart":
-                w = World(life.cluster, life.balancers)
+                w = World(cluster=life.cluster, balancers=life.balancers)
                 w.connect()
             failures: dict[str, Exception] = {
                 "fail": CloudError("boom"),
@@ -246,18 +246,18 @@ def test_failures_on_the_way_change_nothing_about_the_end(faults: list[str], cas
         return life
 
     life = asyncio.run(live())
-    changed = life.cluster.service(KEY) if ("Service", KEY) in life.cluster.objects else None
+    changed = life.service
     for record in life.balancers.records.values():
         assert changed
         assert record.owner == "another"
         assert changed.has_finalizer
     if changed and not changed.is_being_deleted and changed.type == "LoadBalancer":
-        assert bool(life.balancers.records) == (changed.features() <= HONOURS)
+        assert bool(life.balancers.records) == (changed.features() <= SUPPORTED)
 
 
 async def _settle(w: World) -> None:
     """Take up the key as often as a queue would, and then the nodes."""
-    w.controller._hosts.is_at_rest = True
+    w.controller._hosts.is_debounced = True
     for _ in range(8):
         try:
             await w.controller.reconcile(KEY)

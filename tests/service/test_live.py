@@ -1,22 +1,33 @@
 """A Service's whole life on an API server, embedded and real, and in the simulated cloud."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ccm.bus.frames import Ack, Message, Resync, decode
+from ccm.cloud.gate import WorkerGate
+from ccm.cloud.interface import ProviderContext
+from ccm.decide.budget import Priority
 from ccm.errors import KubernetesError
 from ccm.kube import config
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.service import FINALIZER
+from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.sandbox.cloud.records import LoadBalancer
 from ccm.sandbox.cloud.server import CloudServer
 from ccm.sandbox.kubernetes.server import SandboxServer
+from ccm.settings import Settings
+from ccm.supervisor.informer import SharedInformer
 from tests.kube.cluster import RealCluster
+from workers.controller import Controller
+from workers.service.controller import new_controller
 
-from .live import started
+from .world import HELLO, Queue, controller_context, runner_of
 
 SERVICES = "/api/v1/namespaces/default/services"
 LIVE = f"{SERVICES}/live"
@@ -26,7 +37,55 @@ RULES = [
     {"apiGroups": [""], "resources": ["services/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
 ]
-"""All that the worker and its feed may do."""
+"""All that the worker and its informer may do."""
+
+
+class GrantSource:
+    """Grants everything at once."""
+
+    async def take(self, budget: str, priority: Priority) -> float:
+        return time.monotonic()
+
+    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
+        return
+
+
+@asynccontextmanager
+async def started(kubeconfig: Path, cloud: CloudServer) -> AsyncIterator[tuple[Controller, Queue]]:
+    """A worker in this process with an informer of its own, until the end of the block."""
+    kube = Kube(await config.load(config.Source(str(kubeconfig))), "service-worker")
+    gate = WorkerGate(GrantSource(), 10.0, lambda: None)
+    provider = SimulatedCloud()
+    text = f"[Global]\nurl={cloud.url}\ntoken={cloud.tokens.full}\n"
+    await provider.initialize(ProviderContext(gate, text.encode(), "", "test", "service"))
+    informers: list[SharedInformer] = []
+
+    def send(message: Message) -> bool:
+        """What the supervisor does with it."""
+        if isinstance(message, Ack):
+            informers[0].acknowledge("service", message.seq)
+        if isinstance(message, Resync):
+            informers[0].begin_again("service")
+        return True
+
+    settings = Settings(cloud_provider="simulated", cluster_name="test", concurrent_service_syncs=4)
+    context = controller_context(kube, provider, settings=settings, send=send)
+    controller = new_controller(context)
+    assert controller
+    async with runner_of(controller, context, gate) as runner:
+
+        def deliver(worker: str, frame: bytes) -> bool:
+            asyncio.get_running_loop().call_soon(runner.on_message, decode(frame))
+            return True
+
+        informers.append(SharedInformer(kube, deliver))
+        informers[0].join("service", HELLO, lambda kind, key: True)
+        try:
+            yield controller, cast(Queue, context.queue)
+        finally:
+            await informers[0].close()
+    await provider.close()
+    await kube.close()
 
 
 @pytest.fixture
@@ -107,7 +166,7 @@ async def test_a_service_lives_and_dies_with_its_balancer(
     async def ingress() -> Any:
         return (await api.get(LIVE))["status"]["loadBalancer"].get("ingress")
 
-    async with started(kubeconfigs[0], cloud) as worker:
+    async with started(kubeconfigs[0], cloud) as (controller, queue):
         spec = {
             "type": "LoadBalancer",
             "ports": [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}],
@@ -141,14 +200,14 @@ async def test_a_service_lives_and_dies_with_its_balancer(
             "/api/v1/nodes/live-2", MERGE_PATCH, {"spec": {"providerID": f"simulated://{ids[2]}"}}
         )
         await until("the late node is behind the balancer", lambda: hosts() == set(ids))
-        await until("it is at rest", worker.is_idle)
+        await until("it is at rest", queue.is_idle)
 
     writes = cloud.counters.writes
-    async with started(kubeconfigs[0], cloud) as worker:
-        await until("it was compared", lambda: worker.controller.status()["ensured"])
-        await until("it is at rest", worker.is_idle)
+    async with started(kubeconfigs[0], cloud) as (controller, queue):
+        await until("it was compared", lambda: controller.status()["ensured"])
+        await until("it is at rest", queue.is_idle)
         assert cloud.counters.writes == writes
-        assert worker.controller.status()["balancers"] == 1
+        assert controller.status()["balancers"] == 1
 
         await api.request("DELETE", "/api/v1/nodes/live-0")
         await until("the node is out", lambda: hosts() == set(ids[1:]))

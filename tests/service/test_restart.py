@@ -9,7 +9,7 @@ from ccm.model.cloud import IpMode
 from ccm.model.service import Service
 from tests.unit.waiting import until
 
-from .cloud import Balancers, Record
+from .cloud import Record
 from .cluster import Cluster
 from .objects import (
     KEY,
@@ -31,26 +31,13 @@ N1 = node("n1")
 MINE = spec(loadBalancerClass="mine")
 
 
-def again(w: World, **settings: object) -> World:
-    """A new start on what the last one left."""
-    w.cluster.patches.clear()
-    w.cluster.events.clear()
-    w.balancers.calls.clear()
-    w.balancers.writes = 0
-    return World(w.cluster, w.balancers, **settings)
-
-
 @pytest.mark.parametrize("mode", [None, *IpMode])
 async def test_a_new_start_reads_each_balancer_once_and_writes_nothing(mode: IpMode | None) -> None:
-    several = [service(name=f"s{number}") for number in range(5)]
-    w = World()
+    w = World(N1, *(service(name=f"s{number}") for number in range(5)))
     w.balancers.ip_mode = mode
-    w.cluster.put(N1)
-    for one in several:
-        w.cluster.put(one)
     async with running(w):
         assert w.balancers.writes > 0
-    async with running(again(w)) as w:
+    async with running(w.restarted()) as w:
         for _ in range(2):
             await w.later()
         assert len(w.balancers.calls) == 5
@@ -62,7 +49,7 @@ async def test_a_new_service_does_not_wait_until_all_others_are_compared() -> No
     several = [service(name=f"s{number}") for number in range(20)]
     async with running_with(*several, N1) as w:
         pass
-    w = again(w, concurrent_service_syncs=4)
+    w = w.restarted(concurrent_service_syncs=4)
     for one in several:
         w.balancers.holds[one.name] = asyncio.Event()
     async with running(w, until_rest=False):
@@ -79,14 +66,11 @@ async def test_what_changed_while_nobody_worked_is_made_good() -> None:
     async with running_with(service(), service(name="b"), service(name="c"), N1) as w:
         pass
     w.cluster.on_change = lambda *_: None
-    changed, other, last = (w.service(f"default/{name}") for name in ("web", "b", "c"))
-    spec(ports=[port(8080)])(changed.raw)
-    typed("ClusterIP")(other.raw)
-    being_deleted(last.raw)
-    for one in (changed, other, last):
-        w.cluster.put(one)
+    w.cluster.put(w.changed(spec(ports=[port(8080)])))
+    w.cluster.put(w.changed(typed("ClusterIP"), key="default/b"))
+    w.cluster.put(w.changed(being_deleted, key="default/c"))
     w.cluster.put(node("n2"))
-    async with running(again(w)) as w:
+    async with running(w.restarted()) as w:
         (record,) = w.balancers.records.values()
         assert {name for name, _ in record.hosts} == {"n1", "n2"}
         assert record.asked
@@ -107,21 +91,18 @@ async def test_a_service_that_disappears_without_its_finalizer_loses_its_balance
 
 async def test_a_finalizer_removed_from_a_service_being_deleted_leaks_nothing() -> None:
     async with running_with(service(with_finalizer("theirs")), N1) as w:
-        changed = w.service()
-        being_deleted(changed.raw)
-        changed.raw["metadata"]["finalizers"] = ["theirs"]
-        await w.put(changed)
+        await w.change(being_deleted, lambda raw: raw["metadata"].update(finalizers=["theirs"]))
         assert w.balancers.records == {}
         assert w.service().finalizers == ["theirs"]
 
 
-async def test_a_service_that_only_the_feed_lacks_keeps_its_balancer() -> None:
+async def test_a_service_that_only_our_cache_lacks_keeps_its_balancer() -> None:
     async with running_with(service(), N1) as w:
-        w.on_message("Service", KEY, None)
+        w.on_change("Service", KEY, None)
         await w.rest()
         await w.later()
         assert len(w.balancers.records) == 1
-        w.on_message("Service", KEY, w.service().raw)
+        w.on_change("Service", KEY, w.service().raw)
         await w.rest()
         assert len(w.balancers.named("ensure")) == 1
 
@@ -168,9 +149,7 @@ async def test_configured_classes_are_ours_too(classes: tuple[str, ...], made: i
 async def test_a_class_that_is_not_ours_is_left_alone_whatever_it_carries() -> None:
     async with running_with(service(MINE, finalized, with_status("198.51.100.1")), N1) as w:
         assert (w.balancers.calls, w.cluster.writes) == ([], 0)
-        changed = w.service()
-        being_deleted(changed.raw)
-        await w.put(changed)
+        await w.change(being_deleted)
         assert w.balancers.calls == [("get", "web")]
         assert w.cluster.writes == 0
 
@@ -180,11 +159,9 @@ async def test_a_class_that_is_no_longer_configured_keeps_its_balancer_until_the
 ):
     async with running_with(service(MINE), N1, load_balancer_classes=("mine",)) as w:
         pass
-    async with running(again(w)) as w:
+    async with running(w.restarted()) as w:
         assert (w.balancers.calls, w.cluster.writes) == ([], 0)
-        changed = w.service()
-        being_deleted(changed.raw)
-        await w.put(changed)
+        await w.change(being_deleted)
         assert w.balancers.records == {}
         assert ("Service", KEY) not in w.cluster.objects
 
@@ -204,10 +181,8 @@ async def test_a_class_given_to_a_service_of_ours_takes_its_balancer_away() -> N
 @pytest.mark.parametrize("tweaks", [[], [finalized], [finalized, typed("ClusterIP")]])
 async def test_a_balancer_without_our_mark_is_never_touched(tweaks: list[Tweak]) -> None:
     foreign = Record("somebody", "198.51.100.9")
-    w = World(balancers=Balancers())
+    w = World(service(*tweaks), N1)
     w.balancers.records[w.balancers.name_for(service())] = foreign
-    w.cluster.put(service(*tweaks))
-    w.cluster.put(N1)
     async with running(w):
         await w.put(node("n2"))
         assert list(w.balancers.records.values()) == [foreign]
@@ -226,7 +201,7 @@ async def test_a_drifted_balancer_is_repaired_by_the_slow_audit(
         w.balancers.records.clear()
         await w.later()
         assert w.balancers.records == {}
-        monkeypatch.setattr("workers.service.plan.AUDIT", 0.05)
+        monkeypatch.setattr("workers.service.plan.RESYNC_PERIOD", 0.05)
         await asyncio.sleep(0.06)
         w.queue.add(KEY)
         await asyncio.sleep(0.01)
@@ -238,23 +213,17 @@ async def test_a_drifted_balancer_is_repaired_by_the_slow_audit(
 async def test_what_the_cloud_refused_is_tried_again_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    w = World()
-    w.cluster.put(service())
-    w.cluster.put(N1)
-    w.balancers.failures["ensure"] = [Refused("quota is full")]
-    async with running(w):
+    async with running_with(service(), N1, ensure=[Refused("quota is full")]) as w:
         await w.later()
         assert w.balancers.records == {}
-        monkeypatch.setattr("workers.service.plan.REFUSED_AGAIN", 0.0)
+        monkeypatch.setattr("workers.service.plan.REFUSAL_RETRY_PERIOD", 0.0)
         await w.later()
         assert len(w.balancers.records) == 1
         assert w.service().ingress
 
 
 async def test_somebody_who_undoes_every_status_is_not_fought_without_end() -> None:
-    w = World()
-    w.cluster.put(service())
-    w.cluster.put(N1)
+    w = World(service(), N1)
 
     put = w.cluster.put
 

@@ -1,5 +1,7 @@
 """What controllers and providers read of a Service (rows SH1…SH7)."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ccm.errors import Refused
@@ -23,6 +25,7 @@ def as_spec(*ranges: str) -> Tweak:
     return spec(loadBalancerSourceRanges=list(ranges))
 
 
+Given = Callable[..., Tweak]
 BOTH = pytest.mark.parametrize("given", [as_annotation, as_spec])
 
 
@@ -46,8 +49,7 @@ def shown(tweaked: Service) -> set[str]:
     ],
 )
 @BOTH
-def test_what_is_not_a_network_is_refused_with_an_example(entry: str, given: object) -> None:
-    assert callable(given)
+def test_what_is_not_a_network_is_refused_with_an_example(entry: str, given: Given) -> None:
     with pytest.raises(Refused, match=r"not valid .*for example 10\.0\.0\.0/24"):
         service(given(entry)).source_ranges()
 
@@ -64,8 +66,7 @@ def test_what_is_not_a_network_is_refused_with_an_example(entry: str, given: obj
     ],
 )
 @BOTH
-def test_networks_are_normalised(ranges: list[str], expected: set[str], given: object) -> None:
-    assert callable(given)
+def test_networks_are_normalised(ranges: list[str], expected: set[str], given: Given) -> None:
     assert shown(service(given(*ranges))) == expected
 
 

@@ -1,1 +1,1 @@
-"""The service duty: give each Service of type LoadBalancer its balancer, and take it away again."""
+"""The service controller: gives each Service of type LoadBalancer its balancer."""

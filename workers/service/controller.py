@@ -1,6 +1,7 @@
-"""The service duty: what it wants, and one reconcile a Service, step by step until it rests."""
+"""The service controller: what it watches, and one reconcile a Service, step by step until done."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Iterable
@@ -9,41 +10,46 @@ from dataclasses import replace
 from ccm.bus.frames import Message
 from ccm.cloud.interface import LoadBalancers
 from ccm.decide.backoff import Backoff
-from ccm.errors import Refused
+from ccm.errors import Refused, RetryAfter
 from ccm.kube.events import ObjectRef
 from ccm.model.objects import Json
 from ccm.model.projection import Path, Projection
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
-from workers.service import notes
-from workers.service.balancers import Balancers
-from workers.service.concerns import SPEC
-from workers.service.glance import glance
-from workers.service.hostset import PATIENCE, HostSet
+from workers.service import writes
+from workers.service.hosts import NODE_DEBOUNCE_LIMIT, TO_BE_DELETED_TAINT, Hosts, HostSet
 from workers.service.plan import (
-    AUDIT,
-    REFUSED_AGAIN,
-    Ensure,
+    REFUSAL_RETRY_PERIOD,
+    RESYNC_PERIOD,
+    SPEC_FIELDS,
+    Action,
+    Capabilities,
+    ConfirmGone,
+    DeleteBalancer,
+    Done,
+    EnsureBalancer,
+    PlannedStep,
     Refuse,
-    Rest,
-    Rules,
-    Step,
     UpdateHosts,
     plan,
+    why_not_believed,
 )
-from workers.service.predicates import LEAVING_TAINT
-from workers.service.steps import Steps
+from workers.service.state import ServiceState, summarize
+from workers.service.steps import ServiceSteps, attempted
+
+log = logging.getLogger(__name__)
 
 COMPONENT = "service-controller"
 BACKOFF = Backoff(first=5.0, most=300.0, jitter=0.0)  # upstream's, exactly
-MOST_STEPS = 20  # in one reconcile; more means that somebody undoes them
-UNDONE = 60.0  # seconds until another try when that is so
+MAX_STEPS = 20  # in one reconcile; more means that another client reverts them
+REVERTED_RETRY = 60.0  # seconds until another try when that is so
+MASS_DELETION_RETRY = 60.0  # seconds until another look when too many Services have vanished
 
-_META = ("name", "namespace", "uid", "annotations", "finalizers", "deletionTimestamp")
+_METADATA = ("name", "namespace", "uid", "annotations", "finalizers", "deletionTimestamp")
 _SERVICE: tuple[Path, ...] = (
-    *(("metadata", name) for name in _META),
-    *(("spec", name) for name in SPEC),
+    *(("metadata", name) for name in _METADATA),
+    *(("spec", name) for name in SPEC_FIELDS),
     ("status", "loadBalancer"),
 )
 _NODE: tuple[Path, ...] = (
@@ -52,7 +58,7 @@ _NODE: tuple[Path, ...] = (
     ("metadata", "deletionTimestamp"),
     ("metadata", "labels"),  # a provider may choose hosts by them
     ("spec", "providerID"),
-    ("spec", "taints", ("key", LEAVING_TAINT)),
+    ("spec", "taints", ("key", TO_BE_DELETED_TAINT)),
     ("status", "addresses"),
 )
 
@@ -60,12 +66,13 @@ PROJECTIONS = (Projection("Service", _SERVICE), Projection("Node", _NODE))
 
 
 def new_controller(context: ControllerContext) -> Controller | None:
-    """The service duty of this process."""
-    part = context.provider.load_balancers
-    return ServiceController(context, part) if part else None
+    """The service controller of this process; None when the provider has no load balancers."""
+    balancers = context.provider.load_balancers
+    return ServiceController(context, balancers) if balancers else None
 
 
 def concurrency(settings: Settings) -> int:
+    """How many Services are reconciled at the same time."""
     return settings.concurrent_service_syncs
 
 
@@ -76,38 +83,39 @@ class ServiceController:
     deletion never overlap.
     """
 
-    def __init__(self, context: ControllerContext, part: LoadBalancers) -> None:
+    def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context = context
-        self._rules = Rules(context.settings.load_balancer_classes, part.supported_features)
-        self._hosts = HostSet(context.store, context.provider.scheme)
-        self._planned: dict[str, Service] = {}  # what was last planned for, by key
-        self._due: set[str] = set()  # keys that may update their hosts once, at rest or not
+        classes = context.settings.load_balancer_classes
+        self._capabilities = Capabilities(classes, balancers.supported_features)
+        self._hosts = HostSet(context.provider.scheme)
+        self._states: dict[str, ServiceState] = {}
+        self._steps = ServiceSteps(context, balancers)
         # Comparing what is most likely right leaves room for what is new.
         self._checks = asyncio.Semaphore(max(1, concurrency(context.settings) // 2))
-        self._steps = Steps(context, Balancers(part, context.performer.permission))
+        self._is_mass_deletion = False
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
-        """A Service's own key; none for a Node, because `run` takes up whom its change concerns.
+        """A Service's own key; none for a Node, because `run` enqueues whom its change concerns.
 
-        The feed also brings back our own writes. Such an echo is no news: it must not cut short
-        the wait after a failure. While the key is in hand, its reconcile looks for news itself.
+        The informer also brings back our own writes. Such an echo is no change: it must not cut
+        short the wait after a failure. A reconcile in flight looks for changes itself.
         """
         if kind == "Service":
-            is_seen_to = self._context.queue.is_in_flight(key) or not self._is_news(key)
-            return () if is_seen_to else (key,)
-        self._hosts.note_change(key)
+            is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
+            return () if is_known else (key,)
+        self._hosts.update(key, self._context.store.get("Node", key))
         return ()
 
     async def run(self) -> None:
-        """After changes of Nodes, take up the Services whose balancers have other hosts.
+        """After changes of Nodes, enqueue the Services whose balancers have other hosts.
 
         Each of them has its turn, also when Nodes go on changing before it comes.
         """
         while True:
-            hosts = await self._hosts.settled()
-            for key, given in self._steps.given.items():
-                if given != hosts:
-                    self._due.add(key)
+            wanted = await self._hosts.debounced()
+            for key, state in self._states.items():
+                if state.hosts_sent is not None and state.hosts_sent != wanted:
+                    self._states[key] = replace(state, is_host_update_due=True)
                     self._context.queue.add(key)
 
     def on_message(self, message: Message) -> None:
@@ -115,85 +123,136 @@ class ServiceController:
 
     def object_ref(self, key: str) -> ObjectRef | None:
         service = self._service(key)
-        return notes.object_ref(service) if service else None
+        return writes.object_ref(service) if service else None
 
     def status(self) -> Json:
         return {
             "objects": self._context.store.count("Service"),
             "hosts": len(self._hosts),
-            "balancers": len(self._steps.memories),
-            "ensured": self._steps.ensured,
-            "host_updates": self._steps.updated,
-            "deleted": self._steps.deleted,
-            "services": glance(self._steps.memories, time.monotonic()),
+            "balancers": sum(state.owner is not None for state in self._states.values()),
+            **self._steps.totals,
+            "services": summarize(self._states, time.monotonic()),
         }
 
     def details(self, key: str) -> Json:
-        service, memory = self._service(key), self._steps.memories.get(key)
-        made, refused = (memory.made, memory.refused) if memory else (None, None)
+        service, state = self._service(key), self._state(key)
+        applied, refusal = state.last_applied, state.refusal
         there = "being deleted" if service and service.is_being_deleted else "there"
         now = time.monotonic()
         return {
             "service": there if service else "there is none",
-            "balancer": f"compared {now - made.at:.0f} s ago" if made else "none that we know of",
-            **({"its hosts": ", ".join(made.hosts.names) or "none"} if made else {}),
-            **({"refused": f"{now - refused.at:.0f} s ago: {refused.why}"} if refused else {}),
-            "hosts it should have": ", ".join(self._hosts.now().names) or "none",
+            "balancer": f"compared {now - applied.at:.0f} s ago" if applied else "none known",
+            **({"current hosts": _names(applied.hosts)} if applied else {}),
+            **({"refused": f"{now - refusal.at:.0f} s ago: {refusal.why}"} if refusal else {}),
+            "desired hosts": _names(self._hosts.current()),
         }
 
     async def reconcile(self, key: str) -> Result:
         try:
-            return await self._come_to_rest(key)
+            return await self._converge(key)
         except Refused:
-            self._look_again(key, REFUSED_AGAIN)
+            self._resync_after(key, REFUSAL_RETRY_PERIOD)
             raise
         finally:
-            if self._is_news(key):
+            if self._is_changed(key):
                 self._context.queue.add(key)
 
-    async def _come_to_rest(self, key: str) -> Result:
-        for _ in range(MOST_STEPS):
+    async def _converge(self, key: str) -> Result:
+        """Plan and perform until nothing is left to do, or something has to be waited for."""
+        for _ in range(MAX_STEPS):
             match self._next_step(key):
-                case Rest(message):
-                    if key in self._steps.memories:
-                        self._look_again(key, AUDIT)
+                case Done(message):
+                    if self._state(key).owner:
+                        self._resync_after(key, RESYNC_PERIOD)
                     return Result(message)
                 case Refuse(service, why):
-                    told = notes.sync_failed(service, f"failed to ensure load balancer: {why}")
-                    self._context.recorder.record(told)
+                    self._context.recorder.record(writes.ensure_failed(service, why))
                     raise Refused(why)
-                case UpdateHosts() if not (key in self._due or self._hosts.is_at_rest):
-                    return Result("waits until the nodes are at rest", False, PATIENCE)
-                case Ensure(is_check=True) as check:
+                case UpdateHosts() if not (
+                    self._state(key).is_host_update_due or self._hosts.is_debounced
+                ):
+                    message = "waits until no Node has changed for a moment"
+                    return Result(message, False, NODE_DEBOUNCE_LIMIT)
+                case EnsureBalancer(is_check=True) as check:
                     if self._checks.locked():
                         requeue_after = random.uniform(0.5, 1.5)
                         return Result("waits for its turn to be compared", False, requeue_after)
                     async with self._checks:
-                        await self._steps.take(key, check)
-                case step:
-                    self._due.discard(key)
-                    if result := await self._steps.take(key, step):
+                        await self._perform(key, check)
+                case action:
+                    self._states[key] = replace(self._state(key), is_host_update_due=False)
+                    if result := await self._perform(key, action):
                         return result
-        return Result("does not come to rest: somebody undoes every step", False, UNDONE)
+        return Result("does not converge: another client reverts it", False, REVERTED_RETRY)
 
-    def _next_step(self, key: str) -> Step:
-        service, memory = self._service(key), self._steps.memories.get(key)
-        if service:
-            self._planned[key] = service
+    def _next_step(self, key: str) -> PlannedStep:
+        service = self._service(key)
+        state = replace(self._state(key), planned=service)
+        if service and state.owner and service.uid == state.owner.uid:
+            state = replace(state, owner=service, is_owner_gone=False)
+        if service or state.owner:
+            self._states[key] = state
         else:
-            self._planned.pop(key, None)
-        if memory and service and service.uid == memory.service.uid:
-            memory = self._steps.memories[key] = replace(memory, service=service, is_gone=False)
-        return plan(service, self._hosts.now(), memory, self._rules, time.monotonic())
+            self._states.pop(key, None)
+        hosts = self._hosts.current()
+        return plan(service, hosts, state, self._capabilities, time.monotonic())
 
-    def _is_news(self, key: str) -> bool:
+    async def _perform(self, key: str, action: Action) -> Result | None:
+        """Perform one action; a result when that ends the reconcile."""
+        if isinstance(action, ConfirmGone):
+            self._check_mass_deletion()
+        before = self._states[key] = attempted(self._state(key), action)
+        after, outcome = await self._steps.perform(before, action)
+        # Nodes may have changed meanwhile: whether an update is due is only `run`'s to say.
+        is_due = self._state(key).is_host_update_due
+        self._states[key] = replace(after, is_host_update_due=is_due)
+        had_no_room = before.refusal is not None and before.refusal.is_quota_exceeded
+        if isinstance(action, DeleteBalancer) or (had_no_room and not after.refusal):
+            self._retry_for_quota()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _retry_for_quota(self) -> None:
+        """There may be room for one more: the Service that had none for longest has its turn."""
+        refused = {key: state.refusal for key, state in self._states.items() if state.refusal}
+        lacking = [key for key, refusal in refused.items() if refusal.is_quota_exceeded]
+        if lacking:
+            first = min(lacking, key=lambda key: refused[key].at)
+            refusal = replace(refused[first], at=float("-inf"))
+            self._states[first] = replace(self._states[first], refusal=refusal)
+            self._context.queue.add(first)
+
+    def _check_mass_deletion(self) -> None:
+        """Raise `RetryAfter` when so many Services vanished that something else is wrong."""
+        owners = {key: state.owner for key, state in self._states.items() if state.owner}
+        missing = [
+            key
+            for key, owner in owners.items()
+            if not owner.is_being_deleted and not self._context.store.get("Service", key)
+        ]
+        why = why_not_believed(len(missing), len(owners))
+        if why and not self._is_mass_deletion:
+            log.error("balancers kept", extra={"why": why})
+        self._is_mass_deletion = bool(why)
+        if why:
+            raise RetryAfter(why, MASS_DELETION_RETRY)
+
+    def _state(self, key: str) -> ServiceState:
+        return self._states.get(key, ServiceState())
+
+    def _is_changed(self, key: str) -> bool:
         """Whether the Service is not what was last planned for."""
-        return self._service(key) != self._planned.get(key)
+        return self._service(key) != self._state(key).planned
 
-    def _look_again(self, key: str, seconds: float) -> None:
+    def _resync_after(self, key: str, seconds: float) -> None:
         """For what changes in the cloud without a word; spread, so that not all come together."""
         self._context.queue.add_after(key, seconds * random.uniform(1.0, 1.2))
 
     def _service(self, key: str) -> Service | None:
         raw = self._context.store.get("Service", key)
         return Service(raw) if raw is not None else None
+
+
+def _names(hosts: Hosts) -> str:
+    return ", ".join(hosts.names) or "none"

@@ -1,45 +1,92 @@
-"""The Nodes behind a balancer, as a value: the same set for every Service."""
+"""The Nodes behind the load balancers: the same set for every Service, debounced."""
 
-from collections.abc import Iterable
+import asyncio
 from dataclasses import dataclass, field
 
 from ccm.model.node import Node
-from workers.service.predicates import may_be_host
+from ccm.model.objects import Json, mapping
 
-Reach = tuple[str, str, frozenset[tuple[str, str]]]
+EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
+TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
+FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
+
+NODE_DEBOUNCE = 0.2  # seconds without a change of any Node before balancers are updated
+NODE_DEBOUNCE_LIMIT = 2.0  # seconds after which they are updated although Nodes keep changing
+
+HostIdentity = tuple[str, str, frozenset[tuple[str, str]]]
 """Name, provider ID and addresses of a Node: what a cloud reaches it by."""
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """A Node that may stand behind a balancer."""
-
-    node: Node
-    reach: Reach
-
-
-@dataclass(frozen=True, slots=True)
 class Hosts:
-    """A set of Nodes; two are equal when a balancer could not tell them apart."""
+    """A set of Nodes, by name; two are equal when a balancer could not tell them apart."""
 
     nodes: tuple[Node, ...] = field(compare=False)
-    reached_by: frozenset[Reach]
+    identities: frozenset[HostIdentity]
 
     @property
     def names(self) -> list[str]:
         return [node.name for node in self.nodes]
 
 
-def host_of(node: Node, scheme: str) -> Host | None:
-    """The Node as a host; None when it is none of the cloud whose provider IDs have `scheme`."""
-    if not may_be_host(node, scheme):
-        return None
+def may_be_host(node: Node, scheme: str) -> bool:
+    """Whether a Node belongs behind the balancers of the cloud whose provider IDs have `scheme`.
+
+    Readiness does not count: a balancer's health check is faster and does not flap with it.
+    """
+    if mapping(node.raw.get("metadata")).get("deletionTimestamp"):
+        return False
+    is_leaving = any(taint.get("key") == TO_BE_DELETED_TAINT for taint in node.taints)
+    is_excluded = node.labels.get(EXCLUDE_LABEL, "false") not in FALSE_VALUES
+    return not (is_leaving or is_excluded or node.is_foreign(scheme))
+
+
+class HostSet:
+    """The hosts of one cloud, kept Node by Node."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+        self._by_name: dict[str, tuple[Node, HostIdentity]] = {}
+        self._hosts: Hosts | None = None
+        self._changed = asyncio.Event()
+        self.is_debounced = True  # no Node changed since `debounced` returned
+
+    def update(self, name: str, raw: Json | None) -> None:
+        """Take in a Node that was added or changed, or deleted when `raw` is None."""
+        node = Node(raw) if raw is not None else None
+        if node and may_be_host(node, self._scheme):
+            self._by_name[name] = node, _identity(node)
+        else:
+            self._by_name.pop(name, None)
+        self._hosts = None
+        self.is_debounced = False
+        self._changed.set()
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def current(self) -> Hosts:
+        """The hosts as they are now, debounced or not."""
+        if self._hosts is None:
+            hosts = [self._by_name[name] for name in sorted(self._by_name)]
+            identities = frozenset(identity for _, identity in hosts)
+            self._hosts = Hosts(tuple(node for node, _ in hosts), identities)
+        return self._hosts
+
+    async def debounced(self) -> Hosts:
+        """The next set of hosts after a change, once no other change has followed for a moment."""
+        await self._changed.wait()
+        try:
+            async with asyncio.timeout(NODE_DEBOUNCE_LIMIT):
+                while self._changed.is_set():
+                    self._changed.clear()
+                    await asyncio.sleep(NODE_DEBOUNCE)
+        except TimeoutError:
+            self._changed.clear()
+        self.is_debounced = True
+        return self.current()
+
+
+def _identity(node: Node) -> HostIdentity:
     addresses = ((str(entry.get("type")), str(entry.get("address"))) for entry in node.addresses)
-    return Host(node, (node.name, node.provider_id, frozenset(addresses)))
-
-
-def hosts_of(hosts: Iterable[Host]) -> Hosts:
-    """The set of these hosts, by name."""
-    ordered = sorted(hosts, key=lambda host: host.reach[0])
-    reached_by = frozenset(host.reach for host in ordered)
-    return Hosts(tuple(host.node for host in ordered), reached_by)
+    return node.name, node.provider_id, frozenset(addresses)

@@ -1,72 +1,63 @@
 """The next step for one Service and its balancer: a pure decision, performed elsewhere.
 
 One step at a time, because each changes what there is to see: perform it, then plan again until
-`Rest` or `Refuse`. A crash between two steps is safe. The finalizer is there before the balancer
+`Done` or `Refuse`. A crash between two steps is safe. The finalizer is there before the balancer
 and goes after it, so that what a new process finds in the cluster always leads it to the balancer.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
-from workers.service.concerns import concerns, same_ingress
 from workers.service.hosts import Hosts
-from workers.service.predicates import is_of_our_class, wants_balancer
-from workers.service.refusals import refusal
+from workers.service.state import ServiceState
 
-AUDIT = 1800.0  # seconds after which a balancer is compared with its Service again
-REFUSED_AGAIN = 600.0  # seconds after which the cloud is asked again for what it refused
+RESYNC_PERIOD = 1800.0  # seconds after which a balancer is compared with its Service again
+REFUSAL_RETRY_PERIOD = 600.0  # seconds after which the cloud is asked again for what it refused
+MASS_DELETION_SHARE = 0.3  # of the Services with balancers; more at once are not believed
+
+SPEC_FIELDS = (
+    "type",
+    "loadBalancerClass",
+    "loadBalancerSourceRanges",
+    "loadBalancerIP",
+    "ports",
+    "sessionAffinity",
+    "sessionAffinityConfig",
+    "externalIPs",
+    "externalTrafficPolicy",
+    "healthCheckNodePort",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "allocateLoadBalancerNodePorts",
+)
+"""The fields of `spec` that this controller and its providers see."""
+
+UNORDERED_FIELDS = frozenset({"loadBalancerSourceRanges", "ports", "externalIPs"})
+LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+
+REMEDIES = {
+    Feature.UDP: "use TCP in spec.ports[].protocol",
+    Feature.MIXED_PROTOCOLS: "give each protocol a Service of its own",
+    Feature.SOURCE_RANGES: (
+        "remove spec.loadBalancerSourceRanges and the annotation "
+        "service.beta.kubernetes.io/load-balancer-source-ranges, and filter elsewhere"
+    ),
+    Feature.SESSION_AFFINITY: "set spec.sessionAffinity to None",
+    Feature.FIXED_IP: "remove spec.loadBalancerIP",
+    Feature.DUAL_STACK: "set spec.ipFamilyPolicy to SingleStack or PreferDualStack",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Capabilities:
     """What the decision depends on beside the objects."""
 
     classes: Collection[str]  # values of spec.loadBalancerClass that are ours
-    supported_features: Collection[Feature]  # what the cloud can do
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a balancer was made for when the cloud last agreed.
-
-    `concerns` is None when only its hosts are known to be right. `ingress` is what the status has
-    to say, None when that is not ours to write; `stored` is what the API server made of it.
-    """
-
-    concerns: Json | None
-    hosts: Hosts
-    at: float
-    ingress: list[Json] | None = None
-    stored: list[Json] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """What the cloud refused to do, and why; `is_for_room` when a quota was used up."""
-
-    concerns: Json
-    hosts: Hosts
-    at: float
-    why: str
-    is_for_room: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What this process knows of a Service that may have a balancer; lost with the process."""
-
-    service: Service  # as it was last seen
-    made: Made | None = None
-    refused: Refusal | None = None
-    is_deleted: bool = False  # the balancer was taken away
-    is_gone: bool = False  # the API server itself says that the Service does not exist
-
-    def asking_again(self) -> "Memory":
-        """The same, with a refusal that is long ago."""
-        refused = replace(self.refused, at=float("-inf")) if self.refused else None
-        return replace(self, refused=refused)
+    features: Collection[Feature]  # what the provider supports
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +83,8 @@ class SetStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Ensure:
-    """Have the balancer made or compared; `is_check` when it most likely is as it should be."""
+class EnsureBalancer:
+    """Create or update the balancer; `is_check` when it most likely is as it should be."""
 
     service: Service
     hosts: Hosts
@@ -110,22 +101,25 @@ class UpdateHosts:
 
 @dataclass(frozen=True, slots=True)
 class DeleteBalancer:
-    """Take away the balancer of `service`; `is_orphan` when that Service is no longer there."""
+    """Delete the balancer of `service`; `is_orphan` when that Service is no longer there."""
 
     service: Service
     is_orphan: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
+class ConfirmGone:
     """Ask the API server itself whether the Service has gone."""
 
     service: Service
 
 
 @dataclass(frozen=True, slots=True)
-class LookForBalancer:
-    """Find out whether there is a balancer of ours for a Service that is not ours any more."""
+class FindBalancer:
+    """Find out whether there is a balancer of ours for a Service that is not ours any more.
+
+    Its finalizer may be another controller's: only a balancer of ours makes it ours.
+    """
 
     service: Service
 
@@ -144,89 +138,154 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class Done:
     """Nothing is to be done; the sentence says why."""
 
     message: str
 
 
-Write = AddFinalizer | RemoveFinalizer | SetStatus
-Doing = Write | Ensure | UpdateHosts | DeleteBalancer | Confirm | LookForBalancer | Forget
-Step = Doing | Refuse | Rest
+ServiceWrite = AddFinalizer | RemoveFinalizer | SetStatus
+CloudCall = EnsureBalancer | UpdateHosts | DeleteBalancer | FindBalancer
+Action = ServiceWrite | CloudCall | ConfirmGone | Forget
+PlannedStep = Action | Refuse | Done
 
 
 def plan(
-    service: Service | None, hosts: Hosts, memory: Memory | None, rules: Rules, now: float
-) -> Step:
+    service: Service | None,
+    hosts: Hosts,
+    state: ServiceState,
+    capabilities: Capabilities,
+    now: float,
+) -> PlannedStep:
     """The next step for what is, or was, one Service."""
-    if memory and (service is None or service.uid != memory.service.uid):
-        return _leave_behind(memory, is_replaced=service is not None)
+    if state.owner and (service is None or service.uid != state.owner.uid):
+        return _clean_up_owner(state.owner, state, is_replaced=service is not None)
     if service is None:
-        return Rest("it is gone")
-    if service.is_being_deleted or not wants_balancer(service, rules.classes):
-        return _clean_up(service, memory, rules)
-    return _provide(service, hosts, memory or Memory(service), rules, now)
+        return Done("not found")
+    if service.is_being_deleted or not wants_balancer(service, capabilities.classes):
+        return _clean_up(service, state, capabilities)
+    return _provide(service, hosts, state, capabilities, now)
 
 
-def _leave_behind(memory: Memory, is_replaced: bool) -> Step:
+def is_of_our_class(service: Service, classes: Collection[str]) -> bool:
+    """Whether the Service leaves its balancer to us: no class, or one configured as ours."""
+    wanted = service.load_balancer_class
+    return wanted is None or wanted in classes
+
+
+def wants_balancer(service: Service, classes: Collection[str] = ()) -> bool:
+    """Whether the Service asks us for a balancer."""
+    return service.type == "LoadBalancer" and is_of_our_class(service, classes)
+
+
+def left_alone(service: Service) -> str:
+    """The message for a Service of another controller's class."""
+    return f"left alone: loadBalancerClass {service.load_balancer_class} is not ours"
+
+
+def why_unsupported(service: Service, features: Collection[Feature]) -> str:
+    """Why this cloud cannot give the Service a balancer, with what to do; empty when it can."""
+    try:
+        missing = service.features() - set(features)
+    except Refused as error:
+        return str(error)
+    return "; ".join(
+        f"this cloud's load balancers cannot do {feature}: {REMEDIES[feature]}"
+        for feature in Feature
+        if feature in missing
+    )
+
+
+def why_not_believed(missing: int, known: int) -> str:
+    """Why nothing is concluded from so many missing Services; empty when they are believed."""
+    if missing <= 1 or missing <= MASS_DELETION_SHARE * known:
+        return ""
+    return (
+        f"{missing} of {known} Services vanished at once without waiting for their cleanup; "
+        "their balancers are kept: delete them by hand if the Services are really gone"
+    )
+
+
+def relevant_spec(service: Service) -> Json:
+    """All that may change what the balancer has to be; equal means that nothing has to be done.
+
+    The order of ports, ranges and external IPs says nothing, and missing is the same as empty.
+    """
+    annotations = {k: v for k, v in service.annotations.items() if k != LAST_APPLIED_ANNOTATION}
+    spec = {name: _normalized(name, service.spec.get(name) or None) for name in SPEC_FIELDS}
+    return {"uid": service.uid, "annotations": annotations, "spec": spec}
+
+
+def same_ingress(wanted: Sequence[Json], stored: Sequence[Json]) -> bool:
+    """Whether the status says what it should.
+
+    Where no `ipMode` is wanted, the API server fills in `VIP`: that is no difference.
+    """
+    return len(wanted) == len(stored) and all(
+        want == have or {"ipMode": "VIP", **want} == have
+        for want, have in zip(wanted, stored, strict=True)
+    )
+
+
+def _clean_up_owner(owner: Service, state: ServiceState, is_replaced: bool) -> PlannedStep:
     """The Service disappeared without waiting for us; another one of its name may be there."""
-    if memory.is_deleted:
+    if state.is_deleted:
         return Forget()
-    if not (is_replaced or memory.is_gone):
-        return Confirm(memory.service)
-    return DeleteBalancer(memory.service, is_orphan=True)
+    if not (is_replaced or state.is_owner_gone):
+        return ConfirmGone(owner)
+    return DeleteBalancer(owner, is_orphan=True)
 
 
-def _clean_up(service: Service, memory: Memory | None, rules: Rules) -> Step:
-    is_ours = is_of_our_class(service, rules.classes)
-    if not memory:
+def _clean_up(service: Service, state: ServiceState, capabilities: Capabilities) -> PlannedStep:
+    is_ours = is_of_our_class(service, capabilities.classes)
+    if not state.owner:
         if not service.has_finalizer:
-            return Rest("wants no balancer of ours")
+            return Done("needs no load balancer of ours")
+        if not is_ours and service.is_being_deleted:
+            return FindBalancer(service)
         if not is_ours:
-            return _other_class(service)
-    if not memory or not memory.is_deleted:
+            return Done(left_alone(service))
+    if not state.is_deleted:
         return DeleteBalancer(service, is_orphan=False)
     if service.ingress and is_ours:
         return SetStatus(service, [])
     return RemoveFinalizer(service) if service.has_finalizer else Forget()
 
 
-def _other_class(service: Service) -> Step:
-    """The finalizer may be the other controller's: only a balancer of ours makes it ours."""
-    if service.is_being_deleted:
-        return LookForBalancer(service)
-    return Rest(f"left alone: loadBalancerClass {service.load_balancer_class} is not ours")
-
-
-def _provide(service: Service, hosts: Hosts, memory: Memory, rules: Rules, now: float) -> Step:
-    made, wanted = memory.made, concerns(service)
-    is_hosted = made is not None and made.hosts == hosts
-    if why := _refused_before(memory, hosts, wanted, now) or refusal(
-        service, rules.supported_features
+def _provide(
+    service: Service, hosts: Hosts, state: ServiceState, capabilities: Capabilities, now: float
+) -> PlannedStep:
+    applied, wanted = state.last_applied, relevant_spec(service)
+    has_hosts = applied is not None and applied.hosts == hosts
+    if why := _refused_before(state, hosts, wanted, now) or why_unsupported(
+        service, capabilities.features
     ):
         # What it has keeps serving as it is, so the hosts behind it stay right.
-        is_left_behind = service.has_finalizer and not is_hosted
+        is_left_behind = service.has_finalizer and not has_hosts
         return UpdateHosts(service, hosts) if is_left_behind else Refuse(service, why)
     if not service.has_finalizer:
         return AddFinalizer(service)
-    if made is None or made.concerns != wanted:
-        return Ensure(service, hosts, is_check=made is None and bool(service.ingress))
-    if not is_hosted:
+    if applied is None or applied.relevant_spec != wanted:
+        return EnsureBalancer(service, hosts, is_check=applied is None and bool(service.ingress))
+    if not has_hosts:
         return UpdateHosts(service, hosts)
-    if now - made.at >= AUDIT:
-        return Ensure(service, hosts, is_check=True)
-    if made.ingress is not None and not _says(service, made.ingress, made.stored):
-        return SetStatus(service, made.ingress)
-    return Rest("has its balancer")
+    if now - applied.at >= RESYNC_PERIOD:
+        return EnsureBalancer(service, hosts, is_check=True)
+    if applied.ingress is not None and not (
+        same_ingress(applied.ingress, service.ingress) or service.ingress == applied.stored_ingress
+    ):
+        return SetStatus(service, applied.ingress)
+    return Done("has its load balancer")
 
 
-def _refused_before(memory: Memory, hosts: Hosts, wanted: Json, now: float) -> str:
+def _refused_before(state: ServiceState, hosts: Hosts, wanted: Json, now: float) -> str:
     """What the cloud said no to, if that would still be asked for; else empty."""
-    refused = memory.refused
-    if refused is None or refused.concerns != wanted or refused.hosts != hosts:
+    refusal = state.refusal
+    if refusal is None or refusal.relevant_spec != wanted or refusal.hosts != hosts:
         return ""
-    return refused.why if now - refused.at < REFUSED_AGAIN else ""
+    return refusal.why if now - refusal.at < REFUSAL_RETRY_PERIOD else ""
 
 
-def _says(service: Service, ingress: list[Json], stored: list[Json] | None) -> bool:
-    return same_ingress(ingress, service.ingress) or service.ingress == stored
+def _normalized(name: str, value: Any) -> Any:
+    is_unordered = name in UNORDERED_FIELDS and isinstance(value, list)
+    return sorted(value, key=repr) if is_unordered else value

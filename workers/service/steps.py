@@ -1,216 +1,201 @@
-"""Performing the steps of a plan: one at a time, remembered, and told to people."""
+"""Performing the actions of a plan: calls of the cloud, writes to Kubernetes, Events."""
 
 import logging
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
 from ccm import metrics
-from ccm.errors import CloudError, KubernetesError, NoRoom, Refused, RetryAfter
+from ccm.cloud.gate import call
+from ccm.cloud.interface import LoadBalancers
+from ccm.decide.budget import Priority
+from ccm.errors import (
+    CloudError,
+    ImplementedElsewhere,
+    KubernetesError,
+    NoRoom,
+    Refused,
+    RetryAfter,
+)
 from ccm.kube.events import Event
+from ccm.model.cloud import Balancer
+from ccm.model.objects import mapping
 from ccm.model.service import Service
 from workers.controller import ControllerContext, Result
-from workers.performer import Patch
-from workers.service import notes, vanished
-from workers.service.balancers import Balancers
-from workers.service.concerns import concerns, ingress_json
-from workers.service.hosts import Hosts
-from workers.service.patches import patch_for
+from workers.performer import CONFLICTS
+from workers.service import writes
 from workers.service.plan import (
+    Action,
     AddFinalizer,
-    Confirm,
+    ConfirmGone,
     DeleteBalancer,
-    Doing,
-    Ensure,
+    EnsureBalancer,
+    FindBalancer,
     Forget,
-    LookForBalancer,
-    Made,
-    Memory,
-    Refusal,
     RemoveFinalizer,
+    ServiceWrite,
     SetStatus,
     UpdateHosts,
-    Write,
+    left_alone,
+    relevant_spec,
 )
+from workers.service.state import LastApplied, Refusal, ServiceState
 
 log = logging.getLogger(__name__)
 
-REPLAN = (409, 422)  # the object is not what it was
-STILL_THERE = 5.0  # seconds until another look at a Service that only the feed lacks
-DOUBTFUL = 60.0  # seconds until another look when too many have vanished
+STALE_CACHE_RETRY = 5.0  # seconds until another look at a Service that only our cache lacks
+
+Outcome = Result | CloudError | KubernetesError | None  # the reconcile ends, unless None
 
 
-class Steps:
-    """Performs steps. `memories` and `given` are this process's knowledge, by key of the Service.
+def attempted(state: ServiceState, action: Action) -> ServiceState:
+    """What is known as soon as `action` is tried, whatever comes of it."""
+    match action:
+        case EnsureBalancer(service, hosts):
+            owner = state.owner or service
+            return replace(state, owner=owner, is_deleted=False, hosts_sent=hosts)
+        case UpdateHosts(_, hosts):
+            return replace(state, hosts_sent=hosts)
+        case DeleteBalancer(service):
+            return replace(state, owner=state.owner or service)
+    return state
 
-    `given` is what each balancer was last to get as hosts, whether that worked or not.
-    """
 
-    def __init__(self, context: ControllerContext, cloud: Balancers) -> None:
-        self._context, self._cloud = context, cloud
-        self.memories: dict[str, Memory] = {}
-        self.given: dict[str, Hosts] = {}
-        self._rejected: dict[str, Patch] = {}
-        self._is_doubting = False
-        self.ensured = self.updated = self.deleted = 0
+class ServiceSteps:
+    """Performs actions. It takes what is known of a Service, returns what is known next."""
 
-    async def take(self, key: str, step: Doing) -> Result | None:
-        """Perform `step`; an outcome when that ends the work on the key, else plan again."""
-        match step:
+    def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
+        self._context, self._balancers = context, balancers
+        self._record = context.recorder.record
+        self.totals = {"ensured": 0, "host_updates": 0, "deleted": 0}
+
+    async def perform(self, state: ServiceState, action: Action) -> tuple[ServiceState, Outcome]:
+        """Perform `action` on a state that is `attempted`; an error raised leaves it as it is."""
+        match action:
             case AddFinalizer() | RemoveFinalizer() | SetStatus():
-                await self._write(key, step)
-            case Ensure():
-                await self._ensure(key, step)
-            case UpdateHosts(service, hosts):
-                await self._update_hosts(key, service, hosts)
-            case DeleteBalancer(service, is_orphan):
-                await self._delete(key, service, is_orphan)
-            case Confirm(service):
-                await self._confirm(key, service)
-            case LookForBalancer(service):
-                return await self._look(key, service)
+                return await self._write(state, action)
+            case EnsureBalancer():
+                return await self._ensure(state, action), None
+            case UpdateHosts():
+                return await self._update_hosts(state, action), None
+            case DeleteBalancer():
+                return await self._delete(state, action), None
+            case ConfirmGone(service):
+                await self._confirm_gone(service)
+                return replace(state, is_owner_gone=True), None
+            case FindBalancer(service):
+                if await call(Priority.LB_DELETE, self._balancers.get, service):
+                    return replace(state, owner=service), None
+                return state, Result(left_alone(service))
             case Forget():
-                self._forget(key)
+                return ServiceState(planned=state.planned), None
             case _:
-                assert_never(step)
-        return None
+                assert_never(action)
 
-    async def _write(self, key: str, write: Write) -> None:
-        patch = patch_for(write)
+    async def _write(
+        self, state: ServiceState, write: ServiceWrite
+    ) -> tuple[ServiceState, Outcome]:
+        patch = writes.patch_for(write)
         try:
             answer = await self._context.performer.perform(patch)
         except KubernetesError as error:
-            self._judge(key, write, patch, error)
+            if error.status == 404:
+                raise
+            is_conflict = error.status in CONFLICTS
+            is_race = is_conflict and state.rejected_patch != patch.operations
+            state = replace(state, rejected_patch=patch.operations)
+            if is_race:  # planning again resolves it; the same answer to the same patch is none
+                return state, error
+            why = writes.write_failed(write, error)
+            self._record(writes.sync_failed(write.service, why))
+            return state, CloudError(why) if is_conflict else error  # both back off
+        self._context.store.wrote("Service", write.service.key, answer)
+        applied = state.last_applied
+        if isinstance(write, SetStatus) and applied:
+            applied = replace(applied, stored_ingress=Service(answer).ingress)
+        return replace(state, last_applied=applied, rejected_patch=None), None
+
+    async def _confirm_gone(self, service: Service) -> None:
+        """Return when the API server does not have this very Service; else raise."""
+        try:
+            found = await self._context.performer.kube.get(writes.path_of(service))
+        except KubernetesError as error:
+            if error.status == 404 and error.reason == "NotFound":
+                return
             raise
-        self._rejected.pop(key, None)
-        self._context.store.wrote("Service", key, answer)
-        memory = self.memories.get(key)
-        if isinstance(write, SetStatus) and memory and memory.made:
-            made = replace(memory.made, stored=Service(answer).ingress)
-            self.memories[key] = replace(memory, made=made)
+        if mapping(found.get("metadata")).get("uid") == service.uid:
+            raise RetryAfter("the API server has it, our cache has not", STALE_CACHE_RETRY)
 
-    def _judge(self, key: str, write: Write, patch: Patch, error: KubernetesError) -> None:
-        """Say nothing of a race, which planning again resolves; the same answer twice is none."""
-        if error.status == 404:
-            return
-        is_race = error.status in REPLAN and self._rejected.get(key) != patch
-        self._rejected[key] = patch
-        if is_race:
-            return
-        why = f"{notes.failure_of(write)}: {error}"
-        self._tell(notes.sync_failed(write.service, why))
-        if error.status in REPLAN:
-            raise CloudError(why) from error  # with back-off, not at once as after a race
-
-    async def _ensure(self, key: str, step: Ensure) -> None:
-        service, hosts = step.service, step.hosts
-        memory = self.memories.get(key) or Memory(service)
-        memory = self.memories[key] = replace(memory, is_deleted=False)
-        self.given[key] = hosts
-        if not step.is_check:
-            self._tell(notes.ensuring(service))
+    async def _ensure(self, state: ServiceState, action: EnsureBalancer) -> ServiceState:
+        service, hosts = action.service, action.hosts
+        if not action.is_check:
+            self._record(writes.normal(service, "EnsuringLoadBalancer", "Ensuring load balancer"))
         if not hosts.nodes:
-            self._tell(notes.no_hosts(service))
-        asked = concerns(service)
+            self._record(writes.no_hosts(service))
+        asked = relevant_spec(service)
+        priority = Priority.REFRESH if action.is_check else Priority.LB_ENSURE
+        balancer: Balancer | None = None
         try:
-            balancer = await self._cloud.ensure(service, hosts, step.is_check)
-        except RetryAfter:
-            raise
+            with suppress(ImplementedElsewhere):
+                balancer = await call(priority, self._balancers.ensure, service, hosts.nodes)
         except Refused as error:
-            is_for_room = isinstance(error, NoRoom)
-            refusal = Refusal(asked, hosts, time.monotonic(), str(error), is_for_room)
-            self.memories[key] = replace(memory, refused=refusal)
-            return
+            is_quota_exceeded = isinstance(error, NoRoom)
+            refusal = Refusal(asked, hosts, time.monotonic(), str(error), is_quota_exceeded)
+            return replace(state, refusal=refusal)
         except CloudError as error:
-            why = f"failed to ensure load balancer: {error}"
-            self._tell(notes.sync_failed(service, why))
+            self._record_failure(error, writes.ensure_failed(service, error))
             raise
-        self.ensured += 1
+        self.totals["ensured"] += 1
         self._context.counters.count(metrics.BALANCERS_ENSURED)
-        ingress = ingress_json(balancer.ingress) if balancer else None
-        made = Made(asked, hosts, time.monotonic(), ingress)
-        self.memories[key] = replace(memory, made=made, refused=None)
-        if balancer and not step.is_check:
-            self._tell(notes.ensured(service))
-        if memory.refused and memory.refused.is_for_room:
-            self._offer_room()
+        ingress = writes.ingress_json(balancer.ingress) if balancer else None
+        if balancer and not action.is_check:
+            self._record(writes.normal(service, "EnsuredLoadBalancer", "Ensured load balancer"))
+        applied = LastApplied(asked, hosts, time.monotonic(), ingress)
+        return replace(state, last_applied=applied, refusal=None)
 
-    async def _update_hosts(self, key: str, service: Service, hosts: Hosts) -> None:
-        memory = self.memories.get(key) or Memory(service)
-        self.given[key] = hosts
-        now = time.monotonic()
-        counters = self._context.counters
+    async def _update_hosts(self, state: ServiceState, action: UpdateHosts) -> ServiceState:
+        service, hosts, now = action.service, action.hosts, time.monotonic()
+        counters, applied = self._context.counters, state.last_applied
+        owner = state.owner or service
         counters.count(metrics.HOST_UPDATES)
+        is_ours = False
         try:
-            is_ours = await self._cloud.update_hosts(service, hosts)
-        except RetryAfter:
-            raise
+            with suppress(ImplementedElsewhere):
+                await call(Priority.LB_ENSURE, self._balancers.update_hosts, service, hosts.nodes)
+                is_ours = True
         except Refused as error:  # no balancer: whether there has to be one is planned next
-            log.info("no balancer to update", extra={"key": key, "why": str(error)})
-            self.memories[key] = replace(memory, made=Made(None, hosts, now))
-            return
+            log.info("no balancer to update", extra={"key": service.key, "why": str(error)})
+            return replace(state, owner=owner, last_applied=LastApplied(None, hosts, now))
         except CloudError as error:
-            counters.count(metrics.HOST_UPDATES_FAILED)
-            self._tell(notes.update_failed(service, hosts, str(error)))
+            if not isinstance(error, RetryAfter):
+                counters.count(metrics.HOST_UPDATES_FAILED)
+            self._record_failure(error, writes.update_failed(service, hosts, error))
             raise
-        self.updated += 1
+        self.totals["host_updates"] += 1
         counters.observe(metrics.HOST_UPDATE_SECONDS, seconds=time.monotonic() - now)
-        made = replace(memory.made, hosts=hosts) if memory.made else Made(None, hosts, now)
-        self.memories[key] = replace(memory, made=made)
-        if is_ours and memory.made:
-            self._tell(notes.updated(service) if hosts.nodes else notes.no_hosts(service))
+        if is_ours and applied:
+            message = "Updated load balancer with new hosts"
+            updated = writes.normal(service, "UpdatedLoadBalancer", message)
+            self._record(updated if hosts.nodes else writes.no_hosts(service))
+        applied = replace(applied, hosts=hosts) if applied else LastApplied(None, hosts, now)
+        return replace(state, owner=owner, last_applied=applied)
 
-    async def _delete(self, key: str, service: Service, is_orphan: bool) -> None:
-        memory = self.memories.setdefault(key, Memory(service))
-        self._tell(notes.deleting(service))
+    async def _delete(self, state: ServiceState, action: DeleteBalancer) -> ServiceState:
+        service = action.service
+        self._record(writes.normal(service, "DeletingLoadBalancer", "Deleting load balancer"))
         try:
-            await self._cloud.delete(service)
-        except RetryAfter:
-            raise
+            with suppress(ImplementedElsewhere):
+                await call(Priority.LB_DELETE, self._balancers.delete, service)
         except CloudError as error:
-            failed = notes.sync_failed(service, f"failed to delete load balancer: {error}")
-            self._tell(notes.orphan_failed(service, str(error)) if is_orphan else failed)
+            self._record_failure(error, writes.delete_failed(service, action.is_orphan, error))
             raise
-        self.deleted += 1
+        self.totals["deleted"] += 1
         self._context.counters.count(metrics.BALANCERS_DELETED)
-        self.memories[key] = replace(memory, made=None, refused=None, is_deleted=True)
-        self._tell(notes.deleted(service))
-        self._offer_room()
+        self._record(writes.normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
+        return replace(state, last_applied=None, refusal=None, is_deleted=True)
 
-    def _offer_room(self) -> None:
-        """There may be room for one more: the Service that had none for longest has its turn."""
-        refused = [(memory.refused, key) for key, memory in self.memories.items() if memory.refused]
-        lacking = [(refusal.at, key) for refusal, key in refused if refusal.is_for_room]
-        if lacking:
-            _, first = min(lacking)
-            self.memories[first] = self.memories[first].asking_again()
-            self._context.queue.add(first)
-
-    async def _confirm(self, key: str, service: Service) -> None:
-        missing = [
-            other
-            for other, memory in self.memories.items()
-            if not memory.service.is_being_deleted and not self._context.store.get("Service", other)
-        ]
-        if why := vanished.doubt(len(missing), len(self.memories)):
-            if not self._is_doubting:
-                log.error("balancers kept", extra={"why": why})
-            self._is_doubting = True
-            raise RetryAfter(why, DOUBTFUL)
-        self._is_doubting = False
-        if await vanished.is_there(self._context.performer.kube, service):
-            raise RetryAfter("the API server has it, the feed has not", STILL_THERE)
-        self.memories[key] = replace(self.memories[key], is_gone=True)
-
-    async def _look(self, key: str, service: Service) -> Result | None:
-        if await self._cloud.exists(service):
-            self.memories[key] = Memory(service)
-            return None
-        return Result(f"left alone: loadBalancerClass {service.load_balancer_class} is not ours")
-
-    def _forget(self, key: str) -> None:
-        for known in (self.memories, self.given, self._rejected):
-            known.pop(key, None)
-
-    def _tell(self, note: Event) -> None:
-        self._context.recorder.record(note)
+    def _record_failure(self, error: CloudError, event: Event) -> None:
+        """Work in progress, as a throttled call, is no failure."""
+        if not isinstance(error, RetryAfter):
+            self._record(event)

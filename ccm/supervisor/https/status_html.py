@@ -14,7 +14,7 @@ MAX_TEXT = 300  # characters of one value
 MAX_NUMBER = 1e15
 DASH = "–"
 VOID_ELEMENTS = ("meta",)
-GOOD = ("running", "standby", "skipped", "closed", "made", "permit", "recovered")
+GOOD = ("running", "standby", "skipped", "closed", "ensured", "permit", "recovered")
 BAD = ("failed", "backoff", "open", "refused", "held")
 
 StatusPart = Mapping[str, Any]

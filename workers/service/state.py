@@ -1,0 +1,109 @@
+"""What this process knows of each Service, and its summary for `status`; lost with the process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import nsmallest
+
+from ccm.model.objects import Json, text
+from ccm.model.service import Service
+from workers.service.hosts import Hosts
+
+MAX_SERVICES_SHOWN = 20
+MAX_ADDRESSES_SHOWN = 4  # of one balancer
+
+
+@dataclass(frozen=True, slots=True)
+class LastApplied:
+    """What a balancer was made for when the cloud last agreed.
+
+    `relevant_spec` is None when only its hosts are known to be right. `ingress` is what the status
+    has to say, None when that is not ours to write; `stored_ingress` is what the API server made
+    of it.
+    """
+
+    relevant_spec: Json | None
+    hosts: Hosts
+    at: float
+    ingress: list[Json] | None = None
+    stored_ingress: list[Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the cloud refused to do, and why; it is asked again some time after `at`."""
+
+    relevant_spec: Json
+    hosts: Hosts
+    at: float
+    why: str
+    is_quota_exceeded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """The cached state of one key. The controller owns it; actions take one and return the next."""
+
+    planned: Service | None = None  # as it was when last planned for
+    owner: Service | None = None  # as last seen, if it may have a balancer
+    last_applied: LastApplied | None = None
+    refusal: Refusal | None = None
+    is_deleted: bool = False  # the owner's balancer was deleted
+    is_owner_gone: bool = False  # the API server itself says that the owner does not exist
+    hosts_sent: Hosts | None = None  # what the balancer was last to get, whether that worked or not
+    rejected_patch: tuple[Json, ...] | None = None  # failed its tests the last time
+    is_host_update_due: bool = False  # may update its hosts once, debounced or not
+
+
+class Phase(IntEnum):
+    """How a Service stands; the lower, the sooner people want to know."""
+
+    REFUSED = 0
+    DELETING = 1  # the Service is being deleted, or gone
+    PENDING = 2  # the cloud has not agreed in this process's life
+    ENSURED = 3
+
+
+def summarize(states: Mapping[str, ServiceState], now: float) -> list[Json]:
+    """One entry a Service with a balancer; in one phase, what changed last comes first."""
+    owning = ((key, state) for key, state in states.items() if state.owner)
+    first = nsmallest(
+        MAX_SERVICES_SHOWN, owning, key=lambda item: (_phase(item[1]), -_answered_at(item[1]))
+    )
+    return [_entry(key, state, now) for key, state in first]
+
+
+def _phase(state: ServiceState) -> Phase:
+    is_leaving = state.owner is not None and state.owner.is_being_deleted
+    if state.refusal:
+        return Phase.REFUSED
+    if is_leaving or state.is_owner_gone or state.is_deleted:
+        return Phase.DELETING
+    return Phase.ENSURED if state.last_applied else Phase.PENDING
+
+
+def _answered_at(state: ServiceState) -> float:
+    """When the cloud last answered; negative for a refusal that is to be asked about again."""
+    answer = state.refusal or state.last_applied
+    return answer.at if answer else 0.0
+
+
+def _entry(key: str, state: ServiceState, now: float) -> Json:
+    answered_at = _answered_at(state)
+    return {
+        "service": key,
+        "state": _phase(state).name.lower(),
+        "seconds_ago": round(now - answered_at, 1) if answered_at > 0 else None,
+        "hosts": len(state.last_applied.hosts.nodes) if state.last_applied else 0,
+        "addresses": _addresses(state),
+        "why": state.refusal.why if state.refusal else "",
+    }
+
+
+def _addresses(state: ServiceState) -> list[str]:
+    """What the cloud said, else what the Service says."""
+    ingress = state.last_applied.ingress if state.last_applied else None
+    if ingress is None:
+        ingress = state.owner.ingress if state.owner else []
+    addresses = (text(entry.get("ip")) or text(entry.get("hostname")) for entry in ingress)
+    return list(filter(None, addresses))[:MAX_ADDRESSES_SHOWN]

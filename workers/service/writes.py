@@ -1,0 +1,123 @@
+"""What is written about a Service: JSON patches, and Events in upstream's words."""
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+from urllib.parse import quote
+
+from ccm.kube.events import Event, ObjectRef
+from ccm.model.cloud import Ingress
+from ccm.model.objects import Json
+from ccm.model.service import FINALIZER, Service
+from workers.performer import Patch
+from workers.service.hosts import Hosts
+from workers.service.plan import AddFinalizer, RemoveFinalizer, ServiceWrite, SetStatus
+
+MAX_NODE_NAMES = 20  # in one message
+
+
+def patch_for(write: ServiceWrite) -> Patch:
+    """The write as a JSON patch; it fails with 422 when the Service is not what it was.
+
+    Finalizers are written through the status, too: then no right to change a spec is needed.
+    """
+    service = write.service
+    listed = service.meta.get("finalizers")
+    match write:
+        case AddFinalizer():
+            wanted = [*service.finalizers, FINALIZER]
+            change = _replace("/metadata/finalizers", listed, wanted)
+        case RemoveFinalizer():
+            left = [finalizer for finalizer in service.finalizers if finalizer != FINALIZER]
+            change = _replace("/metadata/finalizers", listed, left or None)
+        case SetStatus(_, ingress):
+            status = {"ingress": ingress} if ingress else {}
+            change = _replace("/status/loadBalancer", service.load_balancer, status)
+        case _:
+            assert_never(write)
+    same_object: Json = {"op": "test", "path": "/metadata/uid", "value": service.uid}
+    return Patch(f"{path_of(service)}/status", (same_object, *change))
+
+
+def path_of(service: Service) -> str:
+    """Where the API server has it."""
+    return f"/api/v1/namespaces/{quote(service.namespace)}/services/{quote(service.name)}"
+
+
+def ingress_json(ingress: Sequence[Ingress]) -> list[Json]:
+    """`status.loadBalancer.ingress` for these addresses; `ipMode` goes with an IP only."""
+    return [
+        {
+            **({"ip": entry.ip} if entry.ip else {}),
+            **({"hostname": entry.hostname} if entry.hostname else {}),
+            **({"ipMode": str(entry.ip_mode)} if entry.ip and entry.ip_mode else {}),
+        }
+        for entry in ingress
+    ]
+
+
+def object_ref(service: Service) -> ObjectRef:
+    """The Service as the object of an Event."""
+    return ObjectRef("v1", "Service", service.name, service.uid, service.namespace)
+
+
+def normal(service: Service, reason: str, message: str) -> Event:
+    """An Event of what we do."""
+    return Event(object_ref(service), "Normal", reason, message)
+
+
+def warning(service: Service, reason: str, message: str) -> Event:
+    """An Event of what somebody should know."""
+    return Event(object_ref(service), "Warning", reason, message)
+
+
+def no_hosts(service: Service) -> Event:
+    """The balancer has no hosts."""
+    message = "There are no available nodes for LoadBalancer"
+    return warning(service, "UnAvailableLoadBalancer", message)
+
+
+def sync_failed(service: Service, error: str) -> Event:
+    """A reconcile failed."""
+    return warning(service, "SyncLoadBalancerFailed", f"Error syncing load balancer: {error}")
+
+
+def ensure_failed(service: Service, error: Exception | str) -> Event:
+    """The balancer was not made or not changed, or what it should be is refused."""
+    return sync_failed(service, f"failed to ensure load balancer: {error}")
+
+
+def delete_failed(service: Service, is_orphan: bool, error: Exception) -> Event:
+    """The balancer was not deleted; `is_orphan` when the Service has gone."""
+    if not is_orphan:
+        return sync_failed(service, f"failed to delete load balancer: {error}")
+    return warning(service, "DeleteLoadBalancerFailed", f"Error deleting load balancer: {error}")
+
+
+def write_failed(write: ServiceWrite, error: Exception) -> str:
+    """What to say of a write that failed."""
+    match write:
+        case AddFinalizer():
+            return f"failed to add load balancer cleanup finalizer: {error}"
+        case RemoveFinalizer():
+            return f"failed to remove load balancer cleanup finalizer: {error}"
+        case SetStatus():
+            return f"failed to update load balancer status: {error}"
+
+
+def update_failed(service: Service, hosts: Hosts, error: Exception) -> Event:
+    """An update of the hosts failed."""
+    names, more = hosts.names[:MAX_NODE_NAMES], len(hosts.names) - MAX_NODE_NAMES
+    shown = " ".join([*names, f"<{more} more>"] if more > 0 else names)
+    message = (
+        f"Error updating load balancer with new hosts [{shown}] "
+        f"[node names limited, total number of nodes: {len(hosts.names)}], error: {error}"
+    )
+    return warning(service, "UpdateLoadBalancerFailed", message)
+
+
+def _replace(path: str, seen: Any, wanted: Any) -> tuple[Json, Json]:
+    """Replace what we saw; None is a missing member, which tests equal to null."""
+    test: Json = {"op": "test", "path": path, "value": seen}
+    if wanted is None:
+        return test, {"op": "remove", "path": path}
+    return test, {"op": "add", "path": path, "value": wanted}
