@@ -104,6 +104,9 @@ class BatchReader(Generic[ObjectT, AnswerT]):
                 await self._fill(max(next_batch_at - loop.time(), FIRST_DELAY))
                 await self._slots.acquire()
                 batch = self._next_batch()
+                if not batch:  # who waited was cancelled
+                    self._slots.release()
+                    continue
                 next_batch_at = loop.time() + BATCH_INTERVAL if len(batch) > 1 else 0.0
                 read = asyncio.create_task(self._read_for(batch))
                 self._reads.add(read)
@@ -141,8 +144,8 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         """Wait until the batch is full, or nobody more is about to join it."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        self._full.clear()
         while len(self._waiting) < self._part.batch_size:
+            self._full.clear()
             try:
                 await asyncio.wait_for(self._full.wait(), seconds)
             except TimeoutError:

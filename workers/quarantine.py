@@ -64,6 +64,7 @@ class Quarantine:
         self._journal, self._send = journal, send
         self._lock = ReadWriteLock()
         self._places = asyncio.Semaphore(limit)
+        self._placeless: set[str] = set()  # keys that wait and have left their place to another
         self._executing: Counter[str] = Counter()
         self._entered: dict[str, AsyncExitStack] = {}
         self._not_before = dict.fromkeys(suspects, 0.0) | quarantined
@@ -84,9 +85,12 @@ class Quarantine:
         """Wait until fewer than `limit` keys execute; whoever executes has a place."""
         await self._places.acquire()
 
-    def release_place(self) -> None:
-        """Leave the place to another key."""
-        self._places.release()
+    def release_place(self, key: str | None = None) -> None:
+        """Leave the place, which may be that of `key`, to another key."""
+        if key in self._placeless:
+            self._placeless.remove(key)  # cancelled before it had its place back
+        else:
+            self._places.release()
 
     @asynccontextmanager
     async def executing(self, key: str) -> AsyncIterator[None]:
@@ -107,10 +111,12 @@ class Quarantine:
         """Inside `executing`: only wait for something, and give the place to another meanwhile."""
         await self._leave(key)
         self._places.release()
+        self._placeless.add(key)
         try:
             yield
         finally:
             await self._places.acquire()
+            self._placeless.discard(key)
             await self._enter(key)
 
     @asynccontextmanager

@@ -102,8 +102,8 @@ class WorkQueue:
     def forget_failures(self, key: str) -> None:
         self._failures.pop(key, None)
 
-    async def get(self) -> str | None:
-        """The next key, which is then in flight until `done`; None once the queue is closed."""
+    async def wait(self) -> None:
+        """Return once `get` does not have to wait."""
         while not self._ready and not self._is_closed:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -113,6 +113,10 @@ class WorkQueue:
                 if waiter.done() and not waiter.cancelled():
                     self._wake(1)  # it was woken and leaves: another takes its turn
                 raise
+
+    async def get(self) -> str | None:
+        """The next key, which is then in flight until `done`; None once the queue is closed."""
+        await self.wait()
         if self._is_closed:
             return None
         key, since = self._ready.popitem(last=False)

@@ -161,10 +161,12 @@ class Runner:
     async def _dispatch(self) -> None:
         """Start a reconcile for every key that is due and has a place, while this worker leads."""
         while not self._drain.done():
+            await self._queue.wait()  # without a place, which keys that got their answer need
             await self._port.permission.wait()
             await self._quarantine.acquire_place()
             key = await self._queue.get()
             if key is None:
+                self._quarantine.release_place()
                 return
             task = asyncio.create_task(self._process(key))
             self._reconciling.add(task)
@@ -180,7 +182,7 @@ class Runner:
             async with self._quarantine.executing(key):
                 await self._reconcile(key)
         finally:
-            self._quarantine.release_place()
+            self._quarantine.release_place(key)
             self._queue.done(key)
             self._acknowledge()
 

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 THROTTLED_RETRY = 1.0  # seconds until a throttled reconcile is tried again
+SEND_RETRY = 0.05  # seconds until a request that the supervisor did not take is sent again
 
 # Set by `with_priority` around a provider's method, threads included, and read by the gate alone.
 _priority: ContextVar[Priority] = ContextVar("priority", default=Priority.REFRESH)
@@ -109,7 +110,10 @@ class SupervisorGrants:
         granted: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting[number] = granted
         try:
-            self._send(GrantRequest(number, budget, int(priority)))
+            while not self._send(  # noqa: ASYNC110 - a socket tells nobody that it has room
+                GrantRequest(number, budget, int(priority))
+            ):
+                await asyncio.sleep(SEND_RETRY)
             return await granted
         finally:
             del self._waiting[number]

@@ -1,6 +1,6 @@
 """Who gets the next cloud calls: asks by priority and age, served with whole tokens of a bucket."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import nsmallest
@@ -33,13 +33,24 @@ class Ask:
     since: float
 
 
-def urgency(ask: Ask, now: float) -> tuple[float, float]:
-    """Sort key: the most urgent ask first."""
-    return ask.priority - (now - ask.since) / AGEING, ask.since
+ServedAt = Mapping[tuple[str, Priority], float]
+"""When a worker last got a call of a priority (monotonic)."""
 
 
-def grantable(bucket: Bucket, asks: Iterable[Ask], now: float) -> Iterator[Ask]:
+def urgency(ask: Ask, now: float, served_at: ServedAt) -> tuple[float, float]:
+    """Sort key: the most urgent ask first.
+
+    An ask ages from when it came, or from when its worker last got a call of this priority: so
+    workers take turns, and nothing starves however many calls a worker wants at once.
+    """
+    waited = now - max(ask.since, served_at.get((ask.worker, ask.priority), 0.0))
+    return ask.priority - waited / AGEING, ask.since
+
+
+def grantable(
+    bucket: Bucket, asks: Iterable[Ask], now: float, served_at: ServedAt
+) -> Iterator[Ask]:
     """The most urgent asks, as many as `bucket` has whole tokens; the caller spends them."""
     tokens = 0 if now < bucket.open_until else int(bucket.tokens + 1e-9)
     if tokens > 0:
-        yield from nsmallest(tokens, asks, key=lambda ask: urgency(ask, now))
+        yield from nsmallest(tokens, asks, key=lambda ask: urgency(ask, now, served_at))

@@ -18,7 +18,7 @@ from ccm.model.objects import Json
 log = logging.getLogger(__name__)
 
 RECENT_WAITS = 1000  # per priority, for the percentiles
-UNHEARD_RETRY = 1.0  # seconds until a worker that hangs is looked at again
+UNHEARD_RETRY = 1.0  # seconds until a worker that takes no grant is looked at again
 
 
 class Budget:
@@ -94,6 +94,7 @@ class Budget:
         """The worker is gone: nobody waits for its calls any more."""
         for budget, asks in self._asks.items():
             self._asks[budget] = [ask for ask in asks if ask.worker != worker]
+            self._of(budget).forget(worker)
 
     def status(self, now: float) -> Json:
         """What `status` shows, per class."""
@@ -130,20 +131,28 @@ class Budget:
         if not asks:
             return
         self._buckets[budget] = refill(self._buckets[budget], now)
+        listening = set(filter(self._is_responsive, {ask.worker for ask in asks}))
+        while unreachable := self._grant(budget, listening, now):
+            listening -= unreachable  # their sockets are full or gone: others have their turn
         workers = {ask.worker for ask in asks}
-        responsive = {worker for worker in workers if self._is_responsive(worker)}
-        listening = [ask for ask in asks if ask.worker in responsive]
-        for ask in grantable(self._buckets[budget], listening, now):
+        if workers & listening:
+            yield next_token_in(self._buckets[budget], now)
+        if workers - listening:
+            yield UNHEARD_RETRY
+
+    def _grant(self, budget: str, workers: set[str], now: float) -> set[str]:
+        """Grant what the bucket has to asks of `workers`; those of them that could not be told."""
+        asks, unreachable = self._asks[budget], set()
+        listening = [ask for ask in asks if ask.worker in workers]
+        served_at = self._of(budget).served_at
+        for ask in grantable(self._buckets[budget], listening, now, served_at):
             if not self._send(ask.worker, Granted(ask.number, now)):
-                continue  # its socket is full or gone: the next ask has its turn
+                unreachable.add(ask.worker)
+                continue
             self._buckets[budget] = spend(self._buckets[budget], 1)
             asks.remove(ask)
-            listening.remove(ask)
             self._of(budget).granted(ask, now)
-        if listening:
-            yield next_token_in(self._buckets[budget], now)
-        if len(asks) > len(listening):
-            yield UNHEARD_RETRY
+        return unreachable
 
     def _of(self, budget: str) -> "Spending":
         return self._spending.setdefault(budget, Spending())
@@ -194,12 +203,19 @@ class Spending:
     by_priority: Counter[Priority] = field(default_factory=Counter)
     by_worker: Counter[str] = field(default_factory=Counter)
     waits: dict[Priority, Waits] = field(default_factory=dict)
+    served_at: dict[tuple[str, Priority], float] = field(default_factory=dict)
 
     def granted(self, ask: Ask, now: float) -> None:
         """The call of this ask was granted at `now`."""
+        self.served_at[ask.worker, ask.priority] = now
         self.by_priority[ask.priority] += 1
         self.by_worker[worker_name(ask.worker)] += 1
         self.waits.setdefault(ask.priority, Waits()).add(now - ask.since)
+
+    def forget(self, worker: str) -> None:
+        """This start of a worker is gone."""
+        for priority in Priority:
+            self.served_at.pop((worker, priority), None)
 
 
 def worker_name(ident: str) -> str:

@@ -26,7 +26,7 @@ class Carriers:
             return
         for key in _rows_of(report.nodeid):
             before = self.results[key].get(report.nodeid)
-            self.results[key][report.nodeid] = "failed" if before == "failed" else report.result
+            self.results[key][report.nodeid] = "failed" if before == "failed" else report.outcome
 
 
 def _rows_of(test: str) -> set[str]:

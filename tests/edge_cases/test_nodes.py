@@ -7,7 +7,7 @@ import pytest
 from ccm.bus.sockets import Permission
 from ccm.model.cloud import Instance
 from ccm.model.node import Node
-from tests.unit.test_node_initialisation import INITIALISED
+from tests.node.test_node_initialisation import INITIALISED
 from workers.node.patches import patch_for
 from workers.node.plan import plan
 from workers.performer import Performer

@@ -13,20 +13,10 @@ from typing import Any
 
 import multiprocess
 import orjson
-from workers.grants import Grants
 
-from ccm.bus.frames import (
-    AskCalls,
-    CallsShut,
-    CloudThrottled,
-    Granted,
-    Hello,
-    MadeCalls,
-    Message,
-    ReturnCalls,
-)
+from ccm.bus.frames import Beat, CloudThrottled, Granted, GrantRequest, Hello, Message
 from ccm.bus.sockets import Hub, Port
-from ccm.cloud.gate import WorkerGate, spending
+from ccm.cloud.gate import SupervisorGrants, WorkerGate, with_priority
 from ccm.cloud.interface import ProviderContext
 from ccm.decide.budget import Priority
 from ccm.errors import Throttled
@@ -36,10 +26,12 @@ from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import read_config
 from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.supervisor.budget import Budget
+from ccm.supervisor.loop import RESPONSIVE_WITHIN
+from workers.runner import BEAT_INTERVAL
 
 Waits = dict[tuple[str, Priority], list[float]]  # by worker and priority
 
-PAUSE = 2.0  # seconds between two calls of a duty; refreshing never pauses
+PAUSE = 2.0  # seconds between two calls of a controller; refreshing never pauses
 REFRESHERS = 4  # per worker
 
 
@@ -55,9 +47,9 @@ class Spec:
 
 
 class Timed:
-    """A purse that writes down how long each call waited."""
+    """A grant source that writes down how long each call waited."""
 
-    def __init__(self, grants: Grants, path: str) -> None:
+    def __init__(self, grants: SupervisorGrants, path: str) -> None:
         self._grants = grants
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - as long as the process lives
 
@@ -80,14 +72,16 @@ def enter(spec: Spec) -> None:
 
 async def _hammer(spec: Spec) -> None:
     def on_message(message: Message) -> None:
-        match message:
-            case Granted():
-                grants.granted(message)
-            case CallsShut():
-                grants.shut(message)
+        if isinstance(message, Granted):
+            grants.on_granted(message)
 
-    port = Port(Path(spec.bus), f"{spec.name}.1", on_message)
-    grants = Grants(port.send)
+    async def beat() -> None:
+        while port.send(Beat({})):  # noqa: ASYNC110 - nothing to wait for
+            await asyncio.sleep(BEAT_INTERVAL)
+
+    port = Port(Path(spec.bus), f"{spec.name}.1", lambda token: None)
+    port.on_message = on_message
+    grants = SupervisorGrants(port.send)
     gate = WorkerGate(Timed(grants, spec.waits), 10.0, lambda: None)
     content, provider = Path(spec.config).read_bytes(), SimulatedCloud()
     await provider.initialize(ProviderContext(gate, content, spec.config, "test", spec.name))
@@ -96,13 +90,13 @@ async def _hammer(spec: Spec) -> None:
     api = SimulatedApi(read_config(content, spec.config), gate, spec.name)
     controllers = [_work(api, priority, PAUSE) for priority in Priority]
     refreshing = [_work(api, Priority.REFRESH, 0.0) for _ in range(REFRESHERS)]
-    await asyncio.gather(port.run(), *controllers, *refreshing)
+    await asyncio.gather(port.run(), beat(), *controllers, *refreshing)
 
 
 async def _work(api: SimulatedApi, priority: Priority, pause: float) -> None:
     while True:
         await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-        with spending(priority), contextlib.suppress(Throttled):
+        with with_priority(priority), contextlib.suppress(Throttled):
             await api.machines("names", ["nobody"])
 
 
@@ -112,7 +106,8 @@ class Hammers:
     def __init__(self, directory: Path, config: Path) -> None:
         self._directory, self._config = directory, config
         self._hub = Hub(directory / "bus.sock", self._on_message)
-        self.budget = Budget({}, self._hub.send)
+        self._heard_at: dict[str, float] = {}
+        self.budget = Budget({}, self._hub.send, self._is_responsive)
         self.processes: dict[str, Any] = {}
         self._receiving = asyncio.create_task(self._hub.run())
 
@@ -156,16 +151,16 @@ class Hammers:
                     found[path.stem, Priority(priority)].append(seconds)
         return found
 
+    def _is_responsive(self, ident: str) -> bool:
+        return time.monotonic() - self._heard_at.get(ident, 0.0) < RESPONSIVE_WITHIN
+
     def _on_message(self, ident: str, message: Message) -> None:
+        self._heard_at[ident] = time.monotonic()
         match message:
             case Hello():
                 self.budget.declare(message.quotas)
-            case AskCalls():
-                self.budget.ask(ident, message)
-            case MadeCalls():
-                self.budget.note_made(ident, message)
-            case ReturnCalls():
-                self.budget.take_back(ident, message)
+            case GrantRequest():
+                self.budget.request(ident, message)
             case CloudThrottled():
                 self.budget.slow_down(ident, message)
 

@@ -1,5 +1,6 @@
 """A Kubernetes API of Nodes and Events in memory: it holds state and takes patches."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, cast
 
@@ -37,7 +38,7 @@ EMPTY_IS_ABSENT = {"spec": ("taints",), "status": ("addresses",)}
 
 
 class Cluster:
-    """The part of `Kube` that duties write with."""
+    """The part of `Kube` that controllers write with."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Json] = {}
@@ -45,6 +46,7 @@ class Cluster:
         self.events: list[Json] = []
         self.writes = 0
         self.writes_until_cut_off = 10**9
+        self.fence: Callable[[], None] = lambda: None  # asked before a Node is written
 
     @property
     def kube(self) -> Kube:
@@ -74,6 +76,7 @@ class Cluster:
     async def patch(self, path: str, kind: str, body: Any, timeout: float = 30.0) -> Json:
         assert kind == JSON_PATCH
         assert timeout > 0
+        self.fence()
         if self.writes >= self.writes_until_cut_off:
             raise KubernetesError(503, "ServiceUnavailable", "cut off by the test", None)
         name, _, part = path.removeprefix("/api/v1/nodes/").partition("/")

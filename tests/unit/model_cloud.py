@@ -5,20 +5,12 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol
 
-from ccm.decide.budget import (
-    Ask,
-    Bucket,
-    Priority,
-    next_token_in,
-    refill,
-    share_out,
-    spend,
-    throttled,
-)
+from ccm.decide.budget import Ask, Priority, grantable
+from ccm.decide.rate_law import Bucket, Episode, next_token_in, refill, spend, throttled
 
 RetryAfter = Callable[[float], float | None]
 
@@ -87,6 +79,37 @@ class FixedWindow:
         return 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What a bucket does while time passes, and at a refusal."""
+
+    refill: Callable[[Bucket, float], Bucket]
+    throttled: Callable[[Bucket, float | None, float, float], Bucket]
+
+
+LEARNING = Law(refill, throttled)
+
+
+def halving(added: float) -> Law:
+    """A plain bucket: half the rate for refusals under way together, `added` a second (AIMD)."""
+
+    def flowing(bucket: Bucket, now: float) -> Bucket:
+        passed = now - bucket.at
+        tokens = bucket.tokens + bucket.rate * max(now - max(bucket.at, bucket.open_until), 0.0)
+        rate = min(bucket.rate + added * passed, bucket.full)
+        return replace(bucket, at=now, tokens=min(tokens, bucket.burst), rate=rate)
+
+    def refused(bucket: Bucket, seconds: float | None, now: float, granted: float) -> Bucket:
+        bucket = flowing(bucket, now)
+        if not (bucket.episode and granted <= bucket.episode.at):
+            episode = Episode(now, bucket.rate, bucket.burst, bucket.run, was_burst=False)
+            bucket = replace(bucket, rate=bucket.rate / 2, episode=episode)
+        until = max(bucket.open_until, now + (seconds or 1.0))
+        return replace(bucket, open_until=until, tokens=min(bucket.tokens, 0.0))
+
+    return Law(flowing, refused)
+
+
 @dataclass
 class World:
     """One bucket of ours, `callers` that always want another call, a cloud, perhaps a co-tenant.
@@ -96,6 +119,7 @@ class World:
 
     limit: Limit
     bucket: Bucket
+    law: Law = LEARNING
     retry_after: RetryAfter = whole_seconds
     callers: int = 40
     latency: float = 0.004
@@ -144,14 +168,13 @@ class World:
         if now != self._woken_at:
             return  # woken by somebody else meanwhile
         self._woken_at = math.inf
-        self.bucket = refill(self.bucket, now)
-        ask = Ask("worker", 1, "read", Priority.REFRESH, self._waiting, now)
-        for grant in share_out(self.bucket, [ask] if self._waiting else [], now):
-            self.bucket = spend(self.bucket, grant.count)
-            self._waiting -= grant.count
-            for _ in range(grant.count):
-                delay = self.latency * (0.5 + self._random.expovariate(1.0))
-                self._at(now + delay, self._arriving(now))
+        self.bucket = self.law.refill(self.bucket, now)
+        asks = [Ask("worker", 1, "read", Priority.REFRESH, now)] * self._waiting
+        for _ in grantable(self.bucket, asks, now, {}):
+            self.bucket = spend(self.bucket, 1)
+            self._waiting -= 1
+            delay = self.latency * (0.5 + self._random.expovariate(1.0))
+            self._at(now + delay, self._arriving(now))
         if self._waiting:
             timer = 0.001 * (1.0 + self._random.random())  # no loop wakes up on the dot
             self._serve_at(now + max(next_token_in(self.bucket, now), timer))
@@ -167,7 +190,8 @@ class World:
     def _answered(self, granted: float, wait: float) -> Callable[[float], None]:
         def answer(now: float) -> None:
             if wait:
-                self.bucket = throttled(self.bucket, self.retry_after(wait), now, granted)
+                seconds = self.retry_after(wait)
+                self.bucket = self.law.throttled(self.bucket, seconds, now, granted)
             self._waiting += 1
             self._serve_at(now)
 

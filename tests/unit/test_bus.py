@@ -3,13 +3,14 @@
 import asyncio
 import os
 import stat
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from ccm.bus.frames import Ack, Beat, Hello, Message, Permit, Resync
+from ccm.bus.frames import Ack, Beat, Hello, Message, Permit, Resync, UseToken
 from ccm.bus.sockets import Hub, Permission, Port
 from ccm.errors import NoPermit
 
@@ -24,11 +25,13 @@ class Ends:
         self.path = directory / "bus.sock"
         self.at_hub: list[tuple[str, Message]] = []
         self.hub = Hub(self.path, lambda worker, message: self.at_hub.append((worker, message)))
+        self.tokens: list[str] = []
         self._ports: list[Port] = []
         self._tasks = [asyncio.create_task(self.hub.run())]
 
     def open(self, worker: str, received: list[Message]) -> Port:
-        port = Port(self.path, worker, received.append)
+        port = Port(self.path, worker, self.tokens.append)
+        port.on_message = received.append
         self._ports.append(port)
         self._tasks.append(asyncio.create_task(port.run()))
         return port
@@ -77,6 +80,16 @@ async def test_a_worker_hears_only_what_is_said_to_it(ends: Ends) -> None:
     ends.hub.send("node-1.1", Ack(1))
     await until(lambda: second)
     assert first == []
+
+
+async def test_a_token_and_a_permission_are_taken_by_the_port_itself(ends: Ends) -> None:
+    received: list[Message] = []
+    port = await ends.connected("node-0.1", received)
+    for message in (UseToken("/run/token"), Permit(time.monotonic() + 60.0), Ack(1)):
+        ends.hub.send("node-0.1", message)
+    await until(lambda: received)
+    port.permission.check()
+    assert (ends.tokens, received) == (["/run/token"], [Ack(1)])
 
 
 async def test_big_frames_go_through(ends: Ends) -> None:

@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 import pytest
 
-from ccm.cloud.gate import WorkerGate, invoke, spending
+from ccm.cloud.gate import THROTTLED_RETRY, WorkerGate, call, invoke, with_priority
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, NoPermit, Refused, RetryAfter, Throttled
 
 from .waiting import let_run
 
-GRANTED = 123.0  # when the purse says that every call was granted
+GRANTED = 123.0  # when the source says that every call was granted
 
 
 class GrantSource:
-    """Gives every call its grant, unless it is shut; keeps what was spent and what was told."""
+    """Gives every call its grant, unless it is closed; keeps what was spent and reported."""
 
     def __init__(self) -> None:
         self.spent: list[tuple[str, Priority]] = []
-        self.told: list[tuple[str, float | None, float]] = []
+        self.throttles: list[tuple[str, float | None, float]] = []
         self.open = asyncio.Event()
         self.open.set()
 
@@ -30,17 +30,17 @@ class GrantSource:
         return GRANTED
 
     def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
-        self.told.append((budget, seconds, granted))
+        self.throttles.append((budget, seconds, granted))
 
 
 @pytest.fixture
-async def purse() -> GrantSource:
+async def grants() -> GrantSource:
     return GrantSource()
 
 
 @pytest.fixture
-async def gate(purse: GrantSource) -> WorkerGate:
-    return WorkerGate(purse, timeout=5.0, check=lambda: None)
+async def gate(grants: GrantSource) -> WorkerGate:
+    return WorkerGate(grants, timeout=5.0, check=lambda: None)
 
 
 async def answer() -> str:
@@ -61,33 +61,33 @@ async def called(gate: WorkerGate, call: Callable[[], str], is_blocking: bool) -
     return await gate.call("List", "read", lambda: asyncio.to_thread(call))
 
 
-async def test_a_call_spends_one_grant_and_is_counted(gate: WorkerGate, purse: GrantSource) -> None:
+async def test_a_call_spends_a_grant_and_is_counted(gate: WorkerGate, grants: GrantSource) -> None:
     assert await gate.call("List", "read", answer) == "answer"
-    assert purse.spent == [("read", Priority.REFRESH)]
+    assert grants.spent == [("read", Priority.REFRESH)]
     assert gate.calls == {("List", "ok"): 1}
 
 
-async def test_no_grant_no_call(gate: WorkerGate, purse: GrantSource) -> None:
-    purse.open.clear()
+async def test_no_grant_no_call(gate: WorkerGate, grants: GrantSource) -> None:
+    grants.open.clear()
     calling = asyncio.create_task(gate.call("List", "read", answer))
     await let_run(20)
     assert (calling.done(), gate.calls) == (False, {})
-    purse.open.set()
+    grants.open.set()
     assert await calling == "answer"
 
 
-async def test_a_call_that_gives_no_answer_ends_at_its_deadline(purse: GrantSource) -> None:
-    gate = WorkerGate(purse, timeout=0.02, check=lambda: None)
+async def test_a_call_that_gives_no_answer_ends_at_its_deadline(grants: GrantSource) -> None:
+    gate = WorkerGate(grants, timeout=0.02, check=lambda: None)
     with pytest.raises(CloudError, match="List: no answer within 20ms"):
         await gate.call("List", "read", asyncio.Event().wait)
     assert gate.calls == {("List", "error"): 1}
 
 
-async def test_waiting_for_a_grant_is_not_part_of_the_deadline(purse: GrantSource) -> None:
-    gate = WorkerGate(purse, timeout=0.02, check=lambda: None)
-    purse.open.clear()
+async def test_waiting_for_a_grant_is_not_part_of_the_deadline(grants: GrantSource) -> None:
+    gate = WorkerGate(grants, timeout=0.02, check=lambda: None)
+    grants.open.clear()
     calling = asyncio.create_task(gate.call("List", "read", answer))
-    asyncio.get_running_loop().call_later(0.05, purse.open.set)
+    asyncio.get_running_loop().call_later(0.05, grants.open.set)
     assert await calling == "answer"
 
 
@@ -124,24 +124,24 @@ async def test_a_call_that_was_given_up_is_counted(gate: WorkerGate) -> None:
 @pytest.mark.parametrize("seconds", [7.0, None])
 @pytest.mark.parametrize("is_blocking", [False, True])
 async def test_a_throttling_answer_is_told_to_everybody(
-    gate: WorkerGate, purse: GrantSource, seconds: float | None, is_blocking: bool
+    gate: WorkerGate, grants: GrantSource, seconds: float | None, is_blocking: bool
 ) -> None:
     with pytest.raises(Throttled):
         await called(gate, raising(Throttled("slow down", seconds)), is_blocking)
     await let_run()
-    assert purse.told == [("read", seconds, GRANTED)]
+    assert grants.throttles == [("read", seconds, GRANTED)]
 
 
 async def test_a_call_goes_with_the_priority_of_its_work(
-    gate: WorkerGate, purse: GrantSource
+    gate: WorkerGate, grants: GrantSource
 ) -> None:
-    with spending(Priority.ROUTE):
+    with with_priority(Priority.ROUTE):
         await gate.call("Create", "write", answer)
-        with spending(Priority.NODE_INIT):
+        with with_priority(Priority.NODE_INIT):
             await gate.call("List", "read", answer)
         await gate.call("Create", "write", answer)
     await gate.call("Refresh", "read", answer)
-    assert [priority for _, priority in purse.spent] == [
+    assert [priority for _, priority in grants.spent] == [
         Priority.ROUTE,
         Priority.NODE_INIT,
         Priority.ROUTE,
@@ -149,30 +149,66 @@ async def test_a_call_goes_with_the_priority_of_its_work(
     ]
 
 
-async def test_the_priority_reaches_calls_in_threads(gate: WorkerGate, purse: GrantSource) -> None:
+async def test_the_priority_reaches_calls_in_threads(gate: WorkerGate, grants: GrantSource) -> None:
     def provider_method() -> str:
         return gate.call_blocking("List", "read", lambda: "answer")
 
-    with spending(Priority.LB_DELETE):
+    with with_priority(Priority.LB_DELETE):
         assert await invoke(provider_method) == "answer"
-    assert purse.spent == [("read", Priority.LB_DELETE)]
+    assert grants.spent == [("read", Priority.LB_DELETE)]
     assert gate.calls == {("List", "ok"): 1}
 
 
 async def test_two_works_at_the_same_time_keep_their_own_priority(
-    gate: WorkerGate, purse: GrantSource
+    gate: WorkerGate, grants: GrantSource
 ) -> None:
     async def work(priority: Priority) -> None:
-        with spending(priority):
+        with with_priority(priority):
             await let_run()
             await gate.call(priority.name, "read", answer)
 
-    purse.open.clear()
+    grants.open.clear()
     works = [asyncio.create_task(work(priority)) for priority in Priority]
     await let_run(20)
-    purse.open.set()
+    grants.open.set()
     await asyncio.gather(*works)
-    assert sorted(purse.spent) == [("read", priority) for priority in Priority]
+    assert sorted(grants.spent) == [("read", priority) for priority in Priority]
+
+
+async def test_a_providers_method_is_called_at_the_priority_of_its_controller(
+    gate: WorkerGate, grants: GrantSource
+) -> None:
+    def plain(number: int) -> int:
+        return gate.call_blocking("List", "read", lambda: number)
+
+    async def written_async(number: int) -> int:
+        return await gate.call("List", "read", lambda: asyncio.sleep(0, number))
+
+    plain_result: int = await call(Priority.VOLUME, plain, 1)
+    async_result: int = await call(Priority.LB_DELETE, written_async, 2)
+    assert (plain_result, async_result) == (1, 2)
+    assert [priority for _, priority in grants.spent] == [Priority.VOLUME, Priority.LB_DELETE]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Throttled("slow down", 7.0), RetryAfter("slow down", 7.0)),
+        (Throttled("slow down", None), RetryAfter("slow down", THROTTLED_RETRY)),
+        (Refused("no"), Refused("no")),
+        (NoPermit("not now"), NoPermit("not now")),
+        (ValueError("a bug"), CloudError("the provider failed: ValueError('a bug')")),
+    ],
+    ids=repr,
+)
+async def test_a_controller_sees_errors_by_what_it_has_to_do(
+    error: Exception, expected: Exception
+) -> None:
+    with pytest.raises(type(expected)) as raised:
+        await call(Priority.ROUTE, raising(error))
+    assert type(raised.value) is type(expected)
+    assert str(raised.value) == str(expected)
+    assert getattr(raised.value, "seconds", None) == getattr(expected, "seconds", None)
 
 
 async def test_a_provider_method_may_be_async_or_plain() -> None:
@@ -195,7 +231,7 @@ async def test_a_plain_provider_method_does_not_block_the_loop() -> None:
     assert await waiting is True
 
 
-async def test_a_process_that_may_not_act_any_more_makes_no_call(purse: GrantSource) -> None:
+async def test_a_process_that_may_not_act_any_more_makes_no_call(grants: GrantSource) -> None:
     """Its grant came, but while it waited for that the lease went to another."""
 
     def check() -> None:
@@ -206,7 +242,7 @@ async def test_a_process_that_may_not_act_any_more_makes_no_call(purse: GrantSou
     async def call() -> None:
         calls.append("made")
 
-    gate = WorkerGate(purse, timeout=5.0, check=check)
+    gate = WorkerGate(grants, timeout=5.0, check=check)
     with pytest.raises(NoPermit):
         await gate.call("Create", "write", call)
     with pytest.raises(NoPermit):

@@ -1,29 +1,24 @@
 """What was wrong once; each of these failed before it was mended."""
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ccm.bus import control
-from ccm.bus.in_flight import InFlightJournal, read_in_flight
 from ccm.decide.children import STEADY, Life, WorkerEvent, WorkerState, follow
 from ccm.durations import format_duration, parse_duration
-from ccm.errors import CloudError, KubernetesError
+from ccm.errors import CloudError
 from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.supervisor.delivery import WINDOW
-from workers.grants import Grants
-from workers.ledger import Ledger
-from workers.node.addresses import AddressProblem, prefer
-from workers.quarantine import Quarantine
-from workers.queue import WorkQueue
+from tests.node.world import world
+from workers.node.metadata import AddressProblem, prefer
+from workers.queue import ReconcileLog, WorkQueue
 
 from .feeding import frame
-from .node_world import world
-from .nodes import addresses, machine, node, recreated, tainted
+from .nodes import addresses, node, tainted
 from .telling import SharedInformer
 from .waiting import let_run
 
@@ -56,24 +51,6 @@ def test_store_wrote_during_snapshot() -> None:
     assert store.get("Node", "a") == value("mine")
 
 
-async def test_answer_for_earlier_object_not_used() -> None:
-    async with world() as w:
-        w.cluster.put(node(tainted))
-        w.feed()
-        w.machines.answers["node-1"] = machine("fake://old-machine")
-        await w.controller.reconcile("node-1")
-        await w.queue.get()
-        w.queue.done("node-1")
-        w.cluster.put(node(tainted, recreated))
-        w.machines.answers["node-1"] = machine("fake://new-machine")
-        with suppress(KubernetesError):
-            await w.controller.reconcile("node-1")
-        await w.sync()
-        after = w.cluster.get("node-1")
-        assert after is not None
-        assert after.provider_id == "fake://new-machine"
-
-
 @pytest.mark.parametrize("answers", [None, [], {"node-1": "running"}, {"node-1": None}])
 async def test_odd_answer_from_provider(answers: Any) -> None:
     async with world() as w:
@@ -100,30 +77,21 @@ def test_projection_mutates() -> None:
     assert raw == {"s": {"c": [{"type": "Ready"}]}}
 
 
-def test_ledger_wait_text_equals_failure(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_wait_text_equals_failure(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    ledger = Ledger()
-    ledger.fail("a", "x")
-    ledger.wait("b", "x")
-    ledger.settle("b")
-    assert "settled again" not in caplog.messages
+    log = ReconcileLog()
+    log.failed("a", "x")
+    log.waiting("b", "x")
+    log.done("b", "done")
+    assert "reconcile recovered" not in caplog.messages
 
 
-def test_ledger_another_reason_is_not_settled(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_another_reason_is_no_recovery(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    ledger = Ledger()
-    ledger.fail("a", "x")
-    ledger.fail("a", "y")
-    assert "settled again" not in caplog.messages
-
-
-def test_hold_nested(short_dir: Path) -> None:
-    path = short_dir / "h"
-    quarantine = Quarantine(InFlightJournal(path), lambda message: True, (), {})
-    with quarantine.hold(["n1"]):
-        with quarantine.hold(["n1"]):
-            pass
-        assert read_in_flight(path) == ["n1"]
+    log = ReconcileLog()
+    log.failed("a", "x")
+    log.failed("a", "y")
+    assert "reconcile recovered" not in caplog.messages
 
 
 async def test_control_answer_fails(short_dir: Path) -> None:
@@ -206,10 +174,10 @@ def test_v4_mapped() -> None:
 
 
 def test_isdigit() -> None:
-    from ccm.http import Answer
+    from ccm.http import HttpResponse
     from ccm.kube.client import _failure
 
-    assert _failure(Answer(429, "x", {b"retry-after": b"\xb2"}, b"{}")).retry_after is None
+    assert _failure(HttpResponse(429, "x", {b"retry-after": b"\xb2"}, b"{}")).retry_after is None
 
 
 def test_log_surrogate() -> None:
@@ -218,18 +186,3 @@ def test_log_surrogate() -> None:
     from .test_log import record
 
     assert _Line("p", as_json=True).format(record("x", path="\udc80"))
-
-
-async def test_grants_cancelled_before_ask() -> None:
-    from .test_worker_grants import INIT, Supervisor
-
-    supervisor = Supervisor()
-    grants = Grants(supervisor.send)
-    a = asyncio.create_task(grants.take("read", INIT))
-    await asyncio.sleep(0)
-    a.cancel()
-    await let_run()
-    b = asyncio.create_task(grants.take("read", INIT))
-    await let_run(20)
-    b.cancel()
-    assert supervisor.asks

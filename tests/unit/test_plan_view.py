@@ -26,4 +26,4 @@ def test_it_is_not_said_of_a_plan_that_may_lack_something(monkeypatch: pytest.Mo
     result = told(monkeypatch, is_complete=False)
     assert result.exit_code == ExitCode.FAILED
     assert "Nothing would change." not in result.output
-    assert "Not everything was idle in time" in result.output
+    assert "Not every controller was idle in time" in result.output

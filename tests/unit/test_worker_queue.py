@@ -27,7 +27,7 @@ async def test_keys_come_in_the_order_in_which_they_were_added(queue: WorkQueue)
     assert len(queue) == 0
 
 
-async def test_a_key_in_hand_is_not_handed_out_again_before_it_is_done(queue: WorkQueue) -> None:
+async def test_a_key_in_flight_is_not_handed_out_again_before_it_is_done(queue: WorkQueue) -> None:
     queue.add("a")
     await get(queue)
     queue.add("a")
@@ -36,7 +36,7 @@ async def test_a_key_in_hand_is_not_handed_out_again_before_it_is_done(queue: Wo
     assert await get(queue) == "a"
 
 
-async def test_a_key_that_changed_many_times_in_hand_runs_once_more(queue: WorkQueue) -> None:
+async def test_a_key_that_changed_many_times_in_flight_runs_once_more(queue: WorkQueue) -> None:
     queue.add("a")
     await get(queue)
     for _ in range(10):
@@ -47,17 +47,17 @@ async def test_a_key_that_changed_many_times_in_hand_runs_once_more(queue: WorkQ
     assert len(queue) == 0
 
 
-async def test_at_most_one_consumer_has_a_key_in_hand(queue: WorkQueue) -> None:
-    in_hand: set[str] = set()
+async def test_at_most_one_consumer_has_a_key_in_flight(queue: WorkQueue) -> None:
+    in_flight: set[str] = set()
     done = 0
 
     async def consume() -> None:
         nonlocal done
         while (key := await queue.get()) is not None:
-            assert key not in in_hand
-            in_hand.add(key)
+            assert key not in in_flight
+            in_flight.add(key)
             await let_run(3)
-            in_hand.remove(key)
+            in_flight.remove(key)
             queue.done(key)
             done += 1
 
@@ -65,7 +65,7 @@ async def test_at_most_one_consumer_has_a_key_in_hand(queue: WorkQueue) -> None:
     for round_number in range(50):
         queue.add(f"key-{round_number % 3}")
         await let_run(round_number % 3)
-    await until(lambda: not len(queue) and not in_hand and done >= 3)
+    await until(lambda: not len(queue) and not in_flight and done >= 3)
     queue.close()
     await asyncio.gather(*consumers)
 
@@ -76,6 +76,18 @@ async def test_a_waiting_consumer_is_woken(queue: WorkQueue) -> None:
     queue.add("a")
     async with asyncio.timeout(PATIENCE):
         assert await waiting == "a"
+
+
+async def test_waiting_for_a_key_takes_none(queue: WorkQueue) -> None:
+    waiting = asyncio.create_task(queue.wait())
+    await let_run()
+    assert not waiting.done()
+    queue.add("a")
+    async with asyncio.timeout(PATIENCE):
+        await waiting
+    assert (len(queue), queue.is_in_flight("a")) == (1, False)
+    queue.close()
+    await queue.wait()
 
 
 async def test_a_consumer_that_gave_up_does_not_swallow_a_key(queue: WorkQueue) -> None:
@@ -118,7 +130,7 @@ async def test_the_sooner_of_two_times_counts(
     assert (len(queue), queue.waiting) == (0, 0)
 
 
-async def test_a_time_that_comes_while_the_key_is_in_hand_runs_it_once_more(
+async def test_a_time_that_comes_while_the_key_is_in_flight_runs_it_once_more(
     queue: WorkQueue,
 ) -> None:
     queue.add("a")
@@ -177,7 +189,7 @@ async def test_a_closed_queue_hands_out_nothing_and_lets_every_consumer_go(
         assert await queue.get() is None
 
 
-async def test_the_age_of_the_oldest_key_in_hand_is_known(queue: WorkQueue) -> None:
+async def test_the_age_of_the_oldest_key_in_flight_is_known(queue: WorkQueue) -> None:
     now = asyncio.get_running_loop().time()
     assert queue.oldest_in_flight(now) == 0.0
     queue.add("a")

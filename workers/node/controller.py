@@ -135,8 +135,9 @@ class NodeController:
 
     async def _initialise(self, node: Node) -> Result:
         answer = await self._reader.read(node)
-        now = self._node(node.name)  # it may have changed while the cloud was asked
-        if now is None or now.uid != node.uid or not now.is_uninitialized:
+        now = self._node(node.name)
+        if now is None or not _is_same(now, node):
+            self._reader.forget(node.name)
             return Result("it changed while the cloud was asked", is_done=False, requeue_after=0.0)
         match answer:
             case Unknown(why):
@@ -215,6 +216,12 @@ class NodeController:
         self, node: Node, reason: str, message: str, kind: Literal["Normal", "Warning"] = "Warning"
     ) -> None:
         self._context.recorder.record(Event(_object_ref(node), kind, reason, message))
+
+
+def _is_same(now: Node, asked: Node) -> bool:
+    """Whether what the cloud said of `asked` may still be written."""
+    is_same = (now.uid, now.provider_id) == (asked.uid, asked.provider_id)
+    return is_same and now.is_uninitialized
 
 
 def _object_ref(node: Node) -> ObjectRef:

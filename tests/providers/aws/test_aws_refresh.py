@@ -8,10 +8,10 @@ import pytest
 from ccm.controllers import NODE
 from ccm.model.node import Node
 from ccm.providers.aws.provider import AwsCloud
+from tests.node.world import Cloud, world
 from tests.proc.running import long, until
 from tests.providers.aws.proxy import Proxy
 from tests.providers.aws.world import Account, node_of
-from tests.unit.node_world import Cloud, world
 from tests.unit.nodes import node, ready, with_provider_id
 
 PAGE = 200

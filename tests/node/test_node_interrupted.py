@@ -11,12 +11,8 @@ from ccm.errors import KubernetesError
 from ccm.model.cloud import AddressType, Instance, NodeAddress
 from ccm.model.node import Node
 from ccm.model.objects import Json
-from workers.node.addresses import desired_addresses
-from workers.node.patches import patch_for
-from workers.node.plan import CannotPlan, plan
-
-from .cluster import patched
-from .nodes import (
+from tests.unit.cluster import patched
+from tests.unit.nodes import (
     OTHER_TAINT,
     Tweak,
     labelled,
@@ -29,6 +25,9 @@ from .nodes import (
     with_provider_id,
     with_taint,
 )
+from workers.node.metadata import desired_addresses
+from workers.node.patches import patch_for
+from workers.node.plan import CannotPlan, plan
 
 HOSTS = ["Hostname a", "Hostname b", "InternalIP 10.0.0.1", "InternalIP 10.0.0.2", "ExternalIP ::1"]
 ZONES = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"]

@@ -11,8 +11,9 @@ from ccm.model.objects import Json
 from tests.edge_cases.rows import row
 from tests.edge_cases.servers import ApiServer
 from tests.unit.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
+from tests.unit.waiting import until
 
-from .world import World, world
+from .world import SupervisedWorld, supervised_world
 
 ID = "fake://12345"
 RUNNING = Instance(ID)
@@ -25,16 +26,16 @@ def is_ready(status: str) -> Tweak:
     return lambda raw: raw["status"].update(conditions=[{"type": "Ready", "status": status}])
 
 
-async def put(api_server: ApiServer, w: World, *tweaks: Tweak) -> Node:
+async def put(api_server: ApiServer, w: SupervisedWorld, *tweaks: Tweak) -> Node:
     """A Node that both halves of the world have seen."""
     made = await api_server.node(node(with_taint(OTHER_TAINT), *tweaks))
-    await w.until(lambda: w.look(made.name) and w.context.store.get("Node", made.name))
+    await until(lambda: w.look(made.name) and w.context.store.get("Node", made.name))
     return made
 
 
-async def after_rounds(api_server: ApiServer, w: World, made: Node) -> Json | None:
-    await w.rounds()
-    await w.until(lambda: not len(w.context.queue))
+async def after_passes(api_server: ApiServer, w: SupervisedWorld, made: Node) -> Json | None:
+    await w.passes()
+    await until(lambda: not len(w.context.queue))
     return await api_server.find(made)
 
 
@@ -52,11 +53,11 @@ async def after_rounds(api_server: ApiServer, w: World, made: Node) -> Json | No
 async def test_a_node_whose_machine_is_gone_is_deleted(
     api_server: ApiServer, tweaks: list[Tweak], answers: list[Answer]
 ) -> None:
-    async with world(api_server.kube) as w:
+    async with supervised_world(api_server.kube) as w:
         made = await put(api_server, w, *tweaks)
         for answer in answers:
             w.machines.answers[made.name] = answer
-            await w.rounds(2)
+            await w.passes(2)
         await until_gone(api_server, made)
 
 
@@ -84,13 +85,13 @@ async def until_gone(api_server: ApiServer, made: Node) -> None:
 async def test_any_other_node_stays_as_it_is(
     api_server: ApiServer, tweaks: list[Tweak], answer: Answer | Exception | None, is_asked: bool
 ) -> None:
-    async with world(api_server.kube) as w:
+    async with supervised_world(api_server.kube) as w:
         if isinstance(answer, Exception):
             w.machines.failures = [answer] * 1000
         made = await put(api_server, w, *tweaks)
         if answer and not isinstance(answer, Exception):
             w.machines.answers[made.name] = answer
-        assert await after_rounds(api_server, w, made) == made.raw
+        assert await after_passes(api_server, w, made) == made.raw
         assert any(made.name in read for read in w.machines.reads) is is_asked
         is_told_of = is_asked and answer is not GONE
         assert (made.name in w.proposals[-1].not_gone) is is_told_of
@@ -101,12 +102,12 @@ async def test_any_other_node_stays_as_it_is(
 async def test_a_node_whose_machine_is_off_is_tainted_until_it_is_on(
     api_server: ApiServer, status: str
 ) -> None:
-    async with world(api_server.kube) as w:
+    async with supervised_world(api_server.kube) as w:
         made = await put(api_server, w, is_ready(status), OURS)
         w.machines.answers[made.name] = STOPPED
         shutdown = {"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}
         found = await until_taints(api_server, made, [OTHER_TAINT, shutdown])
-        assert await after_rounds(api_server, w, made) == found
+        assert await after_passes(api_server, w, made) == found
         w.machines.answers[made.name] = RUNNING
         await until_taints(api_server, made, [OTHER_TAINT])
 
@@ -124,7 +125,7 @@ async def until_taints(api_server: ApiServer, of: Node, expected: list[Json]) ->
 
 @row("NL15")
 async def test_a_deletion_is_told_with_a_whole_reference(api_server: ApiServer) -> None:
-    async with world(api_server.kube) as w:
+    async with supervised_world(api_server.kube) as w:
         made = await put(api_server, w, is_ready("False"), OURS)
         w.machines.answers[made.name] = GONE
         await until_gone(api_server, made)

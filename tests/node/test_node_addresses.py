@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.model.cloud import AddressType, NodeAddress
-from workers.node.addresses import AddressProblem, desired_addresses, prefer
-
-from .nodes import address_json, addresses, node, provided_ip, shown, with_addresses
+from tests.unit.nodes import address_json, addresses, node, provided_ip, shown, with_addresses
+from workers.node.metadata import AddressProblem, desired_addresses, prefer
 
 V4, V6 = "10.1.1.1", "fc01:1234::5678"
 

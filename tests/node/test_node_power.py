@@ -6,8 +6,7 @@ from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.node import SHUTDOWN_TAINT, Node
 from ccm.model.objects import Json
 from tests.unit.nodes import OTHER_TAINT, node, ready, with_provider_id, with_taint
-from workers.node.lifecycle import SHUTDOWN, is_watched, plan_power
-from workers.node.plan import SetTaints
+from workers.node.plan import SHUTDOWN, SetTaints, is_watched, plan_power
 
 OFF = with_taint(SHUTDOWN)
 OTHER = with_taint(OTHER_TAINT)

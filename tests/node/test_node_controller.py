@@ -1,6 +1,8 @@
-"""What the node duty does about a Node when it calls the cloud and the cluster (rows CN…)."""
+"""What a reconcile of a Node does to the cluster, and when it asks the cloud (rows CN…)."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -9,10 +11,7 @@ from ccm.controllers import LIFECYCLE, NODE
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.model.node import Node
-from workers.batch_reader import QUICK
-
-from .node_world import World, world
-from .nodes import (
+from tests.unit.nodes import (
     OTHER_TAINT,
     Tweak,
     machine,
@@ -24,7 +23,11 @@ from .nodes import (
     with_provider_id,
     with_taint,
 )
-from .waiting import let_run, until
+from tests.unit.waiting import let_run, until
+from workers.batch_reader import ANSWER_TTL, FIRST_DELAY
+from workers.controller import Result
+
+from .world import MANY, World, world
 
 SYNCED = ("Normal", "Synced", "Node synced successfully")
 
@@ -136,36 +139,35 @@ async def test_a_node_of_another_cloud_is_left_alone_and_not_asked_about() -> No
         assert (w.machines.reads, w.cluster.writes) == ([], 0)
 
 
-async def test_nodes_that_arrive_together_are_read_together() -> None:
-    async with world() as w:
+@pytest.mark.parametrize("limit", [1, 2, MANY])
+async def test_nodes_that_arrive_together_are_read_together(limit: int) -> None:
+    """However few may execute at the same time: those that wait for the cloud do not."""
+    async with world(limit=limit, page=5) as w:
         names = [f"node-{number}" for number in range(5)]
         for name in names:
             w.cluster.put(node(tainted, name=name))
             w.machines.answers[name] = machine(f"fake://{name}")
         w.feed()
-        for name in names:
-            await w.controller.reconcile(name)
-        for key in [await w.queue.get() for _ in names]:
-            assert key
-            await w.controller.reconcile(key)
+        await asyncio.gather(*map(w.reconcile, names))
         assert w.machines.reads == [names]
         assert [stored(w, name).provider_id for name in names] == [f"fake://{n}" for n in names]
 
 
-async def test_questions_wait_for_keys_that_are_ready_and_have_yet_to_ask() -> None:
+async def test_a_batch_waits_for_keys_that_are_ready_and_have_yet_to_ask() -> None:
     async with world() as w:
         names = [f"node-{number}" for number in range(3)]
         for name in names:
             w.cluster.put(node(tainted, name=name))
+            w.machines.answers[name] = machine(f"fake://{name}")
             w.queue.add(name)
         w.feed()
-        for _ in names:
-            key = await w.queue.get()
-            assert key
-            await w.controller.reconcile(key)
-            w.queue.done(key)
-            await asyncio.sleep(3 * QUICK)  # a slow machine
-        await until(lambda: w.machines.reads == [names])
+        reconciles = []
+        for name in names:
+            assert await w.queue.get() == name
+            reconciles.append(asyncio.create_task(w.reconcile(name)))
+            await asyncio.sleep(3 * FIRST_DELAY)  # a slow machine
+        await asyncio.gather(*reconciles)
+        assert w.machines.reads == [names]
 
 
 async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -> None:
@@ -205,18 +207,87 @@ async def test_without_permission_nothing_is_written() -> None:
 
 
 async def test_a_plan_against_an_older_object_is_refused_by_the_cluster() -> None:
-    async with world() as w:
-        w.cluster.put(node(tainted))
-        w.feed()
-        w.machines.answers["node-1"] = machine("fake://1")
-        await w.controller.reconcile("node-1")
-        await w.queue.get()
-        w.queue.done("node-1")
-        w.cluster.put(node(tainted, recreated))
+    async with asked_about(node(tainted)) as (w, reconciling):
+        w.cluster.put(node(tainted, recreated))  # nobody has told the worker yet
+        w.machines.gate.set()
         with pytest.raises(KubernetesError) as refusal:
-            await w.controller.reconcile("node-1")
+            await reconciling
         assert refusal.value.status == 422
         assert stored(w).is_uninitialized
+
+
+@asynccontextmanager
+async def asked_about(there: Node) -> AsyncIterator[tuple[World, "asyncio.Task[Result]"]]:
+    """A world whose cloud takes its time to answer about this node, and the reconcile."""
+    async with world() as w:
+        w.cluster.put(there)
+        w.feed()
+        w.machines.answers["node-1"] = machine("fake://1", zone="z")
+        w.machines.gate.clear()
+        reconciling = asyncio.create_task(w.reconcile())
+        await until(lambda: w.machines.reads)
+        yield w, reconciling
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        pytest.param([tainted, recreated], id="recreated"),
+        pytest.param([tainted, with_provider_id("other://2")], id="somebody-set-a-provider-ID"),
+        pytest.param([], id="somebody-took-the-taint"),
+        pytest.param(None, id="it-is-gone"),
+    ],
+)
+async def test_a_node_that_changed_while_the_cloud_was_asked_is_not_patched(
+    meanwhile: list[Tweak] | None,
+) -> None:
+    async with asked_about(node(tainted)) as (w, reconciling):
+        w.cluster.remove("node-1")
+        if meanwhile is not None:
+            w.cluster.put(node(*meanwhile))
+        w.feed()
+        w.machines.gate.set()
+        result = await reconciling
+        assert (result.is_done, result.requeue_after) == (False, 0.0)
+        assert w.cluster.writes == 0
+        w.machines.answers["node-1"] = machine("fake://2")
+        await w.reconcile()  # asks again, where there is still something to ask
+        assert not (after := w.cluster.get("node-1")) or after.provider_id != "fake://1"
+
+
+async def test_the_plan_is_made_for_the_node_as_it_is_once_the_cloud_has_answered() -> None:
+    async with asked_about(node(tainted)) as (w, reconciling):
+        w.cluster.put(node(tainted, with_taint(OTHER_TAINT)))
+        w.feed()
+        w.machines.gate.set()
+        assert (await reconciling).is_done
+        assert (stored(w).provider_id, stored(w).taints) == ("fake://1", [OTHER_TAINT])
+
+
+async def test_an_answer_is_kept_for_a_retry_until_it_is_too_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.machines.answers["node-1"] = machine("fake://1")
+        w.cluster.writes_until_cut_off = 0
+        for ttl, reads in ((ANSWER_TTL, 1), (ANSWER_TTL, 1), (0.0, 2)):
+            monkeypatch.setattr("workers.batch_reader.ANSWER_TTL", ttl)
+            with pytest.raises(KubernetesError):
+                await w.sync()
+            assert len(w.machines.reads) == reads
+
+
+async def test_a_suspect_is_read_at_once_and_alone() -> None:
+    names = ["node-0", "node-2", "node-1"]
+    async with world(suspects=["node-1"]) as w:
+        for name in names:
+            w.cluster.put(node(tainted, name=name))
+            w.machines.answers[name] = machine(f"fake://{name}")
+        w.machines.failures = [Throttled("slow down", 1.0)]
+        w.feed()
+        await asyncio.gather(*map(w.reconcile, names))
+        assert sorted(w.machines.reads) == [["node-0", "node-2"], ["node-1"], ["node-1"]]
 
 
 async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
@@ -224,11 +295,11 @@ async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
         w.cluster.put(node(tainted))
         w.machines.answers["node-1"] = machine("fake://1")
         await w.sync()
-        assert (await w.controller.reconcile("node-1")).message == "initialised"
+        assert (await w.reconcile()).message == "initialised"
         assert w.cluster.writes == 1
 
 
-async def test_without_the_lifecycle_controller_no_round_is_made_and_no_taint_follows_power() -> (
+async def test_without_the_lifecycle_controller_no_pass_is_made_and_no_taint_follows_power() -> (
     None
 ):
     async with world(NODE) as w:
@@ -240,14 +311,14 @@ async def test_without_the_lifecycle_controller_no_round_is_made_and_no_taint_fo
         assert w.told == []
 
 
-async def test_with_the_lifecycle_controller_alone_rounds_are_made_and_no_node_is_initialised() -> (
+async def test_with_the_lifecycle_controller_alone_passes_are_made_and_no_node_is_initialised() -> (
     None
 ):
     async with world(LIFECYCLE) as w:
         w.cluster.put(node(tainted))
         w.machines.answers["node-1"] = machine("fake://1")
         w.feed()
-        assert (await w.controller.reconcile("node-1")).is_done
+        assert (await w.reconcile()).is_done
         await until(lambda: bool(w.told))
         assert isinstance(w.told[0], ProposeDeletions)
         assert stored(w).is_uninitialized

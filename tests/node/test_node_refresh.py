@@ -1,4 +1,4 @@
-"""The slow pass: whom it asks about, how often, and what becomes of the answers."""
+"""The refresh pass: whom it asks about, how often, and what becomes of the answers."""
 
 import asyncio
 from dataclasses import replace
@@ -9,10 +9,7 @@ from ccm.controllers import NODE
 from ccm.errors import KubernetesError, Throttled
 from ccm.model.cloud import Gone, PowerState, Unknown
 from ccm.model.node import Node
-from workers.node import refresh
-
-from .node_world import World, world
-from .nodes import (
+from tests.unit.nodes import (
     machine,
     node,
     provided_ip,
@@ -22,9 +19,12 @@ from .nodes import (
     with_addresses,
     with_provider_id,
 )
-from .waiting import until
+from tests.unit.waiting import until
+from workers.node import passes as node_passes
 
-SOON = 0.02  # seconds a pass takes
+from .world import World, world
+
+PERIOD = 0.02  # seconds of a pass
 
 
 def put(w: World, name: str, address: str = "10.0.0.1") -> None:
@@ -58,7 +58,7 @@ async def passes(w: World, count: int = 1) -> None:
 async def test_a_pass_asks_once_about_each_node_in_as_few_reads_as_there_are_pages(
     page: int,
 ) -> None:
-    async with world(NODE, page=page, node_status_update_frequency=SOON) as w:
+    async with world(NODE, page=page, node_status_update_frequency=PERIOD) as w:
         names = [f"node-{number:03}" for number in range(100)]
         for name in names:
             put(w, name, address="1.1.1.1")
@@ -70,17 +70,17 @@ async def test_a_pass_asks_once_about_each_node_in_as_few_reads_as_there_are_pag
 
 
 async def test_a_node_that_differs_from_its_machine_is_brought_up_to_date() -> None:
-    async with world(node_status_update_frequency=SOON) as w:
+    async with world(node_status_update_frequency=PERIOD) as w:
         put(w, "node-1")
         w.feed()
         key = await w.queue.get()
         assert key == "node-1"
-        assert (await w.controller.reconcile(key)).is_done
+        assert (await w.reconcile(key)).is_done
         assert (address(w, "node-1"), w.cluster.writes) == ("10.0.0.1", 1)
         w.machines.failures = [Throttled("never again", 1.0)] * 1000
         put(w, "node-1")  # somebody changes it back: only a new answer may say what is right
         w.feed()
-        await w.controller.reconcile(key)
+        await w.reconcile(key)
         assert w.cluster.writes == 1
 
 
@@ -93,7 +93,7 @@ async def test_a_node_that_differs_from_its_machine_is_brought_up_to_date() -> N
     ],
 )
 async def test_nodes_that_are_not_ours_to_refresh_are_not_asked_about(other: Node) -> None:
-    async with world(node_status_update_frequency=SOON) as w:
+    async with world(node_status_update_frequency=PERIOD) as w:
         put(w, "node-1", address="1.1.1.1")
         w.cluster.put(other)
         w.feed()
@@ -105,7 +105,7 @@ async def test_nodes_that_are_not_ours_to_refresh_are_not_asked_about(other: Nod
     "answer", [pytest.param(Gone("404"), id="gone"), pytest.param(Unknown("denied"), id="unknown")]
 )
 async def test_without_a_machine_in_the_answer_nothing_changes(answer: Gone | Unknown) -> None:
-    async with world(node_status_update_frequency=SOON) as w:
+    async with world(node_status_update_frequency=PERIOD) as w:
         put(w, "node-1")
         w.machines.answers["node-1"] = answer
         w.feed()
@@ -116,8 +116,8 @@ async def test_without_a_machine_in_the_answer_nothing_changes(answer: Gone | Un
 async def test_a_throttled_batch_is_asked_for_again_and_not_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(refresh, "ASK_AGAIN", 0.001)
-    async with world(node_status_update_frequency=SOON) as w:
+    monkeypatch.setattr(node_passes, "THROTTLED_RETRY", 0.001)
+    async with world(node_status_update_frequency=PERIOD) as w:
         w.machines.failures = [Throttled("slow down", 1.0), Throttled("slow down", 1.0)]
         put(w, "node-1")
         w.feed()
@@ -126,33 +126,33 @@ async def test_a_throttled_batch_is_asked_for_again_and_not_left_out(
 
 
 async def test_without_permission_nobody_is_asked() -> None:
-    async with world(node_status_update_frequency=SOON) as w:
+    async with world(node_status_update_frequency=PERIOD) as w:
         w.permission.renew(0.0)
         put(w, "node-1")
         w.feed()
-        await asyncio.sleep(3 * SOON)  # periods in which nothing may happen
+        await asyncio.sleep(3 * PERIOD)  # periods in which nothing may happen
         assert w.machines.reads == []
         w.permission.renew(float("inf"))
         assert await w.queue.get() == "node-1"
 
 
 async def test_the_answer_outlives_a_write_that_failed() -> None:
-    async with world(node_status_update_frequency=SOON) as w:
+    async with world(node_status_update_frequency=PERIOD) as w:
         put(w, "node-1")
         w.feed()
         key = await w.queue.get()
         assert key
         w.cluster.writes_until_cut_off = 0
         with pytest.raises(KubernetesError):
-            await w.controller.reconcile(key)
+            await w.reconcile(key)
         w.cluster.writes_until_cut_off = 10
         w.machines.failures = [Throttled("never again", 1.0)] * 1000
-        await w.controller.reconcile(key)
+        await w.reconcile(key)
         assert address(w, "node-1") == "10.0.0.1"
 
 
 async def test_the_answer_about_a_node_is_not_used_for_its_successor() -> None:
-    async with world(node_status_update_frequency=SOON) as w:
+    async with world(node_status_update_frequency=PERIOD) as w:
         put(w, "node-1")
         w.feed()
         key = await w.queue.get()
@@ -160,28 +160,28 @@ async def test_the_answer_about_a_node_is_not_used_for_its_successor() -> None:
         w.machines.failures = [Throttled("not now", 1.0)] * 1000
         w.cluster.put(node(ready, recreated, with_addresses("InternalIP 1.1.1.1")))
         w.feed()
-        await w.controller.reconcile(key)
+        await w.reconcile(key)
         assert address(w, "node-1") == "1.1.1.1"
 
 
 async def test_people_are_told_when_the_cloud_lacks_the_nodes_own_address() -> None:
-    async with world(node_status_update_frequency=SOON) as w:
+    async with world(node_status_update_frequency=PERIOD) as w:
         raw = node(ready, with_provider_id("fake://1"), provided_ip("10.9.9.9"))
         w.cluster.put(raw)
         w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
         w.feed()
         key = await w.queue.get()
         assert key
-        result = await w.controller.reconcile(key)
+        result = await w.reconcile(key)
         assert not result.is_done
         ((kind, reason, message),) = await w.events()
         assert (kind, reason) == ("Warning", "AddressesNotUpdated")
         assert "10.9.9.9" in message
 
 
-async def test_a_machine_that_came_back_elsewhere_is_followed_by_the_lifecycle_rounds() -> None:
+async def test_a_machine_that_came_back_elsewhere_is_followed_by_the_monitor_passes() -> None:
     """A node that is not Ready is asked about every few seconds; its new address need not wait."""
-    async with world(node_monitor_period=SOON) as w:
+    async with world(node_monitor_period=PERIOD) as w:
         put(w, "node-1")
         raw = w.cluster.get("node-1")
         assert raw is not None
@@ -190,7 +190,7 @@ async def test_a_machine_that_came_back_elsewhere_is_followed_by_the_lifecycle_r
         w.feed()
         key = await w.queue.get()
         assert key
-        await w.controller.reconcile(key)
+        await w.reconcile(key)
         assert address(w, "node-1") == "10.0.0.1"
 
 
@@ -205,14 +205,14 @@ async def test_a_failed_question_becomes_an_event_when_it_fails_again_and_again(
             w.queue.add_failed("node-1")
 
 
-async def test_what_a_round_said_of_a_node_does_not_count_for_its_successor() -> None:
-    """A node that was not Ready is replaced by one of its name before the next round."""
+async def test_what_a_pass_said_of_a_node_does_not_count_for_its_successor() -> None:
+    """A node that was not Ready is replaced by one of its name before the next pass."""
     async with world(node_monitor_period=3600.0) as w:
         old = machine("fake://old", "InternalIP 1.1.1.1")
         w.machines.answers["node-1"] = replace(old, power=PowerState.STOPPED)
         w.cluster.put(node(with_provider_id("fake://old")))
         w.feed()
-        await w.controller._monitor._round()
+        await w.controller._monitor_pass._pass()
         successor = node(
             recreated, with_provider_id("fake://new"), with_addresses("InternalIP 2.2.2.2")
         )

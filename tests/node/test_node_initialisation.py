@@ -6,11 +6,8 @@ import pytest
 
 from ccm.model.cloud import Instance
 from ccm.model.node import UNINITIALIZED_TAINT, Node
-from workers.node.patches import patch_for
-from workers.node.plan import CannotPlan, Initialize, SetAddresses, plan
-
-from .cluster import patched
-from .nodes import (
+from tests.unit.cluster import patched
+from tests.unit.nodes import (
     OTHER_TAINT,
     TAINT,
     labelled,
@@ -23,6 +20,8 @@ from .nodes import (
     with_provider_id,
     with_taint,
 )
+from workers.node.patches import patch_for
+from workers.node.plan import CannotPlan, Initialize, SetAddresses, plan
 
 OFFERED = ("Hostname node-1.internal", "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163")
 ZONED: Mapping[str, str] = {

@@ -1,13 +1,12 @@
-"""Rounds over many nodes: which they are about, and that they hold up nobody."""
+"""Passes over many nodes: which they are about, and that they hold up nobody."""
 
 import asyncio
 from itertools import pairwise
 
 from ccm.bus.frames import Objects
 from ccm.model.node import Node
-from workers.node import rounds
 from workers.node.controller import PROJECTIONS
-from workers.node.rounds import nodes_where
+from workers.node.passes import NODES_AT_ONCE, nodes_where
 from workers.store import Store
 
 
@@ -26,7 +25,7 @@ async def test_those_that_are_wanted_come_by_name() -> None:
 
 
 async def test_others_have_their_turn_meanwhile() -> None:
-    store = filled(5 * rounds.AT_ONCE)
+    store = filled(5 * NODES_AT_ONCE)
     seen: list[int] = []
     looked_at = 0
 
@@ -39,13 +38,13 @@ async def test_others_have_their_turn_meanwhile() -> None:
     while not looking.done():
         await asyncio.sleep(0)
         seen.append(looked_at)
-    assert max(after - before for before, after in pairwise(seen)) <= rounds.AT_ONCE
-    assert len(await looking) == 5 * rounds.AT_ONCE
+    assert max(after - before for before, after in pairwise(seen)) <= NODES_AT_ONCE
+    assert len(await looking) == 5 * NODES_AT_ONCE
 
 
 async def test_a_node_that_goes_meanwhile_is_left_out() -> None:
-    store = filled(2 * rounds.AT_ONCE)
+    store = filled(2 * NODES_AT_ONCE)
     looking = asyncio.create_task(nodes_where(store, lambda node: True))
     await asyncio.sleep(0)
     store.absorb(Objects(1, 2, False, [["Node", "n0000", 0, None]]))
-    assert len(await looking) == 2 * rounds.AT_ONCE - 1
+    assert len(await looking) == 2 * NODES_AT_ONCE - 1

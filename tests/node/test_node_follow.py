@@ -7,11 +7,19 @@ from hypothesis import strategies as st
 from ccm.model.cloud import Instance
 from ccm.model.node import Node
 from ccm.model.objects import Json
+from tests.unit.cluster import patched
+from tests.unit.nodes import (
+    Tweak,
+    labelled,
+    machine,
+    node,
+    provided_ip,
+    with_addresses,
+    with_provider_id,
+)
 from workers.node.patches import patch_for
 from workers.node.plan import CannotPlan, SetAddresses, SetLabels, follow
 
-from .cluster import patched
-from .nodes import Tweak, labelled, machine, node, provided_ip, with_addresses, with_provider_id
 from .test_node_interrupted import machines, tweaks
 
 BETA = {

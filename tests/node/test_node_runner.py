@@ -1,0 +1,68 @@
+"""The runner with a node controller: keys that wait for the cloud, few places, and the end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ccm.bus.frames import Objects
+from tests.unit.nodes import machine, node, tainted
+from tests.unit.waiting import PATIENCE, let_run, until
+from tests.worlds.context import hello, new_runner
+from workers.node import controller as module
+from workers.runner import Runner
+
+from .world import World, world
+
+NAMES = [f"node-{number}" for number in range(5)]
+
+
+@asynccontextmanager
+async def running(limit: int) -> AsyncIterator[tuple[World, Runner, "asyncio.Task[None]"]]:
+    """A runner that was told of five tainted nodes, which all have a machine."""
+    async with world(page=5, limit=limit) as w:
+        runner = new_runner(w.context, w.controller, w.port)
+        work = asyncio.create_task(runner.run(hello(module)))
+        for name in NAMES:
+            w.cluster.put(node(tainted, name=name))
+            w.machines.answers[name] = machine(f"fake://{name}")
+        entries = [["Node", name, 101, node(tainted, name=name).raw] for name in NAMES]
+        runner.on_message(Objects(1, 1, True, entries))
+        yield w, runner, work
+        runner.drain(1.0)
+        await work
+
+
+def initialised(w: World) -> int:
+    return sum(
+        there is not None and not there.is_uninitialized for there in map(w.cluster.get, NAMES)
+    )
+
+
+@pytest.mark.parametrize("limit", [1, 2, 32])
+async def test_keys_that_wait_for_the_cloud_fill_a_page_whatever_the_width(limit: int) -> None:
+    async with running(limit=limit) as (w, _, _work):
+        await until(lambda: initialised(w) == len(NAMES))
+        assert w.machines.reads == [NAMES]
+
+
+async def test_keys_in_flight_are_finished_while_a_runner_drains() -> None:
+    async with running(limit=1) as (w, runner, work):
+        w.machines.gate.clear()
+        await until(lambda: w.machines.reads)
+        runner.drain(PATIENCE)
+        await let_run(20)
+        w.machines.gate.set()
+        await asyncio.wait_for(work, PATIENCE / 2)
+        assert initialised(w) == len(NAMES)
+
+
+async def test_keys_that_are_not_finished_in_time_are_broken_off() -> None:
+    async with running(limit=1) as (w, runner, work):
+        w.machines.gate.clear()
+        await until(lambda: w.machines.reads)
+        runner.drain(1.0)
+        await asyncio.wait_for(work, PATIENCE)
+        assert initialised(w) == 0
+        assert w.cluster.writes == 0

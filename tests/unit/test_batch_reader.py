@@ -1,0 +1,154 @@
+"""Reads about many objects in batches: who waits for which, and what ends the waiting."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ccm.bus.in_flight import InFlightJournal, read_in_flight
+from ccm.decide.budget import Priority
+from ccm.errors import CloudError, NoPermit, Throttled
+from ccm.model.cloud import Answer, Instance
+from ccm.model.node import Node
+from tests.node.world import Machines
+from tests.worlds.context import FakePort, new_quarantine
+from workers.batch_reader import BatchReader
+from workers.queue import WorkQueue
+
+from .nodes import machine, node
+from .waiting import let_run, until
+
+
+class Reading:
+    """A reader, its cloud, and reconciles that do nothing but read."""
+
+    def __init__(self, path: Path, page: int, limit: int) -> None:
+        self.machines, self.path = Machines(page), path
+        self.quarantine = new_quarantine(FakePort(), limit, record=InFlightJournal(path))
+        self.reader: BatchReader[Node, Answer] = BatchReader(
+            self.machines, Priority.NODE_INIT, self.quarantine, WorkQueue()
+        )
+
+    def start(self, *names: str) -> list["asyncio.Task[Answer]"]:
+        for name in names:
+            self.machines.answers[name] = machine(f"fake://{name}")
+        return [asyncio.create_task(self._read(name)) for name in names]
+
+    async def _read(self, name: str) -> Answer:
+        await self.quarantine.acquire_place()
+        try:
+            async with self.quarantine.executing(name):
+                return await self.reader.read(node(name=name))
+        finally:
+            self.quarantine.release_place(name)
+
+
+@asynccontextmanager
+async def reading(directory: Path, page: int = 100, limit: int = 1) -> AsyncIterator[Reading]:
+    made = Reading(directory / "journal", page, limit)
+    running = asyncio.create_task(made.reader.run())
+    try:
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("count", "page", "reads"), [(1, 2, 1), (2, 2, 1), (5, 2, 3), (40, 10, 4)])
+async def test_objects_that_come_together_cost_a_read_a_page(
+    short_dir: Path, count: int, page: int, reads: int
+) -> None:
+    """With a single place: whoever waits for a page to fill leaves it to the next."""
+    async with reading(short_dir, page) as r:
+        names = [f"n{number}" for number in range(count)]
+        answers = await asyncio.gather(*r.start(*names))
+        assert answers == [Instance(f"fake://{name}") for name in names]
+        assert [name for read in r.machines.reads for name in read] == names
+        assert len(r.machines.reads) == reads
+
+
+async def test_a_read_is_in_the_journal_and_those_that_wait_for_a_page_are_not(
+    short_dir: Path,
+) -> None:
+    async with reading(short_dir) as r:
+        r.machines.gate.clear()
+        tasks = r.start("a", "b")
+        await let_run()
+        assert read_in_flight(r.path) == []
+        await until(lambda: r.machines.reads)
+        assert read_in_flight(r.path) == ["a", "b"]
+        r.machines.gate.set()
+        await asyncio.gather(*tasks)
+        assert read_in_flight(r.path) == []
+
+
+@pytest.mark.parametrize("failure", [NoPermit("not now"), RuntimeError("a bug")])
+async def test_a_read_that_fails_fails_for_all_its_objects(
+    short_dir: Path, failure: Exception
+) -> None:
+    async with reading(short_dir) as r:
+        r.machines.failures = [failure]
+        answers = await asyncio.gather(*r.start("a", "b"), return_exceptions=True)
+        is_raised = isinstance(failure, NoPermit)
+        assert [isinstance(answer, NoPermit) for answer in answers] == [is_raised] * 2
+        assert not any(isinstance(answer, Instance) for answer in answers)
+
+
+async def test_a_read_that_breaks_off_fails_its_keys_and_keeps_nobody_waiting(
+    short_dir: Path,
+) -> None:
+    async with reading(short_dir) as r:
+        r.machines.gate.clear()
+        tasks = r.start("a", "b")
+        await until(lambda: r.machines.reads)
+    for task in tasks:
+        with pytest.raises(CloudError, match="broken off"):
+            await task
+    assert read_in_flight(r.path) == []
+
+
+async def test_a_throttled_read_is_repeated_as_it_was(short_dir: Path) -> None:
+    async with reading(short_dir) as r:
+        r.machines.failures = [Throttled("slow down", 1.0), Throttled("slow down", 1.0)]
+        await asyncio.gather(*r.start("a", "b"))
+        assert r.machines.reads == [["a", "b"]] * 3
+
+
+async def test_keys_that_are_cancelled_while_they_wait_leave_nothing_behind(
+    short_dir: Path,
+) -> None:
+    """Neither a place nor an entry in the journal, and no read about nobody."""
+    async with reading(short_dir, page=3) as r:
+        cancelled = r.start("a", "b")
+        await let_run()
+        for task in cancelled:
+            task.cancel()
+        await asyncio.gather(*cancelled, return_exceptions=True)
+        await asyncio.sleep(0.05)  # time in which nothing may be read
+        assert (r.machines.reads, read_in_flight(r.path)) == ([], [])
+        await asyncio.gather(*r.start("c"))
+        assert r.machines.reads == [["c"]]
+
+
+async def test_a_page_that_lost_a_key_waits_for_others_and_does_not_spin(short_dir: Path) -> None:
+    async with reading(short_dir, page=3) as r:
+        await asyncio.gather(*r.start("a", "b"))  # from now on a page has half a second to fill
+        tasks = r.start("c", "d")
+        await until(lambda: len(r.reader._waiting) == 2)
+        r.reader._full.set()  # as a third one does that is cancelled before anybody looks
+        await let_run(20)
+        assert not r.reader._full.is_set()
+        await asyncio.gather(*tasks)
+        assert r.machines.reads == [["a", "b"], ["c", "d"]]
+
+
+async def test_the_read_of_an_object_that_came_alone_starts_at_once(short_dir: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with reading(short_dir) as r:
+        began = loop.time()
+        for name in ("a", "b", "c"):
+            await asyncio.gather(*r.start(name))
+        assert loop.time() - began < 0.5  # the time after a page of several
+        assert r.machines.reads == [["a"], ["b"], ["c"]]

@@ -1,0 +1,171 @@
+"""What a key has to pass before it executes, and what it holds meanwhile."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from ccm.bus.frames import Survived
+from ccm.bus.in_flight import InFlightJournal, read_in_flight
+from tests.worlds.context import FakePort, new_quarantine
+from workers.quarantine import Quarantine
+
+from .waiting import let_run, until
+
+
+class Keys:
+    """Keys that go through a quarantine as a runner leads them, and what they are doing."""
+
+    def __init__(self, quarantine: Quarantine) -> None:
+        self.quarantine = quarantine
+        self.executing: set[str] = set()
+        self.waiting: set[str] = set()
+        self.most = 0  # keys that ever executed at the same time
+        self.answered = asyncio.Event()  # ends the waiting
+        self.finished = asyncio.Event()  # ends the executing
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, *keys: str, waits: bool = False) -> None:
+        for key in keys:
+            self.tasks[key] = asyncio.create_task(self._run(key, waits))
+
+    async def _run(self, key: str, waits: bool) -> None:
+        await self.quarantine.acquire_place()
+        try:
+            async with self.quarantine.executing(key):
+                if waits:
+                    async with self.quarantine.waiting(key):
+                        self.waiting.add(key)
+                        await self.answered.wait()
+                self.executing.add(key)
+                self.most = max(self.most, len(self.executing))
+                await self.finished.wait()
+        finally:
+            self.executing.discard(key)
+            self.waiting.discard(key)
+            self.quarantine.release_place(key)
+
+
+@pytest.fixture
+def path(short_dir: Path) -> Path:
+    return short_dir / "journal"
+
+
+@pytest.fixture
+def journal(path: Path) -> InFlightJournal:
+    return InFlightJournal(path)
+
+
+async def test_no_more_keys_execute_than_there_are_places() -> None:
+    keys = Keys(new_quarantine(FakePort(), 2))
+    keys.start("a", "b", "c", "d")
+    await let_run(20)
+    assert keys.executing == {"a", "b"}
+    keys.finished.set()
+    await asyncio.gather(*keys.tasks.values())
+    assert keys.most == 2
+
+
+async def test_a_key_that_waits_gives_its_place_away_and_takes_it_back(
+    path: Path, journal: InFlightJournal
+) -> None:
+    keys = Keys(new_quarantine(FakePort(), 1, record=journal))
+    keys.start("a", "b", waits=True)
+    await until(lambda: keys.waiting == {"a", "b"})
+    keys.start("c")
+    await until(lambda: keys.executing == {"c"})
+    assert read_in_flight(path) == ["c"]
+    keys.answered.set()
+    await let_run(20)
+    assert keys.executing == {"c"}  # there is one place
+    keys.finished.set()
+    await asyncio.gather(*keys.tasks.values())
+    assert (keys.most, read_in_flight(path)) == (1, [])
+
+
+@pytest.mark.parametrize("cancellations", [1, 2, 3])
+@pytest.mark.parametrize("is_answered", [False, True])
+async def test_cancellation_while_waiting_loses_no_place_and_leaves_the_journal_empty(
+    path: Path, journal: InFlightJournal, cancellations: int, is_answered: bool
+) -> None:
+    """Also while the key waits for its place, and whoever cancels it has no patience."""
+    quarantine = new_quarantine(FakePort(), 1, record=journal)
+    keys = Keys(quarantine)
+    keys.start("a", waits=True)
+    await until(lambda: keys.waiting)
+    keys.start("b")
+    await until(lambda: keys.executing == {"b"})
+    if is_answered:
+        keys.answered.set()
+        await let_run()
+    for _ in range(cancellations):
+        keys.tasks["a"].cancel()
+        await let_run()
+    keys.finished.set()
+    await asyncio.gather(*keys.tasks.values(), return_exceptions=True)
+    assert read_in_flight(path) == []
+    again = Keys(quarantine)
+    again.start("c", "d")
+    await let_run(20)
+    assert again.executing == {"c"}
+    again.finished.set()
+    await asyncio.gather(*again.tasks.values())
+
+
+async def test_a_suspect_runs_alone_and_those_that_only_wait_do_not_hold_it_up() -> None:
+    keys = Keys(new_quarantine(FakePort(), 9, "suspect"))
+    keys.start("a", waits=True)
+    keys.start("b")
+    await until(lambda: keys.executing == {"b"} and keys.waiting)
+    keys.start("suspect")
+    await let_run(20)
+    assert keys.executing == {"b"}
+    keys.start("c")
+    keys.finished.set()
+    await until(lambda: keys.tasks["suspect"].done())
+    await until(lambda: keys.tasks["c"].done())
+    keys.answered.set()
+    await keys.tasks["a"]
+
+
+async def test_nobody_executes_beside_a_suspect() -> None:
+    keys = Keys(new_quarantine(FakePort(), 9, "suspect"))
+    keys.start("a", waits=True)
+    await until(lambda: keys.waiting)
+    keys.start("suspect")
+    await until(lambda: keys.executing == {"suspect"})
+    keys.start("b")
+    keys.answered.set()
+    await let_run(20)
+    assert keys.executing == {"suspect"}
+    keys.finished.set()
+    await asyncio.gather(*keys.tasks.values())
+
+
+async def test_a_suspect_that_survived_is_told_once_and_none_any_more() -> None:
+    port = FakePort()
+    quarantine = new_quarantine(port, 9, "suspect")
+    for key in ("suspect", "suspect", "other"):
+        quarantine.survived(key)
+    assert port.sent == [Survived("suspect")]
+    assert not quarantine.is_suspect("suspect")
+
+
+def test_a_quarantined_key_is_left_alone_for_its_time(journal: InFlightJournal) -> None:
+    quarantine = Quarantine(journal, FakePort().send, ("now",), {"later": time.monotonic() + 60.0})
+    assert quarantine.seconds_to_wait("later") == pytest.approx(60.0, abs=5.0)
+    assert quarantine.seconds_to_wait("now") <= 0
+    assert quarantine.seconds_to_wait("any") <= 0
+
+
+async def test_a_key_of_a_batch_is_in_the_journal_as_long_as_anything_is_done_for_it(
+    path: Path, journal: InFlightJournal
+) -> None:
+    quarantine = new_quarantine(FakePort(), 1, record=journal)
+    await quarantine.acquire_place()
+    async with quarantine.executing("a"):
+        async with quarantine.executing_batch(["a", "b"]):
+            assert read_in_flight(path) == ["a", "b"]
+        assert read_in_flight(path) == ["a"]
+    assert read_in_flight(path) == []

@@ -1,0 +1,1 @@
+"""What the worlds of all controllers' tests are made of."""
