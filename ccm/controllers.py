@@ -19,7 +19,7 @@ KNOWN = tuple(ALIASES.values())
 
 
 def canonical(items: Sequence[str]) -> tuple[str, ...]:
-    """The list with aliases replaced, order and `-` kept; ValueError names an unknown one."""
+    """Names with aliases replaced, order and `-` kept; ValueError names an unknown one."""
     result = []
     for item in items:
         name = item.removeprefix("-")

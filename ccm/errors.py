@@ -4,13 +4,13 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process says to systemd or the kubelet when it ends."""
+    """How the process tells systemd or the kubelet why it ended."""
 
     OK = 0
     FAILED = 1
     USAGE = 2
-    NOT_NEEDED = 77  # a worker whose duty the chosen provider does not have
-    CONFIGURATION = 78  # EX_CONFIG of sysexits.h: starting again without a change is pointless
+    NOT_NEEDED = 77  # a worker whose controllers the chosen provider has nothing for
+    CONFIGURATION = 78  # EX_CONFIG of sysexits.h: starting again without a change is useless
 
 
 class ConfigurationFault(Exception):
@@ -34,11 +34,11 @@ class ConfigurationFaults(Exception):
 
 
 class CloudError(Exception):
-    """A cloud call that gave no answer: retry with back-off. The base of all provider errors."""
+    """A cloud call failed: retry with back-off. The base of all provider errors."""
 
 
 class RetryAfter(CloudError):
-    """Work in progress at the cloud: come back after exactly `seconds`; not a failure."""
+    """The cloud is still at work: reconcile again after exactly `seconds`; not a failure."""
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class RetryAfter(CloudError):
 
 
 class Throttled(CloudError):
-    """The cloud refused for rate; `seconds` is its own word on when to come back, if any."""
+    """The cloud throttles; `seconds` is its own `Retry-After`, if any."""
 
     def __init__(self, message: str, seconds: float | None = None) -> None:
         super().__init__(message)
@@ -58,15 +58,15 @@ class Denied(CloudError):
 
 
 class Refused(CloudError):
-    """Will not work until the object or the configuration changes: do not retry."""
+    """Terminal: fails until the object or the configuration changes; do not retry."""
 
 
 class NoRoom(Refused):
-    """A quota is used up: it will not work until something of the kind is gone."""
+    """A quota of the cloud is used up: fails until something of the kind is deleted."""
 
 
 class ImplementedElsewhere(CloudError):
-    """Another controller looks after this object: stop quietly."""
+    """Another controller reconciles this object: stop, without an error."""
 
 
 class NotImplementedByProvider(CloudError):
@@ -74,7 +74,7 @@ class NotImplementedByProvider(CloudError):
 
 
 class NoPermit(Exception):
-    """This process may not write now: it does not lead, or its permission ran out."""
+    """This process may not write now: it is not leader, or its permission expired."""
 
 
 class KubernetesError(Exception):
@@ -87,11 +87,11 @@ class KubernetesError(Exception):
 
 
 class Unreachable(Exception):
-    """No answer from the API server: refused, reset, timed out or not understood."""
+    """No answer from the API server: refused, reset, timed out or malformed."""
 
 
 class CannotListen(Exception):
-    """An address of ours is taken or not there: the text names the flag; a later start may work."""
+    """An address to listen on is in use or missing; the text names the flag. A restart may help."""
 
 
 def _one_line(text: str) -> str:

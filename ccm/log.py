@@ -1,6 +1,6 @@
-"""Log records: a constant message and facts as keys, one line each, as text or JSON.
+"""Structured log records: a constant message and fields, one line each, as text or JSON.
 
-Whatever looks like a secret is taken out of a line, however it came to be there.
+Whatever looks like a secret is redacted, however it came to be there.
 """
 
 import logging
@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
 
 _NAMED = (
     r"(?:token|password|passwd|secret|authorization|api[-_]?key|access[-_]?key|private[-_]?key)"
@@ -34,7 +33,7 @@ def redacted(line: str) -> str:
     return line
 
 
-def _facts(record: logging.LogRecord) -> dict[str, Any]:
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {key: value for key, value in vars(record).items() if key not in _RESERVED}
 
 
@@ -48,19 +47,19 @@ class _Line(logging.Formatter):
 
     def _line(self, record: logging.LogRecord) -> str:
         stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        facts = _facts(record)
+        fields = _fields(record)
         if record.exc_info:
-            facts["trace"] = self.formatException(record.exc_info)
+            fields["trace"] = self.formatException(record.exc_info)
         if self._as_json:
             head = {"ts": stamp, "level": record.levelname.lower(), "process": self._process}
-            body = {**head, "logger": record.name, "msg": record.getMessage(), **facts}
+            body = {**head, "logger": record.name, "msg": record.getMessage(), **fields}
             try:
                 return orjson.dumps(body, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-            except orjson.JSONEncodeError:  # a surrogate or a huge number among the facts
+            except orjson.JSONEncodeError:  # a surrogate or a huge number among the fields
                 body = {key: ascii(value) for key, value in body.items()}
                 return orjson.dumps(body).decode()
         words = [stamp, record.levelname[0], self._process, record.getMessage()]
-        return " ".join(words + [f"{key}={_quoted(value)}" for key, value in facts.items()])
+        return " ".join(words + [f"{key}={_quoted(value)}" for key, value in fields.items()])
 
 
 def _quoted(value: object) -> str:

@@ -17,7 +17,7 @@ from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube
 from ccm.kube.watch import PAGE
-from ccm.manifests.subjects import subjects
+from ccm.manifests.rbac import subjects
 from ccm.model.node import Node
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.rbac import PolicyRule
@@ -196,7 +196,7 @@ def _unreachable(flag: str, url: str, error: Exception) -> Finding:
 async def check_resources(context: CheckContext) -> Iterable[Finding]:
     """Whether the version is one we support, and all that policy rules name is served."""
     kube = await connect(context)
-    rules = [rule for each in subjects(context.settings, "") for rule in each.rights]
+    rules = [rule for each in subjects(context.settings, "") for rule in each.rules]
     groups = sorted({rule.group for rule in rules})
     served = await asyncio.gather(*(_discover(kube, group) for group in groups))
     verbs = {key: value for part in served for key, value in part.items()}

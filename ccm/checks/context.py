@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from ccm.checks.finding import Finding, NotChecked
 from ccm.controllers import ROUTE, is_enabled
-from ccm.settings import Settings
-from ccm.settings.given import Given
+from ccm.settings import RawValue, Settings
 
 T = TypeVar("T")
 
@@ -18,7 +17,7 @@ T = TypeVar("T")
 class CheckContext:
     """What one run of checks is about; `resources` are released when it is closed."""
 
-    def __init__(self, settings: Settings, raw_values: Mapping[str, Given]) -> None:
+    def __init__(self, settings: Settings, raw_values: Mapping[str, RawValue]) -> None:
         self.settings, self.raw_values = settings, raw_values
         self.resources = AsyncExitStack()
         self.probes: dict[Callable[..., Any], asyncio.Task[Any]] = {}

@@ -68,7 +68,7 @@ def _without_controller(settings: Settings, chosen: Iterable[Flag]) -> Iterator[
 
 
 def _text(flag: Flag, settings: Settings) -> str:
-    return f"--{flag.name}={flag.kind.show(getattr(settings, flag.field))}"
+    return f"--{flag.name}={flag.syntax.format(getattr(settings, flag.field))}"
 
 
 def _of_routes(settings: Settings) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from ccm.checks.api_server import connect, list_objects, server_clock
 from ccm.checks.context import Check, CheckContext, or_none
 from ccm.checks.finding import Finding, failed, not_checked, ok, warning
 from ccm.checks.leases import leases_path, parse_lease
-from ccm.manifests.subjects import NAME
+from ccm.manifests.rbac import APP_NAME
 from ccm.model.objects import Json, KubernetesObject, objects, text
 from ccm.settings import Settings
 
@@ -58,7 +58,7 @@ def _is_active(pod: KubernetesObject) -> bool:
 
 
 def _is_ours(pod: KubernetesObject) -> bool:
-    return pod.labels.get("app.kubernetes.io/name") == NAME
+    return pod.labels.get("app.kubernetes.io/name") == APP_NAME
 
 
 def _of_container(pod: str, container: Json, settings: Settings) -> Iterator[Finding]:

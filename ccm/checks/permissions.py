@@ -11,7 +11,7 @@ from ccm.checks.finding import Finding, abbreviate, failed, not_checked, ok, plu
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
 from ccm.kube.identity import NAMESPACE
-from ccm.manifests.subjects import subjects
+from ccm.manifests.rbac import subjects
 from ccm.model.objects import Json, mapping
 from ccm.model.rbac import PolicyRule
 
@@ -84,10 +84,10 @@ async def check_permissions(context: CheckContext) -> Iterable[Finding]:
     """
     kube = await connect(context)
     supervisor, *workers = subjects(context.settings, "")
-    reviews = {supervisor.process: await review_access(kube, supervisor.rights)}
+    reviews = {supervisor.process: await review_access(kube, supervisor.rules)}
     for worker in workers:
         user = f"system:serviceaccount:{worker.namespace}:{worker.name}"
-        reviews[f"{worker.process} ({user})"] = await review_access(kube, worker.rights, user)
+        reviews[f"{worker.process} ({user})"] = await review_access(kube, worker.rules, user)
     return [each for entry in reviews.items() for each in evaluate_reviews(*entry)]
 
 

@@ -1,8 +1,9 @@
-"""`ccm-supervisor check`: what of a start with these flags would not work, with the remedies."""
+"""`ccm-supervisor check`: what would not work after a start with these flags, and the remedies."""
 
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,18 @@ import orjson
 
 from ccm import __version__
 from ccm.cli.start import FlagOption, StartCommand
-from ccm.errors import ConfigurationFaults, ExitCode
+from ccm.errors import ExitCode
 from ccm.settings import Reading, flags, read, read_arguments
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ccm.checks.run import CheckResult
 
+COLOURS = {"ok": "green", "not checked": "cyan", "warning": "yellow", "failed": "bold red"}
 FORMATS = ("table", "json")
 OUTPUT = click.Option(
-    ["-o", "output"], type=click.Choice(FORMATS), help="How to show what was found."
+    ["-o", "output"], type=click.Choice(FORMATS), help="How to show the findings."
 )
 
 
@@ -29,13 +33,7 @@ def _run(words: list[str]) -> None:
     if line.wants_help:
         click.echo(click.get_current_context().get_help())
         return
-    try:
-        reading = read(line, os.environ)
-    except ConfigurationFaults as faults:
-        for fault in faults.faults:
-            click.echo(f"ccm-supervisor: {fault}", err=True)
-        sys.exit(ExitCode.CONFIGURATION)
-    sys.exit(asyncio.run(_check(reading, output)))
+    sys.exit(asyncio.run(_check(read(line, os.environ), output)))
 
 
 def _taken_output(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -51,28 +49,46 @@ def _taken_output(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 async def _check(reading: Reading, output: str) -> ExitCode:
+    from rich.console import Console
+
     from ccm.checks.context import CheckContext
     from ccm.checks.finding import CheckState
-    from ccm.checks.run import CHECKS, run_checks
+    from ccm.checks.run import CHECKS, run_checks, to_json
 
-    results = await run_checks(CHECKS, CheckContext(reading.settings, reading.given))
-    _show(results, reading, output)
+    results = await run_checks(CHECKS, CheckContext(reading.settings, reading.raw_values))
+    if output == "json":
+        body = to_json(results, __version__, reading.settings.cloud_provider)
+        click.echo(orjson.dumps(body, option=orjson.OPT_INDENT_2))
+    else:
+        Console().print(_table(results), "", _summary(results), sep="\n")
     is_bad = any(result.state is CheckState.FAILED for result in results)
     return ExitCode.FAILED if is_bad else ExitCode.OK
 
 
-def _show(results: "Sequence[CheckResult]", reading: Reading, output: str) -> None:
-    from ccm.checks.run import to_json
+def _table(results: "Sequence[CheckResult]") -> "Table":
+    """One row a finding, the remedy below the message."""
+    from rich.markup import escape
+    from rich.table import Table
 
-    if output == "json":
-        body = to_json(results, __version__, reading.settings.cloud_provider)
-        click.echo(orjson.dumps(body, option=orjson.OPT_INDENT_2))
-        return
-    from rich.console import Console
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("check", "state", "finding"):
+        table.add_column(column, no_wrap=column != "finding", overflow="fold")
+    for result in results:
+        for number, finding in enumerate(result.findings):
+            colour = COLOURS[finding.state]
+            remedy = f"\n[dim]→[/] {escape(finding.remedy)}" if finding.remedy else ""
+            table.add_row(
+                result.name if not number else "",
+                f"[{colour}]{finding.state}[/]",
+                escape(finding.message) + remedy,
+            )
+    return table
 
-    from ccm.cli.check_view import check_view
 
-    Console().print(check_view(results))
+def _summary(results: "Sequence[CheckResult]") -> str:
+    states = Counter(str(result.state) for result in results)
+    counts = [f"{states[state]} {state}" for state in COLOURS if states[state]]
+    return f"{len(results)} checks: {', '.join(counts)}"
 
 
 check = StartCommand(

@@ -5,57 +5,66 @@ from typing import Any
 
 import click
 
+from ccm import __version__
+from ccm.cli.reporting import reported
+
 COMMANDS = {
     "check": "ccm.cli.check:check",
-    "deletions": "ccm.cli.deletions:deletions",
-    "explain": "ccm.cli.explain:explain",
-    "log-level": "ccm.cli.log_level:log_level",
+    "deletions": "ccm.cli.operate:deletions",
+    "explain": "ccm.cli.status:explain",
+    "log-level": "ccm.cli.operate:log_level",
     "manifests": "ccm.cli.manifests:manifests",
     "orphans": "ccm.cli.orphans:orphans",
     "plan": "ccm.cli.plan:plan",
-    "provider": "ccm.cli.provider_new:provider",
+    "provider": "ccm.cli.providers:provider",
     "providers": "ccm.cli.providers:providers",
-    "reload": "ccm.cli.reload:reload",
-    "restart": "ccm.cli.restart:restart",
+    "reload": "ccm.cli.operate:reload",
+    "restart": "ccm.cli.operate:restart",
     "sandbox": "ccm.cli.sandbox:sandbox",
-    "scale": "ccm.cli.scale:scale",
+    "scale": "ccm.cli.operate:scale",
     "start": "ccm.cli.start:start",
     "status": "ccm.cli.status:status",
-    "stop": "ccm.cli.stop:stop",
-    "version": "ccm.cli.version:version",
+    "stop": "ccm.cli.operate:stop",
 }
 """Command name → where it is. A spawned worker imports this module: it must stay light."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands stand in `table` and are imported on use."""
-
-    def __init__(self, *args: Any, table: dict[str, str], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._table = table
+    """A group whose commands stand in `COMMANDS` and are imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*self._table, *super().list_commands(ctx)})
+        return sorted({*COMMANDS, *super().list_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        where = self._table.get(cmd_name)
+        where = COMMANDS.get(cmd_name)
         if where is None:
             return super().get_command(ctx, cmd_name)
         module, _, name = where.partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        with reported():
+            return super().invoke(ctx)
 
-@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"max_content_width": 100})
+
+@click.group(cls=LazyGroup, context_settings={"max_content_width": 100})
 def main() -> None:
     """A Kubernetes cloud controller manager whose controllers run in processes of their own."""
+
+
+@main.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"ccm-supervisor {__version__}")
 
 
 def drop_in() -> None:
     """The command `cloud-controller-manager`: `ccm-supervisor start` under upstream's name."""
     from ccm.cli.start import start
 
-    start(prog_name="cloud-controller-manager")
+    with reported():
+        start(prog_name="cloud-controller-manager")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,13 @@
-"""`ccm-supervisor manifests`: what to apply so that the supervisor runs inside the cluster."""
+"""`ccm-supervisor manifests`: what to apply to run the supervisor inside the cluster."""
 
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ccm import __version__
-from ccm.errors import ConfigurationFaults, ExitCode
 from ccm.settings import Reading, flags, read, read_arguments
-
-if TYPE_CHECKING:
-    from ccm.manifests.rbac import Document
-    from ccm.manifests.workload import Workload
 
 
 @click.command(
@@ -41,47 +35,34 @@ if TYPE_CHECKING:
 )
 @click.argument("start_flags", nargs=-1, type=click.UNPROCESSED, metavar="-- [FLAGS OF start]")
 def manifests(start_flags: Sequence[str], **options: Any) -> None:
-    """Print service accounts, least rights and Pods, as YAML, for these flags of 'start'.
+    """Print service accounts, RBAC rules and Pods, as YAML, for these flags of 'start'.
 
     \b
     ccm-supervisor manifests --kind=deployment -- \\
         --cloud-provider=NAME --controllers='*,-route' --use-service-account-credentials
     """
-    from ccm.manifests.text import text
-    from ccm.manifests.workload import Workload
+    from ccm.manifests.rbac import rbac, subjects
+    from ccm.manifests.workload import Workload, to_yaml, workload
 
-    try:
-        reading = read(read_arguments(start_flags), {})
-        wanted = Workload(**options, arguments=[*_given(reading)])
-        documents = [*_documents(wanted, reading)]
-    except ConfigurationFaults as faults:
-        for fault in faults.faults:
-            click.echo(f"ccm-supervisor: {fault}", err=True)
-        sys.exit(ExitCode.CONFIGURATION)
-    command = ["ccm-supervisor", "manifests", *_chosen(), "--", *wanted.arguments]
-    click.echo(text(f"Rendered by: {shlex.join(command)}", documents), nl=False)
-
-
-def _documents(wanted: "Workload", reading: Reading) -> "Iterator[Document]":
-    from ccm.manifests.rbac import rbac
-    from ccm.manifests.subjects import subjects
-    from ccm.manifests.workload import workload
-
+    reading = read(read_arguments(start_flags), {})
     settings = reading.settings
-    yield from rbac(subjects(settings, wanted.namespace), settings)
+    wanted = Workload(**options, arguments=[*_arguments(reading)])
+    objects = [*rbac(subjects(settings, wanted.namespace), settings)]
     if wanted.kind != "none":
-        yield from workload(wanted, settings)
+        objects += workload(wanted, settings)
+    command = ["ccm-supervisor", "manifests", *_own_options(), "--", *wanted.arguments]
+    click.echo(to_yaml(f"Rendered by: {shlex.join(command)}", objects), nl=False)
 
 
-def _given(reading: Reading) -> Iterator[str]:
+def _arguments(reading: Reading) -> Iterator[str]:
     """The flags of `start`, in the order of its help; those of a file, which no Pod has, too."""
     for flag in flags():
-        if flag.field != "config" and flag.field in reading.given:
-            for text in reading.given[flag.field].texts:
-                yield f"--{flag.name}={text}"
+        if flag.field != "config" and flag.field in reading.raw_values:
+            for text in reading.raw_values[flag.field].texts:
+                yield f"{flag.label}={text}"
 
 
-def _chosen() -> Iterator[str]:
+def _own_options() -> Iterator[str]:
     """Our own options that are not at their defaults."""
     ctx = click.get_current_context()
     for option in ctx.command.params:

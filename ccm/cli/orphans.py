@@ -1,15 +1,15 @@
-"""`ccm-supervisor orphans`: what carries our mark in the cloud and belongs to nothing any more."""
+"""`ccm-supervisor orphans`: what is ours in the cloud and belongs to no object any more."""
 
 import asyncio
 import os
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 import orjson
 
-from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults, ExitCode
+from ccm.cli.reporting import fail
+from ccm.errors import ConfigurationFaults
 
 if TYPE_CHECKING:
     from ccm.decide.orphans import Orphan
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def orphans() -> None:
-    """Find balancers and routes that nobody in the cluster asks for any more."""
+    """Find load balancers and routes that no object in the cluster asks for any more."""
 
 
 @orphans.command("list", context_settings={"ignore_unknown_options": True})
@@ -31,12 +31,8 @@ def list_orphans(output: str, flags: tuple[str, ...]) -> None:
 
     try:
         found = asyncio.run(_find(read(read_arguments(flags), os.environ)))
-    except (ConfigurationFault, ConfigurationFaults) as fault:
-        click.echo(f"ccm-supervisor: {fault}", err=True)
-        sys.exit(ExitCode.CONFIGURATION)
-    except (CloudError, NotChecked) as error:
-        click.echo(f"ccm-supervisor: {error}", err=True)
-        sys.exit(ExitCode.FAILED)
+    except NotChecked as error:
+        fail([error])
     if output == "json":
         click.echo(orjson.dumps([asdict(one) for one in found], option=orjson.OPT_INDENT_2))
         return
@@ -46,7 +42,7 @@ def list_orphans(output: str, flags: tuple[str, ...]) -> None:
 
 
 async def _find(reading: "Reading") -> "list[Orphan]":
-    """What the cloud has is listed first: what Services and Nodes come meanwhile is no orphan's."""
+    """The cloud is listed before the cluster: what is created in between is no orphan."""
     from ccm.checks.api_server import list_nodes, list_services
     from ccm.checks.cloud import require_provider, start_provider
     from ccm.checks.context import CheckContext
@@ -54,7 +50,7 @@ async def _find(reading: "Reading") -> "list[Orphan]":
     from ccm.cloud.interface import ListsOwned
     from ccm.decide.orphans import Orphan, orphaned_balancers, orphaned_routes
 
-    context = CheckContext(reading.settings, reading.given)
+    context = CheckContext(reading.settings, reading.raw_values)
     try:
         start = await start_provider(context)
         if start.faults:
@@ -64,14 +60,11 @@ async def _find(reading: "Reading") -> "list[Orphan]":
         if isinstance(balancers, ListsOwned):
             found += orphaned_balancers(await invoke(balancers.owned), await list_services(context))
         elif balancers:
-            _say(f"provider {provider.name} cannot list its load balancers")
+            line = f"ccm-supervisor: provider {provider.name} cannot list its load balancers"
+            click.echo(line, err=True)
         if provider.routes:
             nodes = await list_nodes(context)
             found += orphaned_routes(await invoke(provider.routes.list, nodes), nodes)
         return found
     finally:
         await context.close()
-
-
-def _say(line: str) -> None:
-    click.echo(f"ccm-supervisor: {line}", err=True)

@@ -1,6 +1,21 @@
-"""`ccm-supervisor providers`."""
+"""The providers there are, and `provider new NAME`: a working package to start another from."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
 
 import click
+
+TEMPLATES = Path(__file__).parent / "new_provider"
+SUFFIX = ".tmpl"
+PACKAGE = "package"
+"""The folder of the templates that becomes the Python package."""
+
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+MAX_NAME_LENGTH = 40
+NO_CLOUD = "external"
+"""Upstream's word for `--cloud-provider` where there is no provider in the process."""
 
 
 @click.command()
@@ -10,3 +25,69 @@ def providers() -> None:
 
     for name in known_providers():
         click.echo(name)
+
+
+@click.group()
+def provider() -> None:
+    """Write a provider for another cloud."""
+
+
+@provider.command()
+@click.argument("name")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    help="Where to write it; new or empty.  [default: ccm-provider-NAME]",
+)
+def new(name: str, directory: Path | None) -> None:
+    """Write an installable package that serves a cloud in memory and passes the conformance kit.
+
+    NAME is what --cloud-provider will be: small letters, digits and single dashes.
+    """
+    check_name(name)
+    target = directory or Path(f"ccm-provider-{name}")
+    files = dict(rendered(name))
+    try:
+        if target.exists() and any(target.iterdir()):
+            raise click.ClickException(f"{target} is not empty: name another with --directory")
+        write(target, files)
+    except OSError as fault:
+        raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from fault
+    click.echo(f"{len(files)} files in {target}; README.md says where your cloud's calls go. Next:")
+    click.echo(f"  cd {target} && pip install -e '.[test]' && pytest")
+
+
+def check_name(name: str) -> None:
+    """Raise click's error for what cannot be the name of a new provider."""
+    from ccm.cloud.registry import known_providers
+
+    if not NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
+        raise click.BadParameter(
+            f"{name!r}: use small letters, digits and single dashes between them, a letter first, "
+            f"at most {MAX_NAME_LENGTH} characters",
+            param_hint="NAME",
+        )
+    if name == NO_CLOUD:
+        raise click.BadParameter(f"{name!r} means that there is no provider", param_hint="NAME")
+    if name in known_providers():
+        raise click.BadParameter(f"there is a provider {name!r} already", param_hint="NAME")
+
+
+def rendered(name: str) -> Iterator[tuple[Path, str]]:
+    """Each file of the package for the provider `name`, by its path in there."""
+    module = f"ccm_provider_{name.replace('-', '_')}"
+    class_name = "".join(word.capitalize() for word in name.split("-"))
+    for template in sorted(TEMPLATES.rglob(f"*{SUFFIX}")):
+        first, *rest = template.relative_to(TEMPLATES).parts
+        path = Path(module if first == PACKAGE else first, *rest)
+        text = Template(template.read_text())
+        yield path.with_suffix(""), text.substitute(name=name, module=module, class_name=class_name)
+
+
+def write(target: Path, files: dict[Path, str]) -> None:
+    """Write new files; one that is there already is an OSError and stays as it is."""
+    for path, text in files.items():
+        place = target / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("x") as file:
+            file.write(text)

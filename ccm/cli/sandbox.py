@@ -2,20 +2,13 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import click
 import orjson
 
-from ccm.errors import (
-    CloudError,
-    ConfigurationFault,
-    ConfigurationFaults,
-    ExitCode,
-    KubernetesError,
-    Unreachable,
-)
+from ccm.errors import ExitCode
 from ccm.sandbox.place import default_directory, find
 
 T = TypeVar("T")
@@ -28,27 +21,21 @@ directory_option = click.option(
 )
 
 
-def run(work: Awaitable[T]) -> T:
-    """The result of `work`; a fault becomes one line on standard error and an exit code."""
-
-    async def guarded() -> T:
-        return await work
-
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`; Ctrl-C is an orderly end."""
     try:
-        return asyncio.run(guarded())
-    except (ConfigurationFault, ConfigurationFaults) as fault:
-        click.echo(f"ccm-supervisor: {fault}", err=True)
-        raise SystemExit(ExitCode.CONFIGURATION) from fault
-    except (CloudError, KubernetesError, Unreachable) as error:
-        click.echo(f"ccm-supervisor: {error}", err=True)
-        raise SystemExit(ExitCode.FAILED) from error
+        return asyncio.run(work)
     except KeyboardInterrupt:
         raise SystemExit(ExitCode.OK) from None
 
 
 @click.group(invoke_without_command=True)
-@click.option("--nodes", default=6, show_default=True, help="Nodes that register.")
-@click.option("--node-workers", default=2, show_default=True, help="Node worker processes.")
+@click.option(
+    "--nodes", type=click.IntRange(0), default=6, show_default=True, help="Nodes that register."
+)
+@click.option(
+    "--node-workers", type=click.IntRange(1), default=2, show_default=True, help="Node workers."
+)
 @click.option("--exit-when-settled", is_flag=True, help="End once every node is ready.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds for --exit-when-settled.")
 @click.option("-o", "output", type=click.Choice(["table", "json"]), default="table")
@@ -60,14 +47,7 @@ def run(work: Awaitable[T]) -> T:
 @directory_option
 @click.pass_context
 def sandbox(
-    ctx: click.Context,
-    nodes: int,
-    node_workers: int,
-    exit_when_settled: bool,
-    timeout: float,
-    output: str,
-    story: bool | None,
-    directory: str,
+    ctx: click.Context, /, directory: str, nodes: int, node_workers: int, output: str, **ending: Any
 ) -> None:
     """Start an API server, a cloud and the supervisor here, and watch tainted nodes become ready.
 
@@ -79,13 +59,9 @@ def sandbox(
     from ccm.cli.sandbox_show import Show, show
     from ccm.sandbox.cluster import SandboxOptions
 
-    if nodes < 0 or node_workers < 1:
-        raise click.UsageError("--nodes must be 0 or more, --node-workers 1 or more")
-    is_for_people = output == "table" and sys.stdout.isatty()
-    options = SandboxOptions(directory, nodes, node_workers, 0.4 if is_for_people else 0.0)
-    story = not exit_when_settled if story is None else story
-    how = Show(is_for_people, output == "json", exit_when_settled, timeout, story)
-    sys.exit(run(show(options, how)))
+    is_live = output == "table" and sys.stdout.isatty()
+    options = SandboxOptions(directory, nodes, node_workers, 0.4 if is_live else 0.0)
+    sys.exit(run(show(options, Show(is_live, output == "json", **ending))))
 
 
 @sandbox.group()
@@ -131,10 +107,10 @@ async def _add(directory: str, count: int) -> list[str]:
     from ccm.sandbox.cloud.client import CloudAdmin
     from ccm.sandbox.kubelets import new_machines, register
 
-    place, facts = find(directory)
+    place, state = find(directory)
     kube = Kube(await config.load(config.Source(str(place.kubeconfig))), "sandbox-kubelets")
     try:
-        async with CloudAdmin(facts.cloud_url) as cloud:
+        async with CloudAdmin(state.cloud_url) as cloud:
             numbers = [int(m.name.rpartition("-")[2]) for m in await cloud.machines()]
             machines = await cloud.add(new_machines(max(numbers, default=0) + 1, count))
         names = [item.name for item in machines]
@@ -187,6 +163,6 @@ def counters(directory: str) -> None:
 async def _with_cloud(directory: str, act: Callable[[Any], Awaitable[T]]) -> T:
     from ccm.sandbox.cloud.client import CloudAdmin
 
-    _, facts = find(directory)
-    async with CloudAdmin(facts.cloud_url) as cloud:
+    _, state = find(directory)
+    async with CloudAdmin(state.cloud_url) as cloud:
         return await act(cloud)

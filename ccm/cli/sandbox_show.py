@@ -1,27 +1,41 @@
-"""Running a sandbox for somebody: a live table for a person, progress lines or JSON otherwise."""
+"""Running a sandbox: a live table on a terminal, progress lines or JSON otherwise."""
 
 import asyncio
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
 import orjson
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
+from ccm.cli.status_view import budget_table, deletions_line, workers_table
 from ccm.errors import ExitCode
+from ccm.model.node import SHUTDOWN_TAINT
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
-from ccm.sandbox.story import Story
+from ccm.sandbox.observer import TYPE, ZONE, Sighting, lacks, percentile
+from ccm.sandbox.place import default_directory
+from ccm.sandbox.story import Line, Story
+
+MAX_NODE_ROWS = 14
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """How to show it, and when to end."""
+    """How to show it, and when to end (`timeout` in seconds); `story` None: unless it ends."""
 
     live: bool
     as_json: bool
     exit_when_settled: bool
     timeout: float
-    story: bool
+    story: bool | None
 
 
 async def show(options: SandboxOptions, how: Show) -> int:
@@ -35,7 +49,8 @@ async def show(options: SandboxOptions, how: Show) -> int:
         story = Story(sandbox)
         show_all = _live(sandbox, story) if how.live else _lines(sandbox, story, how)
         background = [adding, asyncio.create_task(show_all)]
-        background += [asyncio.create_task(story.run())] if how.story else []
+        tells_story = not how.exit_when_settled if how.story is None else how.story
+        background += [asyncio.create_task(story.run())] if tells_story else []
         try:
             is_settled = await _until_done(sandbox, how, stop)
             await adding if is_settled else adding.cancel()
@@ -69,34 +84,122 @@ async def _until_done(sandbox: Sandbox, how: Show, stop: asyncio.Event) -> bool:
 
 
 async def _live(sandbox: Sandbox, story: Story) -> None:
-    from rich.live import Live
-
-    from ccm.cli.sandbox_view import sandbox_view
-
-    with Live(
-        sandbox_view(sandbox, await sandbox.status(), story.lines), auto_refresh=False
-    ) as live:
+    with Live(_view(sandbox, await sandbox.status(), story.lines), auto_refresh=False) as live:
         while True:
             await asyncio.sleep(0.25)
-            live.update(sandbox_view(sandbox, await sandbox.status(), story.lines), refresh=True)
+            live.update(_view(sandbox, await sandbox.status(), story.lines), refresh=True)
 
 
 async def _lines(sandbox: Sandbox, story: Story, how: Show) -> None:
-    """A line whenever the count of ready nodes has moved, then the story, twice a second."""
-    last, told = "", 0
+    """A line whenever the count of ready nodes changed, then the story, twice a second."""
+    last, shown = "", 0
     while True:
         ready = len(sandbox.observer.delays())
         line = f"{ready} of {len(sandbox.observer.sightings)} nodes ready"
         if line != last:
             _say(how, line)
             last = line
-        for happened in story.lines[told:]:
+        for happened in story.lines[shown:]:
             _say(how, str(happened))
-        told = len(story.lines)
+        shown = len(story.lines)
         await asyncio.sleep(0.5)
 
 
 def _say(how: Show, line: str) -> None:
-    """To people on standard output; beside JSON, on standard error."""
+    """To standard output; beside JSON, to standard error."""
     if not how.live:
         print(line, file=sys.stderr if how.as_json else sys.stdout, flush=True)
+
+
+def _view(sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[Line]) -> RenderableType:
+    """Everything at once, top down: nodes, workers, budget, what happened, hints."""
+    parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
+    if "error" not in status:
+        parts += [workers_table(status), budget_table(status)]
+        if stopped := deletions_line(status):
+            parts.append(stopped)
+    if lines:
+        parts.append(Panel("\n".join(map(str, lines)), title="Story"))
+    parts.append(_hints(sandbox, status))
+    return Group(*parts)
+
+
+def _headline(sandbox: Sandbox) -> Text:
+    delays = sandbox.observer.delays()
+    text = Text("A kubelet registers its node with a taint: no Pod may run there yet.\n")
+    text.append("The node workers ask the cloud about each machine, write what they learn,\n")
+    text.append("and take the taint away. ")
+    median = percentile(delays, 0.5)
+    if median is not None:
+        done = f"{len(delays)} of {len(sandbox.observer.sightings)} nodes are ready"
+        text.append(f"{done}; half of them within {median * 1000:.0f} ms.", style="bold green")
+    return text
+
+
+def _nodes(sandbox: Sandbox) -> Table:
+    columns = ("node", "machine", "provider ID", "internal IP", "type", "zone", "state")
+    table = Table(*columns, title="Nodes", title_justify="left")
+    seen = sandbox.observer.sightings
+    worst_first = sorted(
+        seen.items(), key=lambda item: (item[1].ready_at is not None, -item[1].seen_at)
+    )
+    for name, sighting in worst_first[:MAX_NODE_ROWS]:
+        power = sandbox.power.get(name)
+        table.add_row(name, str(power or ""), *_cells(sighting), _state(sighting))
+    if len(seen) > MAX_NODE_ROWS:
+        table.add_row(f"… {len(seen) - MAX_NODE_ROWS} more")
+    return table
+
+
+def _workload(sandbox: Sandbox) -> Table:
+    sights, count = sandbox.sights, len(sandbox.observer.sightings)
+    rows = (
+        (
+            "Service web",
+            "a load balancer",
+            sights.service_address
+            and f"{sights.service_address}, {len(sights.service_hosts)} of {count} nodes behind it",
+        ),
+        ("pod networks", "routes", sights.routed and f"{len(sights.routed)} of {count} nodes"),
+        ("volume data", "its zone", sights.volume_zone),
+    )
+    table = Table("object", "needs", "has", title="Cloud resources", title_justify="left")
+    for name, needs, has in rows:
+        table.add_row(name, needs, Text(str(has), "green") if has else Text("not yet", "yellow"))
+    return table
+
+
+def _cells(sighting: Sighting) -> tuple[str, str, str, str]:
+    node = sighting.node
+    ips = [each.get("address", "") for each in node.addresses if each.get("type") == "InternalIP"]
+    labels = node.labels
+    return node.provider_id, "".join(ips[:1]), labels.get(TYPE, ""), labels.get(ZONE, "")
+
+
+def _state(sighting: Sighting) -> Text:
+    missing = lacks(sighting.node)
+    if missing:
+        return Text(f"lacks {', '.join(missing)}", style="yellow")
+    ready_after = sighting.seconds_to_ready or 0.0
+    if not sighting.node.is_ready:
+        is_off = any(taint.get("key") == SHUTDOWN_TAINT for taint in sighting.node.taints)
+        why = "its machine is off: shutdown taint" if is_off else "no heartbeat of its kubelet"
+        return Text(f"not ready: {why}", style="red")
+    return Text(f"ready after {ready_after * 1000:.0f} ms", style="green")
+
+
+def _hints(sandbox: Sandbox, status: Mapping[str, Any]) -> Panel:
+    command, directory = sys.argv[0], sandbox.place.directory
+    pids = [str(worker["pid"]) for worker in status.get("workers", []) if worker["pid"]]
+    here = "" if directory == Path(default_directory()) else f" --directory {directory}"
+    lines = [
+        f"kubectl --kubeconfig {sandbox.place.kubeconfig} get nodes -o wide",
+        f"kill -9 {pids[0] if pids else 'PID'}   # a worker dies; the others do not notice",
+        f"{command} sandbox add 20{here}   # twenty more nodes",
+        f"{command} sandbox machine stop vm-3{here}   # then: start vm-3",
+        f"{command} sandbox machine terminate vm-4{here}   # the node, its route and host go",
+        f"{command} sandbox fault set throttle --times 5{here}   # the cloud pushes back",
+        f"{command} status --runtime-dir {sandbox.place.runtime}",
+        f"less {directory}/supervisor.log",
+    ]
+    return Panel("\n".join(lines), title="Try in another terminal (Ctrl-C here ends it all)")

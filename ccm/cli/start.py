@@ -1,44 +1,37 @@
-"""`ccm-supervisor start`: read the flags, check what can be checked, run the supervisor."""
+"""`ccm-supervisor start`: read the flags, check the API server, run the supervisor."""
 
 import asyncio
 import logging
 import os
 import platform
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import click
 
 from ccm import __version__
-from ccm.errors import (
-    CannotListen,
-    ConfigurationFault,
-    ConfigurationFaults,
-    ExitCode,
-    Unreachable,
-)
+from ccm.cli.reporting import fail
+from ccm.errors import ExitCode
 from ccm.settings import (
     CommandLine,
     Flag,
     Origin,
+    RawValue,
     Reading,
-    Settings,
     default_runtime_dir,
     flags,
     read,
     read_arguments,
 )
-from ccm.settings.remarks import remarks
-
-if TYPE_CHECKING:
-    from ccm.kube.client import Kube
-    from ccm.kube.lease import LeaseClient
 
 log = logging.getLogger(__name__)
 
+OTHER_VARIABLES = frozenset({"CCM_SUPERVISOR_FLAGS"})
+"""Variables of ours that are no flags: systemd's unit splits this one into a command line."""
+
 
 class StartCommand(click.Command):
-    """Its words are read by `ccm.settings`, all faults at once; click shows the help."""
+    """A command whose arguments `ccm.settings` reads, all faults at once; click shows the help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:  # the shell completes a flag's name
@@ -58,7 +51,7 @@ class StartCommand(click.Command):
 
 
 class FlagOption(click.Option):
-    """How one flag of `ccm.settings` looks in the help."""
+    """A flag of `ccm.settings` in the help of a command."""
 
     def __init__(self, flag: Flag) -> None:
         super().__init__([flag.label, flag.field])
@@ -66,8 +59,8 @@ class FlagOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         note = f"{self.flag.origin}; " if self.flag.origin is Origin.NO_EFFECT else ""
-        text = f"{self.flag.help}  [{note}default: {self.flag.shown_default}]"
-        return self.flag.syntax, text
+        text = f"{self.flag.help}  [{note}default: {self.flag.default_text}]"
+        return self.flag.usage, text
 
 
 VERSION = click.Option(
@@ -88,52 +81,37 @@ def _run(words: list[str]) -> None:
             f"ccm-supervisor {__version__} {platform.python_version()} {platform.platform()}"
         )
     else:
-        sys.exit(start_supervisor(line))
+        sys.exit(asyncio.run(_serve(line, read(line, os.environ))))
 
 
 start = StartCommand(
     "start",
     params=[*(FlagOption(flag) for flag in flags()), VERSION],
     callback=_run,
-    help="Run the supervisor and its workers until told to stop.",
+    help="Run the supervisor and its workers until stopped.",
     context_settings={"max_content_width": 100},
 )
 
 
-def start_supervisor(line: CommandLine) -> int:
-    """Run until the end; configuration faults become one line each on standard error, exit 78."""
-    try:
-        return asyncio.run(_serve(line, read(line, os.environ)))
-    except ConfigurationFaults as faults:
-        return _complain([str(fault) for fault in faults.faults])
-    except ConfigurationFault as fault:
-        return _complain([str(fault)])
-    except (CannotListen, Unreachable) as error:
-        _complain([str(error)])
-        return ExitCode.FAILED
+def startup_notices(
+    raw_values: Mapping[str, RawValue], environ: Mapping[str, str]
+) -> Iterator[tuple[int, str, dict[str, str]]]:
+    """Log records (level, message, fields) about flags that are valid, but not what they seem.
 
-
-def _complain(lines: list[str]) -> ExitCode:
-    for line in lines:
-        click.echo(f"ccm-supervisor: {line}", err=True)
-    return ExitCode.CONFIGURATION
-
-
-def _lease(settings: Settings, kube: "Kube") -> "LeaseClient":
-    from ccm.kube.lease import LeaseClient, new_identity
-
-    return LeaseClient(
-        kube,
-        settings.leader_elect_resource_namespace,
-        settings.leader_elect_resource_name,
-        new_identity(),
-        settings.leader_elect_lease_duration,
-    )
-
-
-def _remark(reading: Reading) -> None:
-    for remark in remarks(reading.given, os.environ):
-        log.log(remark.level, remark.message, extra=dict(remark.facts))
+    They are deprecated, have no effect, or are variables that name no flag.
+    """
+    for flag in flags():
+        if flag.field not in raw_values:
+            continue
+        if flag.deprecated:
+            fields = {"flag": flag.label, "remedy": flag.deprecated}
+            yield logging.WARNING, "flag is deprecated", fields
+        if flag.origin is Origin.NO_EFFECT:
+            yield logging.INFO, "flag has no effect", {"flag": flag.label, "why": flag.help}
+    known = OTHER_VARIABLES | {flag.variable for flag in flags()}
+    if unknown := sorted({name for name in environ if name.startswith("CCM_")} - known):
+        fields = {"variables": ",".join(unknown)}
+        yield logging.WARNING, "environment variables name no flag", fields
 
 
 async def _serve(line: CommandLine, reading: Reading) -> int:
@@ -141,6 +119,7 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
     from ccm.cloud.registry import check_name
     from ccm.kube import config
     from ccm.kube.client import Kube
+    from ccm.kube.lease import LeaseClient, new_identity
     from ccm.log import set_up
     from ccm.supervisor.loop import Supervisor
     from ccm.supervisor.preflight import check_api_server
@@ -151,18 +130,26 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
     paths, lock = claim(settings.runtime_dir or default_runtime_dir())
     with lock:
         set_up("supervisor", settings.logging_format, settings.v)
-        _remark(reading)
+        for level, message, fields in startup_notices(reading.raw_values, os.environ):
+            log.log(level, message, extra=fields)
         kube = Kube(access, "ccm-supervisor/supervisor", settings.kube_api_in_flight)
-        # Of its own, so that a busy API server's answer to a list does not hold up a renewal.
+        # Its own client, so that a slow list does not hold up a renewal.
         election = Kube(access, "ccm-supervisor/leader-election", in_flight=2)
+        lease = LeaseClient(
+            election,
+            settings.leader_elect_resource_namespace,
+            settings.leader_elect_resource_name,
+            new_identity(),
+            settings.leader_elect_lease_duration,
+        )
         try:
             await check_api_server(kube, access.server.url, settings)
-            supervisor = Supervisor(settings, paths, kube, _lease(settings, election))
+            supervisor = Supervisor(settings, paths, kube, lease)
             supervisor.verbosity.reread = lambda: read(line, os.environ).settings
-            outcome = await supervisor.run()
+            exit_code = await supervisor.run()
         finally:
             await election.close()
             await kube.close()
     if supervisor.faults:
-        return _complain(supervisor.faults)
-    return outcome
+        fail(supervisor.faults, ExitCode.CONFIGURATION)
+    return exit_code

@@ -1,1 +1,1 @@
-"""What runs the supervisor inside a cluster, as YAML: identities, their rights, and the Pods."""
+"""Manifests to run the supervisor in a cluster: service accounts, RBAC and the workload."""

@@ -1,32 +1,101 @@
-"""Service accounts, roles and bindings: exactly the rights of each subject, and no more."""
+"""Service accounts under given settings, and their least privileges as RBAC manifests."""
 
+import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ccm.manifests.subjects import NAME, Subject
+from ccm.controllers import is_enabled
+from ccm.kube import identity, lease
+from ccm.kube.events import event_rule
 from ccm.model.objects import Json
-from ccm.model.rbac import PolicyRule
+from ccm.model.rbac import PolicyRule, joined
 from ccm.settings import Settings
+from ccm.settings.leader_migration import read_leader_migration
+from ccm.supervisor import nodes
+from ccm.supervisor.informer import watch_rule
+from ccm.supervisor.shards import wanted_workers
+from workers.rbac import POLICY_RULES
+
+APP_NAME = "ccm-supervisor"
+"""Of the supervisor's account, its workload and, before a colon, of roles.
+
+Not `cloud-controller-manager`: who replaces an upstream one deletes what it had under that name.
+"""
 
 GROUP = "rbac.authorization.k8s.io"
 DELEGATOR = "auth-delegator"
-"""Built-in: ask who somebody is that reads our HTTPS endpoints, and whether he may."""
+"""Built-in ClusterRole: token and access reviews for readers of our HTTPS endpoints."""
 
 CA_READER = "extension-apiserver-authentication-reader"
-"""Built-in: read which CAs sign for clients of the API server, and thus for ours."""
+"""Built-in Role: read the CAs of the API server's clients, which may read from us, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """One object, and what a reader should know of it, a line an entry."""
+class Subject:
+    """A service account, the process that acts as it, and its rules, sorted by namespace."""
+
+    name: str
+    namespace: str
+    process: str
+    rules: tuple[PolicyRule, ...]
+
+
+def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
+    """The supervisor's account in `namespace`, then one for each worker that has its own."""
+    leases = [settings.leader_elect_resource_name]
+    if migration := read_leader_migration(settings):
+        settings = migration.without_unowned(settings)
+        leases.append(migration.lease_name)
+    wanted = sorted({*wanted_workers(settings).values()})
+    own = [*_of_supervisor(settings, wanted, leases)]
+    by_worker = {worker: [*_of_worker(worker, settings)] for worker in wanted}
+    if not settings.use_service_account_credentials:
+        everything = joined([*own, *(rule for rules in by_worker.values() for rule in rules)])
+        return (Subject(APP_NAME, namespace, "the supervisor and its workers", everything),)
+    accounts = identity.ACCOUNTS
+    own += identity.rights(accounts[worker] for worker in wanted)
+    supervisor = Subject(APP_NAME, namespace, "the supervisor", joined(own))
+    return supervisor, *(
+        Subject(
+            accounts[name],
+            identity.NAMESPACE,
+            f"the {name.replace('_', '-')} worker",
+            joined(rules),
+        )
+        for name, rules in by_worker.items()
+    )
+
+
+def _of_supervisor(
+    settings: Settings, wanted: Iterable[str], leases: Iterable[str]
+) -> Iterator[PolicyRule]:
+    kinds = {nodes.PROJECTION.kind}
+    for worker in wanted:
+        controller = importlib.import_module(f"workers.{worker}.controller")
+        kinds |= {projection.kind for projection in controller.PROJECTIONS}
+    yield from map(watch_rule, sorted(kinds))
+    yield event_rule(settings.leader_elect_resource_namespace)  # by Events on the Lease
+    if settings.leader_elect:
+        yield from lease.rights(settings.leader_elect_resource_namespace, leases)
+
+
+def _of_worker(worker: str, settings: Settings) -> Iterator[PolicyRule]:
+    for controller, rules in POLICY_RULES[worker].items():
+        if is_enabled(controller, settings.controllers):
+            yield from rules
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object, and comments for its reader, a line an entry."""
 
     body: Json
-    notes: Sequence[str] = ()
+    comments: Sequence[str] = ()
 
 
-def rbac(subjects: Iterable[Subject], settings: Settings) -> Iterator[Document]:
-    """The accounts and their rights; the first subject is the supervisor."""
+def rbac(subjects: Iterable[Subject], settings: Settings) -> Iterator[Manifest]:
+    """Accounts, roles and bindings; the first subject is the supervisor."""
     supervisor, *workers = subjects
     yield _account(supervisor, is_for_pods=True)
     yield from _grants(supervisor)
@@ -37,47 +106,47 @@ def rbac(subjects: Iterable[Subject], settings: Settings) -> Iterator[Document]:
         yield from _grants(worker)
 
 
-def _account(subject: Subject, is_for_pods: bool) -> Document:
+def _account(subject: Subject, is_for_pods: bool) -> Manifest:
     body = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": metadata(subject.name, subject.namespace),
         "automountServiceAccountToken": is_for_pods,
     }
-    return Document(body, [f"Who {subject.process} is to the API server."])
+    return Manifest(body, [f"Who {subject.process} is to the API server."])
 
 
-def _grants(subject: Subject) -> Iterator[Document]:
-    name = NAME if subject.name == NAME else f"{NAME}:{subject.name}"
-    for namespace, rights in groupby(subject.rights, lambda right: right.namespace):
+def _grants(subject: Subject) -> Iterator[Manifest]:
+    name = APP_NAME if subject.name == APP_NAME else f"{APP_NAME}:{subject.name}"
+    for namespace, rules in groupby(subject.rules, lambda rule: rule.namespace):
         kind = "Role" if namespace else "ClusterRole"
-        role, notes = _role(kind, metadata(name, namespace), list(rights))
+        role, comments = _role(kind, metadata(name, namespace), list(rules))
         where = f"in {namespace}" if namespace else "in the whole cluster"
-        yield Document(role, [f"What {subject.process} may do {where}:", *notes])
-        yield Document(_binding(metadata(name, namespace), kind, name, subject))
+        yield Manifest(role, [f"What {subject.process} may do {where}:", *comments])
+        yield Manifest(_binding(metadata(name, namespace), kind, name, subject))
 
 
-def _delegation(subject: Subject, settings: Settings) -> Iterator[Document]:
-    meta = metadata(f"{NAME}:{DELEGATOR}")
+def _delegation(subject: Subject, settings: Settings) -> Iterator[Manifest]:
+    meta = metadata(f"{APP_NAME}:{DELEGATOR}")
     body = _binding(meta, "ClusterRole", f"system:{DELEGATOR}", subject)
-    yield Document(body, ["The HTTPS endpoints ask the API server who may read them."])
+    yield Manifest(body, ["The HTTPS endpoints ask the API server who may read them."])
     if not settings.authentication_skip_lookup:
-        meta = metadata(f"{NAME}:{CA_READER}", "kube-system")
-        yield Document(_binding(meta, "Role", CA_READER, subject))
+        meta = metadata(f"{APP_NAME}:{CA_READER}", "kube-system")
+        yield Manifest(_binding(meta, "Role", CA_READER, subject))
 
 
-def _role(kind: str, meta: Json, rights: Sequence[PolicyRule]) -> tuple[Json, list[str]]:
-    rules = [
+def _role(kind: str, meta: Json, rules: Sequence[PolicyRule]) -> tuple[Json, list[str]]:
+    bodies = [
         {
-            "apiGroups": [right.group],
-            "resources": [right.resource],
-            **({"resourceNames": [*right.names]} if right.names else {}),
-            "verbs": [*right.verbs],
+            "apiGroups": [rule.group],
+            "resources": [rule.resource],
+            **({"resourceNames": [*rule.names]} if rule.names else {}),
+            "verbs": [*rule.verbs],
         }
-        for right in rights
+        for rule in rules
     ]
-    body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": meta, "rules": rules}
-    purposes = [(right.resource, why) for right in rights for why in right.purposes]
+    body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": meta, "rules": bodies}
+    purposes = [(rule.resource, why) for rule in rules for why in rule.purposes]
     return body, [*dict.fromkeys(f"  {resource}: {why}" for resource, why in purposes)]
 
 
@@ -93,9 +162,9 @@ def _binding(meta: Json, kind: str, role: str, subject: Subject) -> Json:
 
 
 def metadata(name: str, namespace: str = "") -> Json:
-    """The name of an object, and that it is one of ours."""
+    """The metadata of an object of ours."""
     return {
         "name": name,
         **({"namespace": namespace} if namespace else {}),
-        "labels": {"app.kubernetes.io/name": NAME},
+        "labels": {"app.kubernetes.io/name": APP_NAME},
     }

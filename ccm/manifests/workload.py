@@ -1,23 +1,26 @@
-"""The Pods: a DaemonSet or a Deployment on the control plane, with no more than they need."""
+"""The Pods, as a DaemonSet or a Deployment on the control plane; and all objects as YAML."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import PurePosixPath
+from typing import Any
 
-from ccm.errors import ConfigurationFault, ConfigurationFaults
-from ccm.manifests.rbac import Document, metadata
-from ccm.manifests.subjects import NAME
+import yaml
+
+from ccm.errors import ConfigurationFault
+from ccm.manifests.rbac import APP_NAME, Manifest, metadata
 from ccm.model.objects import Json
 from ccm.settings import Settings
 
-LABELS = {"app.kubernetes.io/name": NAME}
+INLINE_LIST_LENGTH = 72  # characters
+LABELS = {"app.kubernetes.io/name": APP_NAME}
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-USER = 65532  # nobody in particular; not root
+USER = 65532  # any but root
 RUN = "/run/ccm"
-PLACES = ("XDG_RUNTIME_DIR", "HOME", "TMPDIR")
-"""What is in the one directory that can be written: the sockets, also for commands that somebody
-runs in the Pod, and what libraries look for when they are loaded, though nothing is put there."""
+DIRECTORY_VARIABLES = ("XDG_RUNTIME_DIR", "HOME", "TMPDIR")
+"""Variables that name the one writable directory: for the sockets, also of commands that are run in
+the Pod, and for libraries that want such a directory when they are loaded."""
 
 TOLERATIONS = (
     {"key": CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"},
@@ -26,14 +29,14 @@ TOLERATIONS = (
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
 )
 
-_OTHERS = {"labelSelector": {"matchLabels": LABELS}, "topologyKey": "kubernetes.io/hostname"}
-APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_OTHERS]}}
-"""A replica on the same node would end with it."""
+_REPLICAS = {"labelSelector": {"matchLabels": LABELS}, "topologyKey": "kubernetes.io/hostname"}
+ANTI_AFFINITY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_REPLICAS]}}
+"""Replicas on one node would fail together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What somebody who deploys decides; `arguments` are the flags of `start`."""
+    """The options of a deployment; `arguments` are the flags of `start`."""
 
     kind: str
     namespace: str
@@ -43,10 +46,10 @@ class Workload:
     arguments: Sequence[str]
 
 
-def workload(wanted: Workload, settings: Settings) -> Iterator[Document]:
-    """The controller of the Pods, and what keeps a drain of nodes from ending all of them."""
+def workload(wanted: Workload, settings: Settings) -> Iterator[Manifest]:
+    """The DaemonSet or Deployment, and the PodDisruptionBudget of the latter."""
     if wanted.kind == "deployment" and wanted.replicas > 1:
-        yield Document(_disruption_budget(wanted))
+        yield Manifest(_disruption_budget(wanted))
     is_daemon = wanted.kind == "daemonset"
     # Two Pods cannot have the same port of a node: the old one goes before the new one comes.
     update: Json = {"maxUnavailable": 1} if is_daemon else {"maxSurge": 0, "maxUnavailable": 1}
@@ -59,11 +62,11 @@ def workload(wanted: Workload, settings: Settings) -> Iterator[Document]:
         },
         "template": {"metadata": {"labels": LABELS}, "spec": _pod(wanted, settings)},
     }
-    yield Document(
+    yield Manifest(
         {
             "apiVersion": "apps/v1",
             "kind": "DaemonSet" if is_daemon else "Deployment",
-            "metadata": metadata(NAME, wanted.namespace),
+            "metadata": metadata(APP_NAME, wanted.namespace),
             "spec": spec,
         },
         [
@@ -77,20 +80,23 @@ def _disruption_budget(wanted: Workload) -> Json:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": metadata(NAME, wanted.namespace),
+        "metadata": metadata(APP_NAME, wanted.namespace),
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}},
     }
 
 
 def _pod(wanted: Workload, settings: Settings) -> Json:
+    volumes: list[Json] = [{"name": "run", "emptyDir": {}}]
+    if settings.cloud_config:
+        volumes.append({"name": "cloud-config", "secret": {"secretName": wanted.secret}})
     return {
-        "serviceAccountName": NAME,
+        "serviceAccountName": APP_NAME,
         "priorityClassName": "system-cluster-critical",
         "hostNetwork": True,
         "dnsPolicy": "Default",
         "nodeSelector": {CONTROL_PLANE: ""},
         "tolerations": [*TOLERATIONS],
-        **({"affinity": APART} if wanted.kind == "deployment" else {}),
+        **({"affinity": ANTI_AFFINITY} if wanted.kind == "deployment" else {}),
         "terminationGracePeriodSeconds": round(settings.shutdown_timeout) + 10,
         "securityContext": {
             "runAsNonRoot": True,
@@ -99,7 +105,7 @@ def _pod(wanted: Workload, settings: Settings) -> Json:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [_container(wanted, settings)],
-        "volumes": [{"name": "run", "emptyDir": {}}, *_config_volume(wanted, settings)],
+        "volumes": volumes,
     }
 
 
@@ -109,11 +115,11 @@ def _container(wanted: Workload, settings: Settings) -> Json:
         where = _directory_of(settings.cloud_config)
         mounts.append({"name": "cloud-config", "mountPath": where, "readOnly": True})
     return {
-        "name": NAME,
+        "name": APP_NAME,
         "image": wanted.image,
         "command": ["ccm-supervisor", "start"],
         "args": [*wanted.arguments],
-        "env": [{"name": name, "value": RUN} for name in PLACES],
+        "env": [{"name": name, "value": RUN} for name in DIRECTORY_VARIABLES],
         **_probes(settings),
         "resources": {"requests": {"cpu": "100m", "memory": "300Mi"}},
         "securityContext": {
@@ -130,16 +136,8 @@ def _directory_of(cloud_config: str) -> str:
     path = PurePosixPath(cloud_config)
     if not path.is_absolute() or len(path.parts) < 4:
         problem = f"{cloud_config} is not in a directory of its own, which a Secret is mounted at"
-        fault = ConfigurationFault(
-            "--cloud-config", problem, "use for example /etc/cloud/cloud.conf"
-        )
-        raise ConfigurationFaults([fault])
+        raise ConfigurationFault("--cloud-config", problem, "use /etc/cloud/cloud.conf or similar")
     return str(path.parent)
-
-
-def _config_volume(wanted: Workload, settings: Settings) -> Iterator[Json]:
-    if settings.cloud_config:
-        yield {"name": "cloud-config", "secret": {"secretName": wanted.secret}}
 
 
 def _probes(settings: Settings) -> Json:
@@ -148,7 +146,7 @@ def _probes(settings: Settings) -> Json:
     address = ip_address(settings.bind_address)
     host = {} if address.is_unspecified else {"host": str(address)}
 
-    def ask(path: str) -> Json:
+    def probe(path: str) -> Json:
         return {
             "httpGet": {**host, "path": path, "port": settings.secure_port, "scheme": "HTTPS"},
             "timeoutSeconds": 5,
@@ -156,6 +154,33 @@ def _probes(settings: Settings) -> Json:
 
     return {
         "ports": [{"name": "https", "containerPort": settings.secure_port}],
-        "livenessProbe": {**ask("/livez"), "initialDelaySeconds": 15},
-        "readinessProbe": ask("/readyz"),
+        "livenessProbe": {**probe("/livez"), "initialDelaySeconds": 15},
+        "readinessProbe": probe("/readyz"),
     }
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML for people: short lists of words on one line."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def represent_sequence(
+        self, tag: str, sequence: Any, flow_style: bool | None = None
+    ) -> yaml.SequenceNode:
+        are_words = all(isinstance(item, str) and not item.startswith("-") for item in sequence)
+        is_short = are_words and sum(map(len, sequence)) < INLINE_LIST_LENGTH
+        return super().represent_sequence(tag, sequence, flow_style=is_short)
+
+
+def to_yaml(head: str, manifests: Iterable[Manifest]) -> str:
+    """One YAML stream, nothing sorted; `head` is its first comment."""
+    parts = [f"# {head}\n"]
+    for manifest in manifests:
+        comments = "".join(f"# {line}\n" for line in manifest.comments)
+        body = yaml.dump(manifest.body, Dumper=_Dumper, sort_keys=False, width=100)
+        parts.append(f"---\n{comments}{body}")
+    return "".join(parts)

@@ -1,24 +1,20 @@
-"""Every flag once: its name, default, meaning and check; where its value comes from."""
+"""Every flag once: its name, default, meaning and syntax; where its value comes from."""
 
-from ccm.settings.arguments import CommandLine, read_arguments
-from ccm.settings.checks import check
 from ccm.settings.declaration import Flag, Origin
-from ccm.settings.groups.process import default_runtime_dir
-from ccm.settings.parsers import CertKey
-from ccm.settings.reading import Reading, parse, read
-from ccm.settings.values import Settings, flags
+from ccm.settings.flags import Settings, default_runtime_dir, flags
+from ccm.settings.reading import CommandLine, RawValue, Reading, read, read_arguments
+from ccm.settings.syntax import CertKey
 
 __all__ = [
     "CertKey",
     "CommandLine",
     "Flag",
     "Origin",
+    "RawValue",
     "Reading",
     "Settings",
-    "check",
     "default_runtime_dir",
     "flags",
-    "parse",
     "read",
     "read_arguments",
 ]

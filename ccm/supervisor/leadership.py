@@ -15,7 +15,7 @@ from ccm.kube.events import ObjectRef
 from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.settings.migration import Lock, Migration, without
+from ccm.settings.leader_migration import LeaderMigration, LeaseRole, disable_controllers
 from ccm.supervisor.leader import Leader, Timing
 from ccm.supervisor.shards import controller_names
 
@@ -27,7 +27,7 @@ class Leadership:
         self,
         settings: Settings,
         lease: LeaseClient,
-        migration: Migration | None,
+        migration: LeaderMigration | None,
         on_permit: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -84,9 +84,9 @@ class Leadership:
         later = (
             name
             for name in controller_names(controller)
-            if self._migration.lock(name) == "migration"
+            if self._migration.lease_role(name) == "migration"
         )
-        return without(self._settings, later)
+        return disable_controllers(self._settings, later)
 
     def status(self, now: float) -> Json:
         """What `status` shows."""
@@ -147,14 +147,14 @@ class Leadership:
         self._has_second = self._has_second or until > 0
         self._on_permit()
 
-    def _locks(self, controller: str) -> set[Lock | None]:
+    def _locks(self, controller: str) -> set[LeaseRole | None]:
         """The leases that the controllers of this duty run under."""
         wanted = [
             name
             for name in controller_names(controller)
             if is_enabled(name, self._settings.controllers)
         ]
-        return {self._migration.lock(name) if self._migration else "main" for name in wanted}
+        return {self._migration.lease_role(name) if self._migration else "main" for name in wanted}
 
 
 def _timing(settings: Settings) -> Timing:

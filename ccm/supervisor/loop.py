@@ -39,7 +39,7 @@ from ccm.kube.events import Event, EventRecorder
 from ccm.kube.lease import COMPONENT, LeaseClient
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.settings.migration import migration_of
+from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.child import Child, Start
 from ccm.supervisor.children import Children, Hooks
@@ -74,8 +74,8 @@ class Supervisor:
         kube: Kube,
         lease: LeaseClient,
     ) -> None:
-        migration = migration_of(settings)
-        self._settings = settings = migration.narrow(settings) if migration else settings
+        migration = read_leader_migration(settings)
+        self._settings = settings = migration.without_unowned(settings) if migration else settings
         self._notifier = SystemdNotifier(os.environ)
         self.verbosity = Verbosity(settings, self._broadcast)
         self._hub = Hub(paths.bus, self._on_message)

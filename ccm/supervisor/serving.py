@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from ccm.counters import Counters
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.settings.migration import Migration
-from ccm.settings.shown import configz, flagz
+from ccm.settings.configz import configz, flagz
+from ccm.settings.leader_migration import LeaderMigration
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.checks import Checks
 from ccm.supervisor.children import Children
@@ -30,7 +30,7 @@ class HttpsDependencies:
     """The parts of a supervisor that its HTTPS server reads."""
 
     settings: Settings
-    migration: Migration | None
+    migration: LeaderMigration | None
     status: Callable[[], Json]
     leader: Leadership
     progress: Progress

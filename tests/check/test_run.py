@@ -15,7 +15,7 @@ from ccm.cloud import registry
 from ccm.cloud.interface import ProviderContext
 from ccm.errors import CloudError, KubernetesError, Unreachable
 from ccm.settings import Settings
-from tests.unit.test_docs import rows
+from tests.docs.pages import table_rows
 
 
 def a_context() -> CheckContext:
@@ -159,7 +159,7 @@ def test_the_json_has_its_documented_shape() -> None:
 
 
 def test_every_check_has_its_line_in_the_documentation() -> None:
-    _, *lines = rows("check.md", "checks")
+    _, *lines = table_rows("check.md", "checks")
     assert [name for name, _ in lines] == [f"`{check.name}`" for check in CHECKS]
     known = f"({supported_versions()} are supported)"
     assert any(known in about for name, about in lines if name == "`api-resources`")

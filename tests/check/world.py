@@ -11,12 +11,12 @@ from typing import TypeVar
 from click.testing import CliRunner
 
 from ccm.cli.main import main
-from ccm.manifests.subjects import subjects
+from ccm.manifests.rbac import subjects
 from ccm.model.rbac import PolicyRule
 from ccm.sandbox import workload
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import Fault
-from ccm.settings import parse
+from ccm.settings import Settings
 from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import add_machines_and_nodes, connect
 from tests.proc.running import Cloud, Json, Supervisor, Where, wait_for
@@ -105,9 +105,8 @@ class CheckWorld:
 
 def needed_rules() -> tuple[PolicyRule, ...]:
     """What one identity for all processes needs under `FLAGS`."""
-    texts = {"cloud_provider": "simulated", "controllers": "*"}
-    (everybody,) = subjects(parse(texts), "kube-system")
-    return everybody.rights
+    (everybody,) = subjects(Settings(cloud_provider="simulated"), "kube-system")
+    return everybody.rules
 
 
 def grant(cluster: RealCluster, identity: str, rules: Iterable[PolicyRule]) -> None:

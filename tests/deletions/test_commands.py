@@ -8,19 +8,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ccm.bus.control import ControlServer
-from ccm.cli.deletions import deletions
+from ccm.cli.operate import deletions
 from ccm.decide.deletion import Policy
-from ccm.settings import parse
 from ccm.supervisor.deletions import policy_of
+from tests.settings.writing import settings
 
 from .site import POLICY, Site
 
 
 def test_the_policy_is_what_the_flags_say() -> None:
-    texts: dict[str, str | None] = {"cloud_provider": "simulated"}
-    assert policy_of(parse(texts)) == POLICY
-    texts |= {"node_deletion_limit": "3", "node_monitor_period": "1m", "node_vanish_share": "0.5"}
-    assert policy_of(parse(texts)) == Policy(60.0, 3, 0.0, 600.0, 0.5)
+    assert policy_of(settings()) == POLICY
+    words = ("--node-deletion-limit=3", "--node-monitor-period=1m", "--node-vanish-share=0.5")
+    assert policy_of(settings(*words)) == Policy(60.0, 3, 0.0, 600.0, 0.5)
 
 
 async def typed(site: Site, runtime: Path, *words: str) -> Result:

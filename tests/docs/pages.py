@@ -62,6 +62,13 @@ class Page:
         return [call for line in lines for variant in _variants(line) for call in _calls(variant)]
 
 
+def table_rows(page: str, table: str) -> list[list[str]]:
+    """The cells of the marked table of a page, headings first."""
+    text = (DOCS / page).read_text().split(f"<!-- table: {table} -->")[1].split("<!-- end -->")[0]
+    lines = [line for line in text.strip().splitlines() if not line.startswith("|---")]
+    return [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
+
+
 def _with_variables(code: str) -> str:
     """The code with the text that it gave to a variable in place of the variable."""
     for name, text in _ASSIGNED.findall(code):

@@ -10,8 +10,9 @@ import yaml
 
 from ccm.cli.main import main
 from ccm.cli.start import start
+from ccm.decide.children import TABLE, WorkerEvent, WorkerState
 from ccm.settings import flags, read_arguments
-from tests.docs.pages import DOCS, PAGES, PROGRAMS, ROOT, Page
+from tests.docs.pages import DOCS, PAGES, PROGRAMS, ROOT, Page, table_rows
 
 COMMANDS = dict(zip(PROGRAMS, (main, start), strict=True))
 FLAGS_OF_START = ("words", "flags", "start_flags")
@@ -107,3 +108,14 @@ def test_the_index_names_every_page() -> None:
     assert {page_name(path) for path in PAGES[1:] if path != index.path} <= {
         page_name(path) for path in linked if path.is_relative_to(ROOT)
     }
+
+
+def test_the_table_of_states_is_the_one_in_the_code() -> None:
+    (_, *events), *states = table_rows("supervision.md", "states")
+    told = {
+        (WorkerState(state), WorkerEvent(event)): WorkerState(after)
+        for state, *cells in states
+        for event, after in zip(events, cells, strict=True)
+        if after
+    }
+    assert told == TABLE

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from ccm.settings import Settings
-from ccm.settings.shown import configz, flagz
+from ccm.settings.configz import configz, flagz
 from ccm.supervisor.https.endpoints import Endpoints, HealthChecker, HealthEndpoints
 from ccm.supervisor.metrics_collector import HealthCollector
 from tests.https import served

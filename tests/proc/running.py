@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import pytest
 
 from ccm.bus.control import NotRunning, ask
-from ccm.manifests.subjects import subjects
+from ccm.manifests.rbac import subjects
 from ccm.sandbox.cloud.service import Tokens
 from ccm.settings import Settings
 
@@ -27,7 +27,7 @@ long = pytest.mark.skipif(not IS_LONG, reason="takes minutes: set CCM_LONG=1")
 
 RULES = [
     {"apiGroups": [right.group], "resources": [right.resource], "verbs": [*right.verbs]}
-    for right in subjects(Settings(), "kube-system")[0].rights
+    for right in subjects(Settings(), "kube-system")[0].rules
 ]
 """What docs/permissions.md says that the supervisor and its workers need."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ccm.kube.client import Kube
-from ccm.manifests.subjects import NAME
+from ccm.manifests.rbac import APP_NAME
 from ccm.model.node import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import new_machines, registration
@@ -84,7 +84,7 @@ async def test_the_arguments_of_an_upstream_daemon_set_initialise_nodes_and_make
     monkeypatch.delenv("CCM_LONG", raising=False)  # of ours alone; it names no flag
     arguments = historical(cloud.config)
     grant(cluster, rendered(*arguments))
-    account = cluster.service_account_kubeconfig("kube-system", NAME)
+    account = cluster.service_account_kubeconfig("kube-system", APP_NAME)
     with DropIn(Where(tmp_path, account, cloud.config), arguments) as supervisor:
         supervisor.wait_running(60.0)
         await register(api, cloud)

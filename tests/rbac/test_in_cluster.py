@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ccm.kube.client import Kube
-from ccm.manifests.subjects import NAME
+from ccm.manifests.rbac import APP_NAME
 from ccm.sandbox.cloud.client import CloudAdmin
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
@@ -19,7 +19,7 @@ from tests.rbac.story import Page, Story, until
 
 pytestmark = pytest.mark.real
 
-ACCOUNT = f"/api/v1/namespaces/kube-system/serviceaccounts/{NAME}"
+ACCOUNT = f"/api/v1/namespaces/kube-system/serviceaccounts/{APP_NAME}"
 FLAGS = (
     "--cloud-provider=simulated",
     "--cloud-config=/etc/cloud/cloud.conf",

@@ -198,10 +198,3 @@ def test_every_document_is_plain_yaml() -> None:
     assert not re.search(r"[&*]id\d", text)
     assert all(body["apiVersion"] and body["kind"] for body in yaml.safe_load_all(text))
     assert max(map(len, text.splitlines()[1:])) <= 100
-
-
-def test_flags_that_cannot_work_are_all_told() -> None:
-    result = CliRunner().invoke(main, ["manifests", "--nonsense=1", "--node-workers=0"])
-    assert result.exit_code == ExitCode.CONFIGURATION
-    for name in ("--nonsense", "--node-workers", "--cloud-provider"):
-        assert name in result.output

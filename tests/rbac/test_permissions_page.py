@@ -1,15 +1,15 @@
 """`docs/permissions.md` lists what the code declares."""
 
-from ccm.manifests.subjects import subjects
+from ccm.manifests.rbac import subjects
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
-from tests.unit.test_docs import rows
+from tests.docs.pages import table_rows
 
 
 def test_the_table_of_rights_is_the_one_in_the_code() -> None:
-    _, *told = rows("permissions.md", "rights")
+    _, *told = table_rows("permissions.md", "rights")
     accounts = subjects(Settings(use_service_account_credentials=True), "kube-system")
-    assert told == [row(each.name, right) for each in accounts for right in each.rights]
+    assert told == [row(each.name, right) for each in accounts for right in each.rules]
 
 
 def row(account: str, right: PolicyRule) -> list[str]:

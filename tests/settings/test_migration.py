@@ -7,7 +7,7 @@ import pytest
 from ccm.controllers import KNOWN, LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
 from ccm.errors import ConfigurationFaults
 from ccm.settings import Settings
-from ccm.settings.migration import DEFAULT, Migration, migration_of
+from ccm.settings.leader_migration import DEFAULT, LeaderMigration, read_leader_migration
 
 HEAD = "kind: LeaderMigrationConfiguration\napiVersion: controllermanager.config.k8s.io/"
 V1 = f"{HEAD}v1\nleaderName: second\n"
@@ -25,25 +25,25 @@ def migrating(file: Path | str = "", **more: str) -> Settings:
 
 def told(settings: Settings) -> list[str]:
     with pytest.raises(ConfigurationFaults) as found:
-        migration_of(settings)
+        read_leader_migration(settings)
     assert {fault.field for fault in found.value.faults} == {"--leader-migration-config"}
     return [f"{fault.problem}; {fault.remedy}" for fault in found.value.faults]
 
 
 def test_by_default_nothing_migrates() -> None:
-    assert migration_of(Settings()) is None
+    assert read_leader_migration(Settings()) is None
 
 
 def test_without_an_election_nothing_migrates() -> None:
-    assert migration_of(Settings(enable_leader_migration=True, leader_elect=False)) is None
+    assert read_leader_migration(Settings(enable_leader_migration=True, leader_elect=False)) is None
 
 
 def test_without_a_file_only_the_lifecycle_controller_migrates() -> None:
-    migration = migration_of(migrating())
+    migration = read_leader_migration(migrating())
     assert migration == DEFAULT
     assert migration.lease_name == "cloud-provider-extraction-migration"
-    assert {name for name in KNOWN if migration.lock(name) == "migration"} == {LIFECYCLE}
-    assert {migration.lock(name) for name in KNOWN} == {"main", "migration"}
+    assert {name for name in KNOWN if migration.lease_role(name) == "migration"} == {LIFECYCLE}
+    assert {migration.lease_role(name) for name in KNOWN} == {"main", "migration"}
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_each_version_of_the_file_is_read(file: Path, head: str) -> None:
         f"- {{name: {NODE}, component: kube-controller-manager}}\n"
         "- {name: stranger, component: '*'}\n"
     )
-    migration = migration_of(migrating(file))
+    migration = read_leader_migration(migrating(file))
     assert migration is not None
     assert migration.lease_name == "second"
-    assert {name: migration.lock(name) for name in KNOWN} == {
+    assert {name: migration.lease_role(name) for name in KNOWN} == {
         SERVICE: "migration",
         ROUTE: "migration",
         NODE: None,
@@ -72,17 +72,17 @@ def test_each_version_of_the_file_is_read(file: Path, head: str) -> None:
 
 
 def test_a_controller_that_runs_elsewhere_is_turned_off_whatever_the_flag_says() -> None:
-    migration = Migration("second", ((ROUTE, "kube-controller-manager"), (SERVICE, "*")))
-    narrow = migration.narrow(Settings(controllers=(ROUTE, "*")))
+    migration = LeaderMigration("second", ((ROUTE, "kube-controller-manager"), (SERVICE, "*")))
+    narrow = migration.without_unowned(Settings(controllers=(ROUTE, "*")))
     assert [name for name in KNOWN if not is_enabled(name, narrow.controllers)] == [ROUTE]
 
 
 @pytest.mark.parametrize("leaders", ["", "controllerLeaders: []\n", "controllerLeaders:\n"])
 def test_nothing_needs_to_migrate(file: Path, leaders: str) -> None:
     file.write_text(V1 + leaders)
-    migration = migration_of(migrating(file))
+    migration = read_leader_migration(migrating(file))
     assert migration is not None
-    assert {migration.lock(name) for name in KNOWN} == {"main"}
+    assert {migration.lease_role(name) for name in KNOWN} == {"main"}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,7 @@ def test_nothing_needs_to_migrate(file: Path, leaders: str) -> None:
         (V1 + "foo: 1\n", "has an unknown field 'foo'"),
         (V1.replace("leaderName", "LeaderName"), "has an unknown field 'LeaderName'"),
         (V1 + "leaderName: third\n", "is not understood: 'leaderName' is there twice (line 4)"),
+        ("a|b: 1\na|b: 2\n", "is not understood: 'a|b' is there twice (line 2); correct the file"),
         (f"{HEAD}v1\n", "has no leaderName"),
         (f"{HEAD}v1\nleaderName: ''\n", "has no leaderName"),
         (f"{HEAD}v1\nleaderName: [x]\n", "has no leaderName"),
@@ -109,17 +110,17 @@ def test_nothing_needs_to_migrate(file: Path, leaders: str) -> None:
         ("[]", "is not a mapping"),
     ],
 )
-def test_a_file_that_is_wrong_is_told(file: Path, text: str, problem: str) -> None:
+def test_an_invalid_file_is_reported(file: Path, text: str, problem: str) -> None:
     file.write_text(text)
     assert any(f"{file} " in line and problem in line for line in told(migrating(file)))
 
 
-def test_all_that_is_wrong_is_told_at_once(file: Path) -> None:
+def test_all_faults_are_reported_together(file: Path) -> None:
     file.write_text("kind: x\nfoo: 1\ncontrollerLeaders: [a, {name: '', component: b}]\n")
     assert len(told(migrating(file))) == 6
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     [line] = told(migrating(tmp_path / "none"))
     assert "cannot be read: No such file" in line
 

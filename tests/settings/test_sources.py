@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ccm.cli.start import startup_notices
 from tests.settings.writing import CLOUD, faults, reading, settings
 
 
@@ -103,6 +104,7 @@ def test_an_empty_file_says_nothing(file: Path, text: str) -> None:
         ("config: other.yaml", "'config' is not a flag that a file may set"),
         ("v: 1\nnode-workers: 2\nv: 2\n", "is not understood: 'v' is there twice (line 3)"),
         ("cloud-rate: {read: 1, read: 2}", "is not understood: 'read' is there twice (line 1)"),
+        ("a|b: 1\na|b: 2\n", "is not understood: 'a|b' is there twice (line 2); correct the file"),
         ("v: [\n", "is not understood: "),
         ("- v\n", "is not a mapping; write lines like 'node-workers: 2'"),
         ("v", "is not a mapping"),
@@ -112,21 +114,21 @@ def test_an_empty_file_says_nothing(file: Path, text: str) -> None:
         ("? [a, b]\n: c", "is not understood: a key is not a text (line 1)"),
     ],
 )
-def test_a_file_that_is_wrong_is_told(file: Path, text: str, told: str) -> None:
+def test_an_invalid_file_is_reported(file: Path, text: str, told: str) -> None:
     file.write_text(text)
     found = faults(f"--config={file}")
     assert list(found) == [f"--config={file}"]
     assert told in found[f"--config={file}"]
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     found = faults(f"--config={tmp_path}")
     assert "cannot be read: Is a directory; give a file" in found[f"--config={tmp_path}"]
     (tmp_path / "binary").write_bytes(b"\x00\xff")
     assert "is not understood" in "".join(faults(f"--config={tmp_path}/binary").values())
 
 
-def test_a_wrong_value_is_told_with_the_place_to_correct(file: Path) -> None:
+def test_an_invalid_value_is_reported_with_its_source(file: Path) -> None:
     file.write_text("v: much\nnode-workers: 0\ncloud-reserve: 2\n")
     found = faults(f"--config={file}", "--secure-port=x", CCM_NODE_WORKERS="none")
     assert set(found) == {
@@ -137,25 +139,23 @@ def test_a_wrong_value_is_told_with_the_place_to_correct(file: Path) -> None:
     }
 
 
-def remarks(*words: str, **variables: str) -> list[tuple[int, str, str]]:
-    from ccm.settings.remarks import remarks as made
-
-    given = reading(*words, **variables).given
+def notices(*words: str, **variables: str) -> list[tuple[int, str, str]]:
+    raw_values = reading(*words, **variables).raw_values
     return [
-        (remark.level, remark.message, next(iter(remark.facts.values())))
-        for remark in made(given, variables)
+        (level, message, next(iter(fields.values())))
+        for level, message, fields in startup_notices(raw_values, variables)
     ]
 
 
-def test_flags_without_an_effect_are_told_once_each() -> None:
-    assert remarks("--allocate-node-cidrs", "--cluster-name=x", CCM_WEBHOOKS="*") == [
+def test_each_flag_without_effect_is_a_startup_notice() -> None:
+    assert notices("--allocate-node-cidrs", "--cluster-name=x", CCM_WEBHOOKS="*") == [
         (logging.INFO, "flag has no effect", "--allocate-node-cidrs"),
         (logging.INFO, "flag has no effect", "--webhooks"),
     ]
 
 
-def test_deprecated_flags_are_a_warning() -> None:
-    assert remarks("--allow-untagged-cloud", "--node-sync-period=1m") == [
+def test_a_deprecated_flag_is_a_warning() -> None:
+    assert notices("--allow-untagged-cloud", "--node-sync-period=1m") == [
         (logging.WARNING, "flag is deprecated", "--allow-untagged-cloud"),
         (logging.WARNING, "flag is deprecated", "--node-sync-period"),
         (logging.INFO, "flag has no effect", "--node-sync-period"),
@@ -164,10 +164,10 @@ def test_deprecated_flags_are_a_warning() -> None:
 
 def test_variables_that_name_no_flag_are_a_warning_and_break_nothing() -> None:
     variables = {"CCM_NODE_WROKERS": "2", "CCM_LONG": "1", "HOME": "/", "CCM_V": "1"}
-    told = remarks(**variables, CCM_SUPERVISOR_FLAGS=CLOUD)
+    told = notices(**variables, CCM_SUPERVISOR_FLAGS=CLOUD)
     message = "environment variables name no flag"
     assert told == [(logging.WARNING, message, "CCM_LONG,CCM_NODE_WROKERS")]
 
 
-def test_nothing_is_told_of_flags_that_do_what_they_say() -> None:
-    assert remarks("--cluster-name=x", "--v=2") == []
+def test_other_flags_are_no_startup_notice() -> None:
+    assert notices("--cluster-name=x", "--v=2") == []

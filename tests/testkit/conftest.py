@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ccm.cli.provider_new import rendered, write
+from ccm.cli.providers import rendered, write
 from ccm.cloud import registry
 
 NAME = "mutant"

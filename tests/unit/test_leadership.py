@@ -10,12 +10,12 @@ from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.settings.migration import Migration
+from ccm.settings.leader_migration import LeaderMigration
 from ccm.supervisor.leadership import Leadership
 
 from .lease_world import TIMING, ApiServer, Fate, Replica, Request, Wire, play
 
-MIGRATION = Migration("second", ((SERVICE, "*"), (LIFECYCLE, "*"), (ROUTE, "somebody-else")))
+MIGRATION = LeaderMigration("second", ((SERVICE, "*"), (LIFECYCLE, "*"), (ROUTE, "somebody-else")))
 
 
 def in_virtual_time(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -54,7 +54,7 @@ class BothLeases:
 class World:
     """Our replica, and the API server with its two Leases."""
 
-    def __init__(self, migration: Migration | None = MIGRATION, **settings: Any) -> None:
+    def __init__(self, migration: LeaderMigration | None = MIGRATION, **settings: Any) -> None:
         self.main, self.second = ApiServer(), ApiServer()
         self.to_main, self.to_second = Wire(self.main), Wire(self.second)
         file = LeaseClient(
@@ -66,7 +66,7 @@ class World:
         )
         chosen = Settings(**settings)
         if migration:
-            chosen = migration.narrow(chosen)
+            chosen = migration.without_unowned(chosen)
         self.ours = Leadership(chosen, file, migration, self._note, now)
         self.first_act: dict[str, float] = {}
 

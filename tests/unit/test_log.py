@@ -8,14 +8,14 @@ import pytest
 from ccm.log import _Line, redacted, set_up
 
 
-def record(message: str, **status: object) -> logging.LogRecord:
+def record(message: str, **fields: object) -> logging.LogRecord:
     made = logging.LogRecord("ccm.test", logging.WARNING, __file__, 1, message, (), None)
-    made.__dict__.update(status)
+    made.__dict__.update(fields)
     made.created = 0.0
     return made
 
 
-def test_a_text_record_is_one_line_with_its_facts() -> None:
+def test_a_text_record_is_one_line_with_its_fields() -> None:
     line = _Line("node-0", as_json=False).format(record("node gone", node="n1", seconds=1.23456))
     assert line == "1970-01-01T00:00:00.000+00:00 W node-0 node gone node=n1 seconds=1.235"
 
@@ -87,7 +87,7 @@ def test_verbosity_four_logs_every_decision(
     ],
 )
 @pytest.mark.parametrize("as_json", [True, False])
-def test_what_looks_like_a_secret_is_taken_out(line: str, as_json: bool) -> None:
+def test_what_looks_like_a_secret_is_redacted(line: str, as_json: bool) -> None:
     said = _Line("node-0", as_json).format(record("failed", error=line))
     assert "CANARY" not in said
     assert "[redacted]" in said

@@ -1,22 +1,22 @@
-"""How `status` and the sandbox look to a person: rich tables from the supervisor's own words."""
+"""The tables of `status`, which the sandbox shows, too, from the supervisor's status JSON."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-MOST = 10  # unsettled objects that are listed
+MAX_PENDING = 10  # objects that are listed
 _COLOURS = {"running": "green", "standby": "cyan", "backoff": "red", "failed": "red"}
 
 
 def status_view(status: Mapping[str, Any]) -> RenderableType:
-    """Everything `status` knows, most important first."""
+    """The whole status, most important first."""
     parts: list[RenderableType] = [_leader(status), workers_table(status)]
-    parts += [Text(trouble, style="bold red") for trouble in _troubles(status)]
-    if waiting := _waiting(status):
-        parts.append(waiting)
+    parts += [Text(failure, style="bold red") for failure in _failures(status)]
+    if pending := _pending(status):
+        parts.append(pending)
     if stopped := deletions_line(status):
         parts.append(stopped)
     parts.append(budget_table(status))
@@ -25,19 +25,22 @@ def status_view(status: Mapping[str, Any]) -> RenderableType:
 
 def _leader(status: Mapping[str, Any]) -> Text:
     leader = status["leader"]
-    head = Text("leads" if leader["is_leader"] else "stands by")
-    head.stylize("bold green" if leader["is_leader"] else "bold yellow")
+    is_leader = leader["is_leader"]
+    head = Text("is leader", "bold green") if is_leader else Text("is not leader", "bold yellow")
     return Text.assemble(
         "ccm-supervisor ", status["version"], f", cloud {status['provider']}: ", head,
         f" ({leader['decision']}; identity {leader['identity']})",
     )  # fmt: skip
 
 
+def _right(*names: str) -> list[Column]:
+    return [Column(name, justify="right") for name in names]
+
+
 def workers_table(status: Mapping[str, Any]) -> Table:
     """One row a worker process."""
-    table = Table(title="Workers", title_justify="left", expand=False)
-    for column in ("worker", "state", "for", "pid", "restarts", "objects", "queue", "pending"):
-        table.add_column(column, justify="left" if column in ("worker", "state") else "right")
+    numbers = _right("for", "pid", "restarts", "objects", "queue", "pending")
+    table = Table("worker", "state", *numbers, title="Workers", title_justify="left")
     for worker in status["workers"]:
         queue = worker.get("queue", {})
         table.add_row(
@@ -56,25 +59,23 @@ def workers_table(status: Mapping[str, Any]) -> Table:
 def deletions_line(status: Mapping[str, Any]) -> Text | None:
     """Why no node is deleted, when that is so."""
     deletions = status.get("deletions", {})
-    frozen = deletions.get("frozen")
-    if frozen:
-        return Text(
-            f"Deletions are frozen: {frozen['why']} (by {frozen['by']})", style="bold yellow"
-        )
+    if frozen := deletions.get("frozen"):
+        text = f"Deletions are frozen: {frozen['why']} (by {frozen['by']})"
+        return Text(text, style="bold yellow")
     why = deletions.get("held") or deletions.get("trouble")
     return Text(f"Deletions are held: {why}", style="bold red") if why else None
 
 
-def _troubles(status: Mapping[str, Any]) -> Iterator[str]:
-    """Why a worker refuses to start, and why a watch does not work."""
+def _failures(status: Mapping[str, Any]) -> Iterator[str]:
+    """Why a worker does not start, and why a watch fails."""
     for worker in status["workers"]:
         yield from (f"{worker['name']}: {fault}" for fault in worker["faults"])
-    for kind, facts in status["informer"]["kinds"].items():
-        if facts["trouble"]:
-            yield f"watch of {kind}: {facts['trouble']}"
+    for kind, watch in status["informer"]["kinds"].items():
+        if watch["trouble"]:
+            yield f"watch of {kind}: {watch['trouble']}"
 
 
-def _waiting(status: Mapping[str, Any]) -> Table | None:
+def _pending(status: Mapping[str, Any]) -> Table | None:
     reasons = {
         (worker["name"], key): why
         for worker in status["workers"]
@@ -82,21 +83,18 @@ def _waiting(status: Mapping[str, Any]) -> Table | None:
     }
     if not reasons:
         return None
-    table = Table(title="Not settled yet", title_justify="left")
-    for column in ("worker", "object", "why"):
-        table.add_column(column)
-    for (worker, key), why in list(reasons.items())[:MOST]:
+    table = Table("worker", "object", "why", title="Pending", title_justify="left")
+    for (worker, key), why in list(reasons.items())[:MAX_PENDING]:
         table.add_row(worker, key, Text(why))
-    if len(reasons) > MOST:
-        table.caption = f"and {len(reasons) - MOST} more: see -o json"
+    if len(reasons) > MAX_PENDING:
+        table.caption = f"and {len(reasons) - MAX_PENDING} more: see -o json"
     return table
 
 
 def budget_table(status: Mapping[str, Any]) -> Table:
     """One row a class of cloud calls."""
-    table = Table(title="Cloud budget", title_justify="left")
-    for column in ("class", "calls/s now", "calls/s full", "granted", "throttled", "waiting"):
-        table.add_column(column, justify="left" if column == "class" else "right")
+    numbers = _right("calls/s now", "calls/s full", "granted", "throttled", "waiting")
+    table = Table("class", *numbers, title="Cloud budget", title_justify="left")
     for name, budget in status["budget"].items():
         table.add_row(
             name,

@@ -10,42 +10,47 @@ from typing import Any, Literal
 
 from ccm.controllers import KNOWN
 from ccm.errors import ConfigurationFault, ConfigurationFaults
-from ccm.settings.values import Settings
+from ccm.settings.flags import Settings
+from ccm.settings.syntax import InvalidValue
 
 COMPONENT = "cloud-controller-manager"
 KIND = "LeaderMigrationConfiguration"
 GROUP = "controllermanager.config.k8s.io"
 VERSIONS = ("v1alpha1", "v1beta1", "v1")
 
-Lock = Literal["main", "migration"]
+LeaseRole = Literal["main", "migration"]
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
-    """The second lease, and who runs what: pairs of controller and component (`*`: any)."""
+class LeaderMigration:
+    """The second lease, and who runs what: pairs of controller and component (`*`: any).
+
+    Upstream: `LeaderMigrationConfiguration` of `k8s.io/controller-manager`.
+    """
 
     lease_name: str
     leaders: tuple[tuple[str, str], ...]
 
-    def lock(self, controller: str) -> Lock | None:
+    def lease_role(self, controller: str) -> LeaseRole | None:
         """The lease that this controller of ours runs under; None: it runs elsewhere."""
         component = dict(self.leaders).get(controller)
         if component is None:
             return "main"
         return "migration" if component in (COMPONENT, "*") else None
 
-    def narrow(self, settings: Settings) -> Settings:
+    def without_unowned(self, settings: Settings) -> Settings:
         """The same settings without the controllers that run elsewhere."""
-        return without(settings, (name for name in KNOWN if self.lock(name) is None))
+        unowned = (name for name in KNOWN if self.lease_role(name) is None)
+        return disable_controllers(settings, unowned)
 
 
-def without(settings: Settings, controllers: Iterable[str]) -> Settings:
+def disable_controllers(settings: Settings, controllers: Iterable[str]) -> Settings:
     """The same settings with these controllers turned off, whatever `--controllers` says."""
     off = (f"-{name}" for name in controllers)
     return replace(settings, controllers=(*off, *settings.controllers))
 
 
-DEFAULT = Migration(
+DEFAULT = LeaderMigration(
     "cloud-provider-extraction-migration",
     (
         ("route-controller", "*"),
@@ -56,7 +61,7 @@ DEFAULT = Migration(
 """Upstream's, whose first two names are of kube-controller-manager and match none of ours."""
 
 
-def migration_of(settings: Settings) -> Migration | None:
+def read_leader_migration(settings: Settings) -> LeaderMigration | None:
     """The migration that the flags ask for; raises `ConfigurationFaults`."""
     if not (settings.enable_leader_migration and settings.leader_elect):
         return None
@@ -72,18 +77,17 @@ def _fault(path: str, problem: str, remedy: str) -> ConfigurationFault:
     return ConfigurationFault("--leader-migration-config", f"{path} {problem}", remedy)
 
 
-def _read(path: str) -> Migration:
-    from ccm.settings.strict_yaml import read_yaml  # YAML is loaded for those who use it
+def _read(path: str) -> LeaderMigration:
+    from ccm.settings.config_file import read_yaml  # imports YAML
 
     try:
         content = read_yaml(path)
-    except ValueError as error:
-        problem, _, remedy = str(error).partition("|")
-        raise ConfigurationFaults([_fault(path, problem, remedy)]) from error
+    except InvalidValue as error:
+        raise ConfigurationFaults([_fault(path, error.problem, error.remedy)]) from error
     if problems := list(_problems(content)):
         raise ConfigurationFaults([_fault(path, *problem) for problem in problems])
     leaders = content.get("controllerLeaders") or []
-    return Migration(
+    return LeaderMigration(
         content["leaderName"], tuple((item["name"], item["component"]) for item in leaders)
     )
 

@@ -7,8 +7,8 @@ import pytest
 
 from ccm.controllers import is_enabled
 from ccm.settings import Settings, flags
-from ccm.settings.migration import Migration
-from ccm.settings.shown import configz, flagz
+from ccm.settings.configz import configz, flagz
+from ccm.settings.leader_migration import LeaderMigration
 from tests.edge_cases.rows import row
 from tests.settings.writing import settings
 
@@ -105,7 +105,7 @@ def test_status_updates_are_as_wide_as_node_syncs(
 
 
 def test_a_leader_migration_is_shown() -> None:
-    generic = configz(Settings(), Migration("second", (("a", "b"),)))[GROUP]["Generic"]
+    generic = configz(Settings(), LeaderMigration("second", (("a", "b"),)))[GROUP]["Generic"]
     assert generic["LeaderMigrationEnabled"] is True
     assert generic["LeaderMigration"] == {
         "leaderName": "second",

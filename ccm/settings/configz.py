@@ -1,15 +1,15 @@
-"""Settings as others see them: `/configz` in upstream's words, `/flagz` as lines of flags."""
+"""What `/configz` and `/flagz` show of the settings."""
 
 import re
 
 from ccm.model.objects import Json
-from ccm.settings.migration import Migration
-from ccm.settings.values import Settings, flags
+from ccm.settings.flags import Settings, flags
+from ccm.settings.leader_migration import LeaderMigration
 
 _GROUP = "cloudcontrollermanager.config.k8s.io"
 
 
-def configz(settings: Settings, migration: Migration | None = None) -> Json:
+def configz(settings: Settings, migration: LeaderMigration | None = None) -> Json:
     """The object of `/configz`, as upstream's CloudControllerManagerConfiguration."""
     syncs = settings.concurrent_node_syncs or settings.kube_api_in_flight
     return {
@@ -17,23 +17,23 @@ def configz(settings: Settings, migration: Migration | None = None) -> Json:
             "kind": "CloudControllerManagerConfiguration",
             "apiVersion": f"{_GROUP}/v1alpha1",
             "Generic": _generic(settings, migration),
-            "KubeCloudShared": _shared(settings),
+            "KubeCloudShared": _kube_cloud_shared(settings),
             "NodeController": {
                 "ConcurrentNodeSyncs": syncs,
                 "ConcurrentNodeStatusUpdates": settings.concurrent_node_status_updates or syncs,
             },
             "ServiceController": {"ConcurrentServiceSyncs": settings.concurrent_service_syncs},
-            "NodeStatusUpdateFrequency": _go(settings.node_status_update_frequency),
+            "NodeStatusUpdateFrequency": _go_duration(settings.node_status_update_frequency),
             "Webhook": {"Webhooks": list(settings.webhooks) or None},
         }
     }
 
 
-def _generic(settings: Settings, migration: Migration | None) -> Json:
+def _generic(settings: Settings, migration: LeaderMigration | None) -> Json:
     return {
         "Port": settings.secure_port,
         "Address": settings.bind_address,
-        "MinResyncPeriod": _go(settings.min_resync_period),
+        "MinResyncPeriod": _go_duration(settings.min_resync_period),
         "ClientConnection": {
             "kubeconfig": settings.kubeconfig,
             "acceptContentTypes": "",
@@ -41,12 +41,12 @@ def _generic(settings: Settings, migration: Migration | None) -> Json:
             "qps": settings.kube_api_qps,
             "burst": settings.kube_api_burst,
         },
-        "ControllerStartInterval": _go(settings.controller_start_interval),
+        "ControllerStartInterval": _go_duration(settings.controller_start_interval),
         "LeaderElection": {
             "leaderElect": settings.leader_elect,
-            "leaseDuration": _go(settings.leader_elect_lease_duration),
-            "renewDeadline": _go(settings.leader_elect_renew_deadline),
-            "retryPeriod": _go(settings.leader_elect_retry_period),
+            "leaseDuration": _go_duration(settings.leader_elect_lease_duration),
+            "renewDeadline": _go_duration(settings.leader_elect_renew_deadline),
+            "retryPeriod": _go_duration(settings.leader_elect_retry_period),
             "resourceLock": settings.leader_elect_resource_lock,
             "resourceName": settings.leader_elect_resource_name,
             "resourceNamespace": settings.leader_elect_resource_namespace,
@@ -61,7 +61,7 @@ def _generic(settings: Settings, migration: Migration | None) -> Json:
     }
 
 
-def _migration(migration: Migration | None) -> Json:
+def _migration(migration: LeaderMigration | None) -> Json:
     if migration is None:
         return {"leaderName": "", "resourceLock": "", "controllerLeaders": None}
     leaders = [{"name": name, "component": who} for name, who in migration.leaders]
@@ -72,7 +72,7 @@ def _migration(migration: Migration | None) -> Json:
     }
 
 
-def _shared(settings: Settings) -> Json:
+def _kube_cloud_shared(settings: Settings) -> Json:
     return {
         "CloudProvider": {
             "Name": settings.cloud_provider,
@@ -81,18 +81,18 @@ def _shared(settings: Settings) -> Json:
         "ExternalCloudVolumePlugin": settings.external_cloud_volume_plugin,
         "UseServiceAccountCredentials": settings.use_service_account_credentials,
         "AllowUntaggedCloud": settings.allow_untagged_cloud,
-        "RouteReconciliationPeriod": _go(settings.route_reconciliation_period),
-        "NodeMonitorPeriod": _go(settings.node_monitor_period),
+        "RouteReconciliationPeriod": _go_duration(settings.route_reconciliation_period),
+        "NodeMonitorPeriod": _go_duration(settings.node_monitor_period),
         "ClusterName": settings.cluster_name,
         "ClusterCIDR": ",".join(settings.cluster_cidr),
         "AllocateNodeCIDRs": settings.allocate_node_cidrs,
         "CIDRAllocatorType": settings.cidr_allocator_type,
         "ConfigureCloudRoutes": settings.configure_cloud_routes,
-        "NodeSyncPeriod": _go(settings.node_sync_period),
+        "NodeSyncPeriod": _go_duration(settings.node_sync_period),
     }
 
 
-def _go(seconds: float) -> str:
+def _go_duration(seconds: float) -> str:
     """A duration as Go writes it: `12h0m0s`, `1m1.5s`, `100ms`."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"
@@ -103,13 +103,9 @@ def _go(seconds: float) -> str:
 
 
 def flagz(settings: Settings) -> str:
-    """One line a flag, sorted, with what it is now; without credentials in addresses."""
+    """The text of `/flagz`: `name=value` lines, sorted; without credentials in addresses."""
     lines = (
-        f"{flag.name}={flag.kind.show(getattr(settings, flag.field))}\n"
+        f"{flag.name}={flag.syntax.format(getattr(settings, flag.field))}\n"
         for flag in sorted(flags(), key=lambda flag: flag.name)
     )
-    return _without_credentials("".join(lines))
-
-
-def _without_credentials(text: str) -> str:
-    return re.sub(r"://[^/@\s]*@", "://REDACTED@", text)
+    return re.sub(r"://[^/@\s]*@", "://REDACTED@", "".join(lines))

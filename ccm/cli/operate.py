@@ -1,0 +1,131 @@
+"""The commands that operate a running supervisor, and how any command sends it a request."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ccm.bus.control import NotRunning, ask
+from ccm.bus.paths import RuntimePaths
+from ccm.cli.reporting import fail
+from ccm.durations import format_duration
+from ccm.errors import ExitCode
+from ccm.settings import default_runtime_dir
+
+SCALE_TIMEOUT = 75.0  # seconds; the supervisor itself gives up earlier
+
+runtime_dir_option = click.option(
+    "--runtime-dir",
+    metavar="DIR",
+    default=default_runtime_dir,
+    help="Runtime directory of the supervisor.  [default: as for 'start']",
+)
+
+
+def answer_of(
+    runtime_dir: str, command: str, timeout: float = 10.0, **request: Any
+) -> dict[str, Any]:
+    """The supervisor's JSON answer to a command; ends this one with a clear line without it."""
+    socket = RuntimePaths(Path(runtime_dir).absolute()).control
+    try:
+        answer = ask(socket, {"command": command, **request}, timeout)
+    except NotRunning as error:
+        fail([f"{error}; is it running, and with this --runtime-dir?"])
+    if "error" in answer:
+        fail([answer["error"]], ExitCode.USAGE)
+    return answer
+
+
+@click.command()
+@runtime_dir_option
+def stop(runtime_dir: str) -> None:
+    """Stop the supervisor gracefully: reconciles in flight finish, the lease is released."""
+    click.echo(answer_of(runtime_dir, "stop")["ok"])
+
+
+@click.command()
+@click.argument("worker")
+@runtime_dir_option
+def restart(worker: str, runtime_dir: str) -> None:
+    """Let WORKER finish its reconciles in flight and start it again; others are not affected."""
+    click.echo(answer_of(runtime_dir, "restart", worker=worker)["ok"])
+
+
+@click.command()
+@click.argument("controller", type=click.Choice(["node"]), expose_value=False)
+@click.argument("count", type=int)
+@runtime_dir_option
+def scale(count: int, runtime_dir: str) -> None:
+    """Shard the nodes among COUNT worker processes; nothing is done twice or left out."""
+    click.echo(answer_of(runtime_dir, "scale", SCALE_TIMEOUT, count=count)["ok"])
+
+
+@click.command()
+@runtime_dir_option
+def reload(runtime_dir: str) -> None:
+    """Read the cloud configuration and credentials again; if they do not work, the old ones stay.
+
+    The verbosity is read again, too, where it is in the file of --config.
+    """
+    click.echo(answer_of(runtime_dir, "reload")["ok"])
+
+
+@click.command()
+@click.argument("verbosity", type=int)
+@runtime_dir_option
+def log_level(verbosity: int, runtime_dir: str) -> None:
+    """Change the verbosity of the running processes; 4 and more logs every decision."""
+    click.echo(answer_of(runtime_dir, "log-level", verbosity=verbosity)["ok"])
+
+
+@click.group(invoke_without_command=True)
+@runtime_dir_option
+@click.pass_context
+def deletions(context: click.Context, runtime_dir: str) -> None:
+    """Show whether nodes may be deleted, and what prevents it for each that vanished."""
+    context.default_map = {name: {"runtime_dir": runtime_dir} for name in ("freeze", "allow")}
+    if context.invoked_subcommand is None:
+        answer = answer_of(runtime_dir, "deletions", action="show")
+        click.echo("\n".join(_deletions_lines(answer)))
+
+
+@deletions.command()
+@click.option("--reason", metavar="TEXT", default="", help="Why, for whoever reads the status.")
+@runtime_dir_option
+def freeze(reason: str, runtime_dir: str) -> None:
+    """Delete no node, also after a restart, until 'deletions allow'."""
+    user = os.environ.get("SUDO_USER") or os.environ.get("USER") or f"uid {os.getuid()}"
+    answer = answer_of(runtime_dir, "deletions", action="freeze", reason=reason, by=user)
+    click.echo(answer["ok"])
+
+
+@deletions.command()
+@runtime_dir_option
+def allow(runtime_dir: str) -> None:
+    """Lift a freeze, and a hold after many nodes vanished at once: they really are gone."""
+    click.echo(answer_of(runtime_dir, "deletions", action="allow")["ok"])
+
+
+def _deletions_lines(status: dict[str, Any]) -> Iterator[str]:
+    if frozen := status["frozen"]:
+        yield f"frozen since {frozen['at']} by {frozen['by']}: {frozen['why']}"
+    if status["trouble"]:
+        yield f"stopped: {status['trouble']}"
+    if status["held"]:
+        held_for = format_duration(round(status["held_seconds"]))
+        yield f"held for {held_for}: {status['held']}"
+    if not (frozen or status["trouble"] or status["held"]):
+        yield "allowed"
+    counts, budget = status["counts"], status["budget"]
+    window = format_duration(budget["window_seconds"])
+    yield f"budget: {budget['left']} of {budget['limit']} left in {window}"
+    yield f"since the start: {counts['proposed']} proposed, {counts['permitted']} permitted"
+    width = max((len(item["node"]) for item in status["candidates"]), default=0)
+    for item in status["candidates"]:
+        wait = item.get("seconds")
+        when = f", not before {format_duration(wait)} from now" if wait else ""
+        yield f"  {item['node']:{width}}  {item['verdict']}: {item['reason']}{when}"
+    if status["more_candidates"]:
+        yield f"  and {status['more_candidates']} more"

@@ -1,1 +1,0 @@
-"""The flags, a dataclass for each group of them; a flag is declared here and nowhere else."""
