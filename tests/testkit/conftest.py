@@ -18,7 +18,7 @@ NOT_WANTED = ("xdist", "timeout", "cacheprovider", "unraisableexception", "threa
 
 
 @dataclass(eq=False)
-class Result:
+class Outcome:
     """The exit code, what was printed, and which tests of the kit failed in their own body."""
 
     code: int = 0
@@ -30,7 +30,7 @@ class Result:
             self.failed.add(report.nodeid.rpartition("::")[2].partition("[")[0])
 
 
-RunKit = Callable[..., Result]
+RunKit = Callable[..., Outcome]
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def make_provider() -> object:
 
 @pytest.fixture
 def run_kit(capfd: pytest.CaptureFixture[str]) -> RunKit:
-    """Run pytest with these arguments; a test of the kit is named `existence::test_…`."""
+    """Run pytest with these arguments; a test of the kit is named `instances::test_…`."""
 
-    def run(*arguments: str) -> Result:
-        outcome = Result()
+    def run(*arguments: str) -> Outcome:
+        outcome = Outcome()
         named = [one if one[0] in "-." else f"ccm.cloud.testkit.test_{one}" for one in arguments]
         quiet = [f"-pno:{plugin}" for plugin in NOT_WANTED]
         outcome.code = pytest.main(["-q", *quiet, *named], plugins=[outcome])

@@ -1,4 +1,4 @@
-"""Running the kit as an author of a provider does: pytest in a process and a folder of its own."""
+"""What an author of a provider does: `provider new`, and the kit in a process of its own."""
 
 import os
 import re
@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-ROW = re.compile(r"(?P<area>[a-z ]+?)\s{2,}(?P<shown>\d+)\s+(?P<not_shown>\d+)\s+(?P<failed>\d+)")
+from click.testing import CliRunner
+
+from ccm.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+ROW = re.compile(r"(?P<area>[a-z ]+?)\s{2,}(?P<passed>\d+)\s+(?P<skipped>\d+)\s+(?P<failed>\d+)")
 
 
 @dataclass(frozen=True)
@@ -25,9 +30,9 @@ class Run:
         assert len(found) == 1, self.output
         return found[0]
 
-    def not_shown(self) -> set[str]:
+    def skipped(self) -> set[str]:
         """The lines below the table, without the names of the tests."""
-        _, _, rest = self.output.partition("\nnot shown:\n")
+        _, _, rest = self.output.partition("\nskipped:\n")
         lines = [line.strip() for line in takewhile(is_indented, rest.splitlines())]
         return {f"{area}: {reason}" for area, _, reason in (line.split(": ", 2) for line in lines)}
 
@@ -36,17 +41,31 @@ def is_indented(line: str) -> bool:
     return line.startswith("  ")
 
 
-def run_pytest(directory: Path, *arguments: str, path: Path | None = None) -> Run:
-    """`python -m pytest` in that folder, with `path` to import from."""
+def run_pytest(directory: Path, *arguments: str, timeout: float = 110) -> Run:
+    """`python -m pytest` in that folder, which can be imported from as this tree can."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *arguments]
     done = subprocess.run(
         command,
         cwd=directory,
-        env={**ours, "PYTHONPATH": str(path or directory)},
+        env={**ours, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=timeout,
         check=False,
     )
     return Run(done.returncode, done.stdout + done.stderr)
+
+
+def generate(directory: Path, name: str) -> Path:
+    """The package in a new folder below `directory`."""
+    target = directory / f"ccm-provider-{name}"
+    done = CliRunner().invoke(main, ["provider", "new", name, "--directory", str(target)])
+    assert done.exit_code == 0, done.output
+    return target
+
+
+def install(package: Path) -> None:
+    """Let setuptools read the package's own configuration and write its entry points beside it."""
+    command = [sys.executable, "-W", "ignore", "-c", "import setuptools; setuptools.setup()"]
+    subprocess.run([*command, "-q", "egg_info"], cwd=package, check=True, timeout=60)

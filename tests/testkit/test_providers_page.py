@@ -9,9 +9,9 @@ import pytest
 import ccm.cloud.testkit
 from ccm import errors
 from ccm.cli.main import main
-from ccm.cloud.testkit.adapter import Adapter, NotShown
+from ccm.cloud.testkit.adapter import Adapter, Untestable
 from ccm.cloud.testkit.gate import KitGate
-from ccm.cloud.testkit.objects import node, node_of
+from ccm.cloud.testkit.harness import node, node_of
 from ccm.model.cloud import Gone, Instance, Unknown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text()
@@ -83,7 +83,7 @@ def test_the_example_of_an_adapter_is_one(example: dict[str, Any]) -> None:
     assert isinstance(made, list)
     assert node_of(made[0]).provider_id == "mine://a"
     assert adapter.snapshot() != before
-    with pytest.raises(NotShown):
+    with pytest.raises(Untestable):
         adapter.stop_machine(made[0])
 
 

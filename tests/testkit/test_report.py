@@ -14,76 +14,78 @@ def change(file: Path, before: str, after: str) -> None:
     file.write_text(text.replace(before, after))
 
 
-def test_a_part_that_the_provider_lacks_is_not_shown_and_no_failure(
+def test_a_part_that_the_provider_lacks_is_skipped_and_no_failure(
     package: Path, run_kit: RunKit
 ) -> None:
     change(package / "provider.py", "self.routes = MutantRoutes(api, cluster)", "")
-    outcome = run_kit("routes", "resume")
+    outcome = run_kit("routes", "failures::test_it_converges_from_wherever_it_was_broken_off")
     assert outcome.code == 0, outcome.output
     run = Run(outcome.code, outcome.output)
-    assert (run.count("shown", "routes"), run.count("shown", "resume")) == (0, 12)
-    assert run.count("not_shown") == run.count("not_shown", "routes") + 6
-    assert run.not_shown() == {
+    assert (run.count("passed", "routes"), run.count("passed", "failures")) == (0, 12)
+    assert run.count("skipped") == run.count("skipped", "routes") + 6
+    assert run.skipped() == {
         "routes: the provider has no routes",
-        "resume: the provider has no routes",
+        "failures: the provider has no routes",
     }
 
 
-def test_services_of_another_controller_are_not_shown(package: Path, run_kit: RunKit) -> None:
+def test_services_of_another_controller_are_skipped(package: Path, run_kit: RunKit) -> None:
     change(
         package / "load_balancers.py",
-        "        wanted = wanted_of(service)\n",
+        "        desired = desired_record(service)\n",
         "        from ccm.errors import ImplementedElsewhere\n"
         "        raise ImplementedElsewhere('by the other one')\n",
     )
-    outcome = run_kit("changes::test_other_hosts_reach_the_cloud")
+    outcome = run_kit("service_changes::test_other_hosts_reach_the_cloud")
     assert outcome.code == 0, outcome.output
-    assert Run(0, outcome.output).not_shown() == {"changes: by the other one"}
+    assert Run(0, outcome.output).skipped() == {"service changes: by the other one"}
 
 
 @pytest.mark.parametrize(
     ("method", "test", "reason"),
     [
         (
-            "inject",
-            "errors::test_once_the_failure_is_over_the_same_provider_goes_on",
-            "errors: the adapter injects no faults",
+            "inject_fault",
+            "failures::test_once_the_failure_is_over_the_same_provider_goes_on",
+            "failures: the adapter injects no faults",
         ),
         (
-            "calls",
-            "errors::test_the_sdk_does_not_repeat_calls_by_itself",
-            "errors: the adapter does not count the cloud's calls",
+            "count_calls",
+            "failures::test_the_sdk_does_not_repeat_calls_by_itself",
+            "failures: the adapter does not count the cloud's calls",
         ),
-        ("stop_machine", "existence", "existence: the adapter stops no machines"),
-        ("plant_route", "ownership", "ownership: the adapter plants no routes"),
+        ("stop_machine", "instances", "instances: the adapter stops no machines"),
+        ("create_foreign_route", "routes", "routes: the adapter creates no foreign routes"),
     ],
 )
-def test_what_the_adapter_cannot_do_is_not_shown(
+def test_what_the_adapter_cannot_do_is_skipped(
     package: Path, run_kit: RunKit, method: str, test: str, reason: str
 ) -> None:
     change(package / "testing.py", f"    def {method}(", f"    def not_{method}(")
     outcome = run_kit(test)
     assert outcome.code == 0, outcome.output
-    assert Run(0, outcome.output).not_shown() == {reason}
+    assert Run(0, outcome.output).skipped() == {reason}
 
 
-def test_more_machines_than_the_adapter_may_have_are_not_shown(
+def test_more_machines_than_the_adapter_may_have_are_skipped(
     package: Path, run_kit: RunKit
 ) -> None:
-    change(package / "testing.py", "page_size = PAGE", "page_size = PAGE\n    most_machines = 5")
-    outcome = run_kit("batches")
-    reasons = Run(outcome.code, outcome.output).not_shown()
-    assert "batches: it takes 9 machines and the adapter may have 5" in reasons
+    change(package / "testing.py", "page_size = PAGE", "page_size = PAGE\n    max_machines = 5")
+    outcome = run_kit("instances")
+    reasons = Run(outcome.code, outcome.output).skipped()
+    assert "instances: it takes 9 machines and the adapter may have 5" in reasons
 
 
 def test_a_failure_is_counted_in_its_area_and_fails_the_run(package: Path, run_kit: RunKit) -> None:
     change(package / "instances.py", "if len(living) > 1:", "if len(living) > 9:")
-    outcome = run_kit("existence", "./tests")
+    outcome = run_kit("instances", "./tests")
     assert outcome.code == 1
     run = Run(outcome.code, outcome.output)
-    assert (run.count("failed"), run.count("failed", "existence")) == (1, 1)
-    assert run.count("shown") == run.count("shown", "existence"), "its own tests are not the kit's"
-    assert "provider mutant: what the kit has shown" in run.output
+    assert (run.count("failed"), run.count("failed", "instances")) == (1, 1)
+    assert run.count("passed") == run.count("passed", "instances"), (
+        "its own tests are not the kit's"
+    )
+    assert "conformance of provider mutant" in run.output
 
 
 def test_a_cloud_that_cannot_be_reached_is_a_failure(package: Path, run_kit: RunKit) -> None:
@@ -91,7 +93,7 @@ def test_a_cloud_that_cannot_be_reached_is_a_failure(package: Path, run_kit: Run
     change(package / "testing.py", "    def reset(self) -> bytes:\n", broken)
     outcome = run_kit("volumes")
     assert outcome.code == 1
-    assert Run(1, outcome.output).count("failed") == 7
+    assert Run(1, outcome.output).count("failed") == 8
     assert "no emulator" in outcome.output
 
 
@@ -121,4 +123,4 @@ def test_in_a_run_without_the_kit_its_plugin_says_nothing(tmp_path: Path) -> Non
     run = run_pytest(tmp_path)
     assert run.code == 0
     assert "1 passed" in run.output
-    assert "the kit" not in run.output
+    assert "conformance" not in run.output

@@ -1,7 +1,7 @@
 """What the kit needs of a cloud to try a provider on it: the one class that an author writes.
 
 A method may be `async` or plain, as in a provider; plain ones run in a thread. What a cloud cannot
-do stays as it is here and raises `NotShown`: the tests that need it are reported, not passed.
+do stays as it is here and raises `Untestable`: the tests that need it are reported as skipped.
 """
 
 from collections.abc import Awaitable, Collection, Mapping, Sequence
@@ -21,8 +21,8 @@ CLUSTER = "kit"
 """The name of the cluster that the provider under test serves."""
 
 
-class NotShown(Exception):
-    """What is to be shown needs something that this cloud or its adapter cannot do; says what."""
+class Untestable(Exception):
+    """A test needs something that this cloud or its adapter cannot do; the text says what."""
 
 
 class FaultKind(StrEnum):
@@ -40,8 +40,8 @@ class FaultKind(StrEnum):
     """A success whose body is not what was asked for."""
 
 
-class Mark(StrEnum):
-    """Whose a thing is that the kit plants beside the provider's own."""
+class Owner(StrEnum):
+    """Whose a resource is that the kit creates beside the provider's own."""
 
     NOBODY = "nobody"
     """It carries no mark at all."""
@@ -49,6 +49,9 @@ class Mark(StrEnum):
     """It carries our kind of mark, for another cluster."""
     OTHER_SERVICE = "other Service"
     """It carries this cluster's mark, for another Service; balancers only."""
+
+
+FOREIGN_OWNERS = (Owner.NOBODY, Owner.OTHER_CLUSTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenBalancer:
+class ObservedBalancer:
     """One balancer as it is in the cloud, whoever owns it.
 
     `listeners` are (protocol, port, node port); `hosts` provider IDs; `source_ranges` networks,
@@ -84,7 +87,7 @@ class SeenBalancer:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenRoute:
+class ObservedRoute:
     """One route as it is in the cloud, whoever owns it."""
 
     cidr: str
@@ -109,17 +112,17 @@ class Adapter:
 
     page_size: int = 0
     """The most routes or balancers in one answer of a list; 0 when lists come whole. The kit makes
-    one more than this, so an emulator is best told to use a small one."""
-    most_machines: int = 1000
+    one more than this, so an emulator is best set to a small one."""
+    max_machines: int = 1000
     """How many machines the kit may have at once; it wants two batches of the provider and one."""
     retry_after: float | None = 7.0
     """The seconds that a throttled answer names; None when this cloud's answers name none."""
     call_timeout: float = 2.0
     """How long the gate lets one call take. A plain provider's SDK has to give up by itself: make
     the configuration that `reset` returns say so."""
-    patience: float = 60.0
+    operation_timeout: float = 60.0
     """How long the kit comes back in all while an operation raises `RetryAfter`."""
-    sdk: Collection[str] = ()
+    sdk_modules: Collection[str] = ()
     """The modules of the cloud's SDK, such as `boto3`: importing the provider's package must not
     import them."""
 
@@ -141,78 +144,80 @@ class Adapter:
         """Everything that a provider could change, such that equal (`==`) means unchanged."""
         raise NotImplementedError
 
-    def calls(self) -> MaybeAsync[int]:
+    def count_calls(self) -> MaybeAsync[int]:
         """How many API calls the cloud itself has counted, apart from the adapter's own."""
-        raise NotShown("the adapter does not count the cloud's calls")
+        raise Untestable("the adapter does not count the cloud's calls")
 
-    def inject(self, kind: FaultKind) -> MaybeAsync[None]:
+    def inject_fault(self, kind: FaultKind) -> MaybeAsync[None]:
         """Let every call of the provider fail like this from now on."""
-        raise NotShown("the adapter injects no faults")
+        raise Untestable("the adapter injects no faults")
 
-    def heal(self) -> MaybeAsync[None]:
+    def clear_fault(self) -> MaybeAsync[None]:
         """End the fault."""
-        raise NotShown("the adapter injects no faults")
+        raise Untestable("the adapter injects no faults")
 
     # For `instances`; the other parts need machines as well.
 
     def create_machines(self, names: Sequence[str]) -> MaybeAsync[Sequence[Machine]]:
         """Running machines, one a name, in this order; the cloud may call their Nodes otherwise."""
-        raise NotShown("the adapter creates no machines")
+        raise Untestable("the adapter creates no machines")
 
     def stop_machine(self, machine: Machine) -> MaybeAsync[None]:
-        raise NotShown("the adapter stops no machines")
+        raise Untestable("the adapter stops no machines")
 
     def start_machine(self, machine: Machine) -> MaybeAsync[None]:
-        raise NotShown("the adapter starts no machines")
+        raise Untestable("the adapter starts no machines")
 
     def terminate_machine(self, machine: Machine) -> MaybeAsync[None]:
         """End it for good, whether the cloud still shows it as terminated or not at all."""
-        raise NotShown("the adapter terminates no machines")
+        raise Untestable("the adapter terminates no machines")
 
     def absent_provider_id(self) -> str:
         """A well-formed provider ID that no machine ever had."""
-        raise NotShown("the adapter knows no provider ID without a machine")
+        raise Untestable("the adapter knows no provider ID without a machine")
 
     # For `load_balancers`.
 
-    def balancers(self) -> MaybeAsync[Sequence[SeenBalancer]]:
-        """Every balancer there is, planted ones included."""
-        raise NotShown("the adapter does not look at balancers")
+    def list_balancers(self) -> MaybeAsync[Sequence[ObservedBalancer]]:
+        """Every balancer there is, foreign ones included."""
+        raise Untestable("the adapter does not list balancers")
 
-    def pieces(self) -> MaybeAsync[Collection[str]]:
+    def balancer_resources(self) -> MaybeAsync[Collection[str]]:
         """The ids of all that the cloud keeps for balancers: themselves, target groups, rules …"""
-        raise NotShown("the adapter does not look at the pieces of balancers")
+        raise Untestable("the adapter does not list the resources of balancers")
 
-    def plant_balancer(self, name: str, service: Service, mark: Mark) -> MaybeAsync[None]:
+    def create_foreign_balancer(
+        self, name: str, service: Service, owner: Owner
+    ) -> MaybeAsync[None]:
         """A balancer of that name that is not the given Service's, marked so."""
-        raise NotShown("the adapter plants no balancers")
+        raise Untestable("the adapter creates no foreign balancers")
 
-    def annotations(self) -> Sequence[Mapping[str, str]]:
+    def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         """Sets of annotations, one or more; each asks for another balancer than none does."""
-        raise NotShown("the adapter names no annotations")
+        raise Untestable("the adapter names no annotations")
 
     def free_ip(self) -> MaybeAsync[str]:
         """An IP that a Service may ask for."""
-        raise NotShown("the adapter has no IP that may be asked for")
+        raise Untestable("the adapter has no IP that may be asked for")
 
     # For `routes`.
 
-    def routes(self) -> MaybeAsync[Sequence[SeenRoute]]:
-        """Every route there is, planted ones included."""
-        raise NotShown("the adapter does not look at routes")
+    def list_routes(self) -> MaybeAsync[Sequence[ObservedRoute]]:
+        """Every route there is, foreign ones included."""
+        raise Untestable("the adapter does not list routes")
 
-    def plant_route(self, cidr: str, machine: Machine, mark: Mark) -> MaybeAsync[None]:
+    def create_foreign_route(self, cidr: str, machine: Machine, owner: Owner) -> MaybeAsync[None]:
         """A route that is not this cluster's, marked so."""
-        raise NotShown("the adapter plants no routes")
+        raise Untestable("the adapter creates no foreign routes")
 
     # For `volumes`; `source` is one of the provider's `csi_drivers` or `legacy_sources`.
 
     def create_volume(self, source: str) -> MaybeAsync[Disk]:
-        raise NotShown("the adapter creates no volumes")
+        raise Untestable("the adapter creates no volumes")
 
     def delete_volume(self, disk: Disk) -> MaybeAsync[None]:
-        raise NotShown("the adapter deletes no volumes")
+        raise Untestable("the adapter deletes no volumes")
 
     def absent_volume(self, source: str) -> Json:
         """The `spec` of a PersistentVolume whose volume never existed."""
-        raise NotShown("the adapter knows no volume that is not there")
+        raise Untestable("the adapter knows no volume that is not there")

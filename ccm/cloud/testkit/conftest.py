@@ -8,7 +8,8 @@ import pytest_asyncio
 
 from ccm.cloud.registry import check_name
 from ccm.cloud.testkit.adapter import Adapter
-from ccm.cloud.testkit.world import World
+from ccm.cloud.testkit.harness import Harness
+from ccm.cloud.testkit.operations import Operation
 from ccm.errors import ConfigurationFault
 
 ADAPTER = pytest.StashKey[Adapter]()
@@ -42,6 +43,7 @@ def load_adapter(where: str) -> Adapter:
 
 @pytest.fixture(scope="session")
 def adapter(pytestconfig: pytest.Config) -> Iterator[Adapter]:
+    """The adapter of the run, started."""
     made = pytestconfig.stash[ADAPTER]
     try:
         made.start()
@@ -51,10 +53,19 @@ def adapter(pytestconfig: pytest.Config) -> Iterator[Adapter]:
 
 
 @pytest_asyncio.fixture
-async def world(pytestconfig: pytest.Config, adapter: Adapter) -> AsyncIterator[World]:
-    there = World(pytestconfig.getoption("--provider"), adapter)
+async def harness(pytestconfig: pytest.Config, adapter: Adapter) -> AsyncIterator[Harness]:
+    """A provider in an empty cloud."""
+    there = Harness(pytestconfig.getoption("--provider"), adapter)
     try:
         await there.reset()
         yield there
     finally:
         await there.close()
+
+
+@pytest_asyncio.fixture
+async def operation(request: pytest.FixtureRequest, harness: Harness) -> Operation:
+    """What the provider does, with the state in the cloud that it needs."""
+    made: Operation = request.param()
+    await made.prepare(harness)
+    return made

@@ -1,8 +1,9 @@
-"""The kit's gate: grants everything, notes every call, and can cut the provider off anywhere."""
+"""The kit's gate: grants every call, records it, and can interrupt the provider anywhere."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -12,11 +13,11 @@ from ccm.errors import CloudError
 T = TypeVar("T")
 
 
-class Cut(BaseException):
+class ProcessKilled(BaseException):
     """The provider's process ends here, as by SIGKILL: nothing after this line runs any more."""
 
 
-class Break(StrEnum):
+class Interruption(StrEnum):
     """What happens to one chosen call."""
 
     KILLED = "killed after"
@@ -27,8 +28,11 @@ class Break(StrEnum):
     """The call is performed and raises `CloudError`."""
 
 
+NO_ANSWER = (Interruption.FAILED, Interruption.LOST)
+
+
 @dataclass(frozen=True, slots=True)
-class Call:
+class GateCall:
     """One call as the provider named it to its gate."""
 
     operation: str
@@ -39,71 +43,69 @@ class KitGate:
     """Every call goes at once, within `timeout`; `calls` and `errors` are in the order made."""
 
     def __init__(self, timeout: float) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[GateCall] = []
         self.errors: list[Exception] = []
-        self.was_broken = False
+        self.was_interrupted = False
         self.delay = 0.0  # before each call, so that calls under way together overlap
         self._timeout = timeout
         self._countdown = 0
-        self._break = Break.FAILED
+        self._interruption = Interruption.FAILED
         self._is_dead = False
 
-    def break_call(self, number: int, how: Break) -> None:
+    def interrupt_call(self, number: int, how: Interruption) -> None:
         """Let the `number`-th call from now end like this, counted from 1."""
-        self._countdown, self._break, self.was_broken = number, how, False
+        self._countdown, self._interruption, self.was_interrupted = number, how, False
 
-    def mend(self) -> bool:
-        """Break no call any more; whether the chosen one had come."""
+    def clear_interruption(self) -> bool:
+        """Interrupt no call any more; whether the chosen one had come."""
         self._countdown = 0
-        return self.was_broken
+        return self.was_interrupted
 
     async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
-        how = self._begin(operation, budget)
-        try:
+        """As `Gate`."""
+        with self._recorded(operation, budget):
             await asyncio.sleep(self.delay)
-            async with asyncio.timeout(self._timeout):
-                result = await function()
-        except TimeoutError as late:
-            error = CloudError(f"{operation}: no answer within {self._timeout:g} s")
-            self.errors.append(error)
-            raise error from late
-        except Exception as error:
-            self.errors.append(error)
-            self._end(operation, how)  # an error is an answer, too
-            raise
-        self._end(operation, how)
-        return result
+            try:
+                async with asyncio.timeout(self._timeout):
+                    return await function()
+            except TimeoutError as late:
+                raise CloudError(f"{operation}: no answer within {self._timeout:g} s") from late
 
     def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
+        """As `Gate`."""
+        with self._recorded(operation, budget):
+            time.sleep(self.delay)
+            return function()
+
+    @contextmanager
+    def _recorded(self, operation: str, budget: str) -> Iterator[None]:
         how = self._begin(operation, budget)
         try:
-            time.sleep(self.delay)
-            result = function()
+            yield
         except Exception as error:
             self.errors.append(error)
             self._end(operation, how)  # an error is an answer, too
             raise
         self._end(operation, how)
-        return result
 
-    def _begin(self, operation: str, budget: str) -> Break | None:
-        """Note the call, and whether it is the chosen one; raise if it is not to be performed."""
+    def _begin(self, operation: str, budget: str) -> Interruption | None:
+        """Record the call, and whether it is the chosen one; raise if it is not to be performed."""
         if self._is_dead:
-            raise Cut(operation)
-        self.calls.append(Call(operation, budget))
+            raise ProcessKilled(operation)
+        self.calls.append(GateCall(operation, budget))
         self._countdown -= 1
         if self._countdown != 0:
             return None
-        self.was_broken = True
-        if self._break is Break.FAILED:
-            raise CloudError(f"{operation}: broken by the kit")
-        return self._break
+        self.was_interrupted = True
+        if self._interruption is Interruption.FAILED:
+            raise CloudError(f"{operation}: interrupted by the kit")
+        return self._interruption
 
-    def _end(self, operation: str, how: Break | None) -> None:
+    def _end(self, operation: str, how: Interruption | None) -> None:
         """Take the chosen call's answer away from the provider."""
-        if how is Break.KILLED:
+        if how is Interruption.KILLED:
             self._is_dead = True
-        if how is Break.KILLED or self._is_dead:
-            raise Cut(operation)
-        if how is Break.LOST:
+        if how is Interruption.KILLED or self._is_dead:
+            raise ProcessKilled(operation)
+        if how is Interruption.LOST:
             raise CloudError(f"{operation}: its answer was lost by the kit")

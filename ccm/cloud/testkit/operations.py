@@ -7,10 +7,9 @@ from typing import Any
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.interface import ListsOwned
-from ccm.cloud.testkit.adapter import Machine, NotShown
-from ccm.cloud.testkit.gate import Break
-from ccm.cloud.testkit.objects import node_of, port, service, volume
-from ccm.cloud.testkit.world import World
+from ccm.cloud.testkit.adapter import Machine, Untestable
+from ccm.cloud.testkit.gate import Interruption
+from ccm.cloud.testkit.harness import Harness, node_of, port, service, volume
 from ccm.errors import CloudError
 from ccm.model.cloud import Route
 from ccm.model.node import Node
@@ -22,159 +21,180 @@ class Operation(ABC):
     """`prepare` the cloud, `run` once, and `check` that the cloud is as it should be then."""
 
     @abstractmethod
-    async def prepare(self, world: World) -> None: ...
+    async def prepare(self, harness: Harness) -> None: ...
 
     @abstractmethod
-    async def run(self, world: World) -> Any: ...
+    async def run(self, harness: Harness) -> Any: ...
 
-    async def outcome(self, world: World) -> Any:
+    async def result_or_error(self, harness: Harness) -> Any:
         """What running it once comes to: its result, or the error that it raised."""
         try:
-            return await self.run(world)
+            return await self.run(harness)
         except CloudError as error:
             return error
 
-    async def check(self, world: World) -> None:  # noqa: B027 (a read leaves nothing to check)
+    async def check(self, harness: Harness) -> None:  # noqa: B027 (a read leaves nothing to check)
         """The cloud is as it should be after the operation."""
 
 
 class Describe(Operation):
-    async def prepare(self, world: World) -> None:
-        self.machines = await world.machines(2)
+    """Two machines by ID."""
 
-    async def run(self, world: World) -> Any:
-        return await world.ask(world.instances.describe, [node_of(m) for m in self.machines])
+    async def prepare(self, harness: Harness) -> None:
+        self.machines = await harness.machines(2)
+
+    async def run(self, harness: Harness) -> Any:
+        return await harness.call(harness.instances.describe, [node_of(m) for m in self.machines])
 
 
 class DescribeVolumes(Operation):
-    async def prepare(self, world: World) -> None:
-        source = min(world.volumes.csi_drivers | world.volumes.legacy_sources)
-        self.disk = await invoke(world.adapter.create_volume, source)
+    """One volume."""
 
-    async def run(self, world: World) -> Any:
-        return await world.ask(world.volumes.describe, [volume("pv-1", self.disk.spec)])
+    async def prepare(self, harness: Harness) -> None:
+        source = min(harness.volumes.csi_drivers | harness.volumes.legacy_sources)
+        self.disk = await invoke(harness.adapter.create_volume, source)
+
+    async def run(self, harness: Harness) -> Any:
+        return await harness.call(harness.volumes.describe, [volume("pv-1", self.disk.spec)])
 
 
 class Ensure(Operation):
     """A balancer for a new Service."""
 
-    async def prepare(self, world: World) -> None:
-        self.machines: Sequence[Machine] = await world.machines(3)
+    async def prepare(self, harness: Harness) -> None:
+        self.machines: Sequence[Machine] = await harness.machines(3)
         self.service = service(ports=[port(80), port(443, node_port=30443)])
 
-    async def run(self, world: World) -> Any:
+    async def run(self, harness: Harness) -> Any:
         hosts = [node_of(machine) for machine in self.machines]
-        return await world.ask(world.load_balancers.ensure, self.service, hosts)
+        return await harness.call(harness.load_balancers.ensure, self.service, hosts)
 
-    async def check(self, world: World) -> None:
-        await world.check_balancer(self.service, self.machines)
+    async def check(self, harness: Harness) -> None:
+        await harness.check_balancer(self.service, self.machines)
 
 
 class Change(Ensure):
     """Other ports, hosts and health check for a balancer that exists."""
 
-    async def prepare(self, world: World) -> None:
-        await super().prepare(world)
-        await world.ensure(service(ports=[port(80), port(81, node_port=30081)]), self.machines[:1])
+    async def prepare(self, harness: Harness) -> None:
+        await super().prepare(harness)
+        await harness.ensure(
+            service(ports=[port(80), port(81, node_port=30081)]), self.machines[:1]
+        )
         local: dict[str, Any] = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
         self.service = service(ports=[port(80, node_port=30099), port(443)], **local)
 
 
 class Get(Ensure):
-    async def prepare(self, world: World) -> None:
-        await super().prepare(world)
-        await world.ensure(self.service, self.machines)
+    """The balancer of a Service that has one."""
 
-    async def run(self, world: World) -> Any:
-        return await world.ask(world.load_balancers.get, self.service)
+    async def prepare(self, harness: Harness) -> None:
+        await super().prepare(harness)
+        await harness.ensure(self.service, self.machines)
+
+    async def run(self, harness: Harness) -> Any:
+        return await harness.call(harness.load_balancers.get, self.service)
 
 
 class Owned(Get):
-    async def run(self, world: World) -> Any:
-        return await world.ask(lister(world).owned)
+    """All balancers with our mark."""
+
+    async def run(self, harness: Harness) -> Any:
+        return await harness.call(owned_lister(harness).owned)
 
 
 class UpdateHosts(Ensure):
-    async def prepare(self, world: World) -> None:
-        await super().prepare(world)
-        await world.ensure(self.service, self.machines[:2])
+    """Other hosts for a balancer that exists."""
+
+    async def prepare(self, harness: Harness) -> None:
+        await super().prepare(harness)
+        await harness.ensure(self.service, self.machines[:2])
         self.machines = self.machines[1:]
 
-    async def run(self, world: World) -> Any:
+    async def run(self, harness: Harness) -> Any:
         hosts = [node_of(machine) for machine in self.machines]
-        return await world.ask(world.load_balancers.update_hosts, self.service, hosts)
+        return await harness.call(harness.load_balancers.update_hosts, self.service, hosts)
 
 
 class Delete(Get):
-    async def prepare(self, world: World) -> None:
-        self.pieces = set(await invoke(world.adapter.pieces))
-        await super().prepare(world)
+    """A balancer with everything that belongs to it."""
 
-    async def run(self, world: World) -> Any:
-        return await world.ask(world.load_balancers.delete, self.service)
+    async def prepare(self, harness: Harness) -> None:
+        self.resources = set(await invoke(harness.adapter.balancer_resources))
+        await super().prepare(harness)
 
-    async def check(self, world: World) -> None:
-        assert await world.seen(self.service) is None
-        left = set(await invoke(world.adapter.pieces)) - self.pieces
+    async def run(self, harness: Harness) -> Any:
+        return await harness.call(harness.load_balancers.delete, self.service)
+
+    async def check(self, harness: Harness) -> None:
+        assert await harness.observed_balancer(self.service) is None
+        left = set(await invoke(harness.adapter.balancer_resources)) - self.resources
         assert not left, "the balancer is gone and these are left"
 
 
 class CreateRoute(Operation):
-    async def prepare(self, world: World) -> None:
-        (self.machine,) = await world.machines(1)
+    """A route to a machine that has none."""
+
+    async def prepare(self, harness: Harness) -> None:
+        (self.machine,) = await harness.machines(1)
         self.node: Node = node_of(self.machine)
 
-    async def run(self, world: World) -> Any:
-        return await world.ask(world.routes.create, self.node, CIDR)
+    async def run(self, harness: Harness) -> Any:
+        return await harness.call(harness.routes.create, self.node, CIDR)
 
-    async def check(self, world: World) -> None:
-        (route,) = await world.ask(world.routes.list, [self.node])
+    async def check(self, harness: Harness) -> None:
+        (route,) = await harness.call(harness.routes.list, [self.node])
         assert (route.cidr, route.node) == (CIDR, self.node.name)
-        (there,) = await invoke(world.adapter.routes)
+        (there,) = await invoke(harness.adapter.list_routes)
         assert (there.cidr, there.provider_id) == (CIDR, self.machine.provider_id)
 
 
 class ListRoutes(CreateRoute):
-    async def prepare(self, world: World) -> None:
-        await super().prepare(world)
-        await world.finish(world.routes.create, self.node, CIDR)
+    """One route."""
 
-    async def run(self, world: World) -> Any:
-        return await world.ask(world.routes.list, [self.node])
+    async def prepare(self, harness: Harness) -> None:
+        await super().prepare(harness)
+        await harness.until_done(harness.routes.create, self.node, CIDR)
+
+    async def run(self, harness: Harness) -> Any:
+        return await harness.call(harness.routes.list, [self.node])
 
 
 class DeleteRoute(ListRoutes):
-    async def prepare(self, world: World) -> None:
-        await super().prepare(world)
-        (self.route,) = await world.ask(world.routes.list, [self.node])
+    """A route that exists."""
 
-    async def run(self, world: World) -> Any:
+    async def prepare(self, harness: Harness) -> None:
+        await super().prepare(harness)
+        (self.route,) = await harness.call(harness.routes.list, [self.node])
+
+    async def run(self, harness: Harness) -> Any:
         route: Route = self.route
-        return await world.ask(world.routes.delete, route)
+        return await harness.call(harness.routes.delete, route)
 
-    async def check(self, world: World) -> None:
-        assert not await world.ask(world.routes.list, [self.node])
-        assert not await invoke(world.adapter.routes)
+    async def check(self, harness: Harness) -> None:
+        assert not await harness.call(harness.routes.list, [self.node])
+        assert not await invoke(harness.adapter.list_routes)
 
 
 READS = (Describe, DescribeVolumes, Get, Owned, ListRoutes)
 WRITES = (Ensure, Change, UpdateHosts, Delete, CreateRoute, DeleteRoute)
+OPERATIONS = (*READS, *WRITES)
 
 
-async def read_broken_everywhere(world: World, operation: Operation) -> Any:
-    """Its result after it was broken at each of its calls in turn, and raised every time."""
+async def read_interrupted_everywhere(harness: Harness, operation: Operation) -> Any:
+    """Its result after it was interrupted at each of its calls in turn, and raised every time."""
     for number in count(1):
-        world.gate.break_call(number, Break.FAILED)
-        outcome = await operation.outcome(world)
-        if not world.gate.mend():
+        harness.gate.interrupt_call(number, Interruption.FAILED)
+        outcome = await operation.result_or_error(harness)
+        if not harness.gate.clear_interruption():
             break
-        assert isinstance(outcome, CloudError), f"call {number} failed and it told a part"
+        assert isinstance(outcome, CloudError), f"call {number} failed and it returned a part"
     return outcome
 
 
-def lister(world: World) -> ListsOwned:
+def owned_lister(harness: Harness) -> ListsOwned:
     """The part that lists balancers by their mark."""
-    part = world.load_balancers
+    part = harness.load_balancers
     if not isinstance(part, ListsOwned):
-        raise NotShown("the provider does not list the balancers it owns")
+        raise Untestable("the provider does not list the balancers it owns")
     return part

@@ -1,13 +1,14 @@
-"""Balancers: made, read, given other hosts and taken away."""
+"""Load balancers: created, read, given other hosts, deleted; only ours, and only differences."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.objects import node, node_of, port, service
-from ccm.cloud.testkit.operations import Owned, lister, read_broken_everywhere
-from ccm.cloud.testkit.world import World
+from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Owner
+from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of, port, service
+from ccm.cloud.testkit.operations import Owned, owned_lister, read_interrupted_everywhere
 from ccm.errors import Refused
 from ccm.model.cloud import OwnedBalancer
 from ccm.model.service import Service
@@ -15,124 +16,244 @@ from ccm.model.service import Service
 pytestmark = pytest.mark.asyncio
 
 
-async def test_a_name_is_of_one_service_for_ever(world: World) -> None:
-    name_for = world.load_balancers.name_for
+async def test_a_name_is_of_one_service_for_ever(harness: Harness) -> None:
+    name_for = harness.load_balancers.name_for
     name = name_for(service("web"))
     assert name
     assert name_for(service("web", {"a": "b"}, ports=[port(81)])) == name
     assert name_for(service("other")) != name
-    await world.restart()
-    assert world.load_balancers.name_for(service("web")) == name
+    await harness.restart()
+    assert harness.load_balancers.name_for(service("web")) == name
 
 
-async def test_where_there_is_no_balancer_none_is_told(world: World) -> None:
-    async with world.no_write():
-        assert await world.ask(world.load_balancers.get, service()) is None
+async def test_where_there_is_no_balancer_none_is_told(harness: Harness) -> None:
+    async with harness.no_write():
+        assert await harness.call(harness.load_balancers.get, service()) is None
 
 
-async def test_a_balancer_is_made_as_asked_and_can_be_reached(world: World) -> None:
-    machines = await world.machines(3)
+async def test_a_balancer_is_made_as_asked_and_can_be_reached(harness: Harness) -> None:
+    machines = await harness.machines(3)
     asked = service(ports=[port(80), port(443, node_port=30443)])
-    made = await world.finish(world.load_balancers.ensure, asked, list(map(node_of, machines)))
-    await world.check_balancer(asked, machines)
-    assert made.name == world.load_balancers.name_for(asked)
+    made = await harness.until_done(
+        harness.load_balancers.ensure, asked, list(map(node_of, machines))
+    )
+    await harness.check_balancer(asked, machines)
+    assert made.name == harness.load_balancers.name_for(asked)
     assert made.ingress
     assert all(way.ip or way.hostname for way in made.ingress)
-    assert await world.ask(world.load_balancers.get, asked) == made
+    assert await harness.call(harness.load_balancers.get, asked) == made
 
 
-async def test_a_balancer_without_hosts_can_be_made(world: World) -> None:
-    await world.ensure(service(), [])
+async def test_a_balancer_without_hosts_can_be_made(harness: Harness) -> None:
+    await harness.ensure(service(), [])
 
 
-async def test_hosts_are_replaced_and_nothing_else(world: World) -> None:
-    machines = await world.machines(3)
-    await world.ensure(service(), machines[:1])
+async def test_hosts_are_replaced_and_nothing_else(harness: Harness) -> None:
+    machines = await harness.machines(3)
+    await harness.ensure(service(), machines[:1])
     for hosts in (machines, machines[1:], []):
         other = service(ports=[port(81)])
         nodes = [node_of(machine) for machine in hosts]
-        await world.finish(world.load_balancers.update_hosts, other, nodes)
-        await world.check_balancer(service(), hosts)
+        await harness.until_done(harness.load_balancers.update_hosts, other, nodes)
+        await harness.check_balancer(service(), hosts)
 
 
-async def test_hosts_of_no_balancer_are_refused(world: World) -> None:
-    machines = await world.machines(1)
-    async with world.no_write():
+async def test_hosts_of_no_balancer_are_refused(harness: Harness) -> None:
+    machines = await harness.machines(1)
+    async with harness.no_write():
         with pytest.raises(Refused):
-            await world.ask(world.load_balancers.update_hosts, service(), [node_of(machines[0])])
+            await harness.call(
+                harness.load_balancers.update_hosts, service(), [node_of(machines[0])]
+            )
 
 
-async def test_nodes_without_a_machine_of_this_cloud_are_no_hosts(world: World) -> None:
-    (machine,) = await world.machines(1)
+async def test_nodes_without_a_machine_of_this_cloud_are_no_hosts(harness: Harness) -> None:
+    (machine,) = await harness.machines(1)
     odd = [node("new"), node("foreign", "another-cloud://machine-1"), node_of(machine)]
-    await world.finish(world.load_balancers.ensure, service(), odd)
-    await world.check_balancer(service(), [machine])
-    await world.finish(world.load_balancers.update_hosts, service(), odd[:2])
-    await world.check_balancer(service(), [])
+    await harness.until_done(harness.load_balancers.ensure, service(), odd)
+    await harness.check_balancer(service(), [machine])
+    await harness.until_done(harness.load_balancers.update_hosts, service(), odd[:2])
+    await harness.check_balancer(service(), [])
 
 
-async def test_a_machine_that_ended_does_not_keep_the_others_out(world: World) -> None:
-    one, ended, other = await world.machines(3)
+async def test_a_machine_that_ended_does_not_keep_the_others_out(harness: Harness) -> None:
+    one, ended, other = await harness.machines(3)
     nodes = [node_of(machine) for machine in (one, ended, other)]
-    await world.ensure(service(), [one])
-    await invoke(world.adapter.terminate_machine, ended)
-    await world.finish(world.load_balancers.update_hosts, service(), nodes)
-    await world.check_balancer(service(), [one, other])
-    await world.finish(world.load_balancers.ensure, service("second"), nodes)
-    await world.check_balancer(service("second"), [one, other])
+    await harness.ensure(service(), [one])
+    await invoke(harness.adapter.terminate_machine, ended)
+    await harness.until_done(harness.load_balancers.update_hosts, service(), nodes)
+    await harness.check_balancer(service(), [one, other])
+    await harness.until_done(harness.load_balancers.ensure, service("second"), nodes)
+    await harness.check_balancer(service("second"), [one, other])
 
 
-async def test_a_deleted_balancer_leaves_nothing_behind(world: World) -> None:
-    before = set(await invoke(world.adapter.pieces))
-    machines = await world.machines(2)
+async def test_a_deleted_balancer_leaves_nothing_behind(harness: Harness) -> None:
+    before = set(await invoke(harness.adapter.balancer_resources))
+    machines = await harness.machines(2)
     asked = service(ports=[port(80), port(443, node_port=30443)])
-    await world.ensure(asked, machines)
-    assert set(await invoke(world.adapter.pieces)) > before
-    await world.finish(world.load_balancers.delete, asked)
-    assert await world.seen(asked) is None
-    assert await world.ask(world.load_balancers.get, asked) is None
-    assert set(await invoke(world.adapter.pieces)) == before
+    await harness.ensure(asked, machines)
+    assert set(await invoke(harness.adapter.balancer_resources)) > before
+    await harness.until_done(harness.load_balancers.delete, asked)
+    assert await harness.observed_balancer(asked) is None
+    assert await harness.call(harness.load_balancers.get, asked) is None
+    assert set(await invoke(harness.adapter.balancer_resources)) == before
 
 
-async def test_a_balancer_is_deleted_after_its_hosts_ended(world: World) -> None:
-    (machine,) = await world.machines(1)
-    await world.ensure(service(), [machine])
-    await invoke(world.adapter.terminate_machine, machine)
-    await world.finish(world.load_balancers.delete, service())
-    assert await world.seen(service()) is None
+async def test_a_balancer_is_deleted_after_its_hosts_ended(harness: Harness) -> None:
+    (machine,) = await harness.machines(1)
+    await harness.ensure(service(), [machine])
+    await invoke(harness.adapter.terminate_machine, machine)
+    await harness.until_done(harness.load_balancers.delete, service())
+    assert await harness.observed_balancer(service()) is None
 
 
-async def check_owned(world: World, services: Sequence[Service]) -> None:
+async def check_owned(harness: Harness, services: Sequence[Service]) -> None:
     """Exactly these are listed as ours."""
-    name_for = world.load_balancers.name_for
-    listed = await world.ask(lister(world).owned)
+    name_for = harness.load_balancers.name_for
+    listed = await harness.call(owned_lister(harness).owned)
     assert all(isinstance(one, OwnedBalancer) for one in listed)
     wanted = sorted((name_for(one), one.uid) for one in services)
     assert sorted((one.name, one.service_uid) for one in listed) == wanted
     assert {one.service for one in listed} <= {"", *(one.key for one in services)}
 
 
-async def test_the_balancers_of_the_cluster_are_listed_with_their_services(world: World) -> None:
-    await check_owned(world, [])
+async def test_the_balancers_of_the_cluster_are_listed_with_their_services(
+    harness: Harness,
+) -> None:
+    await check_owned(harness, [])
     services = [service("web"), service("shop")]
     for one in services:
-        await world.ensure(one, [])
-    await check_owned(world, services)
-    await world.finish(world.load_balancers.delete, services[0])
-    await check_owned(world, services[1:])
+        await harness.ensure(one, [])
+    await check_owned(harness, services)
+    await harness.until_done(harness.load_balancers.delete, services[0])
+    await check_owned(harness, services[1:])
 
 
-async def test_balancers_are_listed_from_all_pages(world: World) -> None:
-    services = [service(f"web-{number}") for number in range(world.more_than_a_page)]
+async def test_balancers_are_listed_from_all_pages(harness: Harness) -> None:
+    services = [service(f"web-{number}") for number in range(harness.more_than_a_page)]
     for one in services:
-        await world.ensure(one, [])
-    await check_owned(world, services)
+        await harness.ensure(one, [])
+    await check_owned(harness, services)
 
 
-async def test_a_list_that_broke_off_is_raised_and_not_returned_in_part(world: World) -> None:
+async def test_a_list_that_broke_off_is_raised_and_not_returned_in_part(harness: Harness) -> None:
     operation = Owned()
-    await operation.prepare(world)
-    for number in range(world.adapter.page_size):
-        await world.ensure(service(f"web-{number}"), [])
-    listed = await read_broken_everywhere(world, operation)
-    assert len(listed) == world.adapter.page_size + 1
+    await operation.prepare(harness)
+    for number in range(harness.adapter.page_size):
+        await harness.ensure(service(f"web-{number}"), [])
+    listed = await read_interrupted_everywhere(harness, operation)
+    assert len(listed) == harness.adapter.page_size + 1
+
+
+PORTS = [port(80), port(443, node_port=30443), port(8080, node_port=30808)]
+
+
+async def test_a_balancer_that_is_right_is_not_written(harness: Harness) -> None:
+    hosts = [node_of(machine) for machine in await harness.machines(3)]
+    parts = harness.load_balancers
+    made = await harness.until_done(parts.ensure, service(ports=PORTS), hosts)
+    async with harness.no_write():
+        assert await harness.call(parts.ensure, service(ports=PORTS), hosts) == made
+        assert await harness.call(parts.ensure, service(ports=PORTS[::-1]), hosts[::-1]) == made
+        await harness.call(parts.update_hosts, service(ports=PORTS), hosts)
+        await harness.call(parts.update_hosts, service(ports=PORTS), hosts[::-1])
+
+
+async def test_neither_a_restart_nor_a_fail_over_writes(harness: Harness) -> None:
+    hosts = [node_of(machine) for machine in await harness.machines(2)]
+    await harness.until_done(harness.load_balancers.ensure, service(), hosts)
+    await harness.restart()
+    async with harness.no_write():
+        await harness.call(harness.load_balancers.ensure, service(), hosts)
+        await harness.call(harness.load_balancers.update_hosts, service(), hosts)
+
+
+async def test_a_balancer_is_read_before_it_is_written(harness: Harness) -> None:
+    hosts = [node_of(machine) for machine in await harness.machines(2)]
+    parts = harness.load_balancers
+    for work in (
+        lambda: harness.until_done(parts.ensure, service(), hosts[:1]),
+        lambda: harness.until_done(parts.ensure, service(ports=PORTS), hosts[:1]),
+        lambda: harness.until_done(parts.update_hosts, service(), hosts),
+        lambda: harness.until_done(parts.delete, service()),
+    ):
+        start = len(harness.gate.calls)
+        await work()
+        first = harness.gate.calls[start]
+        assert harness.writes_since(start), "there was something to write"
+        assert not harness.adapter.is_write(first.operation, first.budget), "the first is a write"
+
+
+async def test_a_balancer_that_is_gone_is_deleted_without_a_write(harness: Harness) -> None:
+    async with harness.no_write():
+        await harness.call(harness.load_balancers.delete, service())
+    await harness.ensure(service(), [])
+    await harness.until_done(harness.load_balancers.delete, service())
+    async with harness.no_write():
+        await harness.call(harness.load_balancers.delete, service())
+
+
+@pytest.mark.parametrize("owner", Owner)
+async def test_a_balancer_of_our_name_without_our_mark_is_not_touched(
+    harness: Harness, owner: Owner
+) -> None:
+    hosts = [node_of(machine) for machine in await harness.machines(1)]
+    parts = harness.load_balancers
+    await invoke(
+        harness.adapter.create_foreign_balancer, parts.name_for(service()), service(), owner
+    )
+    async with harness.no_write():
+        assert await harness.call(parts.get, service()) is None
+        with pytest.raises(Refused):
+            await harness.call(parts.ensure, service(), hosts)
+        with pytest.raises(Refused):
+            await harness.call(parts.update_hosts, service(), hosts)
+        with pytest.raises(Refused):
+            await harness.call(parts.delete, service())
+
+
+@pytest.mark.parametrize("owner", FOREIGN_OWNERS)
+async def test_a_balancer_beside_ours_is_not_touched(harness: Harness, owner: Owner) -> None:
+    machines = await harness.machines(2)
+    name = harness.load_balancers.name_for(service("other"))
+    await invoke(harness.adapter.create_foreign_balancer, name, service("other"), owner)
+    async with harness.no_change():
+        await harness.ensure(service(), machines[:1])
+        await harness.ensure(service(ports=[port(81)]), machines)
+        await harness.until_done(harness.load_balancers.delete, service())
+
+
+@pytest.mark.parametrize("owner", FOREIGN_OWNERS)
+async def test_a_balancer_of_another_is_not_listed_as_ours(harness: Harness, owner: Owner) -> None:
+    owned = owned_lister(harness).owned
+    name = harness.load_balancers.name_for(service("other"))
+    await invoke(harness.adapter.create_foreign_balancer, name, service("other"), owner)
+    await harness.ensure(service(), [])
+    names = [one.name for one in await harness.call(owned)]
+    assert names == [harness.load_balancers.name_for(service())]
+
+
+SERVICES = [
+    service(f"web-{number}", ports=[port(80, node_port=30100 + number)]) for number in range(5)
+]
+
+
+async def test_services_are_served_in_parallel(harness: Harness) -> None:
+    harness.gate.delay = OVERLAP_DELAY
+    machines = await harness.machines(2)
+    before = set(await invoke(harness.adapter.balancer_resources))
+    await asyncio.gather(*(harness.ensure(one, machines) for one in SERVICES))
+    for one in SERVICES:
+        await harness.check_balancer(one, machines)
+    delete = harness.load_balancers.delete
+    update = harness.load_balancers.update_hosts
+    await asyncio.gather(
+        *(harness.until_done(delete, one) for one in SERVICES[:2]),
+        *(harness.until_done(update, one, [node_of(machines[0])]) for one in SERVICES[2:]),
+    )
+    for one in SERVICES[:2]:
+        assert await harness.observed_balancer(one) is None
+    for one in SERVICES[2:]:
+        await harness.check_balancer(one, machines[:1])
+    await asyncio.gather(*(harness.until_done(delete, one) for one in SERVICES))
+    assert set(await invoke(harness.adapter.balancer_resources)) == before

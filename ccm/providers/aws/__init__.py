@@ -1,1 +1,1 @@
-"""The provider for AWS: EC2 instances, EBS volumes, VPC routes, network and classic balancers."""
+"""The provider for AWS: EC2 instances, EBS volumes, VPC routes, Elastic Load Balancing."""

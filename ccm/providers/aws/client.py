@@ -1,76 +1,187 @@
-"""The way to AWS: one call at a time through the gate, without retries in the SDK."""
+"""The way to AWS, and the only file that imports its SDK: one call at a time, errors by what to do.
 
+Calls pass the gate and are never retried in here: a retry inside of the SDK is one that the budget
+does not see.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import boto3
 from botocore import xform_name
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
 
 from ccm.cloud.interface import Gate
-from ccm.errors import CloudError
-from ccm.model.objects import Json
-from ccm.providers.aws.calls import CALLS
+from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.providers.aws.api_actions import API_ACTIONS
 from ccm.providers.aws.config import AwsConfig
-from ccm.providers.aws.failures import SDK_ERRORS, failure_of
 
 CONNECT_TIMEOUT = 3.0
-CONNECTIONS = 16  # more than a worker has threads
-CLIENTS = ("ec2", "elb", "elbv2")
+MAX_CONNECTIONS = 16  # more than a worker has threads
+SERVICES = ("ec2", "elb", "elbv2")
+RACE_RETRY = 1.0  # seconds until what appeared or went away meanwhile is read again
+MAX_FILTER_VALUES = 200
+MAX_INSTANCES_PER_PAGE = 1000
+
+
+def _codes(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
+THROTTLING_CODES = _codes("""
+    BandwidthLimitExceeded DependencyThrottle EC2ThrottledException RequestLimitExceeded
+    RequestThrottled RequestThrottledException SlowDown ThrottledException Throttling
+    ThrottlingException TooManyRequestsException
+""")
+DENIED_CODES = _codes("""
+    AccessDenied AccessDeniedException AuthFailure ExpiredToken ExpiredTokenException
+    IncompleteSignature InvalidAccessKeyId InvalidClientTokenId MissingAuthenticationToken
+    OptInRequired RequestExpired SignatureDoesNotMatch UnauthorizedOperation
+    UnrecognizedClientException
+""")
+TRANSIENT_CODES = _codes("""
+    DependencyViolation IncorrectInstanceState IncorrectState InvalidGroup.NotFound
+    InvalidInstanceID.NotFound InvalidNetworkInterfaceID.NotFound InvalidSecurityGroup
+    PriorRequestNotComplete ResourceInUse
+""")
+"""Client errors that pass by themselves: not ready yet, or not visible everywhere yet."""
+QUOTA_CODES = _codes("""
+    RulesPerSecurityGroupLimitExceeded SecurityGroupLimitExceeded TargetGroupAssociationLimit
+    TooManyLoadBalancers TooManyRegistrationsForTargetId TooManyTargetGroups TooManyTargets
+""")
+"""Quotas that load balancers share: there is room again when one of them is deleted."""
+
+
+class AwsError(CloudError):
+    """AWS answered with an error; `code` is AWS's. Retried with back-off."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AwsRefused(AwsError, Refused):
+    """AWS will answer the same until something is changed."""
+
+
+class AwsNoRoom(AwsRefused, NoRoom):
+    """A quota of `QUOTA_CODES` is used up."""
 
 
 class AwsApi:
-    """The calls of `CALLS`. Every one is a single HTTP request, never repeated in here.
+    """The calls of `API_ACTIONS`, each a single HTTP request.
 
-    Raises `Denied`, `Throttled`, `AwsRefusal` for what will not work until something changes, a
-    quota being `AwsNoRoom`, `AwsError` for other errors of AWS, and `CloudError` for everything
-    that is not an answer.
+    Raises `Denied`, `Throttled`, `AwsRefused`, `AwsNoRoom`, `AwsError` for other errors of AWS, and
+    `CloudError` for everything that is no answer.
     """
 
     def __init__(self, config: AwsConfig, region: str, gate: Gate, caller: str) -> None:
         self._gate, self.region = gate, region
         session = get_session()
         if config.role_arn:
-            assume_role(session, config, region, caller)
-        self._clients = {name: _client(session, name, config, region, caller) for name in CLIENTS}
+            _assume_role(session, config, region, caller)
+        self._clients = {name: _client(session, name, config, region, caller) for name in SERVICES}
 
     def close(self) -> None:
+        """Close all connections."""
         for client in self._clients.values():
             client.close()
 
     def call(self, name: str, **parameters: Any) -> Json:
         """The answer to one call, such as `ec2:DescribeInstances`."""
-        call = CALLS[name]
-        method = getattr(self._clients[call.client], xform_name(call.operation))
+        action = API_ACTIONS[name]
+        method = getattr(self._clients[action.service], xform_name(action.operation))
 
         def send() -> Json:
             try:
                 answer: Json = method(**parameters)
-            except SDK_ERRORS as error:
-                raise failure_of(call.operation, error) from error
+            except (BotoCoreError, ClientError, ResponseParserError) as error:
+                raise to_cloud_error(action.operation, error) from error
             return answer
 
-        return self._gate.call_blocking(call.operation, call.budget, send)
+        return self._gate.call_blocking(action.operation, action.budget, send)
 
-    def pages(self, name: str, member: str, **parameters: Any) -> list[Json]:
+    def list_pages(self, name: str, member: str, **parameters: Any) -> list[Json]:
         """What all pages of the answer have under `member`; never a part of it."""
-        sent, given = ("NextToken", "NextToken") if name.startswith("ec2:") else _MARKERS
+        is_ec2 = name.startswith("ec2:")
+        sent, received = ("NextToken", "NextToken") if is_ec2 else ("Marker", "NextMarker")
         items: list[Json] = []
-        seen: set[str] = set()
+        tokens: set[str] = set()
         while True:
             answer = self.call(name, **parameters)
             items += answer.get(member) or []
-            token = answer.get(given)
+            token = answer.get(received)
             if not token:
                 return items
-            if token in seen:
+            if token in tokens:
                 raise CloudError(f"the pages of {name} go round in a circle")
-            seen.add(token)
+            tokens.add(token)
             parameters[sent] = token
 
+    def describe_instances(self, **parameters: Any) -> list[Json]:
+        """The instances in all reservations on all pages."""
+        reservations = self.list_pages("ec2:DescribeInstances", "Reservations", **parameters)
+        return [i for reservation in reservations for i in objects(reservation.get("Instances"))]
 
-_MARKERS = ("Marker", "NextMarker")
+    def find_instances(self, instance_ids: Sequence[str]) -> list[Json]:
+        """Those that exist: a filter, unlike a list of IDs, takes IDs that do not."""
+        found: list[Json] = []
+        for at in range(0, len(instance_ids), MAX_FILTER_VALUES):
+            values = list(instance_ids[at : at + MAX_FILTER_VALUES])
+            filters = [{"Name": "instance-id", "Values": values}]
+            found += self.describe_instances(Filters=filters, MaxResults=MAX_INSTANCES_PER_PAGE)
+        return found
+
+
+@contextmanager
+def retry_on(codes: Collection[str]) -> Iterator[None]:
+    """Raise `RetryAfter` in place of these errors: something appeared or went away meanwhile."""
+    try:
+        yield
+    except AwsError as error:
+        if error.code in codes:
+            raise RetryAfter(f"{error}: read again", RACE_RETRY) from error
+        raise
+
+
+def to_cloud_error(operation: str, error: Exception) -> CloudError:
+    """The error to raise for what the SDK raised."""
+    if isinstance(error, ClientError):
+        return _client_error(operation, error)
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return Denied(f"{operation}: {error}: give credentials in one of AWS's usual ways")
+    return CloudError(f"{operation}: {type(error).__name__}: {error}")
+
+
+def _client_error(operation: str, error: ClientError) -> CloudError:
+    details = mapping(error.response.get("Error"))
+    metadata = mapping(error.response.get("ResponseMetadata"))
+    code, status = text(details.get("Code")), metadata.get("HTTPStatusCode", 0)
+    message = f"{operation}: {code}: {text(details.get('Message'))}"
+    if code in THROTTLING_CODES or (status == 429 and code not in TRANSIENT_CODES):
+        seconds = text(mapping(metadata.get("HTTPHeaders")).get("retry-after"))
+        return Throttled(message, float(seconds) if seconds.isdecimal() else None)
+    if code in DENIED_CODES or status in (401, 403):
+        return Denied(message)
+    if code in TRANSIENT_CODES or status < 400 or status >= 500 or status == 408:
+        return AwsError(message, code)
+    return AwsNoRoom(message, code) if code in QUOTA_CODES else AwsRefused(message, code)
+
+
+def sdk_region() -> str:
+    """The region of the environment or the profile; empty when neither names one."""
+    return get_session().get_config_variable("region") or ""
 
 
 def _client(session: Session, name: str, config: AwsConfig, region: str, caller: str) -> Any:
@@ -86,18 +197,20 @@ def _client(session: Session, name: str, config: AwsConfig, region: str, caller:
 
 
 def _options(config: AwsConfig, caller: str) -> Config:
-    """No retries, which the budget would not see; nothing waits for ever."""
     return Config(
         connect_timeout=min(CONNECT_TIMEOUT, config.call_timeout),
         read_timeout=config.call_timeout,
         retries={"mode": "standard", "total_max_attempts": 1},
-        max_pool_connections=CONNECTIONS,
+        max_pool_connections=MAX_CONNECTIONS,
         user_agent_extra=f"ccm-supervisor/{caller}",
     )
 
 
-def assume_role(session: Session, config: AwsConfig, region: str, caller: str) -> None:
+def _assume_role(session: Session, config: AwsConfig, region: str, caller: str) -> None:
     """Let the session act as the configured role; its credentials renew themselves."""
+    # A role's trust policy can check on whose behalf it is assumed.
+    account = (config.source_arn.split(":") + [""] * 5)[4]
+    headers = {"x-amz-source-arn": config.source_arn, "x-amz-source-account": account}
 
     def create_client(service: str, **options: Any) -> Any:
         endpoint = config.endpoints.get(service)
@@ -107,12 +220,9 @@ def assume_role(session: Session, config: AwsConfig, region: str, caller: str) -
             endpoint_url=endpoint.url if endpoint else None,
             **{**options, "config": _options(config, caller)},
         )
-        for header, value in _source_headers(config.source_arn).items():
+        if config.source_arn:
             client.meta.events.register(
-                "before-call.sts.AssumeRole",
-                lambda params, header=header, value=value, **_: params["headers"].update(
-                    {header: value}
-                ),
+                "before-call.sts.AssumeRole", lambda params, **_: params["headers"].update(headers)
             )
         return client
 
@@ -124,11 +234,3 @@ def assume_role(session: Session, config: AwsConfig, region: str, caller: str) -
     )
     # botocore has no public way to replace what a session found in the environment.
     session._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
-
-
-def _source_headers(source_arn: str) -> dict[str, str]:
-    """What a role's trust policy can check: on whose behalf it is assumed."""
-    if not source_arn:
-        return {}
-    account = (source_arn.split(":") + [""] * 5)[4]
-    return {"x-amz-source-arn": source_arn, "x-amz-source-account": account}

@@ -1,17 +1,18 @@
-"""The --cloud-config file as upstream has it; everything wrong in it is told at once."""
+"""The --cloud-config file as upstream has it; all its faults are reported at once."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from urllib.parse import urlsplit
 
 from ccm.durations import parse_duration
 from ccm.errors import ConfigurationFault, ConfigurationFaults
-from ccm.providers.aws.annotations import KNOWN
-from ccm.providers.aws.ini import Entry, NotUnderstood, read_entries
+from ccm.providers.aws.elb.annotations import SUPPORTED_ANNOTATIONS
 
 GLOBAL = "global"
 OVERRIDE = "serviceoverride"
+OVERRIDE_KEYS = ("service", "region", "url", "signingregion", "signingmethod", "signingname")
 SERVICES = {
     "ec2": ("ec2",),
     "elasticloadbalancing": ("elb", "elbv2"),
@@ -19,11 +20,41 @@ SERVICES = {
     "elastic load balancing v2": ("elbv2",),
     "sts": ("sts",),
 }
-"""boto3's clients by the names that a service has in an override."""
-FAMILIES = ("ipv4", "ipv6")
+"""boto3's services by the names that a service has in an override."""
+IP_FAMILIES = ("ipv4", "ipv6")
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
-PROBES = ("Shared", "ServiceNodePort")
+PROBE_MODES = ("Shared", "ServiceNodePort")
+PROBE_MODE = "ClusterServiceLoadBalancerHealthProbeMode"
+PROBE_PORT = "ClusterServiceSharedLoadBalancerHealthProbePort"
+PROBE_PATH = "ClusterServiceSharedLoadBalancerHealthProbePath"
+TEXT_KEYS = {
+    "Zone": "zone",
+    "Region": "region",
+    "VPC": "vpc",
+    "SubnetID": "subnet_id",
+    "RouteTableID": "route_table_id",
+    "RoleARN": "role_arn",
+    "SourceARN": "source_arn",
+    "ElbSecurityGroup": "elb_security_group",
+}
+"""Keys whose value is taken as it is, and the fields of `AwsConfig` that they set."""
+KEYS = (
+    *TEXT_KEYS,
+    "KubernetesClusterTag",
+    "KubernetesClusterID",
+    "DisableSecurityGroupIngress",
+    "NodeIPFamilies",
+    PROBE_MODE,
+    PROBE_PORT,
+    PROBE_PATH,
+    "CallTimeout",  # ours
+    "LoadBalancerType",  # ours
+)
+UNSUPPORTED_KEYS = {
+    "nlbsecuritygroupmode": "use the annotation aws-load-balancer-security-groups",
+    "supportedtopologyinstancetypepattern": "topology labels of the network are not written",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +87,22 @@ class AwsConfig:
     role_arn: str = ""
     source_arn: str = ""
     cluster_id: str = ""
-    may_open_nodes: bool = True
+    manages_node_ingress: bool = True
     elb_security_group: str = ""
     families: tuple[str, ...] = ("ipv4",)
     shared_probe: SharedProbe | None = None
-    balancer_type: str = "classic"  # of Services that do not say theirs
+    load_balancer_type: str = "classic"  # of Services that do not say theirs
     call_timeout: float = 15.0  # the slowest usual answers take a few seconds
-    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)  # by boto3's client
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)  # by boto3's service
 
 
 def read_config(content: bytes, path: str) -> AwsConfig:
     """The configuration in `content`; raises `ConfigurationFaults` with everything wrong in it."""
     where = path or "--cloud-config"
     try:
-        entries = read_entries(content.decode())
-    except (UnicodeDecodeError, NotUnderstood) as wrong:
-        detail = f": {wrong}" if isinstance(wrong, NotUnderstood) else ""
+        entries = list(parse_entries(content.decode()))
+    except (UnicodeDecodeError, ConfigSyntaxError) as wrong:
+        detail = f": {wrong}" if isinstance(wrong, ConfigSyntaxError) else ""
         fault = ConfigurationFault(
             where, f"is not a cloud-config file{detail}", "start it with [Global]"
         )
@@ -86,129 +117,84 @@ def read_config(content: bytes, path: str) -> AwsConfig:
 class _Reader:
     """Reads one key at a time and collects what is wrong; a faulty value reads as its default."""
 
-    _KEYS = {
-        key.lower(): key
-        for key in (
-            "Zone",
-            "Region",
-            "VPC",
-            "SubnetID",
-            "RouteTableID",
-            "RoleARN",
-            "SourceARN",
-            "KubernetesClusterTag",
-            "KubernetesClusterID",
-            "DisableSecurityGroupIngress",
-            "ElbSecurityGroup",
-            "NodeIPFamilies",
-            "ClusterServiceLoadBalancerHealthProbeMode",
-            "ClusterServiceSharedLoadBalancerHealthProbePort",
-            "ClusterServiceSharedLoadBalancerHealthProbePath",
-            "CallTimeout",  # ours
-            "LoadBalancerType",  # ours
-        )
-    }
-    _UNSUPPORTED = {
-        "nlbsecuritygroupmode": "use the annotation aws-load-balancer-security-groups",
-        "supportedtopologyinstancetypepattern": "topology labels of the network are not written",
-    }
-    _OVERRIDE_KEYS = ("service", "region", "url", "signingregion", "signingmethod", "signingname")
-
-    def __init__(self, where: str, entries: Sequence[Entry]) -> None:
+    def __init__(self, where: str, entries: Sequence["ConfigEntry"]) -> None:
         self.faults: list[ConfigurationFault] = []
-        self._where = where
-        self._entries = entries
+        self._where, self._entries = where, entries
+        self._values: dict[str, list[str]] = {}
 
     def read(self) -> AwsConfig:
-        values = self._global_values()
-        last = {key: found[-1] for key, found in values.items()}
+        self._read_global()
         return AwsConfig(
-            region=last.get("region", ""),
-            zone=last.get("zone", ""),
-            vpc=last.get("vpc", ""),
-            subnet_id=last.get("subnetid", ""),
-            route_table_id=last.get("routetableid", ""),
-            role_arn=last.get("rolearn", ""),
-            source_arn=last.get("sourcearn", ""),
-            cluster_id=self._cluster_id(last),
-            may_open_nodes=not self._boolean("disablesecuritygroupingress", last),
-            elb_security_group=last.get("elbsecuritygroup", ""),
-            families=self._families(values.get("nodeipfamilies", [])),
-            shared_probe=self._probe(last),
-            balancer_type=self._balancer_type(last.get("loadbalancertype", "classic")),
-            call_timeout=self._timeout(last.get("calltimeout", "15s")),
+            cluster_id=self._cluster_id(),
+            manages_node_ingress=not self._boolean("DisableSecurityGroupIngress"),
+            families=self._families(),
+            shared_probe=self._probe(),
+            load_balancer_type=self._load_balancer_type(),
+            call_timeout=self._timeout(),
             endpoints=self._endpoints(),
+            **{name: self._last(key) for key, name in TEXT_KEYS.items()},
         )
 
-    def _global_values(self) -> dict[str, list[str]]:
-        values: dict[str, list[str]] = {}
+    def _read_global(self) -> None:
+        known = {key.lower() for key in KEYS}
         for entry in self._entries:
             if entry.section not in (GLOBAL, OVERRIDE) or (entry.section == GLOBAL and entry.name):
                 title = entry.section + (f' "{entry.name}"' if entry.name else "")
                 self._add(f"[{title}]", "is not a section of this file", "remove it")
-            elif entry.section == GLOBAL and entry.key in self._UNSUPPORTED:
-                remedy = self._UNSUPPORTED[entry.key]
-                self._add(f"[Global] {entry.key}", "cannot be honoured", remedy)
-            elif entry.section == GLOBAL and entry.key not in self._KEYS:
-                known = ", ".join(self._KEYS.values())
-                self._add(f"[Global] {entry.key}", "is not a key", f"use one of {known}")
+            elif entry.section == GLOBAL and entry.key in UNSUPPORTED_KEYS:
+                self._add_global(entry.key, "cannot be honoured", UNSUPPORTED_KEYS[entry.key])
+            elif entry.section == GLOBAL and entry.key not in known:
+                self._add_global(entry.key, "is not a key", f"use one of {', '.join(KEYS)}")
             elif entry.section == GLOBAL:
                 value = "true" if entry.value is None else entry.value
-                values.setdefault(entry.key, []).append(value)
-        return values
+                self._values.setdefault(entry.key, []).append(value)
 
-    def _cluster_id(self, last: Mapping[str, str]) -> str:
-        new, legacy = last.get("kubernetesclusterid", ""), last.get("kubernetesclustertag", "")
+    def _last(self, key: str, default: str = "") -> str:
+        return self._values.get(key.lower(), [default])[-1]
+
+    def _cluster_id(self) -> str:
+        new, legacy = self._last("KubernetesClusterID"), self._last("KubernetesClusterTag")
         if new and legacy and new != legacy:
-            self._add(
-                "[Global] KubernetesClusterID",
-                "and KubernetesClusterTag differ",
-                "keep one of them",
-            )
+            problem = "and KubernetesClusterTag differ"
+            self._add_global("KubernetesClusterID", problem, "keep one of them")
         return new or legacy
 
-    def _boolean(self, key: str, last: Mapping[str, str]) -> bool:
-        value = last.get(key, "false").lower()
-        if value not in TRUE + FALSE:
-            self._add(f"[Global] {self._KEYS[key]}", f"is {value!r}", "give true or false")
+    def _boolean(self, key: str) -> bool:
+        value = self._last(key, "false").lower()
+        self._check(value in TRUE + FALSE, key, value, "give true or false")
         return value in TRUE
 
-    def _families(self, values: Sequence[str]) -> tuple[str, ...]:
+    def _families(self) -> tuple[str, ...]:
+        values = self._values.get("nodeipfamilies", [])
         families = tuple(value.lower() for value in values)
-        if not set(families) <= set(FAMILIES) or len(set(families)) < len(families):
-            shown = ", ".join(values)
+        if not set(families) <= set(IP_FAMILIES) or len(set(families)) < len(families):
             remedy = "give ipv4, ipv6 or one line for each of them, the first choice first"
-            self._add("[Global] NodeIPFamilies", f"is {shown}", remedy)
+            self._add_global("NodeIPFamilies", f"is {', '.join(values)}", remedy)
             return ("ipv4",)
         return families or ("ipv4",)
 
-    def _balancer_type(self, value: str) -> str:
-        if value not in KNOWN:
-            remedy = f"give {' or '.join(KNOWN)}"
-            self._add("[Global] LoadBalancerType", f"is {value!r}", remedy)
+    def _load_balancer_type(self) -> str:
+        value = self._last("LoadBalancerType", "classic")
+        types = " or ".join(SUPPORTED_ANNOTATIONS)
+        self._check(value in SUPPORTED_ANNOTATIONS, "LoadBalancerType", value, f"give {types}")
         return value
 
-    def _timeout(self, value: str) -> float:
+    def _timeout(self) -> float:
+        value = self._last("CallTimeout", "15s")
         try:
             seconds = parse_duration(value)
         except ValueError:
             seconds = 0.0
-        if seconds <= 0:
-            self._add("[Global] CallTimeout", f"is {value!r}", "give a duration as 15s")
+        self._check(seconds > 0, "CallTimeout", value, "give a duration as 15s")
         return seconds
 
-    def _probe(self, last: Mapping[str, str]) -> SharedProbe | None:
-        prefix = "clusterservicesharedloadbalancerhealthprobe"
-        mode = last.get("clusterserviceloadbalancerhealthprobemode") or "ServiceNodePort"
-        port = last.get(f"{prefix}port", "10256")
-        if mode not in PROBES:
-            name = self._KEYS["clusterserviceloadbalancerhealthprobemode"]
-            self._add(f"[Global] {name}", f"is {mode!r}", f"give {' or '.join(PROBES)}")
-        if not port.isdecimal() or not 1 <= int(port) <= 65535:
-            self._add(f"[Global] {self._KEYS[f'{prefix}port']}", f"is {port!r}", "give a port")
-            return None
-        path = last.get(f"{prefix}path", "/healthz")
-        return SharedProbe(int(port), path) if mode == "Shared" else None
+    def _probe(self) -> SharedProbe | None:
+        mode, port = self._last(PROBE_MODE) or "ServiceNodePort", self._last(PROBE_PORT, "10256")
+        self._check(mode in PROBE_MODES, PROBE_MODE, mode, f"give {' or '.join(PROBE_MODES)}")
+        is_port = port.isdecimal() and 1 <= int(port) <= 65535
+        self._check(is_port, PROBE_PORT, port, "give a port")
+        path = self._last(PROBE_PATH, "/healthz")
+        return SharedProbe(int(port), path) if mode == "Shared" and is_port else None
 
     def _endpoints(self) -> dict[str, Endpoint]:
         overrides = (entry for entry in self._entries if entry.section == OVERRIDE)
@@ -216,21 +202,16 @@ class _Reader:
         for name, entries in groupby(overrides, key=lambda entry: entry.name):
             title = f'[ServiceOverride "{name}"]'
             values = {entry.key: (entry.value or "").strip() for entry in entries}
-            clients = self._overridden(title, values)
-            for client in clients:
-                if client in found:
-                    self._add(title, f"is the second one of {client}", "keep one")
-                found[client] = Endpoint(
-                    values.get("region", ""),
-                    values.get("url", ""),
-                    values.get("signingregion", ""),
-                    values.get("signingname", ""),
-                )
+            for service in self._overridden_services(title, values):
+                if service in found:
+                    self._add(title, f"is the second one of {service}", "keep one")
+                keys = ("region", "url", "signingregion", "signingname")
+                found[service] = Endpoint(*(values.get(key, "") for key in keys))
         return found
 
-    def _overridden(self, title: str, values: Mapping[str, str]) -> tuple[str, ...]:
-        """The clients that an override is for; none when it is faulty."""
-        for key in sorted(values.keys() - set(self._OVERRIDE_KEYS)):
+    def _overridden_services(self, title: str, values: Mapping[str, str]) -> tuple[str, ...]:
+        """boto3's services that an override is for; none when it is faulty."""
+        for key in sorted(values.keys() - set(OVERRIDE_KEYS)):
             self._add(f"{title} {key}", "is not a key", "remove it")
         for key in ("service", "region", "url", "signingregion"):
             if not values.get(key):
@@ -244,5 +225,70 @@ class _Reader:
             self._add(f"{title} url", "is no URL", "give one as https://host")
         return SERVICES.get(service.lower(), ())
 
+    def _check(self, is_valid: bool, key: str, value: str, remedy: str) -> None:
+        if not is_valid:
+            self._add_global(key, f"is {value!r}", remedy)
+
+    def _add_global(self, key: str, problem: str, remedy: str) -> None:
+        self._add(f"[Global] {key}", problem, remedy)
+
     def _add(self, key: str, problem: str, remedy: str) -> None:
         self.faults.append(ConfigurationFault(f"{self._where} {key}", problem, remedy))
+
+
+# The file format is that of Go's gcfg: sections with names, repeated keys, quoted values.
+
+_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
+_ESCAPES = {r"\"": '"', r"\\": "\\", r"\n": "\n", r"\t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One `key = value`. Names of sections and keys are in lower case, `name` is as written."""
+
+    section: str
+    name: str  # of `[section "name"]`
+    key: str
+    value: str | None  # None for a key without `=`, which stands for a boolean that is true
+
+
+class ConfigSyntaxError(Exception):
+    """A line is not understood; its text is left out, since it may be a secret."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(f"line {line} is not understood")
+
+
+def parse_entries(text: str) -> Iterator[ConfigEntry]:
+    """All entries in their order; raises `ConfigSyntaxError`."""
+    section, name = "", ""
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = _without_comment(raw).strip()
+        if match := _SECTION.fullmatch(line):
+            section, name = match[1].lower(), match[2] or ""
+        elif (match := _KEY.fullmatch(line)) and section:
+            value = None if match[2] is None else _unquote(match[2], number)
+            yield ConfigEntry(section, name, match[1].lower(), value)
+        elif line:
+            raise ConfigSyntaxError(number)
+
+
+def _without_comment(line: str) -> str:
+    """The line up to a `;` or `#` that is not inside quotes."""
+    is_quoted = is_escaped = False
+    for at, char in enumerate(line):
+        if char in ";#" and not is_quoted:
+            return line[:at]
+        if char == '"' and not is_escaped:
+            is_quoted = not is_quoted
+        is_escaped = char == "\\" and not is_escaped
+    return line
+
+
+def _unquote(value: str, line: int) -> str:
+    if not value.startswith('"') and '"' not in value:
+        return value
+    if not re.fullmatch(r'"(?:[^"\\]|\\["\\nt])*"', value):
+        raise ConfigSyntaxError(line)
+    return re.sub(r'\\["\\nt]', lambda escape: _ESCAPES[escape.group()], value[1:-1])

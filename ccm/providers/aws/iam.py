@@ -1,4 +1,4 @@
-"""The IAM policy that this provider needs and no wider one: made from the table of its calls.
+"""The IAM policy that this provider needs and no wider one: made from the table of its API actions.
 
 `python -m ccm.providers.aws.iam [node | route | service | volume-label]…` prints it, for all
 workers together or for those named.
@@ -9,50 +9,42 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from ccm.model.objects import Json
-from ccm.providers.aws.calls import CALLS
+from ccm.providers.aws.api_actions import API_ACTIONS
 
-_READS_OF_INSTANCES = ("ec2:DescribeInstances",)
-_ROUTES = (
-    "ec2:CreateRoute",
-    "ec2:DeleteRoute",
-    "ec2:DescribeRouteTables",
-    "ec2:ModifyInstanceAttribute",
-    "ec2:ModifyNetworkInterfaceAttribute",
-    "ec2:ReplaceRoute",
-)
-_NETWORK = (
-    "ec2:AuthorizeSecurityGroupIngress",
-    "ec2:CreateSecurityGroup",
-    "ec2:DeleteSecurityGroup",
-    "ec2:DescribeAvailabilityZones",
-    "ec2:DescribeRouteTables",
-    "ec2:DescribeSecurityGroups",
-    "ec2:DescribeSubnets",
-    "ec2:RevokeSecurityGroupIngress",
-)
-
-NEEDED_BY: Mapping[str, frozenset[str]] = {
-    "node": frozenset({*_READS_OF_INSTANCES, "ec2:DescribeAvailabilityZones"}),
-    "route": frozenset({*_READS_OF_INSTANCES, *_ROUTES}),
-    "volume-label": frozenset({"ec2:DescribeVolumes"}),
-    "service": frozenset(
-        {*_READS_OF_INSTANCES, *_NETWORK, *(name for name in CALLS if name.startswith("elb"))}
-    ),
+_EC2_ACTIONS = {
+    "node": "DescribeInstances DescribeAvailabilityZones",
+    "route": """
+        CreateRoute DeleteRoute DescribeInstances DescribeRouteTables ModifyInstanceAttribute
+        ModifyNetworkInterfaceAttribute ReplaceRoute
+    """,
+    "volume-label": "DescribeVolumes",
+    "service": """
+        AuthorizeSecurityGroupIngress CreateSecurityGroup DeleteSecurityGroup
+        DescribeAvailabilityZones DescribeInstances DescribeRouteTables DescribeSecurityGroups
+        DescribeSubnets RevokeSecurityGroupIngress
+    """,
 }
-"""Which calls each worker makes; the service worker makes those of both kinds of balancers."""
+_ELB_ACTIONS = frozenset(name for name in API_ACTIONS if name.startswith("elb"))
+
+ACTIONS_BY_WORKER: Mapping[str, frozenset[str]] = {
+    worker: frozenset(f"ec2:{name}" for name in names.split())
+    | (_ELB_ACTIONS if worker == "service" else frozenset())
+    for worker, names in _EC2_ACTIONS.items()
+}
+"""Which actions each worker calls; the service worker those of both types of load balancers."""
 
 
-def policy(workers: Iterable[str] = tuple(NEEDED_BY)) -> Json:
+def policy(workers: Iterable[str] = tuple(ACTIONS_BY_WORKER)) -> Json:
     """The policy document for these workers."""
-    names = {name for worker in workers for name in NEEDED_BY[worker]}
-    actions = sorted({CALLS[name].action for name in names})
+    names = {name for worker in workers for name in ACTIONS_BY_WORKER[worker]}
+    actions = sorted({API_ACTIONS[name].iam_name for name in names})
     statements: list[Json] = [{"Effect": "Allow", "Action": actions, "Resource": "*"}]
     if "ec2:CreateSecurityGroup" in names:
-        statements += _IMPLIED
+        statements += _IMPLICIT_STATEMENTS
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-_IMPLIED: list[Json] = [
+_IMPLICIT_STATEMENTS: list[Json] = [
     {
         "Effect": "Allow",
         "Action": "ec2:CreateTags",
@@ -66,11 +58,12 @@ _IMPLIED: list[Json] = [
         "Condition": {"StringEquals": {"iam:AWSServiceName": "elasticloadbalancing.amazonaws.com"}},
     },
 ]
-"""What AWS itself does in the name of who makes a tagged group, or the account's first balancer."""
+"""What AWS does for the caller at a tagged security group and an account's first load balancer."""
 
 
 def main(workers: list[str]) -> None:
-    print(json.dumps(policy(workers or NEEDED_BY), indent=2))
+    """Print the policy for these workers, or for all of them."""
+    print(json.dumps(policy(workers or ACTIONS_BY_WORKER), indent=2))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ def can_be_dns_name(node_name: str) -> bool:
 
 
 def provider_id(zone: str, instance_id: str) -> str:
+    """`aws:///<zone>/<instance ID>`."""
     return f"{SCHEME}:///{zone}/{instance_id}"
 
 

@@ -3,23 +3,23 @@
 import asyncio
 import re
 
-from botocore.session import get_session
-
 from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.model.objects import mapping
-from ccm.providers.aws.balancers.balancers import AwsLoadBalancers
-from ccm.providers.aws.balancers.kind import Surroundings
-from ccm.providers.aws.calls import QUOTAS
-from ccm.providers.aws.client import AwsApi
+from ccm.providers.aws.api_actions import QUOTAS
+from ccm.providers.aws.client import AwsApi, sdk_region
 from ccm.providers.aws.config import AwsConfig, read_config
+from ccm.providers.aws.elb.annotations import CLASSIC, NLB
+from ccm.providers.aws.elb.classic import ClassicElbs
+from ccm.providers.aws.elb.load_balancers import AwsLoadBalancers, ElbDependencies
+from ccm.providers.aws.elb.nlb import Nlbs
 from ccm.providers.aws.ids import SCHEME
-from ccm.providers.aws.instances import AwsInstances, describe_instances
-from ccm.providers.aws.metadata import Machine, Metadata
-from ccm.providers.aws.network import Network
+from ccm.providers.aws.imds import InstanceMetadata, OwnInstance
+from ccm.providers.aws.instances import AwsInstances
 from ccm.providers.aws.routes import AwsRoutes
-from ccm.providers.aws.tags import Ownership, Tags, read_tags
+from ccm.providers.aws.tags import ClusterTagging, Tags, read_tags
 from ccm.providers.aws.volumes import AwsVolumes
+from ccm.providers.aws.vpc import Vpc
 
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
 
@@ -39,51 +39,52 @@ class AwsCloud:
         self._api: AwsApi | None = None
 
     async def initialize(self, context: ProviderContext) -> None:
-        """Read the configuration, and where it leaves things out, ask our own machine."""
+        """Read the configuration; what it leaves out comes from our own instance."""
         config = read_config(context.config, context.config_path)
         await asyncio.to_thread(self._start, config, context)
 
     async def close(self) -> None:
+        """Close the connections to AWS."""
         if self._api:
             self._api.close()
 
     def _start(self, config: AwsConfig, context: ProviderContext) -> None:
-        machine = Metadata().machine() if needs_machine(config) else Machine()
-        region = region_of(config, machine)
-        api = self._api = AwsApi(config, region, context.gate, context.caller)
-        ownership = Ownership(
-            config.cluster_id or machine.cluster_id,
-            (lambda: own_tags(api, machine)) if machine.instance_id else None,
+        own = InstanceMetadata().read() if needs_metadata(config) else OwnInstance()
+        api = self._api = AwsApi(config, region_of(config, own), context.gate, context.caller)
+        tagging = ClusterTagging(
+            config.cluster_id or own.cluster_id,
+            (lambda: own_tags(api, own)) if own.instance_id else None,
             is_optional=context.allow_untagged,
         )
-        self.has_cluster_id = ownership.is_there
-        self.instances = AwsInstances(api, ownership, config.families)
+        vpc = Vpc(api, config.vpc or own.vpc)
+        self.has_cluster_id = tagging.has_cluster_id
+        self.instances = AwsInstances(api, tagging, vpc.zones, config.families)
         self.volumes = AwsVolumes(api)
-        self.routes = AwsRoutes(api, ownership, config.route_table_id)
-        network = Network(api, config.vpc or machine.vpc)
-        self.load_balancers = AwsLoadBalancers(Surroundings(api, network, ownership, config))
+        self.routes = AwsRoutes(api, tagging, config.route_table_id)
+        elb = ElbDependencies(api, vpc, tagging, config)
+        self.load_balancers = AwsLoadBalancers(
+            {CLASSIC: ClassicElbs(elb), NLB: Nlbs(elb)}, tagging, config.load_balancer_type
+        )
 
 
-def needs_machine(config: AwsConfig) -> bool:
-    """Whether the configuration leaves something to the machine that we run on."""
-    has_region = config.region or config.zone or get_session().get_config_variable("region")
-    return not (has_region and config.vpc and config.cluster_id)
+def needs_metadata(config: AwsConfig) -> bool:
+    """Whether the configuration leaves something to the instance that we run on."""
+    return not ((config.region or config.zone or sdk_region()) and config.vpc and config.cluster_id)
 
 
-def region_of(config: AwsConfig, machine: Machine) -> str:
-    """The region: configured, of the configured zone, of the environment, or the machine's."""
+def region_of(config: AwsConfig, own: OwnInstance) -> str:
+    """The region: configured, of the configured zone, of the environment, or our instance's."""
     zone = _REGION.match(config.zone)
-    configured = config.region or (zone.group() if zone else "")
-    region = configured or get_session().get_config_variable("region") or machine.region
+    region = config.region or (zone.group() if zone else "") or sdk_region() or own.region
     if not region:
         fault = ConfigurationFault(
             "AWS region", "is not known", "set Region in the cloud-config or AWS_REGION"
         )
         raise ConfigurationFaults([fault])
-    return str(region)
+    return region
 
 
-def own_tags(api: AwsApi, machine: Machine) -> Tags:
+def own_tags(api: AwsApi, own: OwnInstance) -> Tags:
     """The tags of the instance that we run on."""
-    (record, *_) = describe_instances(api, InstanceIds=[machine.instance_id]) or [{}]
+    (record, *_) = api.describe_instances(InstanceIds=[own.instance_id]) or [{}]
     return read_tags(mapping(record).get("Tags"))

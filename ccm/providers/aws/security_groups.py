@@ -1,4 +1,4 @@
-"""Security groups as sets of rules, and what makes them equal; nothing in here acts."""
+"""Security groups as sets of ingress rules, and what makes them equal; nothing in here acts."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -6,52 +6,53 @@ from dataclasses import dataclass, field
 from ccm.model.objects import Json, objects, text
 from ccm.providers.aws.tags import Tags, read_tags
 
-ALL = "-1"
+ALL_PROTOCOLS = "-1"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One permission to come in. AWS tells rules apart by everything but the note."""
+class IngressRule:
+    """One permission to come in. AWS tells rules apart by everything but the description."""
 
     protocol: str
     first: int  # port, or type of ICMP
     last: int
     source: str  # a network, or the ID of a security group
-    note: str = field(default="", compare=False)
+    description: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SecurityGroup:
     """A security group as it is."""
 
     id: str
     name: str
     tags: Tags
-    rules: frozenset[Rule]
+    rules: frozenset[IngressRule]
 
 
 @dataclass(frozen=True, slots=True)
-class Authorize:
+class AuthorizeIngress:
     """Let these come in."""
 
     group_id: str
-    rules: tuple[Rule, ...]
+    rules: tuple[IngressRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Revoke:
+class RevokeIngress:
     """Let these come in no longer."""
 
     group_id: str
-    rules: tuple[Rule, ...]
+    rules: tuple[IngressRule, ...]
 
 
-RuleChange = Authorize | Revoke
+IngressChange = AuthorizeIngress | RevokeIngress
 
 
-def read_group(record: Json) -> Group:
+def read_security_group(record: Json) -> SecurityGroup:
+    """The group in EC2's record."""
     permissions = objects(record.get("IpPermissions"))
-    return Group(
+    return SecurityGroup(
         text(record.get("GroupId")),
         text(record.get("GroupName")),
         read_tags(record.get("Tags")),
@@ -59,7 +60,7 @@ def read_group(record: Json) -> Group:
     )
 
 
-def _rules(permission: Json) -> Iterator[Rule]:
+def _rules(permission: Json) -> Iterator[IngressRule]:
     protocol = text(permission.get("IpProtocol"))
     ports = permission.get("FromPort", -1), permission.get("ToPort", -1)
     for members, key in (
@@ -69,21 +70,23 @@ def _rules(permission: Json) -> Iterator[Rule]:
         ("PrefixListIds", "PrefixListId"),
     ):
         for member in objects(permission.get(members)):
-            note = text(member.get("Description"))
-            yield Rule(protocol, *ports, text(member.get(key)), note)
+            description = text(member.get("Description"))
+            yield IngressRule(protocol, *ports, text(member.get(key)), description)
 
 
-def changes(group: Group, wanted: Iterable[Rule], ours: Iterable[Rule]) -> Iterator[RuleChange]:
-    """What gives the group the wanted rules, and takes away those of `ours` that are not wanted.
+def plan_ingress(
+    group: SecurityGroup, desired: Iterable[IngressRule], ours: Iterable[IngressRule]
+) -> Iterator[IngressChange]:
+    """Yield what adds the desired rules and removes those of `ours` that are not desired.
 
     What is missing comes first: nobody who may come in is kept out meanwhile.
     """
-    want = set(wanted)
+    want = set(desired)
     if missing := want - group.rules:
-        yield Authorize(group.id, _in_order(missing))
+        yield AuthorizeIngress(group.id, _in_order(missing))
     if surplus := set(ours) - want:
-        yield Revoke(group.id, _in_order(surplus))
+        yield RevokeIngress(group.id, _in_order(surplus))
 
 
-def _in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def _in_order(rules: Iterable[IngressRule]) -> tuple[IngressRule, ...]:
     return tuple(sorted(rules, key=lambda r: (r.protocol, r.first, r.last, r.source)))

@@ -1,13 +1,13 @@
-"""Which subnets a balancer lives in: one a zone, chosen as upstream does."""
+"""Which subnets a load balancer lives in: one a zone, chosen as upstream does."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.errors import Refused
 from ccm.model.objects import Json, objects, text
-from ccm.providers.aws.tags import CLUSTER_PREFIX, Mark, Tags, read_tags
+from ccm.providers.aws.tags import CLUSTER_TAG_PREFIX, ClusterTag, Tags, read_tags
 
-ROLES = {True: "kubernetes.io/role/internal-elb", False: "kubernetes.io/role/elb"}
+ROLE_TAGS = {True: "kubernetes.io/role/internal-elb", False: "kubernetes.io/role/elb"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Subnet:
 
 
 def read_subnets(subnets: Iterable[Json], tables: Sequence[Json]) -> list[Subnet]:
+    """The subnets of a VPC in EC2's records of them and of its route tables."""
     public = _public(tables)
     return [
         Subnet(
@@ -55,36 +56,38 @@ def _public(tables: Sequence[Json]) -> Mapping[str, bool]:
     return found
 
 
-def choose(
-    subnets: Sequence[Subnet], mark: Mark, is_internal: bool, present: Collection[str]
+def discover_subnets(
+    subnets: Sequence[Subnet], tag: ClusterTag, is_internal: bool, in_use: Collection[str]
 ) -> list[Subnet]:
-    """One subnet for each regular zone; an open balancer only in public ones.
+    """One subnet for each regular zone; an internet-facing load balancer only in public ones.
 
     A subnet with the role's tag goes before one without, then one with the cluster's tag, then one
-    that is in use already, then the first by ID. Subnets that only other clusters have marked are
+    that is in use already, then the first by ID. Subnets that only other clusters have tagged are
     left alone.
     """
     by_zone: dict[str, list[Subnet]] = {}
     for subnet in subnets:
-        marks = [key for key in subnet.tags if key.startswith(CLUSTER_PREFIX)]
-        if marks and not mark.is_on(subnet.tags):
+        cluster_tags = [key for key in subnet.tags if key.startswith(CLUSTER_TAG_PREFIX)]
+        if cluster_tags and not tag.is_on(subnet.tags):
             continue
         if subnet.is_regular and (is_internal or subnet.is_public):
             by_zone.setdefault(subnet.zone, []).append(subnet)
-    role = ROLES[is_internal]
+    role = ROLE_TAGS[is_internal]
 
     def rank(subnet: Subnet) -> tuple[bool, bool, bool, str]:
-        is_marked = mark.is_on(subnet.tags)
-        return role not in subnet.tags, not is_marked, subnet.id not in present, subnet.id
+        is_tagged = tag.is_on(subnet.tags)
+        return role not in subnet.tags, not is_tagged, subnet.id not in in_use, subnet.id
 
     chosen = [min(found, key=rank) for _, found in sorted(by_zone.items())]
     if not chosen:
         kind = "subnet" if is_internal else "public subnet"
-        raise Refused(f"the VPC has no {kind} for a balancer: tag one with {mark.key} and {role}")
+        raise Refused(
+            f"the VPC has no {kind} for a load balancer: tag one with {tag.key} and {role}"
+        )
     return chosen
 
 
-def pick(subnets: Sequence[Subnet], names: Sequence[str]) -> list[Subnet]:
+def named_subnets(subnets: Sequence[Subnet], names: Sequence[str]) -> list[Subnet]:
     """The subnets of these IDs or names, one a zone; `Refused` for others."""
     picked: list[Subnet] = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Whose an object in AWS is: tags of a cluster and of a Service."""
+"""Whose an object in AWS is: the tags of a cluster and of a Service."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,11 +9,12 @@ from ccm.errors import Refused
 from ccm.model.objects import objects, text
 from ccm.model.service import Service
 
-CLUSTER_PREFIX = "kubernetes.io/cluster/"
-LEGACY_CLUSTER = "KubernetesCluster"
-SERVICE = "kubernetes.io/service-name"
+CLUSTER_TAG_PREFIX = "kubernetes.io/cluster/"
+LEGACY_CLUSTER_TAG = "KubernetesCluster"
+SERVICE_TAG = "kubernetes.io/service-name"
+SERVICE_UID_TAG = "ccm-supervisor/service-uid"
 OWNED = "owned"
-LOOK_AGAIN = 60.0  # seconds until tags that do not name one cluster are read again
+REREAD_INTERVAL = 60.0  # seconds until tags that do not name one cluster are read again
 
 Tags = Mapping[str, str]
 
@@ -24,83 +25,86 @@ def read_tags(listed: object) -> dict[str, str]:
 
 
 def tag_list(tags: Tags) -> list[dict[str, str]]:
+    """The tags as AWS's list of keys and values, in the order of their keys."""
     return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """The mark of one cluster, by its ID."""
+class ClusterTag:
+    """The tag of one cluster, `kubernetes.io/cluster/<ID>`."""
 
     cluster_id: str
 
     @property
     def key(self) -> str:
-        return CLUSTER_PREFIX + self.cluster_id
+        return CLUSTER_TAG_PREFIX + self.cluster_id
 
     def is_on(self, tags: Tags) -> bool:
         """Whether an object is this cluster's, alone or shared with others."""
-        return self.key in tags or tags.get(LEGACY_CLUSTER) == self.cluster_id
+        return self.key in tags or tags.get(LEGACY_CLUSTER_TAG) == self.cluster_id
 
     def owns(self, tags: Tags) -> bool:
-        """Whether an object was made by this cluster for itself."""
+        """Whether an object was created by this cluster for itself."""
         return tags.get(self.key) == OWNED
 
-    def for_service(self, service: Service) -> dict[str, str]:
-        """The tags of what is made for a Service; its UID is in the object's name."""
-        return {self.key: OWNED, SERVICE: service.key}
+    def tags_for(self, service: Service) -> dict[str, str]:
+        """The tags of what is created for a Service; upstream has all but that of the UID."""
+        return {self.key: OWNED, SERVICE_TAG: service.key, SERVICE_UID_TAG: service.uid}
 
     def owns_for(self, service: Service, tags: Tags) -> bool:
-        return self.for_service(service).items() <= tags.items()
+        """Whether an object is this Service's; upstream's objects lack the UID."""
+        return self.tags_for(service).items() <= {SERVICE_UID_TAG: service.uid, **tags}.items()
 
 
 def cluster_ids(tags: Tags) -> set[str]:
     """The clusters that an instance's tags name."""
-    new = {key.removeprefix(CLUSTER_PREFIX) for key in tags if key.startswith(CLUSTER_PREFIX)}
-    return new or {tags[key] for key in (LEGACY_CLUSTER,) if key in tags}
+    prefix = CLUSTER_TAG_PREFIX
+    found = {key.removeprefix(prefix) for key in tags if key.startswith(prefix)}
+    return found or {tags[key] for key in (LEGACY_CLUSTER_TAG,) if key in tags}
 
 
-class Ownership:
-    """This cluster's mark: configured, or found on the instance that we run on."""
+class ClusterTagging:
+    """Which cluster we are: configured, or found on the instance that we run on."""
 
     REMEDY = (
         "set KubernetesClusterID in the cloud-config, or tag this instance with"
-        f" {CLUSTER_PREFIX}<cluster ID>"
+        f" {CLUSTER_TAG_PREFIX}<cluster ID>"
     )
 
     def __init__(
-        self, configured: str, own_tags: Callable[[], Tags] | None, is_optional: bool = False
+        self, configured_id: str, own_tags: Callable[[], Tags] | None, is_optional: bool = False
     ) -> None:
         """`own_tags` reads the tags of our instance; None when we do not run on one."""
-        self._found = {configured} - {""}
+        self._cluster_ids = {configured_id} - {""}
         self._own_tags, self._is_optional = own_tags, is_optional
         self._read_at = float("-inf")
         self._lock = Lock()
 
     @property
-    def is_there(self) -> bool:
+    def has_cluster_id(self) -> bool:
         """Whether there is an ID, or an instance whose tags may have one."""
-        return bool(self._found) or self._own_tags is not None
+        return bool(self._cluster_ids) or self._own_tags is not None
 
-    def mark(self) -> Mark:
-        """The mark; `Refused` when nothing says what it is, for then nothing is provably ours."""
-        found = self._clusters()
+    def cluster_tag(self) -> ClusterTag:
+        """The cluster's tag; `Refused` when it is not known, for then nothing is provably ours."""
+        found = self._read_cluster_ids()
         if not found:
             raise Refused(f"there is no cluster ID: {self.REMEDY}")
         if len(found) > 1:
             names = ", ".join(sorted(found))
             raise Refused(f"this instance's tags name not one cluster but {names}: {self.REMEDY}")
         (cluster_id,) = found
-        return Mark(cluster_id)
+        return ClusterTag(cluster_id)
 
-    def mark_to_look_for(self) -> Mark | None:
-        """The mark that tells an instance of ours; None where any will do (`is_optional`)."""
-        return None if self._is_optional and not self._clusters() else self.mark()
+    def required_tag(self) -> ClusterTag | None:
+        """The tag that an instance found by name must have; None where any instance will do."""
+        return None if self._is_optional and not self._read_cluster_ids() else self.cluster_tag()
 
-    def _clusters(self) -> set[str]:
+    def _read_cluster_ids(self) -> set[str]:
         """The clusters that are named; the tags are read again as long as that is not one."""
         with self._lock:
-            is_old = time.monotonic() - self._read_at > LOOK_AGAIN
-            if self._own_tags and len(self._found) != 1 and is_old:
-                self._found = cluster_ids(self._own_tags())
+            is_stale = time.monotonic() - self._read_at > REREAD_INTERVAL
+            if self._own_tags and len(self._cluster_ids) != 1 and is_stale:
+                self._cluster_ids = cluster_ids(self._own_tags())
                 self._read_at = time.monotonic()
-            return self._found
+            return self._cluster_ids

@@ -6,13 +6,11 @@ from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
 from ccm.model.objects import Json, mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
 from ccm.providers.aws import ids
-from ccm.providers.aws.client import AwsApi
+from ccm.providers.aws.client import MAX_FILTER_VALUES, AwsApi
 
 CSI_DRIVER = "ebs.csi.aws.com"
 LEGACY_SOURCE = "awsElasticBlockStore"
-BATCH = 200
-"""The most values of one filter."""
-PAGE = 500
+MAX_VOLUMES_PER_PAGE = 500
 
 
 class AwsVolumes:
@@ -20,7 +18,7 @@ class AwsVolumes:
 
     csi_drivers = frozenset({CSI_DRIVER})
     legacy_sources = frozenset({LEGACY_SOURCE})
-    batch_size = BATCH
+    batch_size = MAX_FILTER_VALUES
 
     def __init__(self, api: AwsApi) -> None:
         self._api = api
@@ -31,18 +29,18 @@ class AwsVolumes:
         volume_ids = {name: ids.volume_id_of(handle) for name, handle in handles.items()}
         asked = sorted(set(volume_ids.values()) - {""})
         places: dict[str, PlaceAnswer] = {}
-        for at in range(0, len(asked), BATCH):
-            places |= self._places(asked[at : at + BATCH])
+        for at in range(0, len(asked), self.batch_size):
+            places |= self._places(asked[at : at + self.batch_size])
         return {
-            name: places[volume_id] if volume_id else without_asking(handles[name])
+            name: places[volume_id] if volume_id else answer_without_call(handles[name])
             for name, volume_id in volume_ids.items()
         }
 
     def _places(self, asked: Sequence[str]) -> dict[str, PlaceAnswer]:
         """What EC2 says about some volumes; a filter, unlike a list of IDs, takes absent ones."""
         filters = [{"Name": "volume-id", "Values": list(asked)}]
-        records = self._api.pages(
-            "ec2:DescribeVolumes", "Volumes", Filters=filters, MaxResults=PAGE
+        records = self._api.list_pages(
+            "ec2:DescribeVolumes", "Volumes", Filters=filters, MaxResults=MAX_VOLUMES_PER_PAGE
         )
         places: dict[str, PlaceAnswer] = {one: Gone(f"EC2 has no volume {one}") for one in asked}
         for record in records:
@@ -57,7 +55,7 @@ def handle_of(volume: PersistentVolume) -> str:
     return text(mapping(volume.spec.get(LEGACY_SOURCE)).get("volumeID"))
 
 
-def without_asking(handle: str) -> PlaceAnswer:
+def answer_without_call(handle: str) -> PlaceAnswer:
     """The answer for a handle that names no volume."""
     if handle == PLACEHOLDER:
         return Unknown("the volume is still being made")
@@ -65,6 +63,7 @@ def without_asking(handle: str) -> PlaceAnswer:
 
 
 def read_place(record: Json, region: str) -> PlaceAnswer:
+    """The answer in EC2's record of a volume."""
     zone, state = text(record.get("AvailabilityZone")), text(record.get("State"))
     if state in ("deleting", "deleted"):
         return Gone(f"volume {text(record.get('VolumeId'))} is {state}")

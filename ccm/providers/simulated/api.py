@@ -16,19 +16,19 @@ from ccm.model.objects import Json, mapping, text
 from ccm.model.server import Server
 from ccm.providers.simulated.config import SimulatedConfig, read_token
 
-AGENT = (("User-Agent", "ccm-supervisor"), ("Accept", "application/json"))
+COMMON_HEADERS = (("User-Agent", "ccm-supervisor"), ("Accept", "application/json"))
 
 
-class Absent(Refused):
+class NotFound(Refused):
     """The cloud's positive word that the one thing asked for by name does not exist."""
 
 
-class Taken(Refused):
+class Conflict(Refused):
     """What was to be created is there already, or something else is in its way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiRequest:
     """One call: its name in metrics, the class of the budget it spends, and what is sent."""
 
     operation: str
@@ -40,18 +40,18 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The answer to a question about certain machines: raw records, and who surely is not there."""
+class LookupResult:
+    """The answer to a query by ids or names: raw records, and what the cloud says is not there."""
 
     records: Sequence[object]
-    absent: frozenset[str]
+    not_found: frozenset[str]
 
 
 class SimulatedApi:
     """The calls the provider needs. Every one is a single HTTP request, never retried in here.
 
     Raises `Denied` (401, 403), `Throttled` (429), `RetryAfter` (409 with a time: at work),
-    `Absent` (404), `Taken` (other 409), `NoRoom` (a full quota), `Refused` (other 4xx), and
+    `NotFound` (404), `Conflict` (other 409), `NoRoom` (a full quota), `Refused` (other 4xx), and
     `CloudError` for everything that is not an answer: 5xx, a timeout, a broken connection, a body
     that is not understood.
     """
@@ -65,24 +65,30 @@ class SimulatedApi:
     async def close(self) -> None:
         await self._http.close()
 
-    async def machines(self, by: str, values: Sequence[str]) -> Found:
-        """Machines by `names` or `ids`, all pages of the answer; at most `page_size` values."""
+    async def look_up(
+        self, operation: str, path: str, by: str, values: Sequence[str]
+    ) -> LookupResult:
+        """Records by `names` or `ids`, all pages of the answer; at most `page_size` values."""
         records: list[object] = []
-        absent: set[str] = set()
-        call = Call("ListMachines", "read", "GET", "/v1/machines", {by: ",".join(values)})
+        not_found: set[str] = set()
+        call = ApiRequest(operation, "read", "GET", path, {by: ",".join(values)})
         async for page in self._pages(call):
             missing = page.get("not_found")
             if not isinstance(missing, list):
-                raise CloudError(f"{call.operation}: the answer lacks not_found")
+                raise CloudError(f"{operation}: the answer lacks not_found")
             records += page["items"]
-            absent |= {name for name in missing if isinstance(name, str)}
-        return Found(records, frozenset(absent))
+            not_found |= {name for name in missing if isinstance(name, str)}
+        return LookupResult(records, frozenset(not_found))
 
-    async def items(self, call: Call) -> list[object]:
+    async def machines(self, by: str, values: Sequence[str]) -> LookupResult:
+        """Machines by `names` or `ids`."""
+        return await self.look_up("ListMachines", "/v1/machines", by, values)
+
+    async def items(self, call: ApiRequest) -> list[object]:
         """The records of a list, from all its pages; raises rather than return a part."""
         return [item async for page in self._pages(call) for item in page["items"]]
 
-    async def _pages(self, call: Call) -> AsyncIterator[Json]:
+    async def _pages(self, call: ApiRequest) -> AsyncIterator[Json]:
         """The answers to one list, each with a list of `items`."""
         token, seen = "", set[str]()
         while token not in seen:
@@ -95,17 +101,19 @@ class SimulatedApi:
                 return
         raise CloudError(f"the pages of {call.operation} go round in a circle")
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: ApiRequest) -> Any:
         """The JSON of the answer to one call; None when it has no body."""
         return await self._gate.call(call.operation, call.budget, lambda: self._send(call))
 
-    async def _send(self, call: Call) -> Any:
+    async def _send(self, call: ApiRequest) -> Any:
         headers = [("Authorization", f"Bearer {self._token}"), ("X-Caller", self._caller)]
         target = request_target(call.path, call.query)
         body = b"" if call.body is None else orjson.dumps(call.body)
         try:
             async with asyncio.timeout(self._config.timeout):
-                answer = await self._http.request(call.method, target, [*AGENT, *headers], body)
+                answer = await self._http.request(
+                    call.method, target, [*COMMON_HEADERS, *headers], body
+                )
         except TimeoutError as late:
             message = f"{call.operation}: no answer within {self._config.timeout:g} s"
             raise CloudError(message) from late
@@ -141,9 +149,9 @@ def _read(operation: str, answer: HttpResponse) -> Any:
     if status == 409 and wait is not None:
         raise RetryAfter(message, wait)
     if status == 404 and code == "NotFound":
-        raise Absent(message)
+        raise NotFound(message)
     if status == 409:
-        raise Taken(message)
+        raise Conflict(message)
     if code == "QuotaExceeded":
         raise NoRoom(message)
     if 400 <= status < 500 and status != 408:

@@ -1,7 +1,7 @@
-"""The --cloud-config file of the simulated cloud: an INI file whose faults are told all at once."""
+"""The --cloud-config file of the simulated cloud: an INI file whose faults are reported at once."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from configparser import ConfigParser, Error
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +17,8 @@ T = TypeVar("T")
 SECTION = "Global"
 KEYS = ("url", "token", "token-file", "page-size", "read-rate", "write-rate", "timeout")
 EXAMPLE = "start it with [Global] and url = http://127.0.0.1:8080"
-READS = Quota(per_second=20.0, burst=40)
-WRITES = Quota(per_second=5.0, burst=10)
+DEFAULT_READ_QUOTA = Quota(per_second=20.0, burst=40)
+DEFAULT_WRITE_QUOTA = Quota(per_second=5.0, burst=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class SimulatedConfig:
     token: str = field(default="", repr=False)
     token_file: Path | None = None
     page_size: int = 100
-    reads: Quota = READS
-    writes: Quota = WRITES
+    read_quota: Quota = DEFAULT_READ_QUOTA
+    write_quota: Quota = DEFAULT_WRITE_QUOTA
     timeout: float = 10.0
 
 
@@ -43,18 +43,8 @@ def read_config(content: bytes, path: str) -> SimulatedConfig:
     except (UnicodeDecodeError, Error) as wrong:
         fault = ConfigurationFault(where, f"is not an INI file{_line(wrong)}", EXAMPLE)
         raise ConfigurationFaults([fault]) from wrong
-    values = dict(parser[SECTION]) if parser.has_section(SECTION) else {}
-    reader = _Reader(where, values)
-    reader.refuse_unknown([*parser.sections(), *(["DEFAULT"] if parser.defaults() else [])])
-    config = SimulatedConfig(
-        url=reader.required("url", _url, "give the URL of the simulated cloud"),
-        token=reader.token(),
-        token_file=Path(values["token-file"]) if values.get("token-file") else None,
-        page_size=reader.optional("page-size", _page_size, 100, "give a whole number, 1 to 1000"),
-        reads=reader.optional("read-rate", _quota, READS, "give calls a second, above 0"),
-        writes=reader.optional("write-rate", _quota, WRITES, "give calls a second, above 0"),
-        timeout=reader.optional("timeout", _timeout, 10.0, "give a duration as 10s or 500ms"),
-    )
+    reader = _Reader(where, parser)
+    config = reader.read()
     if reader.faults:
         raise ConfigurationFaults(reader.faults)
     return config
@@ -69,37 +59,52 @@ def _line(wrong: Exception) -> str:
 class _Reader:
     """Reads one key at a time and collects what is wrong; a faulty value reads as its default."""
 
-    def __init__(self, where: str, values: Mapping[str, str]) -> None:
+    def __init__(self, where: str, parser: ConfigParser) -> None:
         self.faults: list[ConfigurationFault] = []
-        self._where, self._values = where, values
+        self._where, self._parser = where, parser
+        self._values = dict(parser[SECTION]) if parser.has_section(SECTION) else {}
 
-    def refuse_unknown(self, sections: list[str]) -> None:
-        for section in sections:
+    def read(self) -> SimulatedConfig:
+        self._refuse_unknown()
+        if not self._values.get("url"):
+            self._add("url", "is missing", "give the URL of the simulated cloud")
+        file, rate = self._values.get("token-file"), "give calls a second, above 0"
+        return SimulatedConfig(
+            url=self._value("url", _url, "", "give the URL of the simulated cloud"),
+            token=self._token(),
+            token_file=Path(file) if file else None,
+            page_size=self._value("page-size", _page_size, 100, "give a whole number, 1 to 1000"),
+            read_quota=self._value("read-rate", _quota, DEFAULT_READ_QUOTA, rate),
+            write_quota=self._value("write-rate", _quota, DEFAULT_WRITE_QUOTA, rate),
+            timeout=self._value("timeout", _timeout, 10.0, "give a duration as 10s or 500ms"),
+        )
+
+    def _refuse_unknown(self) -> None:
+        for section in (
+            *self._parser.sections(),
+            *(["DEFAULT"] if self._parser.defaults() else ()),
+        ):
             if section != SECTION:
-                self._add_to_file(f"has an unknown section [{section}]", f"use only [{SECTION}]")
+                problem = f"has an unknown section [{section}]"
+                self.faults.append(
+                    ConfigurationFault(self._where, problem, f"use only [{SECTION}]")
+                )
         for key in sorted(self._values.keys() - set(KEYS)):
-            self._add(
-                key, "is not a key of this file", f"remove it or use one of {', '.join(KEYS)}"
-            )
+            remedy = f"remove it or use one of {', '.join(KEYS)}"
+            self._add(key, "is not a key of this file", remedy)
 
-    def required(self, key: str, read: Callable[[str], str], remedy: str) -> str:
-        if not self._values.get(key):
-            self._add(key, "is missing", remedy)
-            return ""
-        return self.optional(key, read, "", remedy)
-
-    def optional(self, key: str, read: Callable[[str], T], default: T, remedy: str) -> T:
-        if key not in self._values:
+    def _value(self, key: str, read: Callable[[str], T], default: T, remedy: str) -> T:
+        value = self._values.get(key)
+        if value is None or (key == "url" and not value):
             return default
         try:
-            return read(self._values[key])
+            return read(value)
         except ValueError:
-            value = self._values[key]
             shown = "a value with credentials" if "@" in value else f"the wrong value {value!r}"
             self._add(key, f"has {shown}", remedy)
             return default
 
-    def token(self) -> str:
+    def _token(self) -> str:
         """The token, or what is in the token file; the value itself is never in a fault."""
         token, file = self._values.get("token", ""), self._values.get("token-file", "")
         if token and file:
@@ -120,9 +125,6 @@ class _Reader:
     def _add(self, key: str, problem: str, remedy: str) -> None:
         where = f"{self._where} [{SECTION}] {key}"
         self.faults.append(ConfigurationFault(where, problem, remedy))
-
-    def _add_to_file(self, problem: str, remedy: str) -> None:
-        self.faults.append(ConfigurationFault(self._where, problem, remedy))
 
 
 def read_token(path: Path) -> str:

@@ -7,32 +7,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.errors import CloudError
-from ccm.model.cloud import (
-    AddressType,
-    Answer,
-    Gone,
-    Instance,
-    NodeAddress,
-    PowerState,
-    Unknown,
-)
+from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.model.node import Node
 from ccm.model.objects import mapping, objects, text
-from ccm.providers.simulated.api import Found, SimulatedApi
+from ccm.providers.simulated.api import LookupResult, SimulatedApi
 
 SCHEME = "simulated"
-POWER = {
+POWER_STATES = {
     "starting": PowerState.RUNNING,
     "running": PowerState.RUNNING,
     "stopping": PowerState.STOPPED,
     "stopped": PowerState.STOPPED,
 }
-ASKABLE = re.compile(r"[A-Za-z0-9._-]+")
-"""What may stand in a comma-separated question; it holds every node name and machine id."""
+QUERYABLE_VALUE = re.compile(r"[A-Za-z0-9._-]+")
+"""What may stand in a comma-separated query; it holds every node name and machine id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class MachineQuery:
     """One call's worth of Nodes, by what the cloud is asked for."""
 
     by: str
@@ -53,25 +45,25 @@ class SimulatedInstances:
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
         """Answer for each Node; a call that failed makes only its own Nodes `Unknown`."""
-        questions, answers = questions_of(nodes)
-        lookups = list(batches(questions, self.batch_size))
-        results = await asyncio.gather(*(self._look_up(lookup) for lookup in lookups))
+        queries, answers = queries_for(nodes)
+        batched = list(batches(queries, self.batch_size))
+        results = await asyncio.gather(*(self._look_up(query) for query in batched))
         failures = [result for result in results if isinstance(result, CloudError)]
         if failures and len(failures) == len(results):
             raise failures[0]
-        for lookup, result in zip(lookups, results, strict=True):
-            answers |= judge(lookup, result)
+        for query, result in zip(batched, results, strict=True):
+            answers |= read_answers(query, result)
         return answers
 
-    async def _look_up(self, lookup: Lookup) -> Found | CloudError:
+    async def _look_up(self, query: MachineQuery) -> LookupResult | CloudError:
         try:
-            return await self._api.machines(lookup.by, list(lookup.nodes.values()))
+            return await self._api.machines(query.by, list(query.nodes.values()))
         except CloudError as failure:
             return failure
 
 
-def questions_of(nodes: Sequence[Node]) -> tuple[list[Lookup], dict[str, Answer]]:
-    """What to ask the cloud about, by id and by name, and the answers that need no question."""
+def queries_for(nodes: Sequence[Node]) -> tuple[list[MachineQuery], dict[str, Answer]]:
+    """What to ask the cloud about, by id and by name, and the answers that need no query."""
     by_id: dict[str, str] = {}
     by_name: dict[str, str] = {}
     answers: dict[str, Answer] = {}
@@ -79,51 +71,51 @@ def questions_of(nodes: Sequence[Node]) -> tuple[list[Lookup], dict[str, Answer]
         machine_id = node.provider_id.removeprefix(f"{SCHEME}://")
         if node.is_foreign(SCHEME):
             answers[node.name] = Unknown(f"provider ID {node.provider_id} is of another cloud")
-        elif not ASKABLE.fullmatch(machine_id if node.provider_id else node.name):
+        elif not QUERYABLE_VALUE.fullmatch(machine_id if node.provider_id else node.name):
             answers[node.name] = Unknown(f"{node.provider_id or node.name!r} names no machine")
         elif node.provider_id:
             by_id[node.name] = machine_id
         else:
             by_name[node.name] = node.name
-    return [Lookup("ids", by_id), Lookup("names", by_name)], answers
+    return [MachineQuery("ids", by_id), MachineQuery("names", by_name)], answers
 
 
-def batches(questions: Sequence[Lookup], size: int) -> Iterator[Lookup]:
-    """The questions cut into calls of at most `size` Nodes."""
-    for question in questions:
-        names = list(question.nodes)
+def batches(queries: Sequence[MachineQuery], size: int) -> Iterator[MachineQuery]:
+    """The queries cut into calls of at most `size` Nodes."""
+    for query in queries:
+        names = list(query.nodes)
         for start in range(0, len(names), size):
             chosen = names[start : start + size]
-            yield Lookup(question.by, {name: question.nodes[name] for name in chosen})
+            yield MachineQuery(query.by, {name: query.nodes[name] for name in chosen})
 
 
-def judge(lookup: Lookup, result: Found | CloudError) -> dict[str, Answer]:
+def read_answers(query: MachineQuery, result: LookupResult | CloudError) -> dict[str, Answer]:
     """What the result of one call says about each of its Nodes."""
     if isinstance(result, CloudError):
-        return dict.fromkeys(lookup.nodes, Unknown(str(result)))
-    said: dict[str, list[Answer]] = defaultdict(list)
+        return dict.fromkeys(query.nodes, Unknown(str(result)))
+    answers: dict[str, list[Answer]] = defaultdict(list)
     for record in result.records:
         fields = mapping(record)
-        said[text(fields.get(lookup.key))].append(read_machine(fields))
+        answers[text(fields.get(query.key))].append(read_machine(fields))
     return {
-        node: one_of(asked, said.get(asked, []), asked in result.absent)
-        for node, asked in lookup.nodes.items()
+        node: answer_for(value, answers.get(value, []), value in result.not_found)
+        for node, value in query.nodes.items()
     }
 
 
-def one_of(asked: str, said: list[Answer], is_absent: bool) -> Answer:
-    """The one answer in everything that was said about a name or id."""
-    if is_absent and said:
-        return Unknown(f"the cloud says both that {asked} is there and that it is not")
+def answer_for(value: str, answers: list[Answer], is_absent: bool) -> Answer:
+    """The one answer that all records about a name or id come to."""
+    if is_absent and answers:
+        return Unknown(f"the cloud says both that {value} is there and that it is not")
     if is_absent:
-        return Gone(f"the cloud has no machine {asked}")
-    if not said:
-        return Unknown(f"the cloud's answer leaves {asked} out")
-    existing = [answer for answer in said if not isinstance(answer, Gone)]
+        return Gone(f"the cloud has no machine {value}")
+    if not answers:
+        return Unknown(f"the cloud's answer leaves {value} out")
+    existing = [answer for answer in answers if not isinstance(answer, Gone)]
     if len(existing) > 1:
         ids = sorted(a.provider_id if isinstance(a, Instance) else "?" for a in existing)
-        return Unknown(f"{len(ids)} machines are named {asked}: {', '.join(ids)}")
-    return existing[0] if existing else said[0]
+        return Unknown(f"{len(ids)} machines are named {value}: {', '.join(ids)}")
+    return existing[0] if existing else answers[0]
 
 
 def read_machine(fields: Mapping[str, object]) -> Answer:
@@ -142,7 +134,7 @@ def read_machine(fields: Mapping[str, object]) -> Answer:
         region=text(fields.get("region")),
         addresses=addresses,
         labels={key: value for key, value in labels.items() if isinstance(value, str)},
-        power=POWER.get(power, PowerState.UNKNOWN),
+        power=POWER_STATES.get(power, PowerState.UNKNOWN),
     )
 
 

@@ -10,16 +10,16 @@ from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
 from ccm.model.node import Node
 from ccm.model.objects import Json, mapping, text
 from ccm.model.service import Feature, Service, admits_everybody
-from ccm.providers.simulated.api import Absent, Call, SimulatedApi
+from ccm.providers.simulated.api import ApiRequest, NotFound, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
 
 PREFIX = "service.beta.kubernetes.io/simulated-load-balancer-"
 SCHEME_ANNOTATION = f"{PREFIX}scheme"
 SCHEMES = ("internet", "internal")
 PROTOCOLS = ("TCP", "UDP")
-SOON = 1.0  # seconds after which a balancer that is at work is looked at again
+POLL_INTERVAL = 1.0  # seconds after which a balancer that is at work is looked at again
 
-FIXED = ("scheme", "ip")
+IMMUTABLE_FIELDS = ("scheme", "ip")
 """What the cloud sets for a balancer's life."""
 
 
@@ -43,15 +43,15 @@ class SimulatedLoadBalancers:
 
     async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
         """As the interface; a machine that the cloud no longer has is left out."""
-        wanted = wanted_of(service) | {"hosts": machine_ids(hosts)}
+        desired = desired_record(service) | {"hosts": machine_ids(hosts)}
         record = await self._read(service)
         if record is None:
-            record = await self._create(service, wanted)
+            record = await self._create(service, desired)
         else:
             self._check_ours(record, service)
-            record = await self._update(record, wanted)
+            record = await self._update(record, desired)
         if record["state"] in ("provisioning", "deleting"):
-            raise _at_work(record)
+            raise _in_progress(record)
         return _balancer(record)
 
     async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
@@ -68,16 +68,16 @@ class SimulatedLoadBalancers:
             return
         self._check_ours(record, service)
         if record["state"] != "active":
-            raise _at_work(record)
+            raise _in_progress(record)
         try:
             await self._call("Delete", "DELETE", record["name"])
-        except Absent:
+        except NotFound:
             return
         if left := await self._read(service):
-            raise _at_work(left)
+            raise _in_progress(left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
-        call = Call("ListLoadBalancers", "read", "GET", "/v1/load-balancers")
+        call = ApiRequest("ListLoadBalancers", "read", "GET", "/v1/load-balancers")
         records = [_record(item) for item in await self._api.items(call)]
         return [
             OwnedBalancer(record["name"], text(mapping(record["tags"]).get("service")))
@@ -85,39 +85,39 @@ class SimulatedLoadBalancers:
             if mapping(record["tags"]).get("cluster") == self._cluster
         ]
 
-    async def _create(self, service: Service, wanted: Json) -> Json:
+    async def _create(self, service: Service, desired: Json) -> Json:
         name = self.name_for(service)
-        body = {"name": name, "tags": self._tags(service), **wanted}
+        body = {"name": name, "tags": self._tags(service), **desired}
         try:
             return _record(await self._call("Create", "POST", "", body))
         except Refused as refusal:
             if await self._read(service):  # made meanwhile, or by a call whose answer was lost
-                raise RetryAfter(f"load balancer {name} appeared", SOON) from refusal
-            return await self._create(service, await self._without_absent(wanted, refusal))
+                raise RetryAfter(f"load balancer {name} appeared", POLL_INTERVAL) from refusal
+            return await self._create(service, await self._without_absent(desired, refusal))
 
-    async def _update(self, record: Json, wanted: Json) -> Json:
+    async def _update(self, record: Json, desired: Json) -> Json:
         """Change what differs, if anything does."""
-        changes = differences(record, wanted)
-        for field in FIXED:
+        changes = differences(record, desired)
+        for field in IMMUTABLE_FIELDS:
             if field in changes:
                 raise Refused(
                     f"the {field} of load balancer {record['name']} is {record[field]} for its "
-                    f"life: delete the Service and create it again to have {wanted[field]}"
+                    f"life: delete the Service and create it again to have {desired[field]}"
                 )
         if not changes:
             return record
         if record["state"] != "active":
-            raise _at_work(record)
+            raise _in_progress(record)
         try:
             return _record(await self._call("Update", "PATCH", record["name"], changes))
-        except Absent as gone:
-            raise RetryAfter(f"load balancer {record['name']} went away", SOON) from gone
+        except NotFound as gone:
+            raise RetryAfter(f"load balancer {record['name']} went away", POLL_INTERVAL) from gone
         except Refused as refusal:
-            return await self._update(record, await self._without_absent(wanted, refusal))
+            return await self._update(record, await self._without_absent(desired, refusal))
 
-    async def _without_absent(self, wanted: Json, refusal: Refused) -> Json:
-        """`wanted` without machines that the cloud does not have; the refusal when it has all."""
-        hosts: list[str] = wanted["hosts"]
+    async def _without_absent(self, desired: Json, refusal: Refused) -> Json:
+        """`desired` without machines that the cloud does not have; the refusal when it has all."""
+        hosts: list[str] = desired["hosts"]
         live: set[str] = set()
         for start in range(0, len(hosts), self._page_size):
             found = await self._api.machines("ids", hosts[start : start + self._page_size])
@@ -125,18 +125,20 @@ class SimulatedLoadBalancers:
             live |= {text(m.get("id")) for m in machines if m.get("power") != "terminated"}
         if live.issuperset(hosts):
             raise refusal
-        return wanted | {"hosts": [host for host in hosts if host in live]}
+        return desired | {"hosts": [host for host in hosts if host in live]}
 
     async def _read(self, service: Service) -> Json | None:
         try:
             return _record(await self._call("Get", "GET", self.name_for(service)))
-        except Absent:
+        except NotFound:
             return None
 
     async def _call(self, verb: str, method: str, name: str, body: Json | None = None) -> Any:
         path = "/v1/load-balancers" + (f"/{quote(name, safe='')}" if name else "")
         budget = "read" if method == "GET" else "write"
-        return await self._api.call(Call(f"{verb}LoadBalancer", budget, method, path, body=body))
+        return await self._api.call(
+            ApiRequest(f"{verb}LoadBalancer", budget, method, path, body=body)
+        )
 
     def _tags(self, service: Service) -> dict[str, str]:
         return {"cluster": self._cluster, "service": service.uid}
@@ -152,18 +154,18 @@ class SimulatedLoadBalancers:
             )
 
 
-def wanted_of(service: Service) -> Json:
+def desired_record(service: Service) -> Json:
     """What the record of the Service's balancer has to say, but for its hosts."""
     health, ranges = service.health_check, service.source_ranges()
-    wanted: Json = {
+    desired: Json = {
         "scheme": scheme_of(service),
         "listeners": [_listener(port) for port in service.ports],
         "source_ranges": [] if admits_everybody(ranges) else sorted(map(str, ranges)),
         "health_check": {"path": health.path, "port": health.port} if health else {},
     }
     if service.requested_ip:
-        wanted["ip"] = _ip(service.requested_ip)
-    return wanted
+        desired["ip"] = _ip(service.requested_ip)
+    return desired
 
 
 def scheme_of(service: Service) -> str:
@@ -204,11 +206,11 @@ def machine_ids(hosts: Iterable[Node]) -> list[str]:
     return sorted({value.removeprefix(prefix) for value in ids if value.startswith(prefix)} - {""})
 
 
-def differences(record: Json, wanted: Json) -> Json:
-    """The fields of `wanted` that `record` does not have; the order in a list says nothing."""
+def differences(record: Json, desired: Json) -> Json:
+    """The fields of `desired` that `record` does not have; the order in a list says nothing."""
     return {
         key: value
-        for key, value in wanted.items()
+        for key, value in desired.items()
         if _comparable(record.get(key)) != _comparable(value)
     }
 
@@ -232,5 +234,5 @@ def _balancer(record: Json) -> Balancer:
     return Balancer(record["name"], (Ingress(ip=record["ip"], ip_mode=IpMode.VIP),))
 
 
-def _at_work(record: Json) -> RetryAfter:
-    return RetryAfter(f"load balancer {record['name']} is {record['state']}", SOON)
+def _in_progress(record: Json) -> RetryAfter:
+    return RetryAfter(f"load balancer {record['name']} is {record['state']}", POLL_INTERVAL)

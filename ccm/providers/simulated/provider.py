@@ -2,16 +2,9 @@
 
 from collections.abc import Mapping
 
-from ccm.cloud.interface import (
-    Instances,
-    LoadBalancers,
-    ProviderContext,
-    Quota,
-    Routes,
-    Volumes,
-)
+from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Quota, Routes, Volumes
 from ccm.providers.simulated.api import SimulatedApi
-from ccm.providers.simulated.config import READS, WRITES, read_config
+from ccm.providers.simulated.config import DEFAULT_READ_QUOTA, DEFAULT_WRITE_QUOTA, read_config
 from ccm.providers.simulated.instances import SCHEME, SimulatedInstances
 from ccm.providers.simulated.load_balancers import SimulatedLoadBalancers
 from ccm.providers.simulated.routes import SimulatedRoutes
@@ -25,7 +18,10 @@ class SimulatedCloud:
         self.name = "simulated"
         self.scheme = SCHEME
         self.has_cluster_id = True
-        self.quotas: Mapping[str, Quota] = {"read": READS, "write": WRITES}
+        self.quotas: Mapping[str, Quota] = {
+            "read": DEFAULT_READ_QUOTA,
+            "write": DEFAULT_WRITE_QUOTA,
+        }
         self.instances: Instances | None = None
         self.load_balancers: LoadBalancers | None = None
         self.routes: Routes | None = None
@@ -36,7 +32,7 @@ class SimulatedCloud:
         """Read the configuration; the first call to the cloud opens the first connection."""
         config = read_config(context.config, context.config_path)
         self._api = SimulatedApi(config, context.gate, context.caller)
-        self.quotas = {"read": config.reads, "write": config.writes}
+        self.quotas = {"read": config.read_quota, "write": config.write_quota}
         self.instances = SimulatedInstances(self._api, config.page_size)
         self.volumes = SimulatedVolumes(self._api, config.page_size)
         self.routes = SimulatedRoutes(self._api, context.cluster_name)

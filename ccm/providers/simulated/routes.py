@@ -11,20 +11,20 @@ from ccm.errors import Refused, RetryAfter
 from ccm.model.cloud import Route
 from ccm.model.node import Node
 from ccm.model.objects import mapping, text
-from ccm.providers.simulated.api import Absent, Call, SimulatedApi, Taken
+from ccm.providers.simulated.api import ApiRequest, Conflict, NotFound, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
 
 log = logging.getLogger(__name__)
 
-MARK = "cluster"
+CLUSTER_TAG = "cluster"
 """The tag that holds the name of the cluster a route belongs to."""
-UNSEEN = 10.0
+UNLISTED_RETRY = 10.0
 """Seconds until another try, when the cloud says that a route exists and does not list it."""
 PREFIX = f"{SCHEME}://"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RouteRecord:
     """One route as the cloud has it."""
 
     id: str
@@ -60,21 +60,23 @@ class SimulatedRoutes:
         if not node.provider_id or node.is_foreign(SCHEME):
             raise Refused(f"node {node.name} has no machine of this cloud")
         name = f"{self._cluster}-{machine_id}-{cidr}"
-        tags = {MARK: self._cluster}
+        tags = {CLUSTER_TAG: self._cluster}
         body = {"name": name, "cidr": cidr, "machine_id": machine_id, "tags": tags}
         try:
-            await self._api.call(Call("CreateRoute", "write", "POST", "/v1/routes", body=body))
-        except Taken as taken:
+            await self._api.call(
+                ApiRequest("CreateRoute", "write", "POST", "/v1/routes", body=body)
+            )
+        except Conflict as taken:
             await self._adopt(name, cidr, machine_id, taken)
 
     async def delete(self, route: Route) -> None:
         path = f"/v1/routes/{quote(route.id, safe='')}"
         try:
-            await self._api.call(Call("DeleteRoute", "write", "DELETE", path))
-        except Absent:
+            await self._api.call(ApiRequest("DeleteRoute", "write", "DELETE", path))
+        except NotFound:
             return
 
-    async def _adopt(self, name: str, cidr: str, machine_id: str, taken: Taken) -> None:
+    async def _adopt(self, name: str, cidr: str, machine_id: str, taken: Conflict) -> None:
         """Return if what is in the way is the very same route; raise what it is otherwise."""
         network = ip_network(cidr)
         found = [
@@ -83,7 +85,7 @@ class SimulatedRoutes:
             if record.name == name or ip_network(record.cidr) == network
         ]
         if not found:
-            raise RetryAfter(f"{taken}, but it is not listed", UNSEEN) from taken
+            raise RetryAfter(f"{taken}, but it is not listed", UNLISTED_RETRY) from taken
         for record in found:
             is_ours = record.cluster == self._cluster and not record.is_blackhole
             if is_ours and record.machine_id == machine_id and ip_network(record.cidr) == network:
@@ -94,16 +96,16 @@ class SimulatedRoutes:
             f"{taken}; it leads to machine {there.machine_id} and carries {owner}"
         ) from taken
 
-    async def _records(self) -> Sequence[Record]:
+    async def _records(self) -> Sequence[RouteRecord]:
         """The routes on all pages; one that is not understood is skipped, and so left alone."""
-        items = await self._api.items(Call("ListRoutes", "read", "GET", "/v1/routes"))
-        records = [read_record(mapping(item)) for item in items]
+        items = await self._api.items(ApiRequest("ListRoutes", "read", "GET", "/v1/routes"))
+        records = [read_route(mapping(item)) for item in items]
         if None in records:
             log.warning("routes not understood", extra={"count": records.count(None)})
         return [record for record in records if record is not None]
 
 
-def read_record(fields: Mapping[str, Any]) -> Record | None:
+def read_route(fields: Mapping[str, Any]) -> RouteRecord | None:
     """A route; None when anything that counts is missing."""
     route_id, machine_id = text(fields.get("id")), text(fields.get("machine_id"))
     cidr, state = text(fields.get("cidr")), text(fields.get("state"))
@@ -113,6 +115,6 @@ def read_record(fields: Mapping[str, Any]) -> Record | None:
         return None
     if not route_id or not machine_id or not state:
         return None
-    cluster = text(mapping(fields.get("tags")).get(MARK))
+    cluster = text(mapping(fields.get("tags")).get(CLUSTER_TAG))
     is_blackhole = state == "blackhole"
-    return Record(route_id, text(fields.get("name")), cidr, machine_id, is_blackhole, cluster)
+    return RouteRecord(route_id, text(fields.get("name")), cidr, machine_id, is_blackhole, cluster)

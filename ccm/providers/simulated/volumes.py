@@ -8,8 +8,8 @@ from ccm.errors import CloudError
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
 from ccm.model.objects import mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
-from ccm.providers.simulated.api import Call, SimulatedApi
-from ccm.providers.simulated.instances import ASKABLE
+from ccm.providers.simulated.api import LookupResult, SimulatedApi
+from ccm.providers.simulated.instances import QUERYABLE_VALUE
 
 CSI_DRIVER = "simulated.csi.ccm"
 
@@ -27,7 +27,7 @@ class SimulatedVolumes:
     async def describe(self, volumes: Sequence[PersistentVolume]) -> Mapping[str, PlaceAnswer]:
         """Answer for each volume; a call that failed makes only its own volumes `Unknown`."""
         handles = {volume.name: volume.csi_handle for volume in volumes}
-        answers = {handle: without_asking(handle) for handle in handles.values()}
+        answers = {handle: answer_without_call(handle) for handle in handles.values()}
         asked = [handle for handle, answer in answers.items() if answer is None]
         batches = [asked[at : at + self.batch_size] for at in range(0, len(asked), self.batch_size)]
         results = await asyncio.gather(*(self._look_up(batch) for batch in batches))
@@ -41,45 +41,41 @@ class SimulatedVolumes:
         return {name: answer for name, at in handles.items() if (answer := answers[at])}
 
     async def _look_up(self, ids: Sequence[str]) -> dict[str, PlaceAnswer] | CloudError:
-        """What one call says. An id names one volume, so that the answer fits into one page."""
-        call = Call("ListVolumes", "read", "GET", "/v1/volumes", {"ids": ",".join(ids)})
         try:
-            return judge(ids, await self._api.call(call))
+            result = await self._api.look_up("ListVolumes", "/v1/volumes", "ids", ids)
         except CloudError as failure:
             return failure
+        return read_answers(ids, result)
 
 
-def without_asking(handle: str) -> PlaceAnswer | None:
+def answer_without_call(handle: str) -> PlaceAnswer | None:
     """The answer that needs no call; None when the cloud has to be asked."""
     if handle == PLACEHOLDER:
         return Unknown("the volume is still being made")
-    if not ASKABLE.fullmatch(handle):
+    if not QUERYABLE_VALUE.fullmatch(handle):
         return Gone(f"{handle!r} cannot be the id of a volume")
     return None
 
 
-def judge(ids: Sequence[str], answer: object) -> dict[str, PlaceAnswer]:
+def read_answers(ids: Sequence[str], result: LookupResult) -> dict[str, PlaceAnswer]:
     """What the cloud says about each id; whatever it does not say is `Unknown`."""
-    items, absent = mapping(answer).get("items"), mapping(answer).get("not_found")
-    if not isinstance(items, list) or not isinstance(absent, list):
-        raise CloudError("ListVolumes: the answer lacks items or not_found")
-    said: dict[str, list[PlaceAnswer]] = defaultdict(list)
-    for fields in map(mapping, items):
-        said[text(fields.get("id"))].append(read_place(fields))
-    for missing in absent:
-        said[text(missing)].append(Gone(f"the cloud has no volume {missing}"))
-    return {asked: one_of(asked, said.get(asked, [])) for asked in ids}
+    answers: dict[str, list[PlaceAnswer]] = defaultdict(list)
+    for fields in map(mapping, result.records):
+        answers[text(fields.get("id"))].append(read_place(fields))
+    for missing in result.not_found:
+        answers[missing].append(Gone(f"the cloud has no volume {missing}"))
+    return {value: answer_for(value, answers.get(value, [])) for value in ids}
 
 
-def one_of(asked: str, said: Sequence[PlaceAnswer]) -> PlaceAnswer:
-    """The one answer in everything that was said about an id."""
-    match said:
+def answer_for(value: str, answers: Sequence[PlaceAnswer]) -> PlaceAnswer:
+    """The one answer that all records about an id come to."""
+    match answers:
         case []:
-            return Unknown(f"the cloud's answer leaves {asked} out")
+            return Unknown(f"the cloud's answer leaves {value} out")
         case [only]:
             return only
         case _:
-            return Unknown(f"the cloud says {len(said)} things about {asked}")
+            return Unknown(f"the cloud says {len(answers)} things about {value}")
 
 
 def read_place(fields: Mapping[str, object]) -> PlaceAnswer:

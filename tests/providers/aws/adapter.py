@@ -12,24 +12,24 @@ from ccm.cloud.testkit.adapter import (
     Disk,
     FaultKind,
     Machine,
-    Mark,
-    NotShown,
-    SeenBalancer,
-    SeenRoute,
+    ObservedBalancer,
+    ObservedRoute,
+    Owner,
+    Untestable,
 )
 from ccm.cloud.testkit.operations import CIDR
 from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
 from ccm.model.service import HealthCheck, Service
-from ccm.providers.aws.annotations import PREFIX
+from ccm.providers.aws.elb.annotations import PREFIX
 from tests.providers.aws.emulator import CREDENTIALS, REGION, Emulator
 from tests.providers.aws.proxy import Fault, Garbage, Proxy, Refusal, Request, Silence, throttling
 from tests.providers.aws.world import MARK, ZONES, Account, config_text
 
 TAGS = {
-    Mark.NOBODY: {"Name": "theirs"},
-    Mark.OTHER_CLUSTER: {"kubernetes.io/cluster/other": "owned"},
-    Mark.OTHER_SERVICE: {MARK: "owned", "kubernetes.io/service-name": "default/another"},
+    Owner.NOBODY: {"Name": "theirs"},
+    Owner.OTHER_CLUSTER: {"kubernetes.io/cluster/other": "owned"},
+    Owner.OTHER_SERVICE: {MARK: "owned", "kubernetes.io/service-name": "default/another"},
 }
 FAULTS: Mapping[FaultKind, Fault] = {
     FaultKind.DENIED: Refusal(403, "UnauthorizedOperation"),
@@ -42,9 +42,9 @@ FAULTS: Mapping[FaultKind, Fault] = {
 class AwsAdapter(Adapter):
     """Classic balancers, which is what a Service without annotations gets."""
 
-    most_machines = 401
+    max_machines = 401
     retry_after = None  # AWS does not say when to come back
-    sdk = ("boto3", "botocore")
+    sdk_modules = ("boto3", "botocore")
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory()
@@ -93,17 +93,17 @@ class AwsAdapter(Adapter):
         checks = {i["InstanceId"]: i["SourceDestCheck"] for r in instances for i in r["Instances"]}
         groups = ec2.describe_security_groups()["SecurityGroups"]
         tables = ec2.describe_route_tables()["RouteTables"]
-        return [checks, groups, tables, list(self._classic(True)), list(self._network(True))]
+        return [checks, groups, tables, *self.account.classic_elbs(True), *self.account.nlbs(True)]
 
-    def calls(self) -> int:
+    def count_calls(self) -> int:
         return len(self.proxy.requests)
 
-    def inject(self, kind: FaultKind) -> None:
+    def inject_fault(self, kind: FaultKind) -> None:
         self.proxy.rule = (
             throttling if kind is FaultKind.THROTTLED else lambda request: FAULTS[kind]
         )
 
-    def heal(self) -> None:
+    def clear_fault(self) -> None:
         self.proxy.rule = lambda request: None
 
     # Machines
@@ -131,20 +131,23 @@ class AwsAdapter(Adapter):
 
     # Balancers
 
-    def balancers(self) -> Sequence[SeenBalancer]:
-        return [*map(self._seen_classic, self._classic()), *map(self._seen_nlb, self._network())]
+    def list_balancers(self) -> Sequence[ObservedBalancer]:
+        return [
+            *map(self._seen_classic, self.account.classic_elbs()),
+            *map(self._seen_nlb, self.account.nlbs()),
+        ]
 
-    def pieces(self) -> Collection[str]:
-        found = {one["LoadBalancerName"] for one in self._classic()}
-        found |= {one["LoadBalancerArn"] for one in self._network()}
+    def balancer_resources(self) -> Collection[str]:
+        found = {one["LoadBalancerName"] for one in self.account.classic_elbs()}
+        found |= {one["LoadBalancerArn"] for one in self.account.nlbs()}
         elbv2 = self.emulator.client("elbv2")
         found |= {g["TargetGroupArn"] for g in elbv2.describe_target_groups()["TargetGroups"]}
-        for group in self._groups():
+        for group in self.account.security_groups():
             found |= {group["GroupId"], *(str(rule) for rule in _rules(group))}
         return found
 
-    def plant_balancer(self, name: str, service: Service, mark: Mark) -> None:
-        tags = [{"Key": key, "Value": value} for key, value in TAGS[mark].items()]
+    def create_foreign_balancer(self, name: str, service: Service, owner: Owner) -> None:
+        tags = [{"Key": key, "Value": value} for key, value in TAGS[owner].items()]
         self.emulator.client("elb").create_load_balancer(
             LoadBalancerName=name,
             Listeners=[{"Protocol": "TCP", "LoadBalancerPort": 80, "InstancePort": 30080}],
@@ -153,7 +156,7 @@ class AwsAdapter(Adapter):
             Tags=tags,
         )
 
-    def annotations(self) -> Sequence[Mapping[str, str]]:
+    def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         asked = (
             {"type": "nlb"},
             {"internal": "true"},
@@ -172,22 +175,22 @@ class AwsAdapter(Adapter):
 
     # Routes
 
-    def routes(self) -> Sequence[SeenRoute]:
+    def list_routes(self) -> Sequence[ObservedRoute]:
         tables = self.account.ec2.describe_route_tables()["RouteTables"]
         return [
-            SeenRoute(route["DestinationCidrBlock"], self._provider_id(route["InstanceId"]))
+            ObservedRoute(route["DestinationCidrBlock"], self._provider_id(route["InstanceId"]))
             for table in tables
             for route in table["Routes"]
             if route.get("InstanceId")
         ]
 
-    def plant_route(self, cidr: str, machine: Machine, mark: Mark) -> None:
+    def create_foreign_route(self, cidr: str, machine: Machine, owner: Owner) -> None:
         """A route has no tags in AWS: its table tells whose it is."""
         if cidr == CIDR:
-            raise NotShown("two owners meet in one route table only, where all is the cluster's")
+            raise Untestable("two owners meet in one route table only, where all is the cluster's")
         ec2 = self.account.ec2
         table = ec2.create_route_table(VpcId=self.account.vpc)["RouteTable"]["RouteTableId"]
-        tags = [{"Key": key, "Value": value} for key, value in TAGS[mark].items()]
+        tags = [{"Key": key, "Value": value} for key, value in TAGS[owner].items()]
         ec2.create_tags(Resources=[table], Tags=tags)
         ec2.create_route(
             RouteTableId=table,
@@ -221,54 +224,14 @@ class AwsAdapter(Adapter):
             answer = re.sub(active.encode(), rb"\1blackhole", answer, flags=re.DOTALL)
         return answer
 
-    def _classic(self, is_deep: bool = False) -> Iterator[Json]:
-        elb = self.emulator.client("elb")
-        for one in elb.describe_load_balancers()["LoadBalancerDescriptions"]:
-            if is_deep:
-                name = one["LoadBalancerName"]
-                one["tags"] = elb.describe_tags(LoadBalancerNames=[name])["TagDescriptions"]
-                answer = elb.describe_load_balancer_attributes(LoadBalancerName=name)
-                one["attributes"] = answer["LoadBalancerAttributes"]
-            yield one
-
-    def _network(self, is_deep: bool = False) -> Iterator[Json]:
-        elbv2 = self.emulator.client("elbv2")
-        for one in elbv2.describe_load_balancers()["LoadBalancers"]:
-            arn = one["LoadBalancerArn"]
-            del one["State"]  # moto moves it on by itself
-            one["listeners"] = elbv2.describe_listeners(LoadBalancerArn=arn)["Listeners"]
-            used = {
-                listener["DefaultActions"][0]["TargetGroupArn"] for listener in one["listeners"]
-            }
-            listed = elbv2.describe_target_groups()["TargetGroups"]
-            groups = [group for group in listed if group["TargetGroupArn"] in used]
-            for group in groups:
-                del group["LoadBalancerArns"]  # moto forgets nothing there
-            one["groups"] = {group["TargetGroupArn"]: group for group in groups}
-            for group in groups:
-                health = elbv2.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
-                group["targets"] = [
-                    t["Target"]["Id"]
-                    for t in health["TargetHealthDescriptions"]
-                    if t["TargetHealth"]["State"] != "draining"
-                ]
-            if is_deep:
-                answer = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)
-                one["attributes"] = answer["Attributes"]
-                arns = [arn, *one["groups"]]
-                one["tags"] = elbv2.describe_tags(ResourceArns=arns)["TagDescriptions"]
-                one["group_attributes"] = [
-                    elbv2.describe_target_group_attributes(TargetGroupArn=group)["Attributes"]
-                    for group in one["groups"]
-                ]
-            yield one
-
-    def _seen_classic(self, one: Json) -> SeenBalancer:
+    def _seen_classic(self, one: Json) -> ObservedBalancer:
         listeners = [description["Listener"] for description in one["ListenerDescriptions"]]
         own = f"k8s-elb-{one['LoadBalancerName']}"
-        rules = [r for g in self._groups() if g["GroupName"] == own for r in _rules(g)]
+        rules = [
+            r for g in self.account.security_groups() if g["GroupName"] == own for r in _rules(g)
+        ]
         ranges = {source for protocol, *_, source, _ in rules if protocol == "tcp"}
-        return SeenBalancer(
+        return ObservedBalancer(
             name=one["LoadBalancerName"],
             listeners=frozenset(
                 ("TCP", one["LoadBalancerPort"], one["InstancePort"]) for one in listeners
@@ -278,7 +241,7 @@ class AwsAdapter(Adapter):
             health_check=_check(one["HealthCheck"]["Target"]) if one.get("HealthCheck") else None,
         )
 
-    def _seen_nlb(self, one: Json) -> SeenBalancer:
+    def _seen_nlb(self, one: Json) -> ObservedBalancer:
         groups = one["groups"]
         listeners: set[tuple[str, int, int]] = set()
         for listener in one["listeners"]:
@@ -288,23 +251,19 @@ class AwsAdapter(Adapter):
         targets = {frozenset(group["targets"]) for group in groups.values()}
         assert len(targets) <= 1, "all target groups have the same targets"
         note = f"kubernetes.io/rule/nlb/client={one['LoadBalancerName']}"
-        rules = [rule for group in self._groups() for rule in _rules(group)]
+        rules = [rule for group in self.account.security_groups() for rule in _rules(group)]
         ranges = {source for *_, source, said in rules if said == note}
         checks = [
             f"{g['HealthCheckProtocol']}:{g['HealthCheckPort']}{g.get('HealthCheckPath', '')}"
             for g in groups.values()
         ]
-        return SeenBalancer(
+        return ObservedBalancer(
             name=one["LoadBalancerName"],
             listeners=frozenset(listeners),
             hosts=frozenset(self._provider_id(one) for found in targets for one in found),
             source_ranges=frozenset(ranges - {"0.0.0.0/0"}),
             health_check=_check(checks[0]) if checks else None,
         )
-
-    def _groups(self) -> Sequence[Json]:
-        found: Sequence[Json] = self.account.ec2.describe_security_groups()["SecurityGroups"]
-        return found
 
     def _provider_id(self, instance_id: str) -> str:
         return f"aws:///{ZONES[0]}/{instance_id}"
@@ -316,13 +275,13 @@ class NetworkAdapter(AwsAdapter):
     def reset(self) -> bytes:
         return super().reset().replace(b"[Global]", b"[Global]\nLoadBalancerType = nlb")
 
-    def plant_balancer(self, name: str, service: Service, mark: Mark) -> None:
-        tags = [{"Key": key, "Value": value} for key, value in TAGS[mark].items()]
+    def create_foreign_balancer(self, name: str, service: Service, owner: Owner) -> None:
+        tags = [{"Key": key, "Value": value} for key, value in TAGS[owner].items()]
         self.emulator.client("elbv2").create_load_balancer(
             Name=name, Type="network", Subnets=list(self.account.public.values()), Tags=tags
         )
 
-    def annotations(self) -> Sequence[Mapping[str, str]]:
+    def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         asked = (
             {"type": "classic"},
             {"internal": "true"},

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.objects import port, service
+from ccm.cloud.testkit.harness import port, service
 from ccm.errors import CloudError, ImplementedElsewhere, NoRoom, Refused, RetryAfter
 from ccm.model.objects import Json
 from ccm.model.service import Service
-from ccm.providers.aws.annotations import PREFIX
+from ccm.providers.aws.elb.annotations import PREFIX
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Fault, Proxy, Refusal, Request
-from tests.providers.aws.world import ZONES, Account, delete, ensure, node_of, started
+from tests.providers.aws.world import ZONES, Account, Start, delete, ensure, node_of
 
 LOCAL: Json = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
 NLB = {"type": "nlb"}
@@ -27,30 +27,19 @@ def asking(annotations: dict[str, str] | None = None, name: str = "web", **spec:
 
 def classic(account: Account) -> Json:
     """The only classic balancer, with its attributes."""
-    elb = account.emulator.client("elb")
-    (one,) = elb.describe_load_balancers()["LoadBalancerDescriptions"]
-    answer = elb.describe_load_balancer_attributes(LoadBalancerName=one["LoadBalancerName"])
-    return {**one, **answer["LoadBalancerAttributes"]}
+    (one,) = account.classic_elbs(is_deep=True)
+    return {**one, **one["attributes"]}
 
 
 def network(account: Account) -> Json:
     """The only network balancer, with its attributes, listeners and target groups."""
-    elbv2 = account.emulator.client("elbv2")
-    (one,) = elbv2.describe_load_balancers()["LoadBalancers"]
-    arn = one["LoadBalancerArn"]
-    attributes = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
-    return {
-        **one,
-        "attributes": {item["Key"]: item["Value"] for item in attributes},
-        "listeners": elbv2.describe_listeners(LoadBalancerArn=arn)["Listeners"],
-        "groups": elbv2.describe_target_groups()["TargetGroups"],
-    }
+    (one,) = account.nlbs(is_deep=True)
+    attributes = {item["Key"]: item["Value"] for item in one["attributes"]}
+    return {**one, "attributes": attributes, "groups": account.target_groups()}
 
 
 def groups(account: Account) -> dict[str, Json]:
-    in_vpc = [{"Name": "vpc-id", "Values": [account.vpc]}]
-    found = account.ec2.describe_security_groups(Filters=in_vpc)["SecurityGroups"]
-    return {group["GroupName"]: group for group in found}
+    return {group["GroupName"]: group for group in account.security_groups()}
 
 
 async def test_a_classic_balancer_is_as_upstream_makes_it(
@@ -210,15 +199,14 @@ async def test_given_security_groups_replace_its_own_and_the_nodes_are_shared(
 
 
 async def test_nodes_are_left_alone_when_the_configuration_says_so(
-    account: Account, proxy: Proxy
+    start: Start, account: Account
 ) -> None:
-    cloud = await started(account, proxy, "DisableSecurityGroupIngress = true")
+    cloud = await start("DisableSecurityGroupIngress = true")
     nodes = [node_of(account.launch()[0])]
     for one in (asking({}), asking(NLB, "other")):
         await ensure(cloud, one, nodes)
         assert groups(account)["nodes"]["IpPermissions"] == []
         await delete(cloud, one)
-    await cloud.close()
 
 
 async def test_another_type_replaces_the_balancer(cloud: AwsCloud, account: Account) -> None:
@@ -230,15 +218,14 @@ async def test_another_type_replaces_the_balancer(cloud: AwsCloud, account: Acco
 
 
 async def test_without_tagged_subnets_the_configured_one_is_used(
-    account: Account, proxy: Proxy
+    start: Start, account: Account
 ) -> None:
     subnets = [*account.public.values(), *account.private.values()]
     mark = [{"Key": "kubernetes.io/cluster/kit"}]
     account.ec2.delete_tags(Resources=subnets, Tags=mark)
-    cloud = await started(account, proxy, f"SubnetID = {account.public[ZONES[2]]}")
+    cloud = await start(f"SubnetID = {account.public[ZONES[2]]}")
     await ensure(cloud, asking({}))
     assert classic(account)["Subnets"] == [account.public[ZONES[2]]]
-    await cloud.close()
 
 
 async def test_subnets_are_one_a_zone_by_role_and_tag(cloud: AwsCloud, account: Account) -> None:
@@ -262,8 +249,8 @@ async def test_subnets_are_one_a_zone_by_role_and_tag(cloud: AwsCloud, account: 
 
 REFUSED = [
     ({"no-such": "x"}, {}, "is not known"),
-    ({"eip-allocations": "eip-1"}, {}, "is not for a balancer of type classic"),
-    (NLB | {"connection-idle-timeout": "60"}, {}, "is not for a balancer of type nlb"),
+    ({"eip-allocations": "eip-1"}, {}, "is not for a load balancer of type classic"),
+    (NLB | {"connection-idle-timeout": "60"}, {}, "is not for a load balancer of type nlb"),
     ({"type": "alb"}, {}, "is 'alb'; give nlb"),
     ({"proxy-protocol": "80"}, {}, r"give \*"),
     ({"connection-idle-timeout": "soon"}, {}, "a number from 1 to 4000"),
@@ -304,19 +291,6 @@ async def test_balancers_of_the_other_controller_are_left_to_it(
 # Faults that moto lacks, injected.
 
 
-async def test_a_security_group_in_use_is_deleted_later_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    one = asking({})
-    await ensure(cloud, one)
-    in_use = Refusal(400, "DependencyViolation")
-    with proxy.fault("DeleteSecurityGroup", in_use), pytest.raises(RetryAfter):
-        await delete(cloud, one)
-    assert len(groups(account)) == 3
-    await delete(cloud, one)
-    assert set(groups(account)) == {"default", "nodes"}
-
-
 async def test_a_target_group_in_use_is_deleted_later_injected(
     cloud: AwsCloud, account: Account, proxy: Proxy
 ) -> None:
@@ -340,11 +314,11 @@ async def test_a_protected_balancer_is_refused_injected(cloud: AwsCloud, proxy: 
 
 @pytest.mark.parametrize("annotations", [{}, NLB])
 async def test_an_answer_without_its_instances_takes_none_away_injected(
-    account: Account, proxy: Proxy, annotations: dict[str, str]
+    start: Start, account: Account, proxy: Proxy, annotations: dict[str, str]
 ) -> None:
     nodes = [node_of(machine) for machine in account.launch(2)]
     for is_lied_to in (False, True):
-        cloud = await started(account, proxy)  # one that remembers nothing
+        cloud = await start()  # one that remembers nothing
         if is_lied_to:
             proxy.reset()
             proxy.rewrite = lambda request, answer: re.sub(
@@ -353,7 +327,6 @@ async def test_an_answer_without_its_instances_takes_none_away_injected(
         await ensure(cloud, asking(annotations), nodes)
         assert cloud.load_balancers
         await invoke(cloud.load_balancers.update_hosts, asking(annotations), nodes)
-        await cloud.close()
     assert proxy.counted()["ec2:DescribeInstances"] > 0
     assert proxy.writes() == []
 

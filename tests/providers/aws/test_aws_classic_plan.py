@@ -7,24 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.cloud.testkit.objects import port, service
+from ccm.cloud.testkit.harness import port, service
 from ccm.errors import Refused
-from ccm.providers.aws.annotations import CLASSIC, PREFIX
-from ccm.providers.aws.balancers.classic import plan as plans
-from ccm.providers.aws.balancers.classic.desired import desired
-from ccm.providers.aws.balancers.classic.state import (
+from ccm.providers.aws.elb import classic_plan as plans
+from ccm.providers.aws.elb.annotations import CLASSIC, PREFIX
+from ccm.providers.aws.elb.classic_desired import (
     PROXY_POLICY,
     TLS_POLICY,
-    ClassicBalancer,
-    Listener,
-    Seen,
+    ClassicElb,
+    ClassicListener,
+    ObservedClassicElb,
+    desired_classic_elb,
 )
-from ccm.providers.aws.balancers.request import Check, read_request
+from ccm.providers.aws.elb.request import ElbHealthCheck, read_request
 from ccm.providers.aws.subnets import Subnet
-from ccm.providers.aws.tags import Mark
+from ccm.providers.aws.tags import ClusterTag
 
 SUBNETS = [Subnet(f"subnet-{zone}", zone, "", {}, True) for zone in "abc"]
-NO_CHECK = Check("TCP", "", "", 0, 0, 0, 0)
+NO_CHECK = ElbHealthCheck("TCP", "", "", 0, 0, 0, 0)
 
 
 def wanted(
@@ -33,55 +33,55 @@ def wanted(
     subnets: Iterable[int] = (0, 1),
     shift: int = 0,
     **annotations: str,
-) -> ClassicBalancer:
+) -> ClassicElb:
     """What a Service of these ports wants; `shift` changes all node ports."""
     asked = {PREFIX + key.replace("_", "-"): value for key, value in annotations.items() if value}
     listed = [port(number, node_port=30000 + shift + number) for number in sorted(ports)]
-    request = read_request(service("web", asked, ports=listed), CLASSIC, Mark("kit"))
-    return desired(request, [SUBNETS[n] for n in subnets], ["sg-1"], instances, None)
+    request = read_request(service("web", asked, ports=listed), CLASSIC, ClusterTag("kit"))
+    return desired_classic_elb(request, [SUBNETS[n] for n in subnets], ["sg-1"], instances, None)
 
 
-def take(seen: Seen, action: plans.Action) -> Seen:
+def take(observed: ObservedClassicElb, action: plans.ClassicElbAction) -> ObservedClassicElb:
     """The cloud after one action, as AWS would carry it out; refuses what AWS refuses."""
-    if isinstance(action, plans.Create):
-        assert seen.balancer is None
+    if isinstance(action, plans.CreateLoadBalancer):
+        assert observed.elb is None
         made = replace(
-            action.balancer,
-            check=NO_CHECK,
+            action.elb,
+            health_check=NO_CHECK,
             attributes={},
             instances=frozenset(),
             tls_policies={},
             proxied=frozenset(),
         )
-        return replace(seen, balancer=made)
-    there = seen.balancer
+        return replace(observed, elb=made)
+    there = observed.elb
     assert there
     match action:
         case plans.CreateTlsPolicy(reference):
-            return replace(seen, policies=seen.policies | {TLS_POLICY.format(reference)})
+            return replace(observed, policies=observed.policies | {TLS_POLICY.format(reference)})
         case plans.CreateProxyPolicy():
-            return replace(seen, policies=seen.policies | {PROXY_POLICY})
+            return replace(observed, policies=observed.policies | {PROXY_POLICY})
         case plans.SetTlsPolicy(number, reference):
-            assert TLS_POLICY.format(reference) in seen.policies
+            assert TLS_POLICY.format(reference) in observed.policies
             there = replace(there, tls_policies={**there.tls_policies, number: reference})
-        case plans.SetProxied(node_port, is_on):
-            assert not is_on or PROXY_POLICY in seen.policies
+        case plans.SetProxyProtocol(node_port, is_on):
+            assert not is_on or PROXY_POLICY in observed.policies
             assert node_port in {one.node_port for one in there.listeners.values()}
             proxied = there.proxied | {node_port} if is_on else there.proxied - {node_port}
             there = replace(there, proxied=proxied)
         case _:
             there = changed(there, action)
-    return replace(seen, balancer=there)
+    return replace(observed, elb=there)
 
 
-def changed(there: ClassicBalancer, action: plans.Action) -> ClassicBalancer:
+def changed(there: ClassicElb, action: plans.ClassicElbAction) -> ClassicElb:
     match action:
         case plans.AttachSubnets(subnets):
             return replace(there, subnets=there.subnets | set(subnets))
         case plans.DetachSubnets(subnets):
             assert there.subnets > set(subnets), "the last subnet has to stay"
             return replace(there, subnets=there.subnets - set(subnets))
-        case plans.SetGroups(groups):
+        case plans.ApplySecurityGroups(groups):
             return replace(there, groups=groups)
         case plans.DeleteListener(number):
             return without_listener(there, number)
@@ -89,32 +89,36 @@ def changed(there: ClassicBalancer, action: plans.Action) -> ClassicBalancer:
             assert not there.listeners.keys() & {one.port for one in listeners}
             new = {one.port: one for one in listeners}
             return replace(there, listeners={**there.listeners, **new})
-        case plans.SetCheck(check):
-            return replace(there, check=check)
-        case plans.SetTags(tags):
+        case plans.ConfigureHealthCheck(check):
+            return replace(there, health_check=check)
+        case plans.AddTags(tags):
             return replace(there, tags={**there.tags, **dict(tags)})
-        case plans.SetAttributes(balancer, sections):
+        case plans.ModifyAttributes(balancer, sections):
             values = {name: balancer.attributes[name] for name in sections}
             return replace(there, attributes={**there.attributes, **values})
-        case plans.Register(instances):
+        case plans.RegisterInstances(instances):
             return replace(there, instances=there.instances | set(instances))
-        case plans.Deregister(instances):
+        case plans.DeregisterInstances(instances):
             return replace(there, instances=there.instances - set(instances))
     raise AssertionError(action)
 
 
-def without_listener(there: ClassicBalancer, number: int) -> ClassicBalancer:
+def without_listener(there: ClassicElb, number: int) -> ClassicElb:
     """A listener takes its policies with it; those of a node port that is still used stay."""
-    listeners: dict[int, Listener] = {k: v for k, v in there.listeners.items() if k != number}
+    listeners: dict[int, ClassicListener] = {
+        k: v for k, v in there.listeners.items() if k != number
+    }
     policies = {k: v for k, v in there.tls_policies.items() if k != number}
     used = {one.node_port for one in listeners.values()}
     return replace(there, listeners=listeners, tls_policies=policies, proxied=there.proxied & used)
 
 
-def after(seen: Seen, steps: Iterable[plans.Action], most: int = 1000) -> Seen:
+def after(
+    observed: ObservedClassicElb, steps: Iterable[plans.ClassicElbAction], most: int = 1000
+) -> ObservedClassicElb:
     for _, step in zip(range(most), steps, strict=False):
-        seen = take(seen, step)
-    return seen
+        observed = take(observed, step)
+    return observed
 
 
 shapes = st.builds(
@@ -133,13 +137,15 @@ shapes = st.builds(
 
 @given(before=shapes, now=shapes, broken_at=st.integers(0, 20))
 def test_an_interrupted_plan_is_finished_by_planning_again(
-    before: ClassicBalancer, now: ClassicBalancer, broken_at: int
+    before: ClassicElb, now: ClassicElb, broken_at: int
 ) -> None:
-    seen = after(Seen(None), list(plans.plan(before, Seen(None))), broken_at)
-    seen = after(seen, list(plans.plan(now, seen)), broken_at)
-    seen = after(seen, list(plans.plan(now, seen)))
-    assert list(plans.plan(now, seen)) == []
-    there = seen.balancer
+    observed = after(
+        ObservedClassicElb(None), list(plans.plan(before, ObservedClassicElb(None))), broken_at
+    )
+    observed = after(observed, list(plans.plan(now, observed)), broken_at)
+    observed = after(observed, list(plans.plan(now, observed)))
+    assert list(plans.plan(now, observed)) == []
+    there = observed.elb
     assert there
     assert (there.listeners, there.subnets, there.instances, there.proxied) == (
         now.listeners, now.subnets, now.instances, now.proxied,
@@ -148,9 +154,9 @@ def test_an_interrupted_plan_is_finished_by_planning_again(
 
 
 def test_a_scheme_is_fixed_for_life() -> None:
-    seen = after(Seen(None), list(plans.plan(wanted(), Seen(None))))
+    observed = after(ObservedClassicElb(None), list(plans.plan(wanted(), ObservedClassicElb(None))))
     with pytest.raises(Refused, match="for its life"):
-        list(plans.plan(wanted(internal="true"), seen))
+        list(plans.plan(wanted(internal="true"), observed))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from ccm.errors import ConfigurationFaults
 from ccm.providers.aws.config import AwsConfig, Endpoint, SharedProbe, read_config
-from ccm.providers.aws.metadata import Machine
+from ccm.providers.aws.imds import OwnInstance
 from ccm.providers.aws.provider import region_of
 
 FULL = """
@@ -43,11 +43,11 @@ def test_all_keys_of_upstream_are_read() -> None:
         route_table_id="rtb-1",
         role_arn="arn:aws:iam::1:role/ccm",
         cluster_id="with # in it",
-        may_open_nodes=False,
+        manages_node_ingress=False,
         elb_security_group="sg-1",
         families=("ipv6", "ipv4"),
         shared_probe=SharedProbe(10300, "/healthz"),
-        balancer_type="nlb",
+        load_balancer_type="nlb",
         call_timeout=3.0,
         endpoints={"elb": ELB, "elbv2": ELB},
     )
@@ -112,9 +112,9 @@ def test_the_region_is_configured_of_the_environment_or_the_machines(
 ) -> None:
     if environment:
         monkeypatch.setenv("AWS_DEFAULT_REGION", environment)
-    assert region_of(config, Machine(region=machine)) == region
+    assert region_of(config, OwnInstance(region=machine)) == region
 
 
 def test_no_region_anywhere_is_told_with_what_to_do() -> None:
     with pytest.raises(ConfigurationFaults, match="set Region in the cloud-config or AWS_REGION"):
-        region_of(AwsConfig(), Machine())
+        region_of(AwsConfig(), OwnInstance())

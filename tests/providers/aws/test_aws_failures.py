@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
 from ccm.errors import CloudError, Denied, NoRoom, Refused, Throttled
-from ccm.providers.aws.failures import AwsError, AwsRefusal, failure_of
+from ccm.providers.aws.client import AwsError, AwsRefused, to_cloud_error
 
 ANSWERS = [
     (503, "RequestLimitExceeded", Throttled),
@@ -18,7 +18,7 @@ ANSWERS = [
     (400, "InvalidInstanceID.NotFound", AwsError),  # not visible everywhere yet
     (500, "InternalError", AwsError),
     (200, "", AwsError),
-    (400, "InvalidParameterValue", AwsRefusal),
+    (400, "InvalidParameterValue", AwsRefused),
     (400, "TooManyLoadBalancers", NoRoom),
     (400, "TooManyTargetGroups", NoRoom),
     (400, "TooManyRegistrationsForTargetId", NoRoom),
@@ -34,7 +34,7 @@ def test_an_answer_is_of_the_kind_that_the_caller_acts_upon(
         "Error": {"Code": code, "Message": "why"},
         "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {"retry-after": "7"}},
     }
-    failure = failure_of("Do", ClientError(answer, "Do"))
+    failure = to_cloud_error("Do", ClientError(answer, "Do"))
     assert isinstance(failure, kind)
     assert isinstance(failure, Refused) is issubclass(kind, Refused)
     assert isinstance(failure, NoRoom) is (kind is NoRoom)
@@ -43,6 +43,6 @@ def test_an_answer_is_of_the_kind_that_the_caller_acts_upon(
 
 
 def test_no_answer_is_no_refusal() -> None:
-    broken = failure_of("Do", EndpointConnectionError(endpoint_url="http://x"))
+    broken = to_cloud_error("Do", EndpointConnectionError(endpoint_url="http://x"))
     assert type(broken) is CloudError
-    assert isinstance(failure_of("Do", NoCredentialsError()), Denied)
+    assert isinstance(to_cloud_error("Do", NoCredentialsError()), Denied)

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from ccm.cloud.interface import ProviderContext
-from ccm.cloud.testkit.objects import port, service, volume
+from ccm.cloud.testkit.harness import port, service, volume
 from ccm.errors import Denied
 from ccm.model.cloud import Instance, VolumePlace
 from ccm.model.objects import Json
 from ccm.model.service import Service
-from ccm.providers.aws.annotations import PREFIX
-from ccm.providers.aws.calls import CALLS, QUOTAS
-from ccm.providers.aws.iam import NEEDED_BY, policy
+from ccm.providers.aws.api_actions import API_ACTIONS, QUOTAS
+from ccm.providers.aws.elb.annotations import PREFIX
+from ccm.providers.aws.iam import ACTIONS_BY_WORKER, policy
 from ccm.providers.aws.provider import AwsCloud
-from tests.providers.aws.world import Account, config_text, node_of
-from tests.providers.simulated.doubles import CountingGate
+from tests.providers.aws.world import Account, node_of, started
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "ccm" / "providers" / "aws"
 
 
 def test_the_table_has_exactly_the_calls_that_the_code_makes() -> None:
-    files = [file for file in SOURCES.rglob("*.py") if file.name not in ("calls.py", "iam.py")]
+    files = [
+        file for file in SOURCES.rglob("*.py") if file.name not in ("api_actions.py", "iam.py")
+    ]
     code = "".join(file.read_text() for file in files)
     named = set(re.findall(r'"((?:ec2|elb|elbv2):[A-Z]\w+)"', code))
     composed = {
@@ -36,8 +36,8 @@ def test_the_table_has_exactly_the_calls_that_the_code_makes() -> None:
         "elb:RegisterInstancesWithLoadBalancer",
         "elb:DeregisterInstancesFromLoadBalancer",
     }
-    assert named | composed == CALLS.keys()
-    assert {call.budget for call in CALLS.values()} == QUOTAS.keys()
+    assert named | composed == API_ACTIONS.keys()
+    assert {call.budget for call in API_ACTIONS.values()} == QUOTAS.keys()
 
 
 @pytest.mark.parametrize("version", ["elb-", "elbv2-"])
@@ -48,7 +48,7 @@ def test_the_classes_of_one_balancer_api_share_the_limit_of_all_its_calls(versio
 
 
 def test_every_call_is_some_workers() -> None:
-    assert frozenset().union(*NEEDED_BY.values()) == CALLS.keys()
+    assert frozenset().union(*ACTIONS_BY_WORKER.values()) == API_ACTIONS.keys()
 
 
 def test_the_published_policy_is_that_of_the_code() -> None:
@@ -74,8 +74,7 @@ async def acting(
     key = iam.create_access_key(UserName=user)["AccessKey"]
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
-    cloud, config = AwsCloud(), config_text(account, account.emulator.url).encode()
-    await cloud.initialize(ProviderContext(CountingGate(), config, "", "test", "test"))
+    cloud = await started(account, account.emulator.url)
     account.emulator.require_permission(True)
     try:
         yield cloud

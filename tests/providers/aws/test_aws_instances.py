@@ -8,7 +8,7 @@ from ccm.model.cloud import AddressType, Gone, Instance, NodeAddress, PowerState
 from ccm.model.node import Node
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Garbage, Proxy, Refusal, Request, Reset, throttling
-from tests.providers.aws.world import ZONES, Account, node, node_of, started
+from tests.providers.aws.world import ZONES, Account, Start, node, node_of
 
 ABSENT = "aws:///us-east-1a/i-0123456789abcdef0"
 
@@ -191,7 +191,7 @@ async def test_many_nodes_cost_a_read_for_two_hundred(
     ],
 )
 async def test_addresses_are_of_all_interfaces_in_the_configured_order(
-    account: Account, proxy: Proxy, families: str, kinds: list[str]
+    start: Start, account: Account, families: str, kinds: list[str]
 ) -> None:
     ec2, subnet = account.ec2, account.public[ZONES[0]]
     ec2.associate_vpc_cidr_block(VpcId=account.vpc, Ipv6CidrBlock="2001:db8:1234:1a00::/56")
@@ -206,9 +206,8 @@ async def test_addresses_are_of_all_interfaces_in_the_configured_order(
         NetworkInterfaceId=first, Ipv6Addresses=["2001:db8:1234:1a00::5", "2001:db8:1234:1a00::6"]
     )
     lines = "".join(f"NodeIPFamilies = {family}\n" for family in families.split())
-    cloud = await started(account, proxy, lines)
+    cloud = await start(lines)
     (answer,) = (await describe(cloud, node_of(made))).values()
-    await cloud.close()
     assert isinstance(answer, Instance)
     names = {
         AddressType.EXTERNAL_IP: "ext",

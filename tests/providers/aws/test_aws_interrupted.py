@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import ProviderContext
-from ccm.cloud.testkit.gate import Break, Cut, KitGate
-from ccm.cloud.testkit.objects import port, service
+from ccm.cloud.testkit.gate import Interruption, KitGate, ProcessKilled
 from ccm.model.node import Node
 from ccm.model.service import Service
-from ccm.providers.aws.annotations import PREFIX
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Proxy
-from tests.providers.aws.world import Account, config_text, node_of
+from tests.providers.aws.world import Account, asking, node_of, started
 
 MOST = 40  # writes; more means that it makes them without end
 
@@ -27,7 +24,7 @@ MOST = 40  # writes; more means that it makes them without end
 class WritesOnly(KitGate):
     """Counts writes, and breaks after one of them."""
 
-    def _begin(self, operation: str, budget: str) -> Break | None:
+    def _begin(self, operation: str, budget: str) -> Interruption | None:
         if operation.startswith("Describe") and self._countdown > 0:
             self._countdown += 1
         return super()._begin(operation, budget)
@@ -35,22 +32,16 @@ class WritesOnly(KitGate):
 
 async def run(account: Account, proxy: Proxy, after: int, work: Callable[[AwsCloud], Any]) -> bool:
     """Start a provider, cut it off after so many writes (0: never); whether it came to the end."""
-    cloud, gate = AwsCloud(), WritesOnly(10.0)
-    config = config_text(account, proxy.url).encode()
-    await cloud.initialize(ProviderContext(gate, config, "", "test", "test"))
+    gate = WritesOnly(10.0)
+    cloud = await started(account, proxy.url, gate=gate)
     try:
-        gate.break_call(after, Break.KILLED)
+        gate.interrupt_call(after, Interruption.KILLED)
         await invoke(work, cloud)
-    except Cut:
+    except ProcessKilled:
         return False
     finally:
         await cloud.close()
     return True
-
-
-def asked(kind: str, name: str, *numbers: int) -> Service:
-    ports = [port(number, node_port=30000 + number) for number in numbers]
-    return service(name, {PREFIX + "type": kind}, ports=ports)
 
 
 def ensuring(one: Service, hosts: Sequence[Node]) -> Callable[[AwsCloud], Any]:
@@ -63,23 +54,22 @@ def deleting(one: Service) -> Callable[[AwsCloud], Any]:
 
 def balancers(account: Account) -> dict[str, tuple[set[tuple[int, int]], set[str]]]:
     """Every balancer with its listeners and hosts; duplicates and strays fail."""
-    elb, elbv2 = account.emulator.client("elb"), account.emulator.client("elbv2")
     found: dict[str, tuple[set[tuple[int, int]], set[str]]] = {}
-    for one in elb.describe_load_balancers()["LoadBalancerDescriptions"]:
+    for one in account.classic_elbs():
         listeners = [description["Listener"] for description in one["ListenerDescriptions"]]
         ports = {(item["LoadBalancerPort"], item["InstancePort"]) for item in listeners}
         hosts = [item["InstanceId"] for item in one["Instances"]]
         assert len(hosts) == len(set(hosts))
         found[one["LoadBalancerName"]] = ports, set(hosts)
-    groups = {g["TargetGroupArn"]: g for g in elbv2.describe_target_groups()["TargetGroups"]}
-    for one in elbv2.describe_load_balancers()["LoadBalancers"]:
+    groups = {group["TargetGroupArn"] for group in account.target_groups()}
+    for one in account.nlbs():
         assert one["LoadBalancerName"] not in found
         ports, hosts = set(), []
-        for item in elbv2.describe_listeners(LoadBalancerArn=one["LoadBalancerArn"])["Listeners"]:
+        for item in one["listeners"]:
             arn = item["DefaultActions"][0]["TargetGroupArn"]
-            ports.add((item["Port"], groups.pop(arn)["Port"]))
-            health = elbv2.describe_target_health(TargetGroupArn=arn)["TargetHealthDescriptions"]
-            hosts += [target["Target"]["Id"] for target in health]
+            ports.add((item["Port"], one["groups"][arn]["Port"]))
+            hosts += one["groups"][arn]["targets"]
+            groups.remove(arn)
         found[one["LoadBalancerName"]] = ports, set(hosts)
     assert not groups, "a target group belongs to no balancer"
     return found
@@ -87,8 +77,7 @@ def balancers(account: Account) -> dict[str, tuple[set[tuple[int, int]], set[str
 
 def leftovers(account: Account) -> list[str]:
     """Security groups and rules that the cluster's balancers have."""
-    in_vpc = [{"Name": "vpc-id", "Values": [account.vpc]}]
-    groups = account.ec2.describe_security_groups(Filters=in_vpc)["SecurityGroups"]
+    groups = account.security_groups()
     rules = [str(rule) for group in groups for rule in group["IpPermissions"]]
     names = [g["GroupName"] for g in groups if g["GroupName"] not in ("default", "nodes")]
     return names + [rule for rule in rules if "kubernetes.io" in rule]
@@ -106,7 +95,7 @@ async def test_making_and_changing_a_balancer_is_finished_wherever_it_broke_off_
     for number in count(1):
         assert number < MOST
         name = f"web-{number}"
-        before, after = asked(kind, name, 80, 81), asked(kind, name, 81, 82)
+        before, after = asking(kind, name, 80, 81), asking(kind, name, 81, 82)
         made = await run(account, proxy, number, ensuring(before, nodes[:1]))
         changed = await run(account, proxy, number, ensuring(after, nodes))
         assert await run(account, proxy, 0, ensuring(after, nodes))
@@ -126,7 +115,7 @@ async def test_taking_a_balancer_away_is_finished_wherever_it_broke_off_injected
     nodes = [node_of(machine) for machine in account.launch(2)]
     for number in count(1):
         assert number < MOST
-        one = asked(kind, f"web-{number}", 80, 81)
+        one = asking(kind, f"web-{number}", 80, 81)
         assert await run(account, proxy, 0, ensuring(one, nodes))
         is_done = await run(account, proxy, number, deleting(one))
         assert await run(account, proxy, 0, deleting(one))

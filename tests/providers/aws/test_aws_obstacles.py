@@ -6,38 +6,14 @@ from typing import Any
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.objects import port, service
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
-from ccm.model.objects import Json
-from ccm.model.service import Service
-from ccm.providers.aws import network
-from ccm.providers.aws.annotations import PREFIX
-from ccm.providers.aws.balancers.classic import groups as own_groups
+from ccm.providers.aws import vpc
+from ccm.providers.aws.elb import classic
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Proxy, Refusal, Request
-from tests.providers.aws.world import MARK, ZONES, Account, delete, ensure, node_of
+from tests.providers.aws.world import MARK, ZONES, Account, asking, delete, ensure, node_of
 
 IN_USE = Refusal(400, "ResourceInUse")
-
-
-def asking(kind: str, name: str = "web", *numbers: int, **annotations: str) -> Service:
-    asked = {"type": kind} | {key.replace("_", "-"): value for key, value in annotations.items()}
-    ports = [port(number, node_port=30000 + number) for number in numbers or (80,)]
-    return service(name, {PREFIX + key: value for key, value in asked.items()}, ports=ports)
-
-
-def target_groups(account: Account) -> list[Json]:
-    found: list[Json] = account.emulator.client("elbv2").describe_target_groups()["TargetGroups"]
-    return found
-
-
-def listeners(account: Account) -> list[Json]:
-    elbv2 = account.emulator.client("elbv2")
-    (one,) = elbv2.describe_load_balancers()["LoadBalancers"]
-    found: list[Json] = elbv2.describe_listeners(LoadBalancerArn=one["LoadBalancerArn"])[
-        "Listeners"
-    ]
-    return found
 
 
 async def test_a_target_group_that_lost_its_tags_is_told_and_left_alone(
@@ -45,7 +21,7 @@ async def test_a_target_group_that_lost_its_tags_is_told_and_left_alone(
 ) -> None:
     one = asking("nlb")
     await ensure(cloud, one)
-    (group,) = target_groups(account)
+    (group,) = account.target_groups()
     account.emulator.client("elbv2").remove_tags(
         ResourceArns=[group["TargetGroupArn"]], TagKeys=[MARK]
     )
@@ -64,7 +40,7 @@ async def test_a_full_target_group_keeps_the_balancer_from_nothing_else_injected
     full = Refusal(400, "TooManyTargets")
     with proxy.fault("RegisterTargets", full), pytest.raises(NoRoom, match="target-node-labels"):
         await ensure(cloud, one, nodes)
-    assert [listener["Port"] for listener in listeners(account)] == [80, 81]
+    assert [one["Port"] for nlb in account.nlbs() for one in nlb["listeners"]] == [80, 81]
     await ensure(cloud, one, nodes)
 
 
@@ -83,7 +59,7 @@ async def test_a_target_that_cannot_be_taken_out_keeps_no_other_in_injected(
     proxy.rule = refuse
     assert cloud.load_balancers
     await invoke(cloud.load_balancers.update_hosts, one, [node_of(machines[1])])
-    (group,) = target_groups(account)
+    (group,) = account.target_groups()
     health = account.emulator.client("elbv2").describe_target_health(
         TargetGroupArn=group["TargetGroupArn"]
     )["TargetHealthDescriptions"]
@@ -107,7 +83,7 @@ async def test_a_target_group_that_another_balancer_uses_is_told_injected(
 ) -> None:
     one, elbv2 = asking("nlb"), account.emulator.client("elbv2")
     await ensure(cloud, one)
-    (group,) = target_groups(account)
+    (group,) = account.target_groups()
     theirs = elbv2.create_load_balancer(
         Name="theirs", Type="network", Subnets=list(account.public.values())
     )["LoadBalancers"][0]
@@ -143,8 +119,8 @@ async def test_a_security_group_that_other_rules_name_is_told_injected(
     assert not isinstance(failed.value, RetryAfter)
 
 
-async def test_a_security_group_that_stays_in_use_is_told_after_a_while_injected(
-    cloud: AwsCloud, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+async def test_a_security_group_in_use_is_deleted_later_and_told_after_a_while_injected(
+    cloud: AwsCloud, account: Account, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network interface of somebody else's may have it, which no rule shows."""
     one = asking("classic")
@@ -152,11 +128,13 @@ async def test_a_security_group_that_stays_in_use_is_told_after_a_while_injected
     with proxy.fault("DeleteSecurityGroup", Refusal(400, "DependencyViolation")):
         with pytest.raises(RetryAfter):
             await delete(cloud, one)
-        monkeypatch.setattr(own_groups, "PATIENCE", 0.0)
+        assert len(account.security_groups()) == 3
+        monkeypatch.setattr(classic, "GROUP_IN_USE_TIMEOUT", 0.0)
         with pytest.raises(CloudError, match="something that is not ours") as failed:
             await delete(cloud, one)
     assert not isinstance(failed.value, RetryAfter)
     await delete(cloud, one)
+    assert {group["GroupName"] for group in account.security_groups()} == {"default", "nodes"}
 
 
 async def test_a_balancer_that_an_endpoint_service_uses_is_told_injected(
@@ -228,7 +206,7 @@ async def test_one_node_with_two_tagged_groups_keeps_no_other_out(
     await ensure(cloud, one, nodes)
     found = account.ec2.describe_security_groups(GroupIds=[account.nodes_group])["SecurityGroups"]
     assert found[0]["IpPermissions"]
-    told = [record for record in caplog.records if record.name.endswith("aws.network")]
+    told = [record for record in caplog.records if record.name.endswith("aws.vpc")]
     assert [record.__dict__["instance"] for record in told] == [odd["InstanceId"]]
 
 
@@ -274,7 +252,7 @@ async def test_a_new_subnet_does_not_move_a_balancer(
     cloud: AwsCloud, account: Account, proxy: Proxy, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One subnet is as good as the other: that in use stays, whichever sorts first."""
-    monkeypatch.setattr(network, "SUBNETS_FOR", 0.0)
+    monkeypatch.setattr(vpc, "SUBNET_CACHE_TTL", 0.0)
     one, ec2, zone = asking(kind, internal="true"), account.ec2, ZONES[0]
     await ensure(cloud, one)
     for number in range(8):  # one of them sorts first, most likely

@@ -283,9 +283,7 @@ async def delete_everything(api: Kube, account: Account) -> None:
         return not await is_left()
 
     await until("no balancer is left", is_clean)
-    groups = account.ec2.describe_security_groups(
-        Filters=[{"Name": "vpc-id", "Values": [account.vpc]}]
-    )["SecurityGroups"]
+    groups = account.security_groups()
     assert {group["GroupName"] for group in groups} == {"default", "nodes"}
     rules = [rule for group in groups for rule in group["IpPermissions"]]
     assert [rule for rule in rules if "kubernetes.io" in str(rule)] == []

@@ -1,4 +1,4 @@
-"""What the slow pass over initialised nodes costs in EC2, with the node duty's own refresh."""
+"""What the slow pass over initialised nodes costs in EC2, with the real refresh of its controller."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from tests.providers.aws.world import Account, node_of
 from tests.unit.nodes import node, ready, with_provider_id
 
 PAGE = 200
-SOON = 0.05  # seconds a pass takes at least
+REFRESH_PERIOD = 0.05  # seconds a pass takes at least
 
 
 @pytest.mark.timeout(300)
@@ -36,7 +36,9 @@ async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
     nodes = [node_of(machine) for machine in account.launch_many(count)]
     in_pass: Counter[int] = Counter()
     monkeypatch.setattr(Cloud, "scheme", "aws")
-    async with world(NODE, page=cloud.instances.batch_size, node_status_update_frequency=SOON) as w:
+    async with world(
+        NODE, page=cloud.instances.batch_size, node_status_update_frequency=REFRESH_PERIOD
+    ) as w:
 
         def describe(some: Sequence[Node]) -> object:
             before, number = len(proxy.requests), w.controller.status()["refresh_passes"]

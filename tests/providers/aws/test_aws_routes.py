@@ -10,7 +10,7 @@ from ccm.model.cloud import Route
 from ccm.model.node import Node
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Proxy, Refusal, Request
-from tests.providers.aws.world import Account, node_of, started, tags
+from tests.providers.aws.world import Account, Start, node_of, tags
 
 CIDR = "10.244.0.0/24"
 
@@ -77,21 +77,19 @@ async def test_every_table_of_the_cluster_gets_the_route(cloud: AwsCloud, accoun
     assert routes_of(account) == routes_of(account, other) == {}
 
 
-async def test_the_configured_table_is_the_only_one(account: Account, proxy: Proxy) -> None:
+async def test_the_configured_table_is_the_only_one(start: Start, account: Account) -> None:
     other = account.ec2.create_route_table(VpcId=account.vpc)["RouteTable"]["RouteTableId"]
-    cloud = await started(account, proxy, f"RouteTableID = {other}\n")
+    cloud = await start(f"RouteTableID = {other}\n")
     (made,) = account.launch()
     await create(cloud, node_of(made, [CIDR]))
-    await cloud.close()
     assert (routes_of(account), routes_of(account, other)) == ({}, {CIDR: made["InstanceId"]})
 
 
-async def test_without_a_table_it_is_told_what_to_do(account: Account, proxy: Proxy) -> None:
+async def test_without_a_table_it_is_told_what_to_do(start: Start, account: Account) -> None:
     account.ec2.delete_tags(Resources=[account.table], Tags=[{"Key": tags()[0]["Key"]}])
-    cloud = await started(account, proxy)
+    cloud = await start()
     with pytest.raises(Refused, match="tag one or set RouteTableID"):
         await listed(cloud)
-    await cloud.close()
 
 
 async def test_a_network_that_leads_elsewhere_is_refused(cloud: AwsCloud, account: Account) -> None:
@@ -149,14 +147,13 @@ async def test_a_node_without_a_machine_is_refused(cloud: AwsCloud) -> None:
 
 
 async def test_a_machine_stays_as_it_is_when_there_is_no_table(
-    account: Account, proxy: Proxy
+    start: Start, account: Account, proxy: Proxy
 ) -> None:
     account.ec2.delete_tags(Resources=[account.table], Tags=[{"Key": tags()[0]["Key"]}])
-    cloud = await started(account, proxy)
+    cloud = await start()
     (made,) = account.launch()
     with pytest.raises(Refused, match="tag one"):
         await create(cloud, node_of(made, [CIDR]))
-    await cloud.close()
     assert proxy.writes() == []
 
 

@@ -1,17 +1,18 @@
 """An AWS account with a cluster in it, made in the emulator; and a provider started against it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import ProviderContext
+from ccm.cloud.interface import Gate, ProviderContext
+from ccm.cloud.testkit.harness import port, service
 from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import Service
+from ccm.providers.aws.elb.annotations import PREFIX
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.emulator import REGION, Emulator
-from tests.providers.aws.proxy import Proxy
 from tests.providers.simulated.doubles import CountingGate
 
 CLUSTER = "kit"
@@ -114,6 +115,60 @@ class Account:
         found: list[Json] = answer["Reservations"][0]["Instances"]
         return found
 
+    def classic_elbs(self, is_deep: bool = False) -> Iterator[Json]:
+        """All Classic Load Balancers; with tags and attributes when `is_deep`."""
+        elb = self.emulator.client("elb")
+        for one in elb.describe_load_balancers()["LoadBalancerDescriptions"]:
+            if is_deep:
+                name = one["LoadBalancerName"]
+                one["tags"] = elb.describe_tags(LoadBalancerNames=[name])["TagDescriptions"]
+                answer = elb.describe_load_balancer_attributes(LoadBalancerName=name)
+                one["attributes"] = answer["LoadBalancerAttributes"]
+            yield one
+
+    def nlbs(self, is_deep: bool = False) -> Iterator[Json]:
+        """All NLBs with listeners and target groups; with tags and attributes when `is_deep`."""
+        elbv2 = self.emulator.client("elbv2")
+        for one in elbv2.describe_load_balancers()["LoadBalancers"]:
+            arn = one["LoadBalancerArn"]
+            del one["State"]  # moto moves it on by itself
+            one["listeners"] = elbv2.describe_listeners(LoadBalancerArn=arn)["Listeners"]
+            used = {
+                listener["DefaultActions"][0]["TargetGroupArn"] for listener in one["listeners"]
+            }
+            listed = elbv2.describe_target_groups()["TargetGroups"]
+            groups = [group for group in listed if group["TargetGroupArn"] in used]
+            for group in groups:
+                del group["LoadBalancerArns"]  # moto forgets nothing there
+            one["groups"] = {group["TargetGroupArn"]: group for group in groups}
+            for group in groups:
+                health = elbv2.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
+                group["targets"] = [
+                    t["Target"]["Id"]
+                    for t in health["TargetHealthDescriptions"]
+                    if t["TargetHealth"]["State"] != "draining"
+                ]
+            if is_deep:
+                answer = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)
+                one["attributes"] = answer["Attributes"]
+                arns = [arn, *one["groups"]]
+                one["tags"] = elbv2.describe_tags(ResourceArns=arns)["TagDescriptions"]
+                one["group_attributes"] = [
+                    elbv2.describe_target_group_attributes(TargetGroupArn=group)["Attributes"]
+                    for group in one["groups"]
+                ]
+            yield one
+
+    def target_groups(self) -> list[Json]:
+        found: list[Json] = self.emulator.client("elbv2").describe_target_groups()["TargetGroups"]
+        return found
+
+    def security_groups(self) -> list[Json]:
+        """Those of the VPC."""
+        in_vpc = [{"Name": "vpc-id", "Values": [self.vpc]}]
+        found: list[Json] = self.ec2.describe_security_groups(Filters=in_vpc)["SecurityGroups"]
+        return found
+
     def instance(self, instance_id: str) -> Json:
         answer = self.ec2.describe_instances(InstanceIds=[instance_id])
         found: Json = answer["Reservations"][0]["Instances"][0]
@@ -133,11 +188,29 @@ def config_text(account: Account, url: str, extra: str = "") -> str:
     )
 
 
-async def started(account: Account, proxy: Proxy, extra: str = "") -> AwsCloud:
-    """A provider at work; close it."""
+Start = Callable[..., Awaitable[AwsCloud]]
+"""Starts a provider as `started`, and closes it after the test."""
+
+
+async def started(
+    account: Account,
+    url: str,
+    extra: str = "",
+    *,
+    has_cluster_id: bool = True,
+    allow_untagged: bool = False,
+    caller: str = "test",
+    gate: Gate | None = None,
+) -> AwsCloud:
+    """A provider at work, with `extra` lines in its configuration; close it."""
+    config = config_text(account, url, extra)
+    if not has_cluster_id:
+        config = config.replace(f"KubernetesClusterID = {CLUSTER}", "")
+    context = ProviderContext(
+        gate or CountingGate(), config.encode(), "cloud.conf", "test", caller, allow_untagged
+    )
     cloud = AwsCloud()
-    config = config_text(account, proxy.url, extra).encode()
-    await cloud.initialize(ProviderContext(CountingGate(), config, "cloud.conf", "test", "test"))
+    await cloud.initialize(context)
     return cloud
 
 
@@ -162,3 +235,10 @@ async def delete(cloud: AwsCloud, one: Service) -> None:
     """Take the balancer of a Service away."""
     assert cloud.load_balancers
     await invoke(cloud.load_balancers.delete, one)
+
+
+def asking(kind: str, name: str = "web", *numbers: int, **annotations: str) -> Service:
+    """A Service of these ports for a load balancer of this type."""
+    asked = {"type": kind} | {key.replace("_", "-"): value for key, value in annotations.items()}
+    ports = [port(number, node_port=30000 + number) for number in numbers or (80,)]
+    return service(name, {PREFIX + key: value for key, value in asked.items()}, ports=ports)

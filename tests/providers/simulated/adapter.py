@@ -14,9 +14,9 @@ from ccm.cloud.testkit.adapter import (
     Disk,
     FaultKind,
     Machine,
-    Mark,
-    SeenBalancer,
-    SeenRoute,
+    ObservedBalancer,
+    ObservedRoute,
+    Owner,
 )
 from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
@@ -41,7 +41,7 @@ class SimulatedAdapter(Adapter):
     """Works on the admin surface, which neither counts nor fails."""
 
     page_size = PAGE
-    sdk = ("aiohttp", "ccm.sandbox")
+    sdk_modules = ("aiohttp", "ccm.sandbox")
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory()
@@ -79,15 +79,15 @@ class SimulatedAdapter(Adapter):
     async def snapshot(self) -> object:
         return {kind: await self._records(kind) for kind in KINDS}
 
-    async def calls(self) -> int:
+    async def count_calls(self) -> int:
         async with self._admin() as admin:
             return int((await admin.counters())["total"])
 
-    async def inject(self, kind: FaultKind) -> None:
+    async def inject_fault(self, kind: FaultKind) -> None:
         async with self._admin() as admin:
             await admin.set_fault(Fault(FAULTS[kind], retry_after=self.retry_after or 0))
 
-    async def heal(self) -> None:
+    async def clear_fault(self) -> None:
         async with self._admin() as admin:
             await admin.clear_faults()
 
@@ -111,36 +111,36 @@ class SimulatedAdapter(Adapter):
     def absent_provider_id(self) -> str:
         return "simulated://m-99999999"
 
-    async def balancers(self) -> Sequence[SeenBalancer]:
+    async def list_balancers(self) -> Sequence[ObservedBalancer]:
         return [_balancer(record) for record in await self._records("load_balancers")]
 
-    async def pieces(self) -> Collection[str]:
+    async def balancer_resources(self) -> Collection[str]:
         return [record["id"] for record in await self._records("load_balancers")]
 
-    async def plant_balancer(self, name: str, service: Service, mark: Mark) -> None:
-        owner = {"cluster": CLUSTER, "service": service.uid}
+    async def create_foreign_balancer(self, name: str, service: Service, owner: Owner) -> None:
+        ours = {"cluster": CLUSTER, "service": service.uid}
         tags = {
-            Mark.NOBODY: {},
-            Mark.OTHER_CLUSTER: owner | {"cluster": "another"},
-            Mark.OTHER_SERVICE: owner | {"service": "another"},
-        }[mark]
+            Owner.NOBODY: {},
+            Owner.OTHER_CLUSTER: ours | {"cluster": "another"},
+            Owner.OTHER_SERVICE: ours | {"service": "another"},
+        }[owner]
         listeners = [{"protocol": "TCP", "port": 22, "node_port": 30022}]
         await self._plant("load_balancers", name=name, tags=tags, listeners=listeners)
 
-    def annotations(self) -> Sequence[Mapping[str, str]]:
+    def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         return [{SCHEME_ANNOTATION: "internal"}]
 
     def free_ip(self) -> str:
         return "192.0.2.77"
 
-    async def routes(self) -> Sequence[SeenRoute]:
+    async def list_routes(self) -> Sequence[ObservedRoute]:
         return [
-            SeenRoute(record["cidr"], f"simulated://{record['machine_id']}")
+            ObservedRoute(record["cidr"], f"simulated://{record['machine_id']}")
             for record in await self._records("routes")
         ]
 
-    async def plant_route(self, cidr: str, machine: Machine, mark: Mark) -> None:
-        tags = {"cluster": "another"} if mark is Mark.OTHER_CLUSTER else {}
+    async def create_foreign_route(self, cidr: str, machine: Machine, owner: Owner) -> None:
+        tags = {"cluster": "another"} if owner is Owner.OTHER_CLUSTER else {}
         await self._plant("routes", cidr=cidr, machine_id=_id(machine.provider_id), tags=tags)
 
     async def create_volume(self, source: str) -> Disk:
@@ -184,9 +184,9 @@ def _machine(made: records.Machine) -> Machine:
     )
 
 
-def _balancer(record: Json) -> SeenBalancer:
+def _balancer(record: Json) -> ObservedBalancer:
     health = record["health_check"]
-    return SeenBalancer(
+    return ObservedBalancer(
         name=record["name"],
         listeners=frozenset(
             (one["protocol"], one["port"], one["node_port"]) for one in record["listeners"]

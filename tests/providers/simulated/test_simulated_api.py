@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
-from ccm.providers.simulated.api import Absent, Call, SimulatedApi, Taken
+from ccm.providers.simulated.api import ApiRequest, Conflict, NotFound, SimulatedApi
 from ccm.providers.simulated.config import SimulatedConfig
 from ccm.sandbox.cloud.records import Machine
 from ccm.sandbox.cloud.server import CloudServer
@@ -14,9 +14,9 @@ from ccm.sandbox.cloud.server import CloudServer
 from .doubles import CountingGate
 
 
-def create(name: str, **more: object) -> Call:
+def create(name: str, **more: object) -> ApiRequest:
     body = {"name": name, **more}
-    return Call("CreateLoadBalancer", "write", "POST", "/v1/load-balancers", body=body)
+    return ApiRequest("CreateLoadBalancer", "write", "POST", "/v1/load-balancers", body=body)
 
 
 async def test_a_write_spends_the_write_budget_and_returns_json(
@@ -30,13 +30,13 @@ async def test_a_write_spends_the_write_budget_and_returns_json(
 
 async def test_an_answer_without_a_body_is_none(api: SimulatedApi) -> None:
     await api.call(create("web"))
-    delete = Call("DeleteLoadBalancer", "write", "DELETE", "/v1/load-balancers/web")
+    delete = ApiRequest("DeleteLoadBalancer", "write", "DELETE", "/v1/load-balancers/web")
     assert await api.call(delete) is None
 
 
 async def test_a_name_that_is_taken_is_refused(api: SimulatedApi) -> None:
     await api.call(create("web"))
-    with pytest.raises(Taken, match="AlreadyExists: load balancer web exists"):
+    with pytest.raises(Conflict, match="AlreadyExists: load balancer web exists"):
         await api.call(create("web"))
 
 
@@ -45,7 +45,7 @@ async def test_a_full_account_is_refused(cloud: CloudServer, api: SimulatedApi) 
     cloud.state.machines.add(Machine("a", id="m-1"))
     body = {"cidr": "10.1.0.0/24", "machine_id": "m-1"}
     with pytest.raises(NoRoom, match="QuotaExceeded"):
-        await api.call(Call("CreateRoute", "write", "POST", "/v1/routes", body=body))
+        await api.call(ApiRequest("CreateRoute", "write", "POST", "/v1/routes", body=body))
 
 
 async def test_a_wrong_request_is_refused(api: SimulatedApi) -> None:
@@ -59,18 +59,20 @@ async def test_a_balancer_at_work_says_when_to_come_back(
     cloud.service.change_conditions(provisioning=60)
     await api.call(create("web"))
     with pytest.raises(RetryAfter) as raised:
-        await api.call(Call("DeleteLoadBalancer", "write", "DELETE", "/v1/load-balancers/web"))
+        await api.call(
+            ApiRequest("DeleteLoadBalancer", "write", "DELETE", "/v1/load-balancers/web")
+        )
     assert raised.value.seconds == 1
 
 
 async def test_what_is_not_there_is_absent(api: SimulatedApi) -> None:
-    with pytest.raises(Absent):
-        await api.call(Call("GetLoadBalancer", "read", "GET", "/v1/load-balancers/nobody"))
+    with pytest.raises(NotFound):
+        await api.call(ApiRequest("GetLoadBalancer", "read", "GET", "/v1/load-balancers/nobody"))
 
 
 async def test_a_read_only_token_is_denied_to_write(cloud: CloudServer, gate: CountingGate) -> None:
     api = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.read_only), gate, "test")
-    assert (await api.machines("names", ["a"])).absent == {"a"}
+    assert (await api.machines("names", ["a"])).not_found == {"a"}
     with pytest.raises(Denied, match="this token may only read"):
         await api.call(create("web"))
     await api.close()
@@ -87,7 +89,7 @@ async def test_a_token_exchanged_on_disk_is_taken_up_after_a_denial(
     file.write_text(f"{cloud.tokens.full}\n")
     with pytest.raises(Denied):
         await api.machines("names", ["a"])
-    assert (await api.machines("names", ["a"])).absent == {"a"}
+    assert (await api.machines("names", ["a"])).not_found == {"a"}
     await api.close()
 
 

@@ -1,12 +1,18 @@
-"""The --cloud-config file: what it may hold, and that all its faults are told at once."""
+"""The --cloud-config file and the provider that reads it: all faults are told at once."""
 
 from pathlib import Path
 
 import pytest
 
-from ccm.cloud.interface import Quota
+from ccm.cloud.interface import CloudProvider, Quota
 from ccm.errors import ConfigurationFaults
+from ccm.model.cloud import Instance
 from ccm.providers.simulated.config import SimulatedConfig, read_config
+from ccm.providers.simulated.instances import SimulatedInstances
+from ccm.providers.simulated.provider import SimulatedCloud
+from ccm.sandbox.cloud.server import CloudServer
+
+from .doubles import CountingGate, context, nodes
 
 MINIMAL = "[Global]\nurl = http://127.0.0.1:8080\ntoken = secret\n"
 
@@ -26,7 +32,7 @@ def test_everything_can_be_set() -> None:
     more = "page-size = 50\nread-rate = 2.5\nwrite-rate = 0.2\ntimeout = 1m30s\n"
     config = read_config((MINIMAL + more).encode(), "cloud.conf")
     assert (config.page_size, config.timeout) == (50, 90)
-    assert (config.reads, config.writes) == (Quota(2.5, 5), Quota(0.2, 1))
+    assert (config.read_quota, config.write_quota) == (Quota(2.5, 5), Quota(0.2, 1))
 
 
 def test_a_bare_number_is_a_timeout_in_seconds() -> None:
@@ -140,3 +146,29 @@ def test_what_is_not_an_ini_file_is_one_fault_on_one_line(content: str | bytes) 
     [fault] = faults(content)
     assert fault.startswith("cloud.conf: is not an INI file")
     assert "\n" not in fault
+
+
+async def test_it_is_a_cloud_provider_from_start_to_close(
+    cloud: CloudServer, gate: CountingGate
+) -> None:
+    cloud.state.add_machines(30)
+    provider: CloudProvider = SimulatedCloud()
+    assert (provider.name, provider.scheme) == ("simulated", "simulated")
+    config = f"[Global]\nurl={cloud.url}\ntoken={cloud.tokens.full}\npage-size=10\nread-rate=7\n"
+    await provider.initialize(context(gate, config))
+    assert cloud.counters.count() == 0
+    assert provider.quotas["read"] == Quota(7, 14)
+    assert isinstance(provider.instances, SimulatedInstances)
+    assert provider.instances.batch_size == 10
+    answers = await provider.instances.describe(nodes(30))
+    assert all(isinstance(answer, Instance) for answer in answers.values())
+    assert cloud.counters.reads == 3
+    await provider.close()
+    await provider.close()
+
+
+async def test_a_wrong_configuration_stops_the_start(gate: CountingGate) -> None:
+    provider = SimulatedCloud()
+    with pytest.raises(ConfigurationFaults, match=r"cloud\.conf \[Global\] url"):
+        await provider.initialize(context(gate, "[Global]\ntoken = t\n"))
+    await provider.close()

@@ -13,11 +13,7 @@ from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.simulated.api import SimulatedApi
-from ccm.providers.simulated.load_balancers import (
-    PREFIX,
-    SCHEME_ANNOTATION,
-    SimulatedLoadBalancers,
-)
+from ccm.providers.simulated.load_balancers import PREFIX, SCHEME_ANNOTATION, SimulatedLoadBalancers
 from ccm.sandbox.cloud.faults import Fault, Kind
 from ccm.sandbox.cloud.records import LoadBalancer
 from ccm.sandbox.cloud.server import CloudServer
@@ -160,27 +156,6 @@ async def test_a_change_is_one_write_of_what_differs_and_back(
     assert used(cloud) == (2, 2)
 
 
-async def test_hosts_are_replaced_without_a_look_at_anything_else(
-    cloud: CloudServer, balancers: SimulatedLoadBalancers, hosts: list[Node]
-) -> None:
-    await balancers.ensure(service(), hosts[:1])
-    used(cloud)
-    await balancers.update_hosts(service(spec(ports=[port(81)])), hosts)
-    assert set(record(cloud).hosts) == ids(hosts)
-    assert record(cloud).listeners[0].port == 80
-    await balancers.update_hosts(service(), [])
-    assert record(cloud).hosts == ()
-    assert used(cloud) == (2, 2)
-
-
-async def test_nodes_without_a_machine_here_are_no_hosts(
-    cloud: CloudServer, balancers: SimulatedLoadBalancers, hosts: list[Node]
-) -> None:
-    odd = [node("new"), node("foreign", "other://m-9"), node("empty", "simulated://"), hosts[0]]
-    await balancers.ensure(service(), [*odd, *hosts])
-    assert set(record(cloud).hosts) == ids(hosts)
-
-
 @pytest.mark.parametrize("how", ["terminate", "vanish"])
 async def test_a_machine_that_is_gone_does_not_keep_the_others_out(
     how: str, cloud: CloudServer, balancers: SimulatedLoadBalancers, hosts: list[Node]
@@ -220,16 +195,6 @@ async def test_work_in_progress_says_when_to_come_back(
     await asyncio.sleep(0.25)
     await balancers.delete(service())
     assert cloud.state.balancers.records == {}
-
-
-async def test_what_is_not_there_is_no_failure_except_for_its_hosts(
-    cloud: CloudServer, balancers: SimulatedLoadBalancers
-) -> None:
-    assert await balancers.get(service()) is None
-    await balancers.delete(service())
-    with pytest.raises(Refused, match="there is no load balancer"):
-        await balancers.update_hosts(service(), [])
-    assert cloud.counters.writes == 0
 
 
 @pytest.mark.parametrize(
@@ -317,11 +282,6 @@ async def test_what_is_fixed_for_life_is_refused_and_the_balancer_stays(
     assert record(cloud) == before
 
 
-async def test_a_requested_ip_is_had(cloud: CloudServer, balancers: SimulatedLoadBalancers) -> None:
-    made = await balancers.ensure(service(spec(loadBalancerIP="192.0.2.77")), [])
-    assert made.ingress[0].ip == "192.0.2.77"
-
-
 async def test_a_full_account_is_a_refusal(
     cloud: CloudServer, balancers: SimulatedLoadBalancers, hosts: list[Node]
 ) -> None:
@@ -329,17 +289,6 @@ async def test_a_full_account_is_a_refusal(
     await balancers.ensure(service(), hosts)
     with pytest.raises(Refused, match="QuotaExceeded"):
         await balancers.ensure(service(uid="other"), hosts)
-
-
-@pytest.mark.parametrize("kind", [Kind.ERROR, Kind.RESET, Kind.GARBAGE])
-async def test_a_creation_whose_answer_was_lost_is_found_again(
-    kind: Kind, cloud: CloudServer, balancers: SimulatedLoadBalancers, hosts: list[Node]
-) -> None:
-    cloud.faults.set(Fault(kind, "CreateLoadBalancer", remaining=1, performed=True))
-    with pytest.raises(CloudError):
-        await balancers.ensure(service(), hosts)
-    made = await balancers.ensure(service(), hosts)
-    assert [one.name for one in cloud.state.balancers.records.values()] == [made.name]
 
 
 async def test_a_read_that_lags_behind_makes_no_second_balancer(

@@ -5,19 +5,17 @@ from typing import Any
 import orjson
 import pytest
 
-from ccm.cloud.interface import CloudProvider
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
 from ccm.model.cloud import Route
 from ccm.model.node import Node
 from ccm.providers.simulated.api import SimulatedApi
-from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.providers.simulated.routes import SimulatedRoutes
 from ccm.sandbox.cloud import records
 from ccm.sandbox.cloud.faults import Fault, Kind
 from ccm.sandbox.cloud.records import Machine
 from ccm.sandbox.cloud.server import CloudServer
 
-from .doubles import CountingGate, context, node
+from .doubles import node
 
 A4, A6 = "10.244.0.0/24", "fd00:244::/64"
 NODE = node("a", "simulated://m-1")
@@ -54,19 +52,6 @@ async def test_a_route_is_created_listed_and_deleted(
     assert set(there(cloud)) == {A6}
 
 
-async def test_all_pages_are_listed_and_only_what_carries_our_mark(
-    cloud: CloudServer, routes: SimulatedRoutes
-) -> None:
-    cloud.service.change_conditions(page=10)
-    for number in range(25):
-        put(cloud, f"10.244.{number}.0/24")
-    put(cloud, "10.1.0.0/24", cluster="other")
-    put(cloud, "10.2.0.0/24", cluster="")
-    assert len(await routes.list([NODE])) == 25
-    assert cloud.counters.reads == 3
-    assert cloud.counters.writes == 0
-
-
 async def test_a_target_is_a_node_by_its_provider_id_and_not_by_its_name(
     cloud: CloudServer, routes: SimulatedRoutes
 ) -> None:
@@ -76,30 +61,12 @@ async def test_a_target_is_a_node_by_its_provider_id_and_not_by_its_name(
     assert {route.cidr: route.node for route in found} == {A4: "renamed", A6: ""}
 
 
-async def test_a_machine_that_is_gone_leaves_a_blackhole(
-    cloud: CloudServer, routes: SimulatedRoutes
-) -> None:
-    put(cloud, A4)
-    cloud.state.machines.terminate("m-1")
-    assert [(r.node, r.is_blackhole) for r in await routes.list([NODE])] == [("a", True)]
-
-
 async def test_the_very_same_route_is_success(cloud: CloudServer, routes: SimulatedRoutes) -> None:
     put(cloud, A4)
     await routes.create(NODE, A4)
     put(cloud, A6)
     await routes.create(NODE, "FD00:0244:0000::/64")
     assert len(there(cloud)) == 2
-
-
-async def test_a_creation_without_an_answer_is_found_the_next_time(
-    cloud: CloudServer, routes: SimulatedRoutes
-) -> None:
-    cloud.faults.set(Fault(Kind.ERROR, "CreateRoute", remaining=1, performed=True))
-    with pytest.raises(CloudError):
-        await routes.create(NODE, A4)
-    await routes.create(NODE, A4)
-    assert there(cloud) == {A4: ("m-1", {"cluster": "prod"})}
 
 
 @pytest.mark.parametrize(
@@ -186,18 +153,6 @@ async def test_a_failing_list_is_an_error_and_never_an_empty_answer(
     assert type(raised.value) is error
 
 
-async def test_a_later_page_that_fails_fails_the_list(
-    cloud: CloudServer, routes: SimulatedRoutes
-) -> None:
-    cloud.service.change_conditions(page=10)
-    for number in range(25):
-        put(cloud, f"10.244.{number}.0/24")
-    cloud.faults.set(Fault(Kind.SLOW, "ListRoutes", remaining=2))
-    cloud.faults.set(Fault(Kind.ERROR, "ListRoutes"))
-    with pytest.raises(CloudError):
-        await routes.list([NODE])
-
-
 RECORD = {"id": "r-1", "cidr": A4, "machine_id": "m-1", "state": "active"}
 
 
@@ -217,17 +172,3 @@ async def test_a_record_that_is_not_right_is_skipped_with_a_word(
     cloud.faults.set(Fault(Kind.GARBAGE, body=orjson.dumps(body).decode()))
     assert [route.id for route in await routes.list([NODE])] == ["r-2"]
     assert "routes not understood" in caplog.text
-
-
-async def test_the_provider_has_routes_with_the_name_of_the_cluster(
-    cloud: CloudServer, gate: CountingGate
-) -> None:
-    cloud.state.machines.add(Machine("a", id="m-1"))
-    provider: CloudProvider = SimulatedCloud()
-    await provider.initialize(context(gate, f"[Global]\nurl={cloud.url}\ntoken=sandbox\n"))
-    assert isinstance(provider.routes, SimulatedRoutes)
-    await provider.routes.create(NODE, A4)
-    (route,) = await provider.routes.list([NODE])
-    await provider.routes.delete(route)
-    assert {budget for _, budget in gate.calls} == {"read", "write"} <= provider.quotas.keys()
-    await provider.close()

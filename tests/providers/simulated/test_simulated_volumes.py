@@ -5,19 +5,17 @@ from typing import Any
 import orjson
 import pytest
 
-from ccm.cloud.interface import Volumes
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
-from ccm.model.volume import PLACEHOLDER, PersistentVolume
+from ccm.model.volume import PersistentVolume
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import SimulatedConfig
-from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.providers.simulated.volumes import CSI_DRIVER, SimulatedVolumes
 from ccm.sandbox.cloud.faults import Fault, Kind
 from ccm.sandbox.cloud.records import Volume
 from ccm.sandbox.cloud.server import CloudServer
 
-from .doubles import CountingGate, context
+from .doubles import CountingGate
 
 
 @pytest.fixture
@@ -58,28 +56,6 @@ async def test_what_cannot_be_an_id_is_gone_without_a_call(
 ) -> None:
     assert isinstance(await answer(volumes, handle), Gone)
     assert cloud.counters.count() == 0
-
-
-async def test_a_volume_that_is_still_being_made_is_unknown(
-    cloud: CloudServer, volumes: SimulatedVolumes
-) -> None:
-    assert isinstance(await answer(volumes, PLACEHOLDER), Unknown)
-    assert cloud.counters.count() == 0
-
-
-@pytest.mark.parametrize(("count", "reads"), [(0, 0), (1, 1), (100, 1), (101, 2), (250, 3)])
-async def test_volumes_cost_a_read_a_page(
-    cloud: CloudServer,
-    volumes: SimulatedVolumes,
-    gate: CountingGate,
-    count: int,
-    reads: int,
-) -> None:
-    add(cloud, 250)
-    answers = await volumes.describe(many(count))
-    assert sum(isinstance(answer, VolumePlace) for answer in answers.values()) == count
-    assert (cloud.counters.reads, cloud.counters.writes) == (reads, 0)
-    assert gate.calls["ListVolumes", "read"] == reads
 
 
 async def test_two_objects_of_one_volume_are_asked_for_once(
@@ -180,19 +156,3 @@ async def test_what_the_cloud_does_not_say_stays_empty(
     body = {"items": [{**RECORD, **change}], "not_found": []}
     cloud.faults.set(Fault(Kind.GARBAGE, body=orjson.dumps(body).decode()))
     assert await answer(volumes) == expected
-
-
-async def test_the_provider_has_volumes_once_started(
-    cloud: CloudServer, gate: CountingGate
-) -> None:
-    add(cloud, 30)
-    provider = SimulatedCloud()
-    config = f"[Global]\nurl={cloud.url}\ntoken={cloud.tokens.full}\npage-size=10\n"
-    await provider.initialize(context(gate, config))
-    part: Volumes | None = provider.volumes
-    assert isinstance(part, SimulatedVolumes)
-    assert part.csi_drivers == {"simulated.csi.ccm"}
-    await part.describe(many(30))
-    assert (cloud.counters.reads, part.batch_size) == (3, 10)
-    assert {budget for _, budget in gate.calls} <= provider.quotas.keys()
-    await provider.close()

@@ -2,10 +2,9 @@
 
 from .balancers import BALANCERS
 from .calls import CALLS
-from .machines import INSTANCES
+from .machines import INSTANCES, PROVIDER
 from .mutant import Mutant
 from .routes_and_volumes import ROUTES_AND_VOLUMES
-from .start import PROVIDER
 
 MUTANTS = (*INSTANCES, *CALLS, *BALANCERS, *ROUTES_AND_VOLUMES, *PROVIDER)
 

@@ -12,3 +12,8 @@ class Mutant:
     before: str
     after: str
     caught_by: str  # area and test, with or without its parameters
+
+
+def mutants_of(file: str, *rows: tuple[str, str, str, str]) -> tuple[Mutant, ...]:
+    """A mutant for each row of fault, before, after and caught by."""
+    return tuple(Mutant(row[0], file, *row[1:]) for row in rows)

@@ -1,0 +1,189 @@
+"""Answers about machines: many to a call, and `Gone` only on the positive word of the cloud."""
+
+import asyncio
+import math
+
+import pytest
+
+from ccm.cloud.gate import invoke
+from ccm.cloud.testkit.adapter import Machine, Untestable
+from ccm.cloud.testkit.gate import NO_ANSWER, Interruption
+from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of
+from ccm.errors import CloudError
+from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
+
+pytestmark = pytest.mark.asyncio
+
+
+def check_machine(answer: Answer, machine: Machine, power: PowerState = PowerState.RUNNING) -> None:
+    """The answer says of this machine what the adapter knows about it."""
+    assert isinstance(answer, Instance)
+    assert (answer.provider_id, answer.power) == (machine.provider_id, power)
+    for field in ("type", "zone", "region"):
+        known = getattr(machine, field)
+        assert getattr(answer, field) == known or not known, field
+    assert set(answer.addresses) == set(machine.addresses) or not machine.addresses
+
+
+async def test_a_running_machine_is_described_by_id(harness: Harness) -> None:
+    (machine,) = await harness.machines(1)
+    check_machine(await harness.describe_one(node_of(machine)), machine)
+    assert machine.provider_id.startswith(f"{harness.provider.scheme}://")
+
+
+async def test_a_running_machine_is_found_by_name_while_its_node_has_no_id(
+    harness: Harness,
+) -> None:
+    (machine,) = await harness.machines(1)
+    check_machine(await harness.describe_one(node(machine.node)), machine)
+
+
+async def test_an_id_goes_before_a_name(harness: Harness) -> None:
+    one, other = await harness.machines(2)
+    check_machine(await harness.describe_one(node(other.node, one.provider_id)), one)
+    absent = harness.adapter.absent_provider_id()
+    assert isinstance(await harness.describe_one(node(other.node, absent)), Gone)
+
+
+async def test_a_stopped_machine_exists_and_is_off_until_it_is_started(harness: Harness) -> None:
+    (machine,) = await harness.machines(1)
+    await invoke(harness.adapter.stop_machine, machine)
+    check_machine(await harness.describe_one(node_of(machine)), machine, PowerState.STOPPED)
+    await invoke(harness.adapter.start_machine, machine)
+    check_machine(await harness.describe_one(node_of(machine)), machine)
+
+
+async def test_a_terminated_machine_is_gone(harness: Harness) -> None:
+    (machine,) = await harness.machines(1)
+    await invoke(harness.adapter.terminate_machine, machine)
+    answer = await harness.describe_one(node_of(machine))
+    assert isinstance(answer, Gone)
+    assert answer.evidence
+    assert not isinstance(await harness.describe_one(node(machine.node)), Instance)
+
+
+async def test_a_machine_that_never_existed_is_gone(harness: Harness) -> None:
+    answer = await harness.describe_one(node("never", harness.adapter.absent_provider_id()))
+    assert isinstance(answer, Gone)
+    assert not isinstance(await harness.describe_one(node("never")), Instance)
+
+
+async def test_a_node_of_another_cloud_is_unknown(harness: Harness) -> None:
+    answer = await harness.describe_one(node("foreign", "another-cloud://machine-1"))
+    assert isinstance(answer, Unknown)
+
+
+@pytest.mark.parametrize("rest", ["", "/", "no such machine, or a list of them", "*"])
+async def test_an_id_that_names_no_machine_is_unknown(harness: Harness, rest: str) -> None:
+    answer = await harness.describe_one(node("odd", f"{harness.provider.scheme}://{rest}"))
+    assert isinstance(answer, Unknown)
+
+
+async def test_a_name_that_two_machines_have_is_unknown(harness: Harness) -> None:
+    (one,) = await harness.machines(1)
+    (twin,) = await harness.machines(1)
+    check_machine(await harness.describe_one(node_of(one)), one)
+    check_machine(await harness.describe_one(node_of(twin)), twin)
+    if twin.node != one.node:
+        raise Untestable("no two machines of this cloud have one name")
+    assert isinstance(await harness.describe_one(node(one.node)), Unknown)
+
+
+async def test_one_odd_node_does_not_spoil_the_others(harness: Harness) -> None:
+    by_id, by_name, ended = await harness.machines(3)
+    await invoke(harness.adapter.terminate_machine, ended)
+    scheme = harness.provider.scheme
+    answers = await harness.describe(
+        [
+            node("absent", harness.adapter.absent_provider_id()),
+            node_of(by_id),
+            node("foreign", "another-cloud://machine-1"),
+            node(by_name.node),
+            node("odd", f"{scheme}://no such machine, or a list of them"),
+            node_of(ended),
+        ]
+    )
+    check_machine(answers[by_id.node], by_id)
+    check_machine(answers[by_name.node], by_name)
+    assert isinstance(answers["absent"], Gone)
+    assert isinstance(answers[ended.node], Gone)
+    assert isinstance(answers["foreign"], Unknown)
+    assert isinstance(answers["odd"], Unknown)
+
+
+async def test_looking_changes_nothing(harness: Harness) -> None:
+    machines = await harness.machines(2)
+    async with harness.no_write():
+        await harness.describe([node(machines[0].node), node_of(machines[1])])
+        await harness.describe([])
+
+
+@pytest.mark.parametrize("how", ["id", "name"])
+async def test_nodes_cost_a_call_a_batch(harness: Harness, how: str) -> None:
+    batch = harness.instances.batch_size
+    machines = await harness.machines(2 * batch + 1)
+    await harness.describe([node_of(machines[0])])  # what is read once for all is not counted
+    for count in (1, batch, batch + 1, 2 * batch + 1):
+        asked = machines[:count]
+        start = len(harness.gate.calls)
+        answers = await harness.describe(
+            [node_of(m) if how == "id" else node(m.node) for m in asked]
+        )
+        made = len(harness.gate.calls) - start
+        assert made == math.ceil(count / batch), f"{made} calls for {count} Nodes"
+        for machine in asked:
+            answer = answers[machine.node]
+            assert isinstance(answer, Instance)
+            assert answer.provider_id == machine.provider_id, "the answer is another Node's"
+
+
+async def test_no_nodes_cost_no_call(harness: Harness) -> None:
+    assert await harness.describe([]) == {}
+    assert harness.gate.calls == []
+
+
+async def test_an_absent_machine_does_not_spoil_its_batch(harness: Harness) -> None:
+    batch = harness.instances.batch_size
+    machines = await harness.machines(batch)
+    asked = [node("absent", harness.adapter.absent_provider_id()), *map(node_of, machines)]
+    answers = await harness.describe(asked)
+    assert isinstance(answers.pop("absent"), Gone)
+    assert all(isinstance(answer, Instance) for answer in answers.values())
+
+
+@pytest.mark.parametrize("how", NO_ANSWER)
+async def test_a_failed_call_leaves_only_its_own_nodes_unknown(
+    harness: Harness, how: Interruption
+) -> None:
+    batch = harness.instances.batch_size
+    machines = await harness.machines(2 * batch + 1)
+    harness.gate.interrupt_call(2, how)
+    answers = await harness.describe([node_of(machine) for machine in machines])
+    unknown = [answer for answer in answers.values() if isinstance(answer, Unknown)]
+    known = [answer for answer in answers.values() if isinstance(answer, Instance)]
+    assert 1 <= len(unknown) <= batch
+    assert len(known) + len(unknown) == len(machines)
+
+
+@pytest.mark.parametrize("how", NO_ANSWER)
+async def test_when_nothing_could_be_read_nothing_is_gone(
+    harness: Harness, how: Interruption
+) -> None:
+    (machine,) = await harness.machines(1)
+    for asked in (node_of(machine), node("absent", harness.adapter.absent_provider_id())):
+        harness.gate.interrupt_call(1, how)
+        try:
+            answer = await harness.describe_one(asked)
+        except CloudError:
+            continue
+        assert isinstance(answer, Unknown)
+
+
+async def test_questions_are_answered_in_parallel(harness: Harness) -> None:
+    harness.gate.delay = OVERLAP_DELAY
+    machines = await harness.machines(4)
+    answers = await asyncio.gather(
+        *(harness.describe_one(node_of(machine)) for machine in machines for _ in range(3))
+    )
+    wanted = [machine.provider_id for machine in machines for _ in range(3)]
+    assert [a.provider_id for a in answers if isinstance(a, Instance)] == wanted

@@ -1,0 +1,103 @@
+"""Every API action that this provider calls, with the budget that it spends, in one table.
+
+The quotas that the supervisor gets and the IAM policy come from here; an action that is not in
+the table cannot be called.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ccm.cloud.interface import Quota
+
+EC2_DESCRIBE = "ec2-describe"
+EC2_MUTATE = "ec2-mutate"
+EC2_RESOURCE = "ec2-resource-intensive"
+ELB_DESCRIBE = "elb-describe"
+ELB_MUTATE = "elb-mutate"
+ELBV2_DESCRIBE = "elbv2-describe"
+ELBV2_MUTATE = "elbv2-mutate"
+ELBV2_REGISTER = "elbv2-register"
+
+QUOTAS: Mapping[str, Quota] = {
+    EC2_DESCRIBE: Quota(per_second=10.0, burst=50),
+    EC2_MUTATE: Quota(per_second=5.0, burst=50),
+    EC2_RESOURCE: Quota(per_second=5.0, burst=50),
+    ELB_DESCRIBE: Quota(per_second=7.0, burst=28),
+    ELB_MUTATE: Quota(per_second=3.0, burst=12),
+    ELBV2_DESCRIBE: Quota(per_second=6.0, burst=24),
+    ELBV2_MUTATE: Quota(per_second=2.0, burst=8),
+    ELBV2_REGISTER: Quota(per_second=2.0, burst=8),
+}
+"""What an account may do by default in one region: refill and size of each class's bucket.
+
+EC2 has a bucket for each of its actions: reads 20 a second and 100 at once, but 10 and 50 without
+filter and pages, as ours by ID are; writes 5 and 50, rules of security groups as well. A class here
+has several actions and still takes no more than one may.
+https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html
+
+Elastic Load Balancing has 10 a second and 40 at once for all calls of one version of its API
+together, and inside of that 4 and 20 for registering targets. So the classes of a version share
+these 10 and 40, in the proportion in which a new load balancer needs them.
+https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-throttling.html
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAction:
+    """One action of one AWS service, as boto3 and IAM name it."""
+
+    service: str
+    operation: str
+    budget: str
+
+    @property
+    def iam_name(self) -> str:
+        """Its name in an IAM policy."""
+        prefix = "ec2" if self.service == "ec2" else "elasticloadbalancing"
+        return f"{prefix}:{self.operation}"
+
+
+_OPERATIONS = {
+    ("ec2", EC2_DESCRIBE): """
+        DescribeAvailabilityZones DescribeInstances DescribeRouteTables
+        DescribeSecurityGroups DescribeSubnets DescribeVolumes
+    """,
+    ("ec2", EC2_MUTATE): """
+        CreateRoute CreateSecurityGroup DeleteRoute DeleteSecurityGroup
+        ModifyInstanceAttribute ModifyNetworkInterfaceAttribute ReplaceRoute
+    """,
+    ("ec2", EC2_RESOURCE): """
+        AuthorizeSecurityGroupIngress RevokeSecurityGroupIngress
+    """,
+    ("elb", ELB_DESCRIBE): """
+        DescribeLoadBalancerAttributes DescribeLoadBalancers DescribeTags
+    """,
+    ("elb", ELB_MUTATE): """
+        AddTags ApplySecurityGroupsToLoadBalancer AttachLoadBalancerToSubnets
+        ConfigureHealthCheck CreateLoadBalancer CreateLoadBalancerListeners
+        CreateLoadBalancerPolicy DeleteLoadBalancer DeleteLoadBalancerListeners
+        DeregisterInstancesFromLoadBalancer DetachLoadBalancerFromSubnets
+        ModifyLoadBalancerAttributes RegisterInstancesWithLoadBalancer
+        SetLoadBalancerPoliciesForBackendServer SetLoadBalancerPoliciesOfListener
+    """,
+    ("elbv2", ELBV2_DESCRIBE): """
+        DescribeListeners DescribeLoadBalancerAttributes DescribeLoadBalancers
+        DescribeTags DescribeTargetGroupAttributes DescribeTargetGroups
+        DescribeTargetHealth
+    """,
+    ("elbv2", ELBV2_MUTATE): """
+        AddTags CreateListener CreateLoadBalancer CreateTargetGroup DeleteListener
+        DeleteLoadBalancer DeleteTargetGroup ModifyListener ModifyLoadBalancerAttributes
+        ModifyTargetGroup ModifyTargetGroupAttributes SetSecurityGroups SetSubnets
+    """,
+    ("elbv2", ELBV2_REGISTER): """
+        DeregisterTargets RegisterTargets
+    """,
+}
+
+API_ACTIONS: Mapping[str, ApiAction] = {
+    f"{service}:{operation}": ApiAction(service, operation, budget)
+    for (service, budget), operations in _OPERATIONS.items()
+    for operation in operations.split()
+}
+"""By service and operation, as `ec2:DescribeInstances`."""

@@ -1,1 +1,0 @@
-"""Load balancers: what all kinds share, and a folder for each kind."""

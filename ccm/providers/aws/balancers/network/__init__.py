@@ -1,1 +1,0 @@
-"""Network load balancers: one target group for each listener, rules in the nodes' groups."""

@@ -1,0 +1,1 @@
+"""Elastic Load Balancing: what all types share, Classic Load Balancers, and NLBs."""

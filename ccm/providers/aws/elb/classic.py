@@ -1,0 +1,240 @@
+"""Classic Load Balancers as an `ElbType`, with the security group that goes with each."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.model.cloud import Balancer
+from ccm.model.node import Node
+from ccm.model.objects import Json, text
+from ccm.model.service import Service
+from ccm.providers.aws.client import AwsError, retry_on
+from ccm.providers.aws.elb import classic_plan
+from ccm.providers.aws.elb.annotations import CLASSIC, Annotations
+from ccm.providers.aws.elb.classic_api import (
+    NOT_FOUND,
+    ClassicElbExecutor,
+    describe_classic_elb,
+    describe_tags,
+    find_classic_elb,
+)
+from ccm.providers.aws.elb.classic_desired import (
+    ObservedClassicElb,
+    desired_classic_elb,
+    elb_ingress_rules,
+    node_rule,
+    opened_for,
+    plan_node_ingress,
+    security_group_name,
+)
+from ccm.providers.aws.elb.ingress import NodeIngress, change_ingress
+from ccm.providers.aws.elb.load_balancers import ElbDependencies, FoundElb, to_balancer
+from ccm.providers.aws.elb.request import (
+    LoadBalancerRequest,
+    load_balancer_name,
+    read_request,
+    target_instances,
+)
+from ccm.providers.aws.security_groups import IngressChange, SecurityGroup, plan_ingress
+from ccm.providers.aws.tags import ClusterTag, Tags, tag_list
+from ccm.providers.aws.vpc import BackendInstance
+
+GROUP_TO_CREATE = "sg-"
+"""Stands for the ID of a security group that is not created yet."""
+GROUP_IN_USE = ("DependencyViolation", "InvalidGroup.InUse")
+GROUP_IN_USE_RETRY = 5.0  # seconds until AWS has let go of a group that was in use
+GROUP_IN_USE_TIMEOUT = 600.0  # seconds after which that is an error (upstream's)
+
+
+class ClassicElbs:
+    """One load balancer a Service, with a security group of its own unless others are given."""
+
+    def __init__(self, elb: ElbDependencies) -> None:
+        self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
+        self._groups = ElbSecurityGroups(elb)
+
+    def find(self, name: str) -> FoundElb | None:
+        record = find_classic_elb(self._api, name)
+        return FoundElb(text(record.get("DNSName")), self._tags([name])[name]) if record else None
+
+    def has_leftovers(self, service: Service) -> bool:
+        """As `ElbType`: its security group can only go after the load balancer."""
+        tag = self._elb.tagging.cluster_tag()
+        return self._groups.find(load_balancer_name(service), tag) is not None
+
+    def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+        """As `ElbType`; what is refused is refused before anything is changed."""
+        tag = self._elb.tagging.cluster_tag()
+        request = read_request(service, CLASSIC, tag)
+        observed, own = self._describe(service, tag), self._groups.find(request.name, tag)
+        elb = observed.elb
+        subnets = self._elb.subnets_for(request, tag, elb.subnets if elb else ())
+        backends, registered = self._backends(request.annotations, hosts, observed)
+        given, extra = self._given_groups(request)
+        probe = self._elb.config.shared_probe
+
+        def actions(first: Sequence[str]) -> list[classic_plan.ClassicElbAction]:
+            groups = [*first, *extra]
+            desired = desired_classic_elb(request, subnets, groups, registered, probe)
+            return list(classic_plan.plan(desired, observed))
+
+        actions(given or [own.id if own else GROUP_TO_CREATE])
+        if not given:
+            own = self._groups.ensure(own, request)
+        own_id = own.id if own else ""
+        groups = given or [own_id]
+        ingress = self._node_ingress(request.name, groups[0], own_id)
+        ingress.open(backends, tag)
+        hostname = self._execute(request.name, actions(groups), observed)
+        ingress.close(backends, tag)
+        if given and own:
+            self._groups.delete(own)
+        return to_balancer(request.name, hostname)
+
+    def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
+        tag, name = self._elb.tagging.cluster_tag(), load_balancer_name(service)
+        observed = self._describe(service, tag)
+        if observed.elb is None:
+            return False
+        backends, registered = self._backends(Annotations.of(service), hosts, observed)
+        if observed.elb.groups:
+            self._node_ingress(name, observed.elb.groups[0]).open(backends, tag)
+        actions = classic_plan.plan_instances(registered, observed.elb.instances)
+        self._execute(name, actions, observed)
+        return True
+
+    def delete(self, service: Service) -> None:
+        """As `ElbType`; nodes are closed first, as only the load balancer tells for which group."""
+        tag, name = self._elb.tagging.cluster_tag(), load_balancer_name(service)
+        observed, own = self._describe(service, tag), self._groups.find(name, tag)
+        own_id = own.id if own else ""
+        used = {*(observed.elb.groups if observed.elb else ()), *([own_id] if own_id else [])}
+
+        def plan(group: SecurityGroup) -> Iterable[IngressChange]:
+            sources = used | opened_for(group, name)
+            if not any(rule.source in sources for rule in group.rules):
+                return ()
+            return plan_node_ingress(group, frozenset(), own_id, self._unused(sources, name))
+
+        NodeIngress(self._elb, plan).close_everywhere()
+        if observed.elb:
+            self._api.call("elb:DeleteLoadBalancer", LoadBalancerName=name)
+        if own:
+            self._groups.delete(own)
+
+    def tags_by_name(self) -> Mapping[str, Tags]:
+        return self._tags([text(one.get("LoadBalancerName")) for one in self._all()])
+
+    def _all(self) -> Sequence[Json]:
+        return self._api.list_pages("elb:DescribeLoadBalancers", "LoadBalancerDescriptions")
+
+    def _describe(self, service: Service, tag: ClusterTag) -> ObservedClassicElb:
+        with retry_on(NOT_FOUND):
+            return describe_classic_elb(self._api, service, tag)
+
+    def _tags(self, names: Sequence[str]) -> Mapping[str, Tags]:
+        with retry_on(NOT_FOUND):
+            return describe_tags(self._api, names)
+
+    def _given_groups(self, request: LoadBalancerRequest) -> tuple[list[str], list[str]]:
+        """The groups to use instead of one of its own, and those to add to either."""
+        shared = self._elb.config.elb_security_group
+        given = request.annotations.csv("security-groups") or ([shared] if shared else [])
+        return given, request.annotations.csv("extra-security-groups")
+
+    def _backends(
+        self, annotations: Annotations, hosts: Sequence[Node], observed: ObservedClassicElb
+    ) -> tuple[Sequence[BackendInstance], frozenset[str]]:
+        registered = observed.elb.instances if observed.elb else frozenset[str]()
+        return self._vpc.backends(target_instances(annotations, hosts), registered)
+
+    def _node_ingress(self, name: str, group_id: str, own_id: str = "") -> NodeIngress:
+        """The nodes opened for a group; `own_id` is closed where another group took its place."""
+        desired = frozenset({node_rule(group_id, name)})
+        replaced = own_id if own_id != group_id else ""
+
+        def plan(group: SecurityGroup) -> Iterable[IngressChange]:
+            unused = self._unused(opened_for(group, name) - {group_id}, name)
+            return plan_node_ingress(group, desired, replaced, unused)
+
+        return NodeIngress(self._elb, plan)
+
+    def _unused(self, groups: set[str], name: str) -> set[str]:
+        """Those of the groups that no other load balancer has."""
+        if not groups:
+            return set()
+        others = [one for one in self._all() if one.get("LoadBalancerName") != name]
+        return groups - {group for one in others for group in one.get("SecurityGroups") or ()}
+
+    def _execute(
+        self,
+        name: str,
+        actions: Iterable[classic_plan.ClassicElbAction],
+        observed: ObservedClassicElb,
+    ) -> str:
+        """Perform the actions; the load balancer's host name."""
+        executor = ClassicElbExecutor(self._api, name, observed.hostname)
+        for action in actions:
+            executor.execute(action)
+        return executor.hostname
+
+
+class ElbSecurityGroups:
+    """The groups of load balancers, found by name, so that a leftover is found, too."""
+
+    def __init__(self, elb: ElbDependencies) -> None:
+        self._api, self._vpc = elb.api, elb.vpc
+        self._in_use_since: dict[str, float] = {}  # groups that could not be deleted, by ID
+
+    def find(self, name: str, tag: ClusterTag) -> SecurityGroup | None:
+        """The group of this load balancer; `Refused` when another owner took its name."""
+        for group in self._vpc.security_groups(group_name=[security_group_name(name)]):
+            if not tag.owns(group.tags):
+                raise Refused(f"security group {group.name} carries the tags of somebody else")
+            return group
+        return None
+
+    def ensure(self, group: SecurityGroup | None, request: LoadBalancerRequest) -> SecurityGroup:
+        """The group with the rules that the request needs."""
+        found = group or self._create(request)
+        for change in plan_ingress(found, elb_ingress_rules(request), found.rules):
+            change_ingress(self._api, change)
+        return found
+
+    def delete(self, group: SecurityGroup) -> None:
+        """Delete the group; `RetryAfter` while its load balancer still holds it."""
+        try:
+            self._api.call("ec2:DeleteSecurityGroup", GroupId=group.id)
+        except AwsError as error:
+            if error.code in GROUP_IN_USE:
+                raise self._in_use(group) from error
+            if error.code != "InvalidGroup.NotFound":
+                raise
+        self._in_use_since.pop(group.id, None)
+
+    def _in_use(self, group: SecurityGroup) -> CloudError:
+        """The error for a group in use: by AWS itself for a few minutes, or by somebody else."""
+        since = self._in_use_since.setdefault(group.id, time.monotonic())
+        groups = self._vpc.security_groups()
+        users = {g.id for g in groups if any(rule.source == group.id for rule in g.rules)}
+        if others := sorted(users - {group.id}):
+            named = f"is named in rules of {', '.join(others)}: take it out there"
+            return CloudError(f"security group {group.name} {named}")
+        if time.monotonic() - since > GROUP_IN_USE_TIMEOUT:
+            return CloudError(
+                f"security group {group.name} is in use by something that is not ours"
+            )
+        return RetryAfter(f"security group {group.name} is still in use", GROUP_IN_USE_RETRY)
+
+    def _create(self, request: LoadBalancerRequest) -> SecurityGroup:
+        name = security_group_name(request.name)
+        tags = {"ResourceType": "security-group", "Tags": tag_list(request.tags)}
+        with retry_on(["InvalidGroup.Duplicate"]):
+            answer = self._api.call(
+                "ec2:CreateSecurityGroup",
+                GroupName=name,
+                Description=f"Security group for Kubernetes ELB {request.name} ({request.key})",
+                VpcId=self._vpc.id,
+                TagSpecifications=[tags],
+            )
+        return SecurityGroup(text(answer.get("GroupId")), name, request.tags, frozenset())

@@ -1,0 +1,300 @@
+"""What a Network Load Balancer has to be for a Service, and what it is: pure decisions."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ccm.errors import Refused
+from ccm.model.service import HealthCheck
+from ccm.providers.aws.config import SharedProbe
+from ccm.providers.aws.elb.annotations import Annotations
+from ccm.providers.aws.elb.request import (
+    ElbHealthCheck,
+    LoadBalancerRequest,
+    ServicePort,
+    read_health_check,
+)
+from ccm.providers.aws.security_groups import (
+    IngressChange,
+    IngressRule,
+    SecurityGroup,
+    plan_ingress,
+)
+from ccm.providers.aws.subnets import Subnet
+from ccm.providers.aws.tags import Tags
+
+CLIENT_RULE = "kubernetes.io/rule/nlb/client"
+HEALTH_RULE = "kubernetes.io/rule/nlb/health"
+MTU_RULE = "kubernetes.io/rule/nlb/mtu"
+"""How the description of a rule in a node's group begins; `=` and the load balancer may follow."""
+DEFAULT_HEALTH_CHECK = ElbHealthCheck(
+    "TCP", "traffic-port", "", interval=30, timeout=10, healthy=3, unhealthy=3
+)
+LOCAL_HEALTH_CHECK = ElbHealthCheck("HTTP", "", "", interval=10, timeout=10, healthy=2, unhealthy=2)
+ALPN_POLICIES = ("None", "HTTP1Only", "HTTP2Only", "HTTP2Optional", "HTTP2Preferred")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9]")
+
+DEFAULT_ATTRIBUTES: Mapping[str, str] = {
+    "access_logs.s3.enabled": "false",
+    "load_balancing.cross_zone.enabled": "false",
+    "proxy_protocol_v2.enabled": "false",
+}
+"""What an attribute is where AWS does not list it; of all others that is empty text."""
+
+
+@dataclass(frozen=True, slots=True)
+class NlbListener:
+    """What comes in at one port and where it goes; `group` is a target group's name."""
+
+    port: int
+    protocol: str
+    group: str
+    certificate: str = ""
+    policy: str = ""  # empty in what is desired: any will do
+    alpn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetGroup:
+    """Instances and how their health is found; `port` is the node port."""
+
+    name: str
+    protocol: str
+    port: int
+    health_check: ElbHealthCheck
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    tags: Tags = field(default_factory=dict)
+    targets: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Nlb:
+    """The load balancer itself; `subnets` come with the EIP allocation of each, or empty text."""
+
+    name: str
+    is_internal: bool
+    subnets: Mapping[str, str]
+    groups: tuple[str, ...]
+    tags: Tags
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedNlb:
+    """All there is of one Service, with the ARNs of its parts by port and by name.
+
+    `strangers` are names of target groups that could be the Service's, but are not.
+    """
+
+    nlb: Nlb | None
+    arn: str
+    hostname: str
+    listeners: Mapping[int, NlbListener]
+    listener_arns: Mapping[int, str]
+    groups: Mapping[str, TargetGroup]
+    group_arns: Mapping[str, str]
+    strangers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredNlb:
+    """All that has to be there; target groups are by name, listeners by port."""
+
+    nlb: Nlb
+    listeners: Mapping[int, NlbListener]
+    groups: Mapping[str, TargetGroup]
+
+
+def differing(desired: Mapping[str, str], observed: Mapping[str, str]) -> dict[str, str]:
+    """Attributes or tags to set; what nobody asks for stays as it is."""
+    return {k: v for k, v in desired.items() if observed.get(k, DEFAULT_ATTRIBUTES.get(k, "")) != v}
+
+
+def desired_nlb(
+    request: LoadBalancerRequest,
+    subnets: Sequence[Subnet],
+    targets: Iterable[str],
+    cluster_id: str,
+    probe: SharedProbe | None,
+) -> DesiredNlb:
+    """The load balancer for a request; raises `Refused` for what cannot be honoured."""
+    annotations = request.annotations
+    check = read_health_check(request, DEFAULT_HEALTH_CHECK, LOCAL_HEALTH_CHECK, probe)
+    registered = frozenset(targets)
+    groups: dict[str, TargetGroup] = {}
+    listeners: dict[int, NlbListener] = {}
+    for port in merged_ports(request.ports):
+        group = _target_group(request, port, check, cluster_id, registered)
+        groups[group.name] = group
+        listeners[port.number] = _listener(request, port, group.name)
+    nlb = Nlb(
+        name=request.name,
+        is_internal=request.is_internal,
+        subnets=_with_addresses(annotations, subnets),
+        groups=tuple(annotations.csv("security-groups")),
+        tags=request.tags,
+        attributes=_attributes(annotations),
+    )
+    return DesiredNlb(nlb, listeners, groups)
+
+
+def merged_ports(ports: Sequence[ServicePort]) -> Iterator[ServicePort]:
+    """The ports as listeners have them: TCP and UDP of one number are one listener."""
+    by_number: dict[int, list[ServicePort]] = {}
+    for port in ports:
+        if port.protocol not in ("TCP", "UDP"):
+            raise Refused(f"port {port.number} is {port.protocol}: use TCP or UDP")
+        by_number.setdefault(port.number, []).append(port)
+    for number, same in by_number.items():
+        if len({port.node_port for port in same}) > 1:
+            raise Refused(
+                f"port {number} has different node ports for TCP and UDP: one listener of AWS "
+                "has one, so give both the same nodePort"
+            )
+        protocol = "TCP_UDP" if len(same) > 1 else same[0].protocol
+        yield ServicePort(same[0].name, number, protocol, same[0].node_port)
+
+
+def _listener(request: LoadBalancerRequest, port: ServicePort, group: str) -> NlbListener:
+    annotations = request.annotations
+    if port.number not in request.tls_ports or port.protocol == "UDP":
+        return NlbListener(port.number, port.protocol, group)
+    if port.protocol != "TCP":
+        raise Refused(f"port {port.number} is TCP and UDP, so it cannot have a certificate")
+    certificates = annotations.csv("ssl-cert")
+    if len(certificates) != 1:
+        raise annotations.invalid("ssl-cert", "one certificate")
+    alpn = annotations.one_of("alpn-policy", ALPN_POLICIES, "None").replace("None", "")
+    policy = annotations.text("ssl-negotiation-policy")
+    return NlbListener(port.number, "TLS", group, certificates[0], policy, alpn)
+
+
+def _target_group(
+    request: LoadBalancerRequest,
+    port: ServicePort,
+    check: ElbHealthCheck,
+    cluster_id: str,
+    targets: frozenset[str],
+) -> TargetGroup:
+    annotations = request.annotations
+    is_tls = port.number in request.tls_ports and port.protocol == "TCP"
+    backend = annotations.one_of("backend-protocol", ("tcp", "ssl"), "tcp").lower()
+    protocol = "TLS" if is_tls and backend == "ssl" else port.protocol
+    return TargetGroup(
+        name=target_group_name(request.key, port, protocol, check, cluster_id),
+        protocol=protocol,
+        port=port.node_port,
+        health_check=check,
+        attributes=_group_attributes(annotations),
+        tags=request.tags,
+        targets=targets,
+    )
+
+
+def target_group_prefix(key: str) -> str:
+    """How the names of all target groups of a Service begin (upstream's form)."""
+    namespace, _, name = key.partition("/")
+    return f"k8s-{_NOT_IN_NAMES.sub('', namespace)[:8]}-{_NOT_IN_NAMES.sub('', name)[:8]}-"
+
+
+def target_group_name(
+    key: str, port: ServicePort, protocol: str, check: ElbHealthCheck, cluster_id: str
+) -> str:
+    """Upstream's name: another one for whatever cannot be changed in a target group."""
+    namespace, _, name = key.partition("/")
+    ports, check_parts = f"{port.number}{port.node_port}", f"{check.protocol}{check.interval}"
+    identity = f"{cluster_id}{namespace}{name}{ports}{protocol}instance{check_parts}"
+    digest = hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()
+    return target_group_prefix(key) + digest[:10]
+
+
+def _with_addresses(annotations: Annotations, subnets: Sequence[Subnet]) -> dict[str, str]:
+    """The subnets with the EIP allocation for each, if any are given."""
+    allocations = annotations.csv("eip-allocations")
+    if allocations and len(allocations) != len(subnets):
+        zones = ", ".join(subnet.zone for subnet in subnets)
+        raise annotations.invalid("eip-allocations", f"{len(subnets)}, one for each of {zones}")
+    found = allocations or [""] * len(subnets)
+    return {subnet.id: one for subnet, one in zip(subnets, found, strict=True)}
+
+
+def _attributes(annotations: Annotations) -> dict[str, str]:
+    crosses = annotations.boolean("cross-zone-load-balancing-enabled")
+    logs = annotations.boolean("access-log-enabled")
+    attributes = {
+        "load_balancing.cross_zone.enabled": str(crosses).lower(),
+        "access_logs.s3.enabled": str(logs).lower(),
+    }
+    if logs:
+        attributes["access_logs.s3.bucket"] = annotations.text("access-log-s3-bucket-name")
+        attributes["access_logs.s3.prefix"] = annotations.text("access-log-s3-bucket-prefix")
+        if not attributes["access_logs.s3.bucket"]:
+            raise annotations.invalid("access-log-s3-bucket-name", "the name of a bucket")
+    return attributes | annotations.key_values("attributes")
+
+
+def _group_attributes(annotations: Annotations) -> dict[str, str]:
+    value = annotations.text("proxy-protocol")
+    if value not in ("", "*"):
+        raise annotations.invalid("proxy-protocol", "*")
+    has_proxy = {"proxy_protocol_v2.enabled": "true" if value else "false"}
+    return has_proxy | annotations.key_values("target-group-attributes")
+
+
+# The rules of nodes' security groups, in which an NLB's clients come with their own addresses.
+
+
+def node_rules(
+    desired: DesiredNlb, ranges: Iterable[str], cidrs: Iterable[str], node_check: HealthCheck | None
+) -> frozenset[IngressRule]:
+    """Clients may reach the node ports from `ranges`, health checks come from the subnets.
+
+    A port that is not only this Service's may be checked for others as well.
+    """
+    name = desired.nlb.name
+    own_ports = {group.port for group in desired.groups.values()}
+    if node_check:
+        own_ports.add(node_check.port)
+    rules: set[IngressRule] = set()
+    for group in desired.groups.values():
+        check_port = group.health_check.port
+        port = group.port if check_port == "traffic-port" else int(check_port)
+        health = f"{HEALTH_RULE}={name}" if port in own_ports else HEALTH_RULE
+        rules |= {
+            IngressRule(protocol, group.port, group.port, cidr, f"{CLIENT_RULE}={name}")
+            for protocol in _protocols(group.protocol)
+            for cidr in ranges
+        }
+        rules |= {IngressRule("tcp", port, port, cidr, health) for cidr in cidrs}
+    return frozenset(rules)
+
+
+def _protocols(protocol: str) -> tuple[str, ...]:
+    return {"TCP_UDP": ("tcp", "udp"), "UDP": ("udp",)}.get(protocol, ("tcp",))
+
+
+def plan_node_ingress(
+    group: SecurityGroup, desired: frozenset[IngressRule], name: str
+) -> Iterator[IngressChange]:
+    """What one load balancer needs changed in a group that serves several.
+
+    Messages about the size of packets may come from wherever clients may, and a health check that
+    all load balancers share stays as long as any of them has clients. AWS has one rule for both.
+    """
+    own = {rule for rule in group.rules if _is_rule_of(rule, name)}
+    left = [*(group.rules - own), *desired]
+    clients = {rule.source for rule in left if rule.description.startswith(CLIENT_RULE)}
+    mtu = {IngressRule("icmp", 3, 4, cidr, MTU_RULE) for cidr in clients if ":" not in cidr}
+    shared = {rule for rule in group.rules if rule.description in (HEALTH_RULE, MTU_RULE)}
+    checks = {rule for rule in shared if rule.description == HEALTH_RULE and clients}
+    yield from plan_ingress(group, desired | mtu | checks, own | shared)
+
+
+def has_rules_of(group: SecurityGroup, name: str) -> bool:
+    """Whether the group has rules of this load balancer."""
+    return any(_is_rule_of(rule, name) for rule in group.rules)
+
+
+def _is_rule_of(rule: IngressRule, name: str) -> bool:
+    return rule.description in (f"{CLIENT_RULE}={name}", f"{HEALTH_RULE}={name}")

@@ -1,0 +1,166 @@
+"""What a Service asks of any type of load balancer, before it is known what there is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ccm.errors import Refused
+from ccm.model.node import Node
+from ccm.model.objects import text
+from ccm.model.service import HealthCheck, Network, Service
+from ccm.providers.aws import ids
+from ccm.providers.aws.config import SharedProbe
+from ccm.providers.aws.elb.annotations import Annotations, is_internal
+from ccm.providers.aws.tags import ClusterTag
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    """One port of the Service that has a node port."""
+
+    name: str
+    number: int
+    protocol: str
+    node_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBalancerRequest:
+    """A Service as load balancers see it; its fields are checked, not all annotations are read."""
+
+    key: str
+    name: str  # of the load balancer
+    annotations: Annotations
+    ports: tuple[ServicePort, ...]
+    ranges: tuple[str, ...]
+    node_health_check: HealthCheck | None
+    is_internal: bool
+    tags: Mapping[str, str]
+
+    @property
+    def tls_ports(self) -> frozenset[int]:
+        """The numbers of the ports that get the certificate: those listed, or all of them."""
+        if not self.annotations.text("ssl-cert"):
+            return frozenset()
+        listed = set(self.annotations.csv("ssl-ports"))
+        if not listed or "*" in listed:
+            return frozenset(port.number for port in self.ports)
+        return frozenset(p.number for p in self.ports if {p.name, str(p.number)} & listed)
+
+
+def load_balancer_name(service: Service) -> str:
+    """Upstream's name: `a` and the UID without dashes, 32 characters at the most."""
+    return f"a{service.uid.replace('-', '')}"[:32]
+
+
+def read_request(service: Service, elb_type: str, tag: ClusterTag) -> LoadBalancerRequest:
+    """The request of a Service; raises `Refused` for what no load balancer of this type can do."""
+    annotations = Annotations.of(service)
+    annotations.check_supported(elb_type)
+    if service.requested_ip:
+        raise Refused("spec.loadBalancerIP cannot be had in AWS: use eip-allocations with an NLB")
+    if service.spec.get("sessionAffinity") == "ClientIP":
+        raise Refused("spec.sessionAffinity ClientIP is not supported in AWS")
+    if service.spec.get("ipFamilies") == ["IPv6"]:
+        raise Refused("spec.ipFamilies: load balancers of this provider are of IPv4")
+    return LoadBalancerRequest(
+        key=service.key,
+        name=load_balancer_name(service),
+        annotations=annotations,
+        ports=_ports(service),
+        ranges=_ranges(service.source_ranges()),
+        node_health_check=service.health_check,
+        is_internal=is_internal(annotations),
+        tags=_tags(service, annotations, tag),
+    )
+
+
+def _ports(service: Service) -> tuple[ServicePort, ...]:
+    found = []
+    for port in service.ports:
+        protocol, number = text(port.get("protocol")) or "TCP", port.get("port")
+        if not port.get("nodePort"):
+            raise Refused(
+                f"port {number} has no node port: set spec.allocateLoadBalancerNodePorts to true"
+            )
+        name, node_port = text(port.get("name")), port["nodePort"]
+        found.append(ServicePort(name, int(str(number)), protocol, node_port))
+    if not found:
+        raise Refused("the Service has no ports")
+    return tuple(sorted(found, key=lambda port: (port.number, port.protocol)))
+
+
+def _ranges(networks: frozenset[Network]) -> tuple[str, ...]:
+    if only_ipv6 := [str(one) for one in networks if one.version == 6]:
+        raise Refused(f"source ranges {', '.join(only_ipv6)}: the load balancer is of IPv4")
+    return tuple(sorted(map(str, networks)))
+
+
+def _tags(service: Service, annotations: Annotations, tag: ClusterTag) -> dict[str, str]:
+    additional, ours = annotations.key_values("additional-resource-tags"), tag.tags_for(service)
+    if clash := sorted(additional.keys() & ours.keys()):
+        raise annotations.invalid("additional-resource-tags", f"it without {', '.join(clash)}")
+    return {**additional, **ours}
+
+
+def target_instances(annotations: Annotations, hosts: Sequence[Node]) -> frozenset[str]:
+    """The instances of the Nodes that carry the labels asked for."""
+    labels = annotations.key_values("target-node-labels").items()
+    return frozenset(
+        instance_id
+        for node in hosts
+        if labels <= node.labels.items() and not node.is_foreign(ids.SCHEME)
+        if (instance_id := ids.instance_id_of(node.provider_id))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ElbHealthCheck:
+    """A health check; `port` is `traffic-port` or a number, `path` empty unless it is HTTP(S).
+
+    `interval` and `timeout` are seconds, `healthy` and `unhealthy` numbers of checks.
+    """
+
+    protocol: str
+    port: str
+    path: str
+    interval: int
+    timeout: int
+    healthy: int
+    unhealthy: int
+
+
+def read_health_check(
+    request: LoadBalancerRequest,
+    default: ElbHealthCheck,
+    local: ElbHealthCheck,
+    probe: SharedProbe | None,
+) -> ElbHealthCheck:
+    """The health check that the annotations ask for, with upstream's defaults.
+
+    `default` is that of nodes that all serve, `local` that of a node that says so itself.
+    """
+    base = default
+    if request.node_health_check:
+        check = request.node_health_check
+        base = replace(local, port=str(check.port), path=check.path)
+    elif probe:
+        base = replace(default, protocol="HTTP", port=str(probe.port), path=probe.path)
+    read = request.annotations
+    is_nlb = default.port == "traffic-port"
+    protocols = ("TCP", "HTTP", "HTTPS") if is_nlb else ("TCP", "SSL", "HTTP", "HTTPS")
+    protocol = read.one_of("healthcheck-protocol", protocols, base.protocol).upper()
+    port = read.text("healthcheck-port", base.port)
+    if port != "traffic-port" and not (port.isdecimal() and 1 <= int(port) <= 65535):
+        raise read.invalid("healthcheck-port", "a port or traffic-port")
+    has_path = protocol in ("HTTP", "HTTPS")
+    if not has_path and read.text("healthcheck-path"):
+        raise read.invalid("healthcheck-path", "it with healthcheck-protocol HTTP or HTTPS only")
+    return ElbHealthCheck(
+        protocol,
+        port,
+        read.text("healthcheck-path", base.path or "/") if has_path else "",
+        read.integer("healthcheck-interval", base.interval, 5, 300),
+        read.integer("healthcheck-timeout", base.timeout, 2, 120),
+        read.integer("healthcheck-healthy-threshold", base.healthy, 2, 10),
+        read.integer("healthcheck-unhealthy-threshold", base.unhealthy, 2, 10),
+    )

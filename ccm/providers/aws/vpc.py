@@ -1,0 +1,207 @@
+"""The cluster's VPC as load balancers need it: subnets, and the security groups of nodes."""
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+from ccm.errors import CloudError, Refused
+from ccm.model.objects import Json, objects, text
+from ccm.providers.aws.client import AwsApi, AwsError
+from ccm.providers.aws.instance_records import GONE_STATES
+from ccm.providers.aws.security_groups import SecurityGroup, read_security_group
+from ccm.providers.aws.subnets import Subnet, read_subnets
+from ccm.providers.aws.tags import ClusterTag
+
+log = logging.getLogger(__name__)
+
+SUBNET_CACHE_TTL = 60.0  # seconds
+INSTANCE_CACHE_TTL = 600.0  # seconds for which the security groups of an instance are cached
+REGULAR_ZONE = "availability-zone"
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A zone; its ID means the same place in every account, `is_regular` no Local Zone and such."""
+
+    id: str
+    is_regular: bool
+
+
+class Zones:
+    """Zones by name; one that is not known yet has them all read again."""
+
+    def __init__(self, api: AwsApi) -> None:
+        self._api = api
+        self._zones: Mapping[str, Zone] = {}
+        self._lock = Lock()
+
+    def by_name(self, names: Collection[str]) -> Mapping[str, Zone]:
+        """At least those of `names` that AWS knows; raises when they could not be read."""
+        with self._lock:
+            if not set(names) <= self._zones.keys():
+                answer = self._api.call("ec2:DescribeAvailabilityZones", AllAvailabilityZones=True)
+                records = objects(answer.get("AvailabilityZones"))
+                self._zones = {text(one.get("ZoneName")): _read_zone(one) for one in records}
+            return self._zones
+
+
+@dataclass(frozen=True, slots=True)
+class BackendInstance:
+    """An instance that may stand behind a load balancer, as it was read at `read_at`."""
+
+    id: str
+    is_running: bool
+    groups: tuple[str, ...]
+    read_at: float
+
+
+class Vpc:
+    """Reads of one VPC, cached for a short while: many Services ask the same."""
+
+    def __init__(self, api: AwsApi, vpc_id: str) -> None:
+        self._api, self._id = api, vpc_id
+        self._lock = Lock()
+        self._subnets: Sequence[Subnet] = ()
+        self._subnets_read_at = float("-inf")
+        self._instances: dict[str, BackendInstance] = {}
+        self._warned_of: set[str] = set()
+        self.zones = Zones(api)
+        self.ingress_lock = Lock()  # held from reading rules of the nodes' groups to changing them
+
+    @property
+    def id(self) -> str:
+        if not self._id:
+            raise Refused("the VPC is not known: set VPC in the cloud-config")
+        return self._id
+
+    def subnets(self) -> Sequence[Subnet]:
+        """All subnets of the VPC."""
+        with self._lock:
+            if time.monotonic() - self._subnets_read_at > SUBNET_CACHE_TTL:
+                in_vpc = [{"Name": "vpc-id", "Values": [self.id]}]
+                listed = self._api.list_pages("ec2:DescribeSubnets", "Subnets", Filters=in_vpc)
+                tables = self._api.list_pages(
+                    "ec2:DescribeRouteTables", "RouteTables", Filters=in_vpc
+                )
+                subnets = read_subnets(listed, tables)
+                zones = self.zones.by_name({subnet.zone for subnet in subnets})
+                special = {name for name, zone in zones.items() if not zone.is_regular}
+                self._subnets = [replace(s, is_regular=s.zone not in special) for s in subnets]
+                self._subnets_read_at = time.monotonic()
+            return self._subnets
+
+    def backends(
+        self, wanted: Collection[str], registered: frozenset[str], only_running: bool = False
+    ) -> tuple[Sequence[BackendInstance], frozenset[str]]:
+        """The instances as EC2 has them, and the IDs of those to have behind a load balancer.
+
+        A new one has to exist, or even to run. One that is registered stays, whatever EC2 says.
+        """
+        self.forget(set(wanted) - registered)
+        found = self._read_instances(set(wanted))
+        ready = {one.id for one in found if one.is_running or not only_running}
+        return found, frozenset(ready | (registered & set(wanted)))
+
+    def forget(self, instance_ids: Iterable[str]) -> None:
+        """Have these instances read again: they are not what they were."""
+        with self._lock:
+            for instance_id in instance_ids:
+                self._instances.pop(instance_id, None)
+
+    def _read_instances(self, instance_ids: set[str]) -> Sequence[BackendInstance]:
+        """Those of the instances that exist; what is cached costs no read."""
+        with self._lock:
+            oldest = time.monotonic() - INSTANCE_CACHE_TTL
+            cached = {one.id: one for one in self._instances.values() if one.read_at > oldest}
+            missing = sorted(instance_ids - cached.keys())
+            read = map(_read_instance, self._api.find_instances(missing))
+            self._instances = cached | {one.id: one for one in read if one}
+            return [self._instances[i] for i in sorted(instance_ids) if i in self._instances]
+
+    def security_groups(self, **filters: Sequence[str]) -> list[SecurityGroup]:
+        """The groups in the VPC with these values, from all pages; `group_name` and the like."""
+        named = {"vpc_id": [self.id], **filters}
+        listed = [
+            {"Name": name.replace("_", "-"), "Values": list(values)}
+            for name, values in named.items()
+        ]
+        return self._describe_groups(Filters=listed)
+
+    def node_groups(
+        self, instances: Sequence[BackendInstance], tag: ClusterTag
+    ) -> list[SecurityGroup]:
+        """For each instance the group that is opened for load balancers, every group once.
+
+        An instance for which that is ambiguous is left out; `CloudError` when all of them are.
+        """
+        ids = sorted({group for one in instances for group in one.groups})
+        try:
+            groups = self._describe_groups(GroupIds=ids) if ids else []
+        except AwsError as error:
+            if error.code == "InvalidGroup.NotFound":
+                self.forget(one.id for one in instances)
+            raise
+        known = {group.id: group for group in groups}
+        chosen, ambiguous = set(), dict[str, CloudError]()
+        for instance in instances:
+            try:
+                chosen.add(_group_to_open(instance, known, tag))
+            except CloudError as error:
+                ambiguous[instance.id] = error
+        if ambiguous and not chosen:
+            raise next(iter(ambiguous.values()))
+        self._warn(ambiguous)
+        return [known[group] for group in sorted(chosen)]
+
+    def _describe_groups(self, **parameters: Any) -> list[SecurityGroup]:
+        call = "ec2:DescribeSecurityGroups"
+        return [
+            *map(read_security_group, self._api.list_pages(call, "SecurityGroups", **parameters))
+        ]
+
+    def _warn(self, ambiguous: Mapping[str, CloudError]) -> None:
+        """Warn of instances that are not opened, once each; their health checks keep them out."""
+        for instance_id in ambiguous.keys() - self._warned_of:
+            extra = {"instance": instance_id, "why": str(ambiguous[instance_id])}
+            log.warning("instance not opened for load balancers", extra=extra)
+        self._warned_of |= ambiguous.keys()
+
+
+def _group_to_open(
+    instance: BackendInstance, known: Mapping[str, SecurityGroup], tag: ClusterTag
+) -> str:
+    """The group with the cluster's tag, or the only one (upstream's rule)."""
+    groups = [one for one in instance.groups if one in known]
+    tagged = [one for one in groups if tag.is_on(known[one].tags)]
+    candidates = tagged or groups
+    if len(candidates) != 1:
+        kind = "tagged" if tagged else "untagged"
+        raise CloudError(
+            f"instance {instance.id} has {len(candidates)} {kind} security groups: tag exactly one"
+            f" of them with {tag.key}"
+        )
+    return candidates[0]
+
+
+def _read_instance(record: Json) -> BackendInstance | None:
+    state = text((record.get("State") or {}).get("Name"))
+    if state in GONE_STATES:
+        return None
+    groups = objects(record.get("SecurityGroups"))
+    if not groups:
+        interfaces = objects(record.get("NetworkInterfaces"))[:1]
+        groups = [group for one in interfaces for group in objects(one.get("Groups"))]
+    return BackendInstance(
+        text(record.get("InstanceId")),
+        state in ("running", "pending"),
+        tuple(text(group.get("GroupId")) for group in groups),
+        time.monotonic(),
+    )
+
+
+def _read_zone(record: Json) -> Zone:
+    zone_type = text(record.get("ZoneType")) or REGULAR_ZONE
+    return Zone(text(record.get("ZoneId")), zone_type == REGULAR_ZONE)

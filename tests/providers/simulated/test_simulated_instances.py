@@ -1,0 +1,233 @@
+"""What the cloud says about machines: three values, and each call's failure its own."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from ccm.errors import CloudError, Throttled
+from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
+from ccm.providers.simulated.api import SimulatedApi
+from ccm.providers.simulated.instances import SimulatedInstances
+from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.records import Address, Machine, Power
+from ccm.sandbox.cloud.server import CloudServer
+
+from .doubles import CountingGate, node, nodes
+
+
+async def answer(instances: SimulatedInstances, name: str, provider_id: str = "") -> Answer:
+    return (await instances.describe([node(name, provider_id)]))[name]
+
+
+async def test_a_machine_becomes_an_instance(
+    cloud: CloudServer, instances: SimulatedInstances
+) -> None:
+    addresses = (Address("InternalIP", "10.1.2.3"), Address("ExternalIP", "203.0.113.9"))
+    cloud.state.machines.add(
+        Machine("a", "m-1", "large", "zone-b", "north", addresses=addresses, labels={"rack": "7"})
+    )
+    expected = Instance(
+        provider_id="simulated://m-1",
+        type="large",
+        zone="zone-b",
+        region="north",
+        addresses=(
+            NodeAddress(AddressType.INTERNAL_IP, "10.1.2.3"),
+            NodeAddress(AddressType.EXTERNAL_IP, "203.0.113.9"),
+        ),
+        labels={"rack": "7"},
+        power=PowerState.RUNNING,
+    )
+    assert await answer(instances, "a") == expected
+    assert await answer(instances, "a", "simulated://m-1") == expected
+
+
+@pytest.mark.parametrize(
+    ("power", "expected"),
+    [
+        (Power.STARTING, PowerState.RUNNING),
+        (Power.RUNNING, PowerState.RUNNING),
+        (Power.STOPPING, PowerState.STOPPED),
+        (Power.STOPPED, PowerState.STOPPED),
+    ],
+)
+async def test_a_machine_that_exists_is_on_or_off(
+    cloud: CloudServer, instances: SimulatedInstances, power: Power, expected: PowerState
+) -> None:
+    cloud.state.machines.add(Machine("a", power=power))
+    found = await answer(instances, "a")
+    assert isinstance(found, Instance)
+    assert found.power is expected
+
+
+@pytest.mark.parametrize("provider_id", ["", "simulated://m-1"])
+async def test_a_terminated_machine_is_gone(
+    cloud: CloudServer, instances: SimulatedInstances, provider_id: str
+) -> None:
+    cloud.state.machines.add(Machine("a", id="m-1"))
+    cloud.state.machines.terminate("a")
+    assert await answer(instances, "a", provider_id) == Gone("machine m-1 is terminated")
+
+
+@pytest.mark.parametrize(("provider_id", "asked"), [("", "a"), ("simulated://m-1", "m-1")])
+async def test_a_machine_that_is_positively_not_there_is_gone(
+    instances: SimulatedInstances, provider_id: str, asked: str
+) -> None:
+    expected = Gone(f"the cloud has no machine {asked}")
+    assert await answer(instances, "a", provider_id) == expected
+
+
+async def test_two_machines_of_one_name_are_unknown_and_named(
+    cloud: CloudServer, instances: SimulatedInstances
+) -> None:
+    cloud.state.machines.add(Machine("a", id="m-2"))
+    cloud.state.machines.add(Machine("a", id="m-1"))
+    found = await answer(instances, "a")
+    assert found == Unknown("2 machines are named a: simulated://m-1, simulated://m-2")
+
+
+async def test_a_replaced_machine_is_the_live_one(
+    cloud: CloudServer, instances: SimulatedInstances
+) -> None:
+    cloud.state.machines.add(Machine("a", id="m-1"))
+    cloud.state.machines.terminate("a")
+    cloud.state.machines.add(Machine("a", id="m-2"))
+    found = await answer(instances, "a")
+    assert isinstance(found, Instance)
+    assert found.provider_id == "simulated://m-2"
+
+
+@pytest.mark.parametrize(
+    ("name", "provider_id"),
+    [
+        ("a", "aws:///zone/i-1"),
+        ("a", "m-1"),
+        ("a", "simulated://"),
+        ("a", "simulated:///m-1"),
+        ("a", "simulated://m-1,m-2"),
+        ("a", "simulated://m-1&names=b"),
+        ("a,b", ""),
+        ("", ""),
+    ],
+)
+async def test_a_node_that_names_no_machine_is_unknown_without_a_call(
+    cloud: CloudServer, instances: SimulatedInstances, name: str, provider_id: str
+) -> None:
+    assert isinstance(await answer(instances, name, provider_id), Unknown)
+    assert cloud.counters.count() == 0
+
+
+RECORD = {"id": "m-1", "name": "a", "power": "running", "addresses": []}
+
+
+def without(key: str) -> dict[str, Any]:
+    return {name: value for name, value in RECORD.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"items": [without("id")], "not_found": []},
+        {"items": [without("name")], "not_found": []},
+        {"items": [without("power")], "not_found": []},
+        {"items": [without("addresses")], "not_found": []},
+        {"items": [{**RECORD, "id": 7}], "not_found": []},
+        {"items": [{**RECORD, "power": None}], "not_found": []},
+        {"items": [{**RECORD, "addresses": ["10.0.0.1"]}], "not_found": []},
+        {"items": [{**RECORD, "addresses": [{"type": "InternalIP"}]}], "not_found": []},
+        {"items": ["a", None, 7], "not_found": []},
+        {"items": [RECORD], "not_found": ["a"]},
+        {"items": [], "not_found": []},
+        {"items": [], "not_found": [None, ["a"]]},
+        {"items": [], "not_found": ["b"]},
+    ],
+)
+async def test_a_record_that_is_not_right_is_unknown(
+    cloud: CloudServer, instances: SimulatedInstances, body: Any
+) -> None:
+    cloud.faults.set(Fault(Kind.GARBAGE, body=orjson.dumps(body).decode()))
+    assert isinstance(await answer(instances, "a"), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, Instance("simulated://m-1")),
+        ({"zone": None, "type": 7}, Instance("simulated://m-1")),
+        ({"power": "hibernating"}, Instance("simulated://m-1", power=PowerState.UNKNOWN)),
+        ({"labels": {"a": "b", "c": 1}}, Instance("simulated://m-1", labels={"a": "b"})),
+        (
+            {"addresses": [{"type": "Carrier", "address": "pigeon"}]},
+            Instance("simulated://m-1"),
+        ),
+    ],
+)
+async def test_what_the_cloud_does_not_say_stays_empty(
+    cloud: CloudServer, instances: SimulatedInstances, change: dict[str, Any], expected: Instance
+) -> None:
+    body = {"items": [{**RECORD, **change}], "not_found": []}
+    cloud.faults.set(Fault(Kind.GARBAGE, body=orjson.dumps(body).decode()))
+    assert await answer(instances, "a") == expected
+
+
+async def test_ids_and_names_are_asked_apart(
+    cloud: CloudServer, instances: SimulatedInstances
+) -> None:
+    machines = cloud.state.add_machines(250)
+    known = [node(m.name, f"simulated://{m.id}") for m in machines[:150]]
+    fresh = [node(m.name) for m in machines[150:]]
+    answers = await instances.describe([*known, *fresh, node("nobody", "simulated://m-404")])
+    assert {name for name, a in answers.items() if isinstance(a, Instance)} == {
+        machine.name for machine in machines
+    }
+    assert isinstance(answers["nobody"], Gone)
+    assert cloud.counters.reads == 2 + 1
+
+
+async def test_two_nodes_of_one_machine_are_asked_for_once(
+    cloud: CloudServer, instances: SimulatedInstances
+) -> None:
+    cloud.state.machines.add(Machine("a", id="m-1"))
+    answers = await instances.describe([node(name, "simulated://m-1") for name in ("a", "b")])
+    assert answers["a"] == answers["b"]
+    assert isinstance(answers["b"], Instance)
+
+
+async def test_all_pages_of_an_answer_are_read_before_it_is_judged(
+    cloud: CloudServer, instances: SimulatedInstances
+) -> None:
+    cloud.service.change_conditions(page=2)
+    for number in range(3):
+        cloud.state.machines.add(Machine("twin", id=f"m-{number}"))
+    answers = await instances.describe([node("twin"), node("nobody")])
+    assert answers["twin"] == Unknown(
+        "3 machines are named twin: simulated://m-0, simulated://m-1, simulated://m-2"
+    )
+    assert isinstance(answers["nobody"], Gone)
+    assert cloud.counters.reads == 2
+
+
+async def test_pages_that_go_round_end(cloud: CloudServer, instances: SimulatedInstances) -> None:
+    body = '{"items": [], "not_found": [], "next_page_token": "again"}'
+    cloud.faults.set(Fault(Kind.GARBAGE, body=body))
+    with pytest.raises(CloudError, match="circle"):
+        await instances.describe([node("a")])
+    assert cloud.counters.reads == 2
+
+
+async def test_when_every_page_failed_the_error_is_raised(
+    cloud: CloudServer, instances: SimulatedInstances, gate: CountingGate
+) -> None:
+    cloud.faults.set(Fault(Kind.THROTTLE, retry_after=7))
+    with pytest.raises(Throttled) as raised:
+        await instances.describe([*nodes(250), node("foreign", "aws://i-1")])
+    assert raised.value.seconds == 7
+    assert len(gate.errors) == 3
+
+
+async def test_a_batch_larger_than_the_clouds_page_is_refused_and_says_why(
+    cloud: CloudServer, api: SimulatedApi
+) -> None:
+    with pytest.raises(CloudError, match="at most 100 are allowed"):
+        await SimulatedInstances(api, batch_size=101).describe(nodes(101))
