@@ -15,7 +15,7 @@ FLAGS = ("--cluster-cidr=10.240.0.0/12",)
 async def measure(plan: Plan) -> Measured:
     rows: list[Row] = []
     broken: list[str] = []
-    async with site(plan, "--condition", f"max_routes={ROOM}") as place:
+    async with site(plan, "--parameter", f"max_routes={ROOM}") as place:
         for number in sorted({min(size, MOST) for size in plan.sizes}):
             row = await _routed(place, number)
             rows.append(row)

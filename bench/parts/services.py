@@ -20,7 +20,7 @@ async def measure(plan: Plan) -> Measured:
     rows: list[Row] = []
     number = min(NODES, plan.most)
     async with (
-        site(plan, "--condition", f"max_load_balancers={ROOM}") as place,
+        site(plan, "--parameter", f"max_load_balancers={ROOM}") as place,
         crowd(place, number) as controller,
     ):
         watch, joiner = Watch(place, controller, number), f"vm-{number + 1}"

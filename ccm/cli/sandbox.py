@@ -9,7 +9,7 @@ import click
 import orjson
 
 from ccm.errors import ExitCode
-from ccm.sandbox.place import default_directory, find
+from ccm.sandbox.components import default_directory, find_sandbox
 
 T = TypeVar("T")
 
@@ -107,10 +107,10 @@ async def _add(directory: str, count: int) -> list[str]:
     from ccm.sandbox.cloud.client import CloudAdmin
     from ccm.sandbox.kubelets import new_machines, register
 
-    place, state = find(directory)
-    kube = Kube(await config.load(config.Source(str(place.kubeconfig))), "sandbox-kubelets")
+    paths, endpoints = find_sandbox(directory)
+    kube = Kube(await config.load(config.Source(str(paths.kubeconfig))), "sandbox-kubelets")
     try:
-        async with CloudAdmin(state.cloud_url) as cloud:
+        async with CloudAdmin(endpoints.cloud_url) as cloud:
             numbers = [int(m.name.rpartition("-")[2]) for m in await cloud.machines()]
             machines = await cloud.add(new_machines(max(numbers, default=0) + 1, count))
         names = [item.name for item in machines]
@@ -132,15 +132,16 @@ def fault() -> None:
 @directory_option
 def set_fault(kind: str, operation: str, times: int | None, directory: str) -> None:
     """Put a fault in force: error, timeout, denied, throttle, reset, garbage, partial, stale, …"""
-    from ccm.sandbox.cloud.faults import Fault
+    from ccm.sandbox.cloud.codec import CloudApiError
+    from ccm.sandbox.cloud.faults import CloudFault
 
     body: dict[str, Any] = {"kind": kind, "operation": operation}
     if times is not None:
         body["remaining"] = times
     try:
-        new = Fault.from_json(body)
-    except ValueError as problem:
-        raise click.UsageError(str(problem)) from problem
+        new = CloudFault.from_json(body)
+    except CloudApiError as error:
+        raise click.UsageError(str(error)) from error
     click.echo(f"fault {run(_with_cloud(directory, lambda cloud: cloud.set_fault(new))).id} is set")
 
 
@@ -163,6 +164,6 @@ def counters(directory: str) -> None:
 async def _with_cloud(directory: str, act: Callable[[Any], Awaitable[T]]) -> T:
     from ccm.sandbox.cloud.client import CloudAdmin
 
-    _, state = find(directory)
+    _, state = find_sandbox(directory)
     async with CloudAdmin(state.cloud_url) as cloud:
         return await act(cloud)

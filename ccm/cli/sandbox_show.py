@@ -20,9 +20,9 @@ from ccm.cli.status_view import budget_table, deletions_line, workers_table
 from ccm.errors import ExitCode
 from ccm.model.node import SHUTDOWN_TAINT
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
-from ccm.sandbox.observer import TYPE, ZONE, Sighting, lacks, percentile
-from ccm.sandbox.place import default_directory
-from ccm.sandbox.story import Line, Story
+from ccm.sandbox.components import default_directory
+from ccm.sandbox.observer import TYPE, ZONE, ObservedNode, missing_fields, percentile
+from ccm.sandbox.scenario import Scenario, ScenarioEvent
 
 MAX_NODE_ROWS = 14
 
@@ -46,7 +46,7 @@ async def show(options: SandboxOptions, how: Show) -> int:
     _say(how, f"starting an API server, a cloud and the supervisor in {options.directory}")
     async with Sandbox(options) as sandbox:
         adding = asyncio.create_task(sandbox.add_nodes())
-        story = Story(sandbox)
+        story = Scenario(sandbox)
         show_all = _live(sandbox, story) if how.live else _lines(sandbox, story, how)
         background = [adding, asyncio.create_task(show_all)]
         tells_story = not how.exit_when_settled if how.story is None else how.story
@@ -83,25 +83,25 @@ async def _until_done(sandbox: Sandbox, how: Show, stop: asyncio.Event) -> bool:
     return sandbox.is_settled
 
 
-async def _live(sandbox: Sandbox, story: Story) -> None:
-    with Live(_view(sandbox, await sandbox.status(), story.lines), auto_refresh=False) as live:
+async def _live(sandbox: Sandbox, story: Scenario) -> None:
+    with Live(_view(sandbox, await sandbox.status(), story.events), auto_refresh=False) as live:
         while True:
             await asyncio.sleep(0.25)
-            live.update(_view(sandbox, await sandbox.status(), story.lines), refresh=True)
+            live.update(_view(sandbox, await sandbox.status(), story.events), refresh=True)
 
 
-async def _lines(sandbox: Sandbox, story: Story, how: Show) -> None:
+async def _lines(sandbox: Sandbox, story: Scenario, how: Show) -> None:
     """A line whenever the count of ready nodes changed, then the story, twice a second."""
     last, shown = "", 0
     while True:
         ready = len(sandbox.observer.delays())
-        line = f"{ready} of {len(sandbox.observer.sightings)} nodes ready"
+        line = f"{ready} of {len(sandbox.observer.nodes)} nodes ready"
         if line != last:
             _say(how, line)
             last = line
-        for happened in story.lines[shown:]:
+        for happened in story.events[shown:]:
             _say(how, str(happened))
-        shown = len(story.lines)
+        shown = len(story.events)
         await asyncio.sleep(0.5)
 
 
@@ -111,7 +111,9 @@ def _say(how: Show, line: str) -> None:
         print(line, file=sys.stderr if how.as_json else sys.stdout, flush=True)
 
 
-def _view(sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[Line]) -> RenderableType:
+def _view(
+    sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[ScenarioEvent]
+) -> RenderableType:
     """Everything at once, top down: nodes, workers, budget, what happened, hints."""
     parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if "error" not in status:
@@ -119,7 +121,7 @@ def _view(sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[Line]) ->
         if stopped := deletions_line(status):
             parts.append(stopped)
     if lines:
-        parts.append(Panel("\n".join(map(str, lines)), title="Story"))
+        parts.append(Panel("\n".join(map(str, lines)), title="Scenario"))
     parts.append(_hints(sandbox, status))
     return Group(*parts)
 
@@ -131,7 +133,7 @@ def _headline(sandbox: Sandbox) -> Text:
     text.append("and take the taint away. ")
     median = percentile(delays, 0.5)
     if median is not None:
-        done = f"{len(delays)} of {len(sandbox.observer.sightings)} nodes are ready"
+        done = f"{len(delays)} of {len(sandbox.observer.nodes)} nodes are ready"
         text.append(f"{done}; half of them within {median * 1000:.0f} ms.", style="bold green")
     return text
 
@@ -139,7 +141,7 @@ def _headline(sandbox: Sandbox) -> Text:
 def _nodes(sandbox: Sandbox) -> Table:
     columns = ("node", "machine", "provider ID", "internal IP", "type", "zone", "state")
     table = Table(*columns, title="Nodes", title_justify="left")
-    seen = sandbox.observer.sightings
+    seen = sandbox.observer.nodes
     worst_first = sorted(
         seen.items(), key=lambda item: (item[1].ready_at is not None, -item[1].seen_at)
     )
@@ -152,16 +154,16 @@ def _nodes(sandbox: Sandbox) -> Table:
 
 
 def _workload(sandbox: Sandbox) -> Table:
-    sights, count = sandbox.sights, len(sandbox.observer.sightings)
+    seen, count = sandbox.workload, len(sandbox.observer.nodes)
     rows = (
         (
             "Service web",
             "a load balancer",
-            sights.service_address
-            and f"{sights.service_address}, {len(sights.service_hosts)} of {count} nodes behind it",
+            seen.service_address
+            and f"{seen.service_address}, {len(seen.service_hosts)} of {count} nodes behind it",
         ),
-        ("pod networks", "routes", sights.routed and f"{len(sights.routed)} of {count} nodes"),
-        ("volume data", "its zone", sights.volume_zone),
+        ("pod networks", "routes", seen.routed and f"{len(seen.routed)} of {count} nodes"),
+        ("volume data", "its zone", seen.volume_zone),
     )
     table = Table("object", "needs", "has", title="Cloud resources", title_justify="left")
     for name, needs, has in rows:
@@ -169,15 +171,15 @@ def _workload(sandbox: Sandbox) -> Table:
     return table
 
 
-def _cells(sighting: Sighting) -> tuple[str, str, str, str]:
+def _cells(sighting: ObservedNode) -> tuple[str, str, str, str]:
     node = sighting.node
     ips = [each.get("address", "") for each in node.addresses if each.get("type") == "InternalIP"]
     labels = node.labels
     return node.provider_id, "".join(ips[:1]), labels.get(TYPE, ""), labels.get(ZONE, "")
 
 
-def _state(sighting: Sighting) -> Text:
-    missing = lacks(sighting.node)
+def _state(sighting: ObservedNode) -> Text:
+    missing = missing_fields(sighting.node)
     if missing:
         return Text(f"lacks {', '.join(missing)}", style="yellow")
     ready_after = sighting.seconds_to_ready or 0.0
@@ -189,17 +191,17 @@ def _state(sighting: Sighting) -> Text:
 
 
 def _hints(sandbox: Sandbox, status: Mapping[str, Any]) -> Panel:
-    command, directory = sys.argv[0], sandbox.place.directory
+    command, directory = sys.argv[0], sandbox.paths.directory
     pids = [str(worker["pid"]) for worker in status.get("workers", []) if worker["pid"]]
     here = "" if directory == Path(default_directory()) else f" --directory {directory}"
     lines = [
-        f"kubectl --kubeconfig {sandbox.place.kubeconfig} get nodes -o wide",
+        f"kubectl --kubeconfig {sandbox.paths.kubeconfig} get nodes -o wide",
         f"kill -9 {pids[0] if pids else 'PID'}   # a worker dies; the others do not notice",
         f"{command} sandbox add 20{here}   # twenty more nodes",
         f"{command} sandbox machine stop vm-3{here}   # then: start vm-3",
         f"{command} sandbox machine terminate vm-4{here}   # the node, its route and host go",
         f"{command} sandbox fault set throttle --times 5{here}   # the cloud pushes back",
-        f"{command} status --runtime-dir {sandbox.place.runtime}",
+        f"{command} status --runtime-dir {sandbox.paths.runtime}",
         f"less {directory}/supervisor.log",
     ]
     return Panel("\n".join(lines), title="Try in another terminal (Ctrl-C here ends it all)")

@@ -1,4 +1,4 @@
-"""A running sandbox: its parts, its nodes, and what can be told of them at the end."""
+"""A running sandbox: its components, its nodes, and the summary of a run."""
 
 import asyncio
 import fcntl
@@ -19,13 +19,12 @@ from ccm.errors import CloudError, ConfigurationFault, KubernetesError, Unreacha
 from ccm.kube import config
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
-from ccm.sandbox import parts
+from ccm.sandbox import components, workload
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Power
+from ccm.sandbox.components import SandboxEndpoints, SandboxPaths
 from ccm.sandbox.kubelets import follow_power, new_machines, register
-from ccm.sandbox.observer import Observer, percentile
-from ccm.sandbox.place import Place, SandboxFacts
-from ccm.sandbox.workload import Sights, create, look
+from ccm.sandbox.observer import NodeObserver, percentile
 
 NODE_AGENT = "ccm-supervisor/cloud-node-controller"
 
@@ -43,18 +42,18 @@ class SandboxOptions:
 
 
 class Sandbox:
-    """`async with Sandbox(options) as sandbox:` starts every part and stops all of them."""
+    """`async with Sandbox(options) as sandbox:` starts every component and stops all of them."""
 
     def __init__(self, options: SandboxOptions) -> None:
         self.options = options
-        self.place = Place(Path(options.directory).absolute())
+        self.paths = SandboxPaths(Path(options.directory).absolute())
         self.power: dict[str, Power] = {}
-        self.sights = Sights()
+        self.workload = workload.WorkloadStatus()
         self.settled = asyncio.Event()  # it was, at least once
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._lock = _claim(self.place)
+        self._lock = _lock_directory(self.paths)
         try:
             await self._start()
         except BaseException:
@@ -64,28 +63,29 @@ class Sandbox:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
-        self.place.facts.unlink(missing_ok=True)
+        self.paths.endpoints.unlink(missing_ok=True)
         self._lock.close()
 
     async def _start(self) -> None:
-        kubernetes, self._kubernetes_url = await parts.start_kubernetes(self.place)
+        kubernetes, self._kubernetes_url = await components.start_kubernetes(self.paths)
         self._stack.push_async_callback(kubernetes.stop)
-        cloud, cloud_url = await parts.start_cloud(
-            self.place, self.options.page, self.options.read_rate
+        cloud, cloud_url = await components.start_cloud(
+            self.paths, self.options.page, self.options.read_rate
         )
         self._stack.push_async_callback(cloud.stop)
-        source = config.Source(kubeconfig=str(self.place.kubeconfig))
+        source = config.Source(kubeconfig=str(self.paths.kubeconfig))
         self.kube = Kube(await config.load(source), "sandbox-kubelets")
         self._stack.push_async_callback(self.kube.close)
         self.cloud = await self._stack.enter_async_context(CloudAdmin(cloud_url))
-        self.observer = Observer(self.kube)
+        self.observer = NodeObserver(self.kube)
         self._in_background(self.observer.run())
-        self._supervisor = await parts.start_supervisor(self.place, self.options.node_workers)
+        self._supervisor = await components.start_supervisor(self.paths, self.options.node_workers)
         self._stack.push_async_callback(self._supervisor.stop)
-        SandboxFacts(os.getpid(), self._kubernetes_url, cloud_url).save(self.place)
+        endpoints = SandboxEndpoints(os.getpid(), self._kubernetes_url, cloud_url)
+        self.paths.endpoints.write_bytes(orjson.dumps(endpoints))
         await self._wait_for_supervisor()
         self._in_background(self._follow_power())
-        self._in_background(self._look())
+        self._in_background(self._follow_workload())
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -98,7 +98,7 @@ class Sandbox:
 
     async def _wait_for_supervisor(self) -> None:
         """Until its workers are up: what a node then waits for is their work, not their start."""
-        deadline = asyncio.get_running_loop().time() + parts.START_TIMEOUT
+        deadline = asyncio.get_running_loop().time() + components.START_TIMEOUT
         while not _is_up(await self.status()):
             self._supervisor.check()
             if asyncio.get_running_loop().time() > deadline:
@@ -111,14 +111,14 @@ class Sandbox:
         while True:
             await asyncio.sleep(1.0)
             try:
-                nodes = list(self.observer.sightings)
+                nodes = list(self.observer.nodes)
                 self.power = await follow_power(self.kube, self.cloud, nodes)
             except (KubernetesError, Unreachable, CloudError):
                 continue  # a fault that somebody set on purpose; look again in a second
 
-    async def _look(self) -> None:
+    async def _follow_workload(self) -> None:
         while True:
-            self.sights = await look(self.kube, self.cloud)
+            self.workload = await workload.observe(self.kube, self.cloud)
             if self.is_settled:
                 self.settled.set()
             await asyncio.sleep(0.25)
@@ -126,9 +126,9 @@ class Sandbox:
     @property
     def is_settled(self) -> bool:
         """Whether every node is ready and the workload has what it asked for."""
-        sights, count = self.sights, self.options.nodes
-        has_hosts = len(sights.service_hosts) >= count and len(sights.routed) >= count
-        has_all = bool(sights.service_address and sights.volume_zone) and has_hosts
+        seen, count = self.workload, self.options.nodes
+        has_hosts = len(seen.service_hosts) >= count and len(seen.routed) >= count
+        has_all = bool(seen.service_address and seen.volume_zone) and has_hosts
         return has_all and self.observer.is_settled(count)
 
     def check(self) -> None:
@@ -137,44 +137,44 @@ class Sandbox:
 
     async def add_nodes(self) -> None:
         """Ask for a Service and a volume, build the machines, let their kubelets register."""
-        await create(self.kube, self.cloud)
+        await workload.create(self.kube, self.cloud)
         machines = await self.cloud.add(new_machines(1, self.options.nodes))
         await register(self.kube, [machine.name for machine in machines], self.options.stagger)
 
     async def status(self) -> Json:
         """The supervisor's own status, or `{"error": …}`."""
-        control = RuntimePaths(self.place.runtime).control
+        control = RuntimePaths(self.paths.runtime).control
         try:
             return await asyncio.to_thread(ask, control, {"command": "status"}, 2.0)
         except NotRunning as error:
             return {"error": str(error)}
 
     async def summary(self, is_settled: bool) -> Json:
-        """What a run cost and how long it took, from the servers' own books."""
-        requests = await self._requests()
+        """What a run cost and how long it took, as the servers counted it."""
+        requests = await self._audit_log()
         writes = [r for r in requests if r["user_agent"] == NODE_AGENT and r["verb"] == "patch"]
         delays = self.observer.delays()
         counters = await self.cloud.counters()
         status = await self.status()
         return {
             "settled": is_settled,
-            "nodes": len(self.observer.sightings),
+            "nodes": len(self.observer.nodes),
             "initialised": len(delays),
             "kubernetes_writes_per_node": round(len(writes) / max(len(delays), 1), 3),
             "kubernetes_events": sum(r["resource"] == "events" for r in requests),
             "cloud_reads": sum(
                 row["count"] for row in counters["rows"] if row["operation"] == "ListMachines"
             ),
-            "service_address": self.sights.service_address,
-            "service_hosts": len(self.sights.service_hosts),
-            "routes": len(self.sights.routed),
-            "volume_zone": self.sights.volume_zone,
+            "service_address": self.workload.service_address,
+            "service_hosts": len(self.workload.service_hosts),
+            "routes": len(self.workload.routed),
+            "volume_zone": self.workload.volume_zone,
             "seconds_to_ready": {"p50": percentile(delays, 0.5), "p99": percentile(delays, 0.99)},
             "worker_restarts": sum(w["restarts"] for w in status.get("workers", [])),
             "not_ready": self.observer.unready()[:20],
         }
 
-    async def _requests(self) -> list[Json]:
+    async def _audit_log(self) -> list[Json]:
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"{self._kubernetes_url}/sandbox/requests") as response,
@@ -188,20 +188,20 @@ def _is_up(status: Json) -> bool:
     return bool(workers) and all(w["state"] not in ("starting", "syncing") for w in workers)
 
 
-def _claim(place: Place) -> TextIO:
+def _lock_directory(paths: SandboxPaths) -> TextIO:
     """An empty directory that no other sandbox uses."""
-    place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = open(place.directory / "lock", "w", encoding="ascii")  # noqa: SIM115 - held to the end
+    paths.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = open(paths.directory / "lock", "w", encoding="ascii")  # noqa: SIM115 - held to the end
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         lock.close()
         raise ConfigurationFault(
             "--directory",
-            f"{place.directory} is used by a sandbox that runs",
+            f"{paths.directory} is used by a sandbox that runs",
             "stop that one with Ctrl-C, or name another directory",
         ) from error
-    for entry in place.directory.iterdir():
+    for entry in paths.directory.iterdir():
         if entry.name != "lock":
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     return lock

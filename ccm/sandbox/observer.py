@@ -1,4 +1,4 @@
-"""What a bystander sees of the nodes: who lacks what, and how long each took to become ready."""
+"""Watches the nodes from outside: what each still misses, how long each took to be ready."""
 
 import asyncio
 import time
@@ -13,8 +13,8 @@ ZONE = "topology.kubernetes.io/zone"
 TYPE = "node.kubernetes.io/instance-type"
 
 
-def lacks(node: Node) -> list[str]:
-    """What a node still needs from the cloud controller manager, in plain words."""
+def missing_fields(node: Node) -> list[str]:
+    """What a node still needs from the cloud controller manager, in words for people."""
     needs = {
         "provider ID": not node.provider_id,
         "addresses": not node.addresses,
@@ -26,7 +26,7 @@ def lacks(node: Node) -> list[str]:
 
 
 @dataclass
-class Sighting:
+class ObservedNode:
     """One node as it is now, and when it was first seen and first ready (monotonic)."""
 
     node: Node
@@ -39,11 +39,11 @@ class Sighting:
 
 
 @dataclass
-class Observer:
+class NodeObserver:
     """Watches the nodes from outside, with a client of its own."""
 
     kube: Kube
-    sightings: dict[str, Sighting] = field(default_factory=dict)
+    nodes: dict[str, ObservedNode] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -53,26 +53,26 @@ class Observer:
                 case Put(raw):
                     self._see(Node(raw))
                 case Drop(raw):
-                    self.sightings.pop(Node(raw).name, None)
+                    self.nodes.pop(Node(raw).name, None)
             self.changed.set()
 
     def is_settled(self, expected: int) -> bool:
         """Whether `expected` nodes are there and lack nothing."""
-        return len(self.sightings) >= expected and not self.unready()
+        return len(self.nodes) >= expected and not self.unready()
 
     def unready(self) -> list[str]:
-        return [name for name, seen in self.sightings.items() if seen.ready_at is None]
+        return [name for name, seen in self.nodes.items() if seen.ready_at is None]
 
     def delays(self) -> list[float]:
         """Seconds from registration to ready, sorted, of the nodes that are ready."""
-        delays = (seen.seconds_to_ready for seen in self.sightings.values())
+        delays = (seen.seconds_to_ready for seen in self.nodes.values())
         return sorted(delay for delay in delays if delay is not None)
 
     def _see(self, node: Node) -> None:
         now = time.monotonic()
-        seen = self.sightings.setdefault(node.name, Sighting(node, now))
+        seen = self.nodes.setdefault(node.name, ObservedNode(node, now))
         seen.node = node
-        if seen.ready_at is None and not lacks(node):
+        if seen.ready_at is None and not missing_fields(node):
             seen.ready_at = now
 
 

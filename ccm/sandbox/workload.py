@@ -25,7 +25,7 @@ SERVICE: Json = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sights:
+class WorkloadStatus:
     """The workload as it is now; empty while something is missing.
 
     `service_hosts` are the machines behind the balancer, `routed` those with a route, by name.
@@ -46,38 +46,31 @@ async def create(kube: Kube, cloud: CloudAdmin) -> None:
 async def create_volume(kube: Kube, cloud: CloudAdmin) -> None:
     """A volume in the cloud, and the PersistentVolume for it."""
     volume = await cloud.add_volume(Volume(id="vol-1", zones=("zone-b",), region="region-1"))
-    await kube.post("/api/v1/persistentvolumes", _persistent_volume("data", volume.id))
+    spec = {
+        "capacity": {"storage": "10Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": DRIVER, "volumeHandle": volume.id},
+    }
+    body: Json = {"apiVersion": "v1", "kind": "PersistentVolume", "spec": spec}
+    await kube.post("/api/v1/persistentvolumes", {**body, "metadata": {"name": "data"}})
 
 
-async def look(kube: Kube, cloud: CloudAdmin) -> Sights:
+async def observe(kube: Kube, cloud: CloudAdmin) -> WorkloadStatus:
     """What came of it; a fault that somebody set on purpose shows as nothing seen."""
     try:
         service = await kube.get("/api/v1/namespaces/default/services/web")
         volume = await kube.get("/api/v1/persistentvolumes/data")
         state = await cloud.state()
     except (KubernetesError, Unreachable, CloudError):
-        return Sights()
+        return WorkloadStatus()
     ingress = objects(mapping(mapping(service.get("status")).get("loadBalancer")).get("ingress"))
     way_in = ingress[0] if ingress else {}
     labels: Mapping[str, str] = mapping(mapping(volume.get("metadata")).get("labels"))
     names = {machine["id"]: machine["name"] for machine in state["machines"]}
     hosts = (host for balancer in state["load_balancers"] for host in balancer["hosts"])
-    return Sights(
+    return WorkloadStatus(
         service_address=text(way_in.get("ip")) or text(way_in.get("hostname")),
         service_hosts=frozenset(names.get(host, host) for host in hosts),
         volume_zone=labels.get(ZONE, ""),
         routed=frozenset(names.get(r["machine_id"], r["name"]) for r in state["routes"]),
     )
-
-
-def _persistent_volume(name: str, handle: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "10Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "csi": {"driver": DRIVER, "volumeHandle": handle},
-        },
-    }

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint
 
 from ccm.cloud import registry
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from tests.check.planting import Ground, fails, flags, planted, warns
 
 
@@ -26,7 +26,7 @@ def config(ground: Ground, key: str, value: str) -> Iterator[Sequence[str]]:
 
 
 @planted
-def fault(ground: Ground, fault: Fault, *words: str) -> Iterator[Sequence[str]]:
+def fault(ground: Ground, fault: CloudFault, *words: str) -> Iterator[Sequence[str]]:
     with ground.world.cloud_fault(fault):
         yield words
 
@@ -74,19 +74,19 @@ ROWS = (
         "one read is denied",
         "cloud-reads: the cloud does not let us read routes: ListRoutes: 403",
         "or allow them this call",
-        fault(Fault(Kind.DENIED, "ListRoutes")),
+        fault(CloudFault(CloudFaultKind.DENIED, "ListRoutes")),
     ),
     fails(
         "one read is never answered",
         "cloud-reads: no answer about a load balancer: GetLoadBalancer: no answer within 200ms",
         "that the cloud works",
-        fault(Fault(Kind.TIMEOUT, "GetLoadBalancer"), "--cloud-call-timeout=200ms"),
+        fault(CloudFault(CloudFaultKind.TIMEOUT, "GetLoadBalancer"), "--cloud-call-timeout=200ms"),
     ),
     warns(
         "the account is throttled",
         "cloud-reads: the cloud throttled us when we read routes: ListRoutes: 429",
         "--cloud-reserve",
-        fault(Fault(Kind.THROTTLE, "ListRoutes", retry_after=0.1)),
+        fault(CloudFault(CloudFaultKind.THROTTLE, "ListRoutes", retry_after=0.1)),
     ),
     fails(
         "the quota is too small for the cluster",

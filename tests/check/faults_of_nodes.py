@@ -7,7 +7,7 @@ from functools import partial
 from ccm.checks import nodes as node_checks
 from ccm.checks import services as service_checks
 from ccm.model.objects import Json
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Machine
 from ccm.sandbox.kubelets import registration
 from ccm.sandbox.workload import SERVICE
@@ -59,7 +59,7 @@ def at_once(ground: Ground, plant: Plant) -> Iterator[Sequence[str]]:
 @planted
 def no_balancer(ground: Ground) -> Iterator[Sequence[str]]:
     """The cloud creates none, for a while."""
-    world, fault = ground.world, Fault(Kind.ERROR, "CreateLoadBalancer")
+    world, fault = ground.world, CloudFault(CloudFaultKind.ERROR, "CreateLoadBalancer")
     with world.cloud_fault(fault), service()(ground) as words:
         yield words
         world.tell_cloud(lambda admin: admin.clear_faults())  # before the Service is deleted

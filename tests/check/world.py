@@ -15,7 +15,7 @@ from ccm.manifests.rbac import subjects
 from ccm.model.rbac import PolicyRule
 from ccm.sandbox import workload
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.cloud.faults import Fault
+from ccm.sandbox.cloud.faults import CloudFault
 from ccm.settings import Settings
 from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import add_machines_and_nodes, connect
@@ -83,7 +83,7 @@ class CheckWorld:
         return asyncio.run(tell())
 
     @contextmanager
-    def cloud_fault(self, fault: Fault) -> Iterator[None]:
+    def cloud_fault(self, fault: CloudFault) -> Iterator[None]:
         """A fault that the cloud has for a while."""
         self.tell_cloud(lambda admin: admin.set_fault(fault))
         try:
@@ -134,7 +134,7 @@ def make_healthy(cluster: RealCluster, cloud: Cloud, supervisor: Supervisor) -> 
                 await add_machines_and_nodes(kube, cloud.url, len(NODES))
                 await workload.create(kube, admin)
                 async with asyncio.timeout(60):
-                    while not _is_served(await workload.look(kube, admin)):  # noqa: ASYNC110
+                    while not _is_served(await workload.observe(kube, admin)):  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
         finally:
             await kube.close()
@@ -143,5 +143,5 @@ def make_healthy(cluster: RealCluster, cloud: Cloud, supervisor: Supervisor) -> 
     supervisor.wait_running()
 
 
-def _is_served(seen: workload.Sights) -> bool:
+def _is_served(seen: workload.WorkloadStatus) -> bool:
     return bool(seen.service_address and seen.volume_zone) and seen.routed == {*NODES}

@@ -6,7 +6,7 @@ import ssl
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,13 @@ EVENTS = "/api/v1/namespaces/default/events"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 SECRETS = "/api/v1/namespaces/default/secrets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+FINALIZER = "example.com/hold"
+OTHER_FINALIZER = "example.com/other"
+
+STAMP = "2026-01-02T03:04:05Z"
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
@@ -39,6 +46,7 @@ class Reply:
     status: int
     body: Any
     headers: dict[str, str]
+    path: str = ""  # of what was created
 
     @property
     def name(self) -> str:
@@ -56,10 +64,10 @@ class Reply:
         return self.status, self.body.get("reason")
 
     @property
-    def causes(self) -> set[tuple[str, str]]:
-        """Which fields are wrong and why; the real server names some of them twice."""
+    def causes(self) -> set[str]:
+        """Which fields are wrong and why, as "field Reason"; the real server repeats some."""
         causes = self.body["details"].get("causes", [])
-        return {(cause["field"], cause["reason"]) for cause in causes}
+        return {f"{each['field']} {each['reason'].removeprefix('FieldValue')}" for each in causes}
 
     @property
     def names(self) -> list[str]:
@@ -148,8 +156,8 @@ class Api:
             content = await response.read()
         reply = Reply(response.status, _parse(content), dict(response.headers))
         if method in ("POST", "PUT") and reply.status == 201 and "uid" in str(reply.body):
-            collection = path if method == "POST" else path.rpartition("/")[0]
-            self._created.append(f"{collection}/{reply.name}")
+            reply = replace(reply, path=f"{path}/{reply.name}" if method == "POST" else path)
+            self._created.append(reply.path)
         return reply
 
     async def get(self, path: str, **query: Any) -> Reply:
@@ -193,6 +201,13 @@ class Api:
             assert response.status == 200, await response.text()
             yield Watch(response)
 
+    @asynccontextmanager
+    async def watch_from_now(self, path: str, **query: Any) -> AsyncIterator[Watch]:
+        """Open a watch that shows what happens from here on."""
+        version = (await self.get(path)).version
+        async with self.watch(path, resourceVersion=version, **query) as watch:
+            yield watch
+
     async def clean(self) -> None:
         """Remove what was created, whatever holds it."""
         for path in reversed(self._created):
@@ -209,3 +224,54 @@ def _parse(content: bytes) -> Any:
         return orjson.loads(content) if content else None
     except orjson.JSONDecodeError:
         return content.decode(errors="replace")
+
+
+# --- the objects that cases create, as small as the server allows
+
+
+async def new_service(api: Api, **spec: Any) -> Reply:
+    spec.setdefault("ports", [{"port": 80}])
+    return await api.new(SERVICES, spec=spec)
+
+
+async def new_balancer(api: Api, **spec: Any) -> Reply:
+    return await new_service(api, type="LoadBalancer", **spec)
+
+
+VOLUME = {
+    "capacity": {"storage": "1Gi"},
+    "accessModes": ["ReadWriteOnce"],
+    "csi": {"driver": "example.com", "volumeHandle": "vol-1"},
+}
+
+
+async def new_volume(api: Api, **spec: Any) -> Reply:
+    return await api.new(VOLUMES, spec={**VOLUME, **spec})
+
+
+def address(kind: str, value: str) -> dict[str, str]:
+    return {"type": kind, "address": value}
+
+
+def addresses_of(reply: Reply) -> list[tuple[str, str]]:
+    return [(each["type"], each["address"]) for each in reply.body["status"].get("addresses", [])]
+
+
+def zone_affinity(zone: str) -> dict[str, Any]:
+    wanted = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}}
+
+
+def event(api: Api, about: Body, **members: Any) -> Body:
+    return {
+        "metadata": {"name": api.new_name()},
+        "involvedObject": about,
+        "reason": "Tested",
+        "message": "a message",
+        "type": "Normal",
+        "source": {"component": "contract"},
+        "firstTimestamp": STAMP,
+        "lastTimestamp": STAMP,
+        "count": 1,
+        **members,
+    }

@@ -35,13 +35,6 @@ async def api(server: RealCluster | SandboxServer, tmp_path: Path) -> AsyncItera
         yield client
 
 
-@pytest.fixture
-async def sandbox_api(sandbox: SandboxServer, tmp_path: Path) -> AsyncIterator[Api]:
-    """A client of the sandbox, for what only the sandbox can be made to do."""
-    async with client_of(sandbox, tmp_path) as client:
-        yield client
-
-
 @asynccontextmanager
 async def client_of(server: RealCluster | SandboxServer, directory: Path) -> AsyncIterator[Api]:
     async with aiohttp.ClientSession(headers={"User-Agent": "contract"}) as session:

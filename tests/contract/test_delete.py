@@ -1,16 +1,28 @@
 """How objects go: at once, after their finalizers, or not at all."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.contract.client import LEASES, NAMESPACES, NODES, VOLUMES, Api
-from tests.contract.objects import FINALIZER, OTHER_FINALIZER, new_service, new_volume
+from tests.contract.client import (
+    FINALIZER,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    OTHER_FINALIZER,
+    Api,
+    Body,
+    Reply,
+    new_service,
+    new_volume,
+)
 
 PROTECTION = "kubernetes.io/pv-protection"
 
 
 async def test_a_delete_answers_with_a_status_that_names_the_object(api: Api) -> None:
     lease = await api.new(LEASES)
-    reply = await api.delete(f"{LEASES}/{lease.name}")
+    reply = await api.delete(lease.path)
     assert reply.status == 200
     assert reply.body["status"] == "Success"
     assert reply.body["details"] == {
@@ -19,12 +31,12 @@ async def test_a_delete_answers_with_a_status_that_names_the_object(api: Api) ->
         "kind": "leases",
         "uid": lease.body["metadata"]["uid"],
     }
-    assert (await api.get(f"{LEASES}/{lease.name}")).refusal == (404, "NotFound")
+    assert (await api.get(lease.path)).refusal == (404, "NotFound")
 
 
 async def test_a_deleted_service_is_the_answer(api: Api) -> None:
     service = await new_service(api)
-    reply = await api.delete(f"/api/v1/namespaces/default/services/{service.name}")
+    reply = await api.delete(service.path)
     assert reply.body["kind"] == "Service"
     assert reply.name == service.name
 
@@ -37,29 +49,26 @@ async def test_what_is_not_there_cannot_be_deleted(api: Api) -> None:
     assert reply.body["details"] == {"name": name, "kind": "nodes"}
 
 
-async def test_a_finalizer_turns_the_delete_into_a_mark(api: Api) -> None:
-    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
-    path = f"{NODES}/{node.name}"
-    reply = await api.delete(path)
-    assert reply.status == 200
-    assert reply.body["kind"] == "Node"
-    marked = (await api.get(path)).body["metadata"]
-    assert "deletionTimestamp" in marked
-    assert marked["deletionGracePeriodSeconds"] == 0
-    assert marked["finalizers"] == [FINALIZER]
+@pytest.fixture
+async def marked(api: Api) -> Reply:
+    """A deleted node that a finalizer holds, as the delete answered."""
+    path = (await api.new(NODES, metadata={"finalizers": [FINALIZER]})).path
+    return replace(await api.delete(path), path=path)
 
 
-async def test_a_second_delete_changes_nothing(api: Api) -> None:
-    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
-    path = f"{NODES}/{node.name}"
-    first, second = await api.delete(path), await api.delete(path)
-    assert second.status == 200
-    assert second.version == first.version
+async def test_a_finalizer_turns_the_delete_into_a_mark(api: Api, marked: Reply) -> None:
+    assert marked.status == 200
+    assert marked.body["kind"] == "Node"
+    meta = (await api.get(marked.path)).body["metadata"]
+    assert "deletionTimestamp" in meta
+    assert meta["deletionGracePeriodSeconds"] == 0
+    assert meta["finalizers"] == [FINALIZER]
+    second = await api.delete(marked.path)
+    assert (second.status, second.version) == (200, marked.version)
 
 
 async def test_the_object_goes_with_its_last_finalizer(api: Api) -> None:
-    node = await api.new(NODES, metadata={"finalizers": [FINALIZER, OTHER_FINALIZER]})
-    path = f"{NODES}/{node.name}"
+    path = (await api.new(NODES, metadata={"finalizers": [FINALIZER, OTHER_FINALIZER]})).path
     await api.delete(path)
     await api.merge(path, {"metadata": {"finalizers": [OTHER_FINALIZER]}})
     assert (await api.get(path)).status == 200
@@ -69,49 +78,43 @@ async def test_the_object_goes_with_its_last_finalizer(api: Api) -> None:
     assert (await api.get(path)).status == 404
 
 
-async def test_the_last_finalizer_may_go_through_the_status(api: Api) -> None:
-    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
-    path = f"{NODES}/{node.name}"
-    await api.delete(path)
-    await api.merge(f"{path}/status", {"metadata": {"finalizers": None}})
-    assert (await api.get(path)).status == 404
+async def test_the_last_finalizer_may_go_through_the_status(api: Api, marked: Reply) -> None:
+    await api.merge(f"{marked.path}/status", {"metadata": {"finalizers": None}})
+    assert (await api.get(marked.path)).status == 404
 
 
-async def test_a_marked_object_takes_no_new_finalizer_but_other_changes(api: Api) -> None:
-    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
-    path = f"{NODES}/{node.name}"
-    await api.delete(path)
-    reply = await api.merge(path, {"metadata": {"finalizers": [FINALIZER, OTHER_FINALIZER]}})
-    assert reply.causes == {("metadata.finalizers", "FieldValueForbidden")}
-    reply = await api.merge(path, {"metadata": {"labels": {"a": "b"}, "deletionTimestamp": None}})
+async def test_a_marked_object_takes_no_new_finalizer_but_other_changes(
+    api: Api, marked: Reply
+) -> None:
+    body: Body = {"metadata": {"finalizers": [FINALIZER, OTHER_FINALIZER]}}
+    assert (await api.merge(marked.path, body)).causes == {"metadata.finalizers Forbidden"}
+    body = {"metadata": {"labels": {"a": "b"}, "deletionTimestamp": None}}
+    reply = await api.merge(marked.path, body)
     assert reply.status == 200
     assert "deletionTimestamp" in reply.body["metadata"]
 
 
-async def test_the_name_of_a_marked_object_is_taken(api: Api) -> None:
-    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
-    await api.delete(f"{NODES}/{node.name}")
-    reply = await api.create(NODES, {"metadata": {"name": node.name}})
+async def test_the_name_of_a_marked_object_is_taken(api: Api, marked: Reply) -> None:
+    reply = await api.create(NODES, {"metadata": {"name": marked.name}})
     assert reply.refusal == (409, "AlreadyExists")
     assert reply.body["message"].startswith("object is being deleted: ")
 
 
 async def test_preconditions_must_hold(api: Api) -> None:
     node = await api.new(NODES)
-    path, meta = f"{NODES}/{node.name}", node.body["metadata"]
+    meta = node.body["metadata"]
     for wrong in ({"uid": "other"}, {"resourceVersion": "1"}):
-        reply = await api.delete(path, {"preconditions": wrong})
+        reply = await api.delete(node.path, {"preconditions": wrong})
         assert reply.refusal == (409, "Conflict")
         assert reply.body["details"] == {"name": node.name, "kind": "Node"}
     right = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-    assert (await api.delete(path, {"preconditions": right})).status == 200
+    assert (await api.delete(node.path, {"preconditions": right})).status == 200
 
 
 async def test_a_dry_run_deletes_nothing(api: Api) -> None:
     node = await api.new(NODES)
-    path = f"{NODES}/{node.name}"
-    assert (await api.delete(path, dryRun="All")).status == 200
-    assert (await api.get(path)).version == node.version
+    assert (await api.delete(node.path, dryRun="All")).status == 200
+    assert (await api.get(node.path)).version == node.version
 
 
 @pytest.mark.parametrize(
@@ -120,15 +123,11 @@ async def test_a_dry_run_deletes_nothing(api: Api) -> None:
 async def test_a_policy_that_needs_a_collector_marks_first(
     api: Api, policy: str, finalizer: str
 ) -> None:
-    node = await api.new(NODES)
-    reply = await api.delete(f"{NODES}/{node.name}", {"propagationPolicy": policy})
+    path = (await api.new(NODES)).path
+    unknown = await api.delete(path, {"propagationPolicy": "Other"})
+    assert unknown.causes == {"propagationPolicy NotSupported"}
+    reply = await api.delete(path, {"propagationPolicy": policy})
     assert reply.body["metadata"]["finalizers"] == [finalizer]
-
-
-async def test_an_unknown_policy_is_422(api: Api) -> None:
-    node = await api.new(NODES)
-    reply = await api.delete(f"{NODES}/{node.name}", {"propagationPolicy": "Other"})
-    assert reply.causes == {("propagationPolicy", "FieldValueNotSupported")}
 
 
 async def test_a_collection_is_deleted_by_selector(api: Api) -> None:
@@ -137,20 +136,20 @@ async def test_a_collection_is_deleted_by_selector(api: Api) -> None:
     reply = await api.delete(NODES, labelSelector="case=doomed")
     assert reply.body["kind"] == "NodeList"
     assert reply.names == [doomed.name]
-    assert (await api.get(f"{NODES}/{doomed.name}")).status == 404
-    assert (await api.get(f"{NODES}/{spared.name}")).status == 200
+    assert (await api.get(doomed.path)).status == 404
+    assert (await api.get(spared.path)).status == 200
 
 
 async def test_a_volume_is_protected_from_the_start(api: Api) -> None:
     volume = await new_volume(api)
     assert volume.body["metadata"]["finalizers"] == [PROTECTION]
-    reply = await api.delete(f"{VOLUMES}/{volume.name}")
+    reply = await api.delete(volume.path)
     assert "deletionTimestamp" in reply.body["metadata"]
 
 
 async def test_a_namespace_is_marked_first(api: Api) -> None:
     namespace = await api.new(NAMESPACES)
-    reply = await api.delete(f"{NAMESPACES}/{namespace.name}")
+    reply = await api.delete(namespace.path)
     assert reply.body["status"]["phase"] == "Terminating"
     assert "deletionTimestamp" in reply.body["metadata"]
 
@@ -161,5 +160,5 @@ async def test_the_default_namespace_stays(api: Api) -> None:
 
 async def test_a_subresource_cannot_be_deleted(api: Api) -> None:
     node = await api.new(NODES)
-    reply = await api.delete(f"{NODES}/{node.name}/status")
+    reply = await api.delete(f"{node.path}/status")
     assert reply.refusal == (405, "MethodNotAllowed")

@@ -4,22 +4,9 @@ import pytest
 
 from tests.contract.client import NODES, Api
 
-CORE = (
-    "configmaps",
-    "endpoints",
-    "events",
-    "namespaces",
-    "namespaces/status",
-    "nodes",
-    "nodes/status",
-    "persistentvolumes",
-    "persistentvolumes/status",
-    "pods",
-    "secrets",
-    "serviceaccounts",
-    "services",
-    "services/status",
-)
+WITHOUT_STATUS = ("configmaps", "endpoints", "events", "pods", "secrets", "serviceaccounts")
+WITH_STATUS = ("namespaces", "nodes", "persistentvolumes", "services")
+CORE = (*WITHOUT_STATUS, *WITH_STATUS, *(f"{name}/status" for name in WITH_STATUS))
 REVIEWS = "/apis/authorization.k8s.io/v1"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.client import NODES, Api
-from tests.contract.objects import new_balancer, new_volume
+from tests.contract.client import EVENTS, LEASES, NODES, Api, event, new_balancer, new_volume
 from tests.kube.build import find_binaries
 
 NODE = """
@@ -104,11 +103,9 @@ async def test_kubectl_gets_volumes_and_leases(api: Api, kubectl: Kubectl) -> No
     cells = await kubectl.table("pv", volume.name)
     assert cells[0][:5] == ["NAME", "CAPACITY", "ACCESS MODES", "RECLAIM POLICY", "STATUS"]
     assert cells[1][:5] == [volume.name, "1Gi", "RWO", "Retain", "Pending"]
-    lease = await kubectl("create", "-f", "-", "-o", "name", stdin=_manifests(api).split("---")[2])
-    name = lease.strip().rpartition("/")[2]
-    cells = await kubectl.table("leases", name)
-    assert cells == [["NAME", "HOLDER", "AGE"], [name, "a", "AGE"]]
-    await kubectl("delete", "lease", name)
+    lease = await api.new(LEASES, spec={"holderIdentity": "a"})
+    cells = await kubectl.table("leases", lease.name)
+    assert cells == [["NAME", "HOLDER", "AGE"], [lease.name, "a", "AGE"]]
 
 
 async def test_kubectl_gets_everything_at_once(api: Api, kubectl: Kubectl) -> None:
@@ -121,11 +118,7 @@ async def test_kubectl_gets_everything_at_once(api: Api, kubectl: Kubectl) -> No
 async def test_kubectl_describes_a_node_with_its_events(api: Api, kubectl: Kubectl) -> None:
     node = await api.new(NODES, spec={"providerID": "x://described"})
     about = {"kind": "Node", "name": node.name, "uid": node.name}
-    event = {"metadata": {"name": api.new_name()}, "involvedObject": about, "type": "Normal"}
-    stamp = {"firstTimestamp": "2026-01-02T03:04:05Z", "lastTimestamp": "2026-01-02T03:04:05Z"}
-    source = {"source": {"component": "contract"}, "reason": "Seen", "message": "it was seen"}
-    path = "/api/v1/namespaces/default/events"
-    assert (await api.create(path, {**event, **stamp, **source})).status == 201
+    assert (await api.create(EVENTS, event(api, about, message="it was seen"))).status == 201
     output = await kubectl("describe", "node", node.name)
     assert re.search(r"Taints:\s+node.kubernetes.io/not-ready:NoSchedule", output)
     assert re.search(r"ProviderID:\s+x://described", output)
@@ -171,7 +164,7 @@ async def test_kubectl_taints_labels_and_cordons(api: Api, kubectl: Kubectl) -> 
     await kubectl("taint", "node", node.name, "example.com/a=b:NoExecute")
     await kubectl("label", "node", node.name, "c=d")
     await kubectl("cordon", node.name)
-    body = (await api.get(f"{NODES}/{node.name}")).body
+    body = (await api.get(node.path)).body
     assert {taint["key"] for taint in body["spec"]["taints"]} >= {"example.com/a"}
     assert body["metadata"]["labels"] == {"c": "d"}
     assert body["spec"]["unschedulable"] is True
@@ -189,9 +182,5 @@ async def test_kubectl_waits_until_a_finalized_object_is_gone(api: Api, kubectl:
     async with api.watch(NODES, resourceVersion=node.version) as watch:
         assert "deletionTimestamp" in (await watch.next()).object["metadata"]
     assert not deleting.done()
-    await api.merge(f"{NODES}/{node.name}", {"metadata": {"finalizers": None}})
+    await api.merge(node.path, {"metadata": {"finalizers": None}})
     assert "deleted" in await deleting
-
-
-def _manifests(api: Api) -> str:
-    return NODE.format(name=api.new_name(), zone="a", port=80)

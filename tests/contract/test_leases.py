@@ -6,18 +6,6 @@ import pytest
 
 from tests.contract.client import LEASES, Api
 
-MOMENT = "2026-01-02T03:04:05.123456Z"
-
-
-async def test_a_lease_keeps_its_times_to_the_microsecond(api: Api) -> None:
-    spec = {"holderIdentity": "a", "acquireTime": MOMENT, "renewTime": MOMENT}
-    assert (await api.new(LEASES, spec=spec)).body["spec"] == spec
-
-
-async def test_times_come_back_in_utc(api: Api) -> None:
-    lease = await api.new(LEASES, spec={"renewTime": "2026-01-02T03:04:05.000001+02:00"})
-    assert lease.body["spec"]["renewTime"] == "2026-01-02T01:04:05.000001Z"
-
 
 @pytest.mark.parametrize("field", ["acquireTime", "renewTime"])
 @pytest.mark.parametrize(
@@ -31,9 +19,9 @@ async def test_times_need_six_digits(api: Api, field: str, moment: str) -> None:
 
 async def test_a_patch_to_a_wrong_time_is_422(api: Api) -> None:
     lease = await api.new(LEASES)
-    path, body = f"{LEASES}/{lease.name}", {"spec": {"renewTime": "2026-01-02T03:04:05Z"}}
-    for reply in (await api.merge(path, body), await api.strategic(path, body)):
-        assert reply.causes == {("patch", "FieldValueInvalid")}
+    body = {"spec": {"renewTime": "2026-01-02T03:04:05Z"}}
+    for reply in (await api.merge(lease.path, body), await api.strategic(lease.path, body)):
+        assert reply.causes == {"patch Invalid"}
 
 
 @pytest.mark.parametrize(
@@ -41,12 +29,12 @@ async def test_a_patch_to_a_wrong_time_is_422(api: Api) -> None:
 )
 async def test_bad_numbers_are_422(api: Api, field: str, value: int) -> None:
     body = {"metadata": {"name": api.new_name()}, "spec": {field: value}}
-    assert (await api.create(LEASES, body)).causes == {(f"spec.{field}", "FieldValueInvalid")}
+    assert (await api.create(LEASES, body)).causes == {f"spec.{field} Invalid"}
 
 
 async def test_a_lease_is_released_by_an_empty_holder(api: Api) -> None:
     lease = await api.new(LEASES, spec={"holderIdentity": "a"})
-    reply = await api.merge(f"{LEASES}/{lease.name}", {"spec": {"holderIdentity": ""}})
+    reply = await api.merge(lease.path, {"spec": {"holderIdentity": ""}})
     assert reply.status == 200
     assert reply.body["spec"] == {"holderIdentity": ""}
 
@@ -67,7 +55,7 @@ async def test_of_many_that_update_one_version_one_succeeds(api: Api) -> None:
 
     async def take(holder: int) -> int:
         body = {**lease.body, "spec": {"holderIdentity": f"{holder}"}}
-        return (await api.replace(f"{LEASES}/{lease.name}", body)).status
+        return (await api.replace(lease.path, body)).status
 
     statuses = await asyncio.gather(*(take(holder) for holder in range(8)))
     assert sorted(statuses) == [200] + [409] * 7

@@ -1,79 +1,229 @@
-"""The three kinds of patch and where they differ."""
+"""The three kinds of patch: what they change, and what they refuse."""
 
 from typing import Any
 
 import pytest
 
-from tests.contract.client import JSON, JSON_PATCH, MERGE, NODES, STRATEGIC, Api
-from tests.contract.objects import (
+from ccm.sandbox.kubernetes.objects import lookup
+from tests.contract.client import (
     FINALIZER,
+    JSON,
+    JSON_PATCH,
+    MERGE,
+    NODES,
     NOT_READY,
     OTHER_FINALIZER,
+    STRATEGIC,
     TAINT,
+    Api,
+    Body,
     address,
-    addresses_of,
 )
 
+LABELS, FINALIZERS = "metadata.labels", "metadata.finalizers"
+TAINTS, UNSCHEDULABLE, ADDRESSES = "spec.taints", "spec.unschedulable", "status.addresses"
 
-async def node_path(api: Api, **members: Any) -> str:
-    return f"{NODES}/{(await api.new(NODES, **members)).name}"
-
-
-# --- all of them
-
-
-@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
-async def test_null_removes_a_member(api: Api, content_type: str) -> None:
-    path = await node_path(api, metadata={"labels": {"a": "b", "c": "d"}})
-    body = {"metadata": {"labels": {"a": None, "e": "f"}}}
-    reply = await api.call("PATCH", path, body, content_type=content_type)
-    assert reply.body["metadata"]["labels"] == {"c": "d", "e": "f"}
+REPLACE = {"$patch": "replace"}
+DELETE = {"type": "Hostname", "$patch": "delete"}
+OLD = [address("InternalIP", "10.0.0.1"), address("Hostname", "host")]
+NEW = [address("InternalIP", "10.0.0.8"), address("InternalIP", "10.0.0.9")]
+NONSENSE = {"type": "Hostname", "$patch": "unknown"}
 
 
-@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
-async def test_a_stale_version_in_a_patch_is_409(api: Api, content_type: str) -> None:
-    node = await api.new(NODES)
-    path = f"{NODES}/{node.name}"
-    await api.merge(path, {"metadata": {"labels": {"a": "b"}}})
-    body = {"metadata": {"resourceVersion": node.version, "labels": {"a": "c"}}}
-    reply = await api.call("PATCH", path, body, content_type=content_type)
-    assert reply.refusal == (409, "Conflict")
+def labels(**found: Any) -> Body:
+    return {"metadata": {"labels": found}}
 
 
-async def test_a_fresh_version_in_a_patch_is_taken(api: Api) -> None:
-    node = await api.new(NODES)
-    body = {"metadata": {"resourceVersion": node.version, "labels": {"a": "c"}}}
-    assert (await api.merge(f"{NODES}/{node.name}", body)).status == 200
+def finalizers(*found: str) -> Body:
+    return {"metadata": {"finalizers": found}}
 
 
-async def test_an_unreadable_version_is_a_500_without_a_reason(api: Api) -> None:
-    path = await node_path(api)
-    body = {"metadata": {"resourceVersion": "x", "labels": {"a": "c"}}}
-    assert (await api.merge(path, body)).refusal == (500, None)
+def taints(*found: Body) -> Body:
+    return {"spec": {"taints": found}}
 
 
-async def test_a_patch_without_a_patch_type_is_415(api: Api) -> None:
-    path = await node_path(api)
-    reply = await api.call("PATCH", path, {}, content_type=JSON)
-    assert reply.refusal == (415, "UnsupportedMediaType")
+def unschedulable(found: bool) -> Body:
+    return {"spec": {"unschedulable": found}}
+
+
+def addresses(*found: Body) -> Body:
+    return {"status": {"addresses": found}}
+
+
+def op(name: str, path: str, value: Any = None) -> Body:
+    return {"op": name, "path": path, "value": value}
+
+
+async def patch(api: Api, path: str, content_type: str, body: Any) -> Any:
+    """A body with a status goes to the subresource."""
+    suffix = "/status" if isinstance(body, dict) and "status" in body else ""
+    return await api.call("PATCH", path + suffix, body, content_type=content_type)
 
 
 @pytest.mark.parametrize(
-    ("content_type", "body"),
-    [(MERGE, b"{"), (MERGE, b"[]"), (STRATEGIC, b"[]"), (JSON_PATCH, b"{}"), (JSON_PATCH, b"[1]")],
+    ("content_type", "members", "body", "field", "found"),
+    [
+        # null removes a member
+        (MERGE, labels(a="b", c="d"), labels(a=None), LABELS, {"c": "d"}),
+        (STRATEGIC, labels(a="b", c="d"), labels(a=None), LABELS, {"c": "d"}),
+        # a merge patch replaces every list, and an empty one is left out
+        (MERGE, taints(TAINT), taints(NOT_READY), TAINTS, [NOT_READY]),
+        (MERGE, finalizers(FINALIZER), finalizers(OTHER_FINALIZER), FINALIZERS, [OTHER_FINALIZER]),
+        (MERGE, taints(TAINT), taints(), TAINTS, None),
+        # fields that belong together
+        (MERGE, {}, {"spec": {"podCIDR": "10.1.0.0/24"}}, "spec.podCIDRs", ["10.1.0.0/24"]),
+        (MERGE, unschedulable(True), unschedulable(False), UNSCHEDULABLE, None),
+        (MERGE, {}, {"status": {"capacity": {"cpu": "4"}}}, "status.allocatable", {"cpu": "4"}),
+        # JSON patch: a test that holds, null is a missing member, paths into lists
+        (
+            JSON_PATCH,
+            taints(TAINT),
+            [
+                op("test", "/spec/taints", [TAINT, NOT_READY]),
+                op("replace", "/spec/taints", [NOT_READY]),
+            ],
+            TAINTS,
+            [NOT_READY],
+        ),
+        (JSON_PATCH, {}, [op("test", "/spec/providerID")], "spec.providerID", None),
+        (JSON_PATCH, {}, [op("replace", "/spec/providerID", "x://1")], "spec.providerID", "x://1"),
+        (
+            JSON_PATCH,
+            taints(TAINT),
+            [op("remove", "/spec/taints/0"), op("add", "/spec/taints/-", TAINT)],
+            TAINTS,
+            [NOT_READY, TAINT],
+        ),
+        # strategic addresses merge by type with new ones first; two of one type collide
+        (
+            STRATEGIC,
+            addresses(*OLD),
+            addresses(address("ExternalIP", "1.1.1.1"), address("Hostname", "other")),
+            ADDRESSES,
+            [address("ExternalIP", "1.1.1.1"), OLD[0], address("Hostname", "other")],
+        ),
+        (STRATEGIC, addresses(*OLD), addresses(*NEW), ADDRESSES, [NEW[1], OLD[1]]),
+        # they are replaced on demand, also with nothing, and deleted by type
+        (STRATEGIC, addresses(*OLD), addresses(*NEW, REPLACE), ADDRESSES, NEW),
+        (STRATEGIC, addresses(*OLD), addresses(REPLACE), ADDRESSES, None),
+        (STRATEGIC, addresses(*OLD), addresses(DELETE), ADDRESSES, OLD[:1]),
+        # where there is no list, the new one is taken as it is
+        (STRATEGIC, {}, addresses(*NEW, NONSENSE), ADDRESSES, NEW),
+        # strategic taints are replaced as a whole, maps on demand
+        (STRATEGIC, taints(TAINT), taints(NOT_READY), TAINTS, [NOT_READY]),
+        (STRATEGIC, labels(a="b"), labels(**REPLACE, c="d"), LABELS, {"c": "d"}),
+        (STRATEGIC, labels(a="b"), labels(**{"$patch": "delete"}), LABELS, None),
+        # strategic finalizers are a set
+        (
+            STRATEGIC,
+            finalizers(FINALIZER, OTHER_FINALIZER),
+            {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}},
+            FINALIZERS,
+            [OTHER_FINALIZER],
+        ),
+    ],
 )
-async def test_an_unreadable_patch_is_400(api: Api, content_type: str, body: bytes) -> None:
-    path = await node_path(api)
-    reply = await api.call("PATCH", path, body, content_type=content_type)
-    assert reply.refusal == (400, "BadRequest")
+async def test_a_patch_changes_what_it_names(
+    api: Api, content_type: str, members: Body, body: Any, field: str, found: Any
+) -> None:
+    reply = await patch(api, (await api.new(NODES, **members)).path, content_type, body)
+    assert reply.status == 200
+    assert lookup(reply.body, field) == found
 
 
-async def test_a_patch_to_the_wrong_type_is_422_where_a_create_is_400(api: Api) -> None:
-    path = await node_path(api)
-    reply = await api.merge(path, {"metadata": {"labels": {"a": 1}}})
-    assert reply.causes == {("patch", "FieldValueInvalid")}
-    reply = await api.merge(path, {"spec": {"taints": "text"}})
-    assert reply.causes == {("patch", "FieldValueInvalid")}
+@pytest.mark.parametrize(
+    ("content_type", "body", "refusal"),
+    [
+        (JSON, {}, (415, "UnsupportedMediaType")),
+        # unreadable
+        (MERGE, b"{", (400, "BadRequest")),
+        (MERGE, b"[]", (400, "BadRequest")),
+        (STRATEGIC, b"[]", (400, "BadRequest")),
+        (JSON_PATCH, b"{}", (400, "BadRequest")),
+        (JSON_PATCH, b"[1]", (400, "BadRequest")),
+        (MERGE, {"metadata": {"resourceVersion": "x", "labels": {"a": "c"}}}, (500, None)),
+        # operations that cannot be applied, after one that can
+        (JSON_PATCH, [op("remove", "/spec/providerID")], (422, "Invalid")),
+        (JSON_PATCH, [op("add", "/metadata/labels/a", "b")], (422, "Invalid")),
+        (JSON_PATCH, [op("unknown", "/spec")], (422, "Invalid")),
+        (JSON_PATCH, [op("replace", "/spec/taints/7", {})], (422, "Invalid")),
+        (
+            JSON_PATCH,
+            [op("add", "/metadata/labels", {"a": "b"}), op("test", "/spec/taints", [TAINT])],
+            (422, "Invalid"),
+        ),
+        # tests that fail; true is not 1, and null needs a parent
+        (JSON_PATCH, [op("test", "/spec/providerID", "x")], (422, "Invalid")),
+        (JSON_PATCH, [op("test", "/spec/unschedulable", 1)], (422, "Invalid")),
+        (JSON_PATCH, [op("test", "/spec/nothing/here")], (422, "Invalid")),
+        (JSON_PATCH, [op("test", "/metadata/resourceVersion", "1")], (422, "Invalid")),
+        # strategic items without a key or sense
+        (STRATEGIC, addresses({"address": "1.1.1.1"}), (500, None)),
+        (STRATEGIC, addresses(NONSENSE), (500, None)),
+    ],
+)
+async def test_a_refused_patch_changes_nothing(
+    api: Api, content_type: str, body: Any, refusal: tuple[int, str | None]
+) -> None:
+    spec = {"taints": [TAINT], "unschedulable": True}
+    node = await api.new(NODES, spec=spec, status={"addresses": OLD})
+    assert (await patch(api, node.path, content_type, body)).refusal == refusal
+    assert (await api.get(node.path)).version == node.version
+
+
+@pytest.mark.parametrize(
+    ("members", "body", "cause"),
+    [
+        # 422 where a create is 400
+        ({}, labels(a=1), "patch Invalid"),
+        ({}, {"spec": {"taints": "text"}}, "patch Invalid"),
+        # not for clients
+        ({}, {"metadata": {"uid": "other"}}, "metadata.uid Invalid"),
+        (
+            {},
+            {"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}},
+            "metadata.deletionTimestamp Invalid",
+        ),
+        # to be set once
+        (
+            {"spec": {"providerID": "x://1"}},
+            {"spec": {"providerID": "x://2"}},
+            "spec.providerID Forbidden",
+        ),
+        (
+            {"spec": {"providerID": "x://1"}},
+            {"spec": {"providerID": None}},
+            "spec.providerID Forbidden",
+        ),
+        (
+            {"spec": {"podCIDR": "10.1.0.0/24"}},
+            {"spec": {"podCIDR": "10.2.0.0/24"}},
+            "spec.podCIDRs Forbidden",
+        ),
+        # invalid
+        ({}, {"spec": {"podCIDR": "10.1"}}, "spec.podCIDRs[0] Invalid"),
+        ({}, addresses(OLD[0], OLD[0]), "status.addresses[1] Duplicate"),
+    ],
+)
+async def test_a_patch_to_a_node_that_may_not_be_is_422_and_names_the_field(
+    api: Api, members: Body, body: Body, cause: str
+) -> None:
+    reply = await patch(api, (await api.new(NODES, **members)).path, MERGE, body)
+    assert reply.refusal == (422, "Invalid")
+    assert reply.causes == {cause}
+
+
+@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
+async def test_a_patch_takes_the_version_it_names_and_no_older_one(
+    api: Api, content_type: str
+) -> None:
+    node = await api.new(NODES)
+    body = {"metadata": {"resourceVersion": node.version, "labels": {"a": "c"}}}
+    assert (await patch(api, node.path, content_type, body)).status == 200
+    body["metadata"]["labels"] = {"a": "d"}
+    assert (await patch(api, node.path, content_type, body)).refusal == (409, "Conflict")
+    stale = op("test", "/metadata/resourceVersion", node.version)
+    assert (await api.json_patch(node.path, stale)).refusal == (422, "Invalid")
 
 
 async def test_a_patch_of_nothing_is_404(api: Api) -> None:
@@ -81,207 +231,25 @@ async def test_a_patch_of_nothing_is_404(api: Api) -> None:
     assert reply.refusal == (404, "NotFound")
 
 
-# --- merge patch
-
-
-async def test_a_merge_patch_replaces_every_list(api: Api) -> None:
-    path = await node_path(api, spec={"taints": [TAINT]}, metadata={"finalizers": [FINALIZER]})
-    body = {"spec": {"taints": [NOT_READY]}, "metadata": {"finalizers": [OTHER_FINALIZER]}}
-    reply = await api.merge(path, body)
-    assert reply.body["spec"]["taints"] == [NOT_READY]
-    assert reply.body["metadata"]["finalizers"] == [OTHER_FINALIZER]
-
-
-async def test_an_empty_list_is_left_out(api: Api) -> None:
-    path = await node_path(api, spec={"taints": [TAINT]})
-    reply = await api.merge(path, {"spec": {"taints": []}})
-    assert "taints" not in reply.body["spec"]
-
-
-# --- JSON patch
-
-
-async def test_a_json_patch_with_a_test_that_holds_is_applied(api: Api) -> None:
-    path = await node_path(api, spec={"taints": [TAINT]})
-    reply = await api.json_patch(
-        path,
-        {"op": "test", "path": "/spec/taints", "value": [TAINT, NOT_READY]},
-        {"op": "replace", "path": "/spec/taints", "value": [NOT_READY]},
-    )
-    assert reply.status == 200
-    assert reply.body["spec"]["taints"] == [NOT_READY]
-
-
-async def test_a_json_patch_with_a_test_that_fails_is_422_and_changes_nothing(api: Api) -> None:
-    path = await node_path(api, spec={"taints": [TAINT]})
-    before = await api.get(path)
-    reply = await api.json_patch(
-        path,
-        {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},
-        {"op": "test", "path": "/spec/taints", "value": [TAINT]},
-    )
-    assert reply.refusal == (422, "Invalid")
-    assert (await api.get(path)).version == before.version
-
-
-async def test_a_test_for_null_holds_where_the_member_is_missing(api: Api) -> None:
-    path = await node_path(api)
-    missing = {"op": "test", "path": "/spec/providerID", "value": None}
-    assert (await api.json_patch(path, missing)).status == 200
-    no_parent = {"op": "test", "path": "/spec/nothing/here", "value": None}
-    assert (await api.json_patch(path, no_parent)).refusal == (422, "Invalid")
-
-
-async def test_a_test_tells_true_from_one(api: Api) -> None:
-    path = await node_path(api, spec={"unschedulable": True})
-    reply = await api.json_patch(path, {"op": "test", "path": "/spec/unschedulable", "value": 1})
-    assert reply.refusal == (422, "Invalid")
-
-
-async def test_replacing_a_missing_member_adds_it(api: Api) -> None:
-    path = await node_path(api)
-    operation = {"op": "replace", "path": "/spec/providerID", "value": "x://1"}
-    assert (await api.json_patch(path, operation)).body["spec"]["providerID"] == "x://1"
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        {"op": "remove", "path": "/spec/providerID"},
-        {"op": "add", "path": "/metadata/labels/a", "value": "b"},
-        {"op": "test", "path": "/spec/providerID", "value": "x"},
-        {"op": "unknown", "path": "/spec"},
-        {"op": "replace", "path": "/spec/taints/7", "value": {}},
-    ],
-)
-async def test_an_operation_that_cannot_be_applied_is_422(
-    api: Api, operation: dict[str, object]
-) -> None:
-    path = await node_path(api)
-    assert (await api.json_patch(path, operation)).refusal == (422, "Invalid")
-
-
-async def test_a_json_patch_reaches_into_lists(api: Api) -> None:
-    path = await node_path(api, spec={"taints": [TAINT]})
-    reply = await api.json_patch(
-        path,
-        {"op": "remove", "path": "/spec/taints/0"},
-        {"op": "add", "path": "/spec/taints/-", "value": TAINT},
-    )
-    assert reply.body["spec"]["taints"] == [NOT_READY, TAINT]
-
-
-async def test_a_json_patch_can_test_the_version(api: Api) -> None:
-    node = await api.new(NODES)
-    path = f"{NODES}/{node.name}"
-    await api.merge(path, {"metadata": {"labels": {"a": "b"}}})
-    stale = {"op": "test", "path": "/metadata/resourceVersion", "value": node.version}
-    assert (await api.json_patch(path, stale)).refusal == (422, "Invalid")
-
-
-# --- strategic merge patch
-
-
-async def patched_addresses(api: Api, *addresses: dict[str, str]) -> list[tuple[str, str]]:
-    """Return what becomes of two addresses when these are patched in."""
-    had = [address("InternalIP", "10.0.0.1"), address("Hostname", "host")]
-    path = await node_path(api, status={"addresses": had})
-    return addresses_of(await api.strategic(f"{path}/status", {"status": {"addresses": addresses}}))
-
-
-async def test_strategic_addresses_merge_by_type_with_new_ones_first(api: Api) -> None:
-    found = await patched_addresses(
-        api, address("ExternalIP", "1.1.1.1"), address("Hostname", "other")
-    )
-    assert found == [("ExternalIP", "1.1.1.1"), ("InternalIP", "10.0.0.1"), ("Hostname", "other")]
-
-
-async def test_two_strategic_addresses_of_one_type_collide(api: Api) -> None:
-    found = await patched_addresses(
-        api, address("InternalIP", "10.0.0.8"), address("InternalIP", "10.0.0.9")
-    )
-    assert found == [("InternalIP", "10.0.0.9"), ("Hostname", "host")]
-
-
-async def test_strategic_addresses_are_replaced_on_demand(api: Api) -> None:
-    found = await patched_addresses(
-        api,
-        address("InternalIP", "10.0.0.8"),
-        address("InternalIP", "10.0.0.9"),
-        {"$patch": "replace"},
-    )
-    assert found == [("InternalIP", "10.0.0.8"), ("InternalIP", "10.0.0.9")]
-
-
-async def test_a_strategic_address_is_deleted_by_type(api: Api) -> None:
-    found = await patched_addresses(api, {"type": "Hostname", "$patch": "delete"})
-    assert found == [("InternalIP", "10.0.0.1")]
-
-
-async def test_replacing_with_nothing_removes_the_strategic_list(api: Api) -> None:
-    assert await patched_addresses(api, {"$patch": "replace"}) == []
-
-
-@pytest.mark.parametrize(
-    "item", [{"address": "1.1.1.1"}, {"type": "Hostname", "$patch": "unknown"}]
-)
-async def test_a_strategic_item_without_key_or_sense_is_a_500_without_a_reason(
-    api: Api, item: dict[str, str]
-) -> None:
-    path = await node_path(api, status={"addresses": [address("Hostname", "host")]})
-    reply = await api.strategic(f"{path}/status", {"status": {"addresses": [item]}})
-    assert reply.refusal == (500, None)
-
-
-async def test_where_there_is_no_list_the_strategic_one_is_taken_as_it_is(api: Api) -> None:
-    path = await node_path(api)
-    new = [
-        address("InternalIP", "10.0.0.8"),
-        address("InternalIP", "10.0.0.9"),
-        {"type": "Hostname", "$patch": "unknown"},
-    ]
-    reply = await api.strategic(f"{path}/status", {"status": {"addresses": new}})
-    assert addresses_of(reply) == [("InternalIP", "10.0.0.8"), ("InternalIP", "10.0.0.9")]
-
-
 async def test_strategic_conditions_merge_by_type_and_keep_their_other_members(api: Api) -> None:
     had = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    path = await node_path(api, status={"conditions": [had]})
+    node = await api.new(NODES, status={"conditions": [had]})
     new = [{"type": "Ready", "status": "False"}, {"type": "NetworkUnavailable", "status": "True"}]
-    reply = await api.strategic(f"{path}/status", {"status": {"conditions": new}})
-    told = [(each["type"], each["status"]) for each in reply.body["status"]["conditions"]]
-    assert told == [("Ready", "False"), ("NetworkUnavailable", "True")]
+    reply = await patch(api, node.path, STRATEGIC, {"status": {"conditions": new}})
+    found = [(each["type"], each["status"]) for each in reply.body["status"]["conditions"]]
+    assert found == [("Ready", "False"), ("NetworkUnavailable", "True")]
     assert reply.body["status"]["conditions"][0]["reason"] == "KubeletReady"
 
 
 async def test_an_order_is_obeyed_even_without_a_change(api: Api) -> None:
     had = [{"type": name, "status": "True"} for name in ("A", "B", "C")]
-    path = await node_path(api, status={"conditions": had})
-    order = [{"type": "C"}, {"type": "A"}]
-    reply = await api.strategic(
-        f"{path}/status", {"status": {"$setElementOrder/conditions": order}}
-    )
+    node = await api.new(NODES, status={"conditions": had})
+    order = {"$setElementOrder/conditions": [{"type": "C"}, {"type": "A"}]}
+    reply = await patch(api, node.path, STRATEGIC, {"status": order})
     assert [each["type"] for each in reply.body["status"]["conditions"]] == ["B", "C", "A"]
 
 
-async def test_strategic_finalizers_are_a_set(api: Api) -> None:
-    path = await node_path(api, metadata={"finalizers": [FINALIZER]})
-    body = {"metadata": {"finalizers": [OTHER_FINALIZER, FINALIZER]}}
-    both = (await api.strategic(path, body)).body["metadata"]["finalizers"]
-    assert sorted(both) == sorted([FINALIZER, OTHER_FINALIZER])
-    body = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
-    assert (await api.strategic(path, body)).body["metadata"]["finalizers"] == [OTHER_FINALIZER]
-
-
-async def test_strategic_taints_are_replaced_as_a_whole(api: Api) -> None:
-    path = await node_path(api, spec={"taints": [TAINT]})
-    reply = await api.strategic(path, {"spec": {"taints": [NOT_READY]}})
-    assert reply.body["spec"]["taints"] == [NOT_READY]
-
-
-async def test_a_strategic_map_is_replaced_or_deleted_on_demand(api: Api) -> None:
-    path = await node_path(api, metadata={"labels": {"a": "b"}})
-    reply = await api.strategic(path, {"metadata": {"labels": {"$patch": "replace", "c": "d"}}})
-    assert reply.body["metadata"]["labels"] == {"c": "d"}
-    reply = await api.strategic(path, {"metadata": {"labels": {"$patch": "delete"}}})
-    assert "labels" not in reply.body["metadata"]
+async def test_strategic_finalizers_are_added_to_those_there_are(api: Api) -> None:
+    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
+    reply = await patch(api, node.path, STRATEGIC, finalizers(OTHER_FINALIZER, FINALIZER))
+    assert sorted(reply.body["metadata"]["finalizers"]) == sorted([FINALIZER, OTHER_FINALIZER])

@@ -1,7 +1,6 @@
 """The sandbox as a thing that starts, restarts, is steered and ends."""
 
 import asyncio
-import os
 import signal
 import stat
 import sys
@@ -14,35 +13,39 @@ import orjson
 import pytest
 
 from ccm.sandbox.kubernetes.server import SandboxServer
-from tests.contract.client import CONFIG_MAPS, NAMESPACES, NODES, VOLUMES, Api
-from tests.contract.objects import FINALIZER, new_volume
+from tests.contract.client import CONFIG_MAPS, FINALIZER, NAMESPACES, NODES, Api, new_volume
+from tests.proc.running import is_alive
 
 DROPPED = (aiohttp.ClientError, ConnectionError)
 
 
+@pytest.fixture
+def server(sandbox: SandboxServer) -> SandboxServer:
+    """Only the sandbox can be made to do this."""
+    return sandbox
+
+
 async def test_a_restart_keeps_objects_and_address_and_drops_watches(
-    sandbox: SandboxServer, sandbox_api: Api
+    sandbox: SandboxServer, api: Api
 ) -> None:
-    url, node = sandbox.url, await sandbox_api.new(NODES)
-    async with sandbox_api.watch(NODES, resourceVersion=node.version) as watch:
+    url, node = sandbox.url, await api.new(NODES)
+    async with api.watch(NODES, resourceVersion=node.version) as watch:
         await sandbox.restart()
         with pytest.raises(DROPPED):
             await watch.next()
     assert sandbox.url == url
-    assert (await sandbox_api.get(f"{NODES}/{node.name}")).version == node.version
-    async with sandbox_api.watch(NODES, resourceVersion=node.version) as watch:
-        other = await sandbox_api.new(NODES)
+    assert (await api.get(node.path)).version == node.version
+    async with api.watch(NODES, resourceVersion=node.version) as watch:
+        other = await api.new(NODES)
         assert (await watch.next()).seen == ("ADDED", other.name)
 
 
-async def test_while_it_is_down_connections_are_refused(
-    sandbox: SandboxServer, sandbox_api: Api
-) -> None:
+async def test_while_it_is_down_connections_are_refused(sandbox: SandboxServer, api: Api) -> None:
     await sandbox.stop()
     with pytest.raises(DROPPED):
-        await sandbox_api.get(NODES)
+        await api.get(NODES)
     await sandbox.start()
-    assert (await sandbox_api.get(NODES)).status == 200
+    assert (await api.get(NODES)).status == 200
 
 
 async def test_the_history_is_bounded() -> None:
@@ -58,22 +61,22 @@ async def test_the_history_is_bounded() -> None:
         assert old.refusal == (410, "Expired")
 
 
-async def test_a_page_of_forgotten_history_is_410(sandbox: SandboxServer, sandbox_api: Api) -> None:
+async def test_a_page_of_forgotten_history_is_410(sandbox: SandboxServer, api: Api) -> None:
     for _ in range(2):
-        await sandbox_api.new(NODES)
-    token = (await sandbox_api.get(NODES, limit=1)).body["metadata"]["continue"]
-    await sandbox_api.new(NODES)
+        await api.new(NODES)
+    token = (await api.get(NODES, limit=1)).body["metadata"]["continue"]
+    await api.new(NODES)
     sandbox.compact()
-    assert (await sandbox_api.get(NODES, **{"continue": token})).refusal == (410, "Expired")
+    assert (await api.get(NODES, **{"continue": token})).refusal == (410, "Expired")
 
 
-async def test_requests_are_counted_by_client(sandbox: SandboxServer, sandbox_api: Api) -> None:
-    node = await sandbox_api.new(NODES)
-    await sandbox_api.merge(f"{NODES}/{node.name}/status", {"status": {"phase": "Running"}})
-    await sandbox_api.get(NODES)
-    async with sandbox_api.watch(NODES):
+async def test_requests_are_counted_by_client(sandbox: SandboxServer, api: Api) -> None:
+    node = await api.new(NODES)
+    await api.merge(f"{node.path}/status", {"status": {"phase": "Running"}})
+    await api.get(NODES)
+    async with api.watch(NODES):
         pass
-    await sandbox_api.call("GET", NODES, headers={"User-Agent": "other/1"})
+    await api.call("GET", NODES, headers={"User-Agent": "other/1"})
     requests = sandbox.requests
     assert [request.verb for request in requests] == ["create", "patch", "list", "watch", "list"]
     patch = requests.select(writes=True, user_agent="contract")[-1]
@@ -84,31 +87,31 @@ async def test_requests_are_counted_by_client(sandbox: SandboxServer, sandbox_ap
     assert len(requests) == 0
 
 
-async def test_the_sandbox_is_steered_over_http(sandbox: SandboxServer, sandbox_api: Api) -> None:
+async def test_the_sandbox_is_steered_over_http(sandbox: SandboxServer, api: Api) -> None:
     fault = {"action": "respond", "verb": "list", "status": 503, "times": None}
-    number = (await sandbox_api.create("/sandbox/faults", fault)).body["id"]
-    assert (await sandbox_api.get(NODES)).status == 503
-    told = (await sandbox_api.get("/sandbox/faults")).body
+    number = (await api.create("/sandbox/faults", fault)).body["id"]
+    assert (await api.get(NODES)).status == 503
+    told = (await api.get("/sandbox/faults")).body
     assert [(each["id"], each["hit"], each["status"]) for each in told] == [(number, 1, 503)]
-    assert (await sandbox_api.delete(f"/sandbox/faults/{number}")).status == 200
-    assert (await sandbox_api.delete(f"/sandbox/faults/{number}")).status == 404
-    assert (await sandbox_api.create("/sandbox/faults", {"action": "x"})).refusal[0] == 400
-    logged = (await sandbox_api.get("/sandbox/requests")).body
+    assert (await api.delete(f"/sandbox/faults/{number}")).status == 200
+    assert (await api.delete(f"/sandbox/faults/{number}")).status == 404
+    assert (await api.create("/sandbox/faults", {"action": "x"})).refusal[0] == 400
+    logged = (await api.get("/sandbox/requests")).body
     assert [each["status"] for each in logged] == [503]
-    assert (await sandbox_api.delete("/sandbox/requests")).status == 200
-    version = (await sandbox_api.get(NODES)).version
-    await sandbox_api.new(NODES)
-    assert (await sandbox_api.create("/sandbox/compact", {})).status == 200
-    async with sandbox_api.watch(NODES, resourceVersion=version) as watch:
+    assert (await api.delete("/sandbox/requests")).status == 200
+    version = (await api.get(NODES)).version
+    await api.new(NODES)
+    assert (await api.create("/sandbox/compact", {})).status == 200
+    async with api.watch(NODES, resourceVersion=version) as watch:
         assert [event.type for event in await watch.rest()] == ["ERROR"]
-    assert (await sandbox_api.get("/sandbox/unknown")).status == 404
+    assert (await api.get("/sandbox/unknown")).status == 404
 
 
-async def test_connections_are_dropped_over_http(sandbox_api: Api) -> None:
-    version = (await sandbox_api.get(NODES)).version
+async def test_connections_are_dropped_over_http(api: Api) -> None:
+    version = (await api.get(NODES)).version
     for steer in ("drop", "restart"):
-        async with sandbox_api.watch(NODES, resourceVersion=version) as watch:
-            assert (await sandbox_api.create(f"/sandbox/{steer}", {})).status == 200
+        async with api.watch(NODES, resourceVersion=version) as watch:
+            assert (await api.create(f"/sandbox/{steer}", {})).status == 200
             with pytest.raises(DROPPED):
                 await watch.next()
 
@@ -124,27 +127,27 @@ async def test_tokens_are_insisted_on(tmp_path: Path) -> None:
         assert (await Api(session, server.url, kubeconfig, "secret").get(NODES)).status == 200
 
 
-async def test_a_namespace_takes_its_objects_with_it(sandbox_api: Api) -> None:
-    name = (await sandbox_api.new(NAMESPACES)).name
+async def test_a_namespace_takes_its_objects_with_it(api: Api) -> None:
+    name = (await api.new(NAMESPACES)).name
     maps = CONFIG_MAPS.replace("/default/", f"/{name}/")
-    free = await sandbox_api.new(maps)
-    held = await sandbox_api.new(maps, metadata={"finalizers": [FINALIZER]})
-    await sandbox_api.delete(f"{NAMESPACES}/{name}")
-    assert (await sandbox_api.get(f"{maps}/{free.name}")).status == 404
-    assert (await sandbox_api.get(f"{NAMESPACES}/{name}")).status == 200
-    refused = await sandbox_api.create(maps, {"metadata": {"name": "late"}})
+    free = await api.new(maps)
+    held = await api.new(maps, metadata={"finalizers": [FINALIZER]})
+    await api.delete(f"{NAMESPACES}/{name}")
+    assert (await api.get(free.path)).status == 404
+    assert (await api.get(f"{NAMESPACES}/{name}")).status == 200
+    refused = await api.create(maps, {"metadata": {"name": "late"}})
     assert refused.refusal == (403, "Forbidden")
-    await sandbox_api.merge(f"{maps}/{held.name}", {"metadata": {"finalizers": None}})
-    assert (await sandbox_api.get(f"{NAMESPACES}/{name}")).status == 404
+    await api.merge(held.path, {"metadata": {"finalizers": None}})
+    assert (await api.get(f"{NAMESPACES}/{name}")).status == 404
 
 
-async def test_a_volume_that_is_not_bound_goes_when_it_is_deleted(sandbox_api: Api) -> None:
-    free, bound = await new_volume(sandbox_api), await new_volume(sandbox_api)
-    await sandbox_api.merge(f"{VOLUMES}/{bound.name}/status", {"status": {"phase": "Bound"}})
+async def test_a_volume_that_is_not_bound_goes_when_it_is_deleted(api: Api) -> None:
+    free, bound = await new_volume(api), await new_volume(api)
+    await api.merge(f"{bound.path}/status", {"status": {"phase": "Bound"}})
     for volume in (free, bound):
-        await sandbox_api.delete(f"{VOLUMES}/{volume.name}")
-    assert (await sandbox_api.get(f"{VOLUMES}/{free.name}")).status == 404
-    assert (await sandbox_api.get(f"{VOLUMES}/{bound.name}")).status == 200
+        await api.delete(volume.path)
+    assert (await api.get(free.path)).status == 404
+    assert (await api.get(bound.path)).status == 200
 
 
 # --- as a process
@@ -192,19 +195,8 @@ async def test_the_process_ends_with_its_parent() -> None:
     )
     async with asyncio.timeout(10):
         output, _ = await parent.communicate()
-        await _until_gone(int(output))
-
-
-async def _until_gone(pid: int) -> None:
-    """Wait for the end of a process that is not our child."""
-    while True:
-        try:
-            os.kill(pid, 0)
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return
-        except (ProcessLookupError, FileNotFoundError):
-            return
-        await asyncio.sleep(0.01)
+        while is_alive(int(output)):  # noqa: ASYNC110 - it is no child of ours
+            await asyncio.sleep(0.01)
 
 
 def _session() -> aiohttp.ClientSession:

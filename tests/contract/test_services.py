@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.client import SERVICES, Api, Reply
-from tests.contract.objects import new_balancer, new_service
+from tests.contract.client import SERVICES, Api, Reply, new_balancer, new_service
 
 TWO_PORTS = [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]
 
@@ -15,12 +14,12 @@ def node_ports(reply: Reply) -> dict[str, int]:
 
 
 async def change(api: Api, service: Reply, **spec: Any) -> Reply:
-    return await api.merge(f"{SERVICES}/{service.name}", {"spec": spec})
+    return await api.merge(service.path, {"spec": spec})
 
 
 async def set_ingress(api: Api, service: Reply, *ingress: dict[str, Any]) -> Reply:
     body = {"status": {"loadBalancer": {"ingress": ingress}}}
-    return await api.merge(f"{SERVICES}/{service.name}/status", body)
+    return await api.merge(f"{service.path}/status", body)
 
 
 async def test_a_service_gets_its_defaults_and_an_address(api: Api) -> None:
@@ -46,17 +45,11 @@ async def test_a_balancer_gets_node_ports_of_its_own(api: Api) -> None:
     assert all(30000 <= port <= 32767 for port in taken)
 
 
-async def test_a_balancer_can_do_without_node_ports(api: Api) -> None:
-    service = await new_balancer(api, allocateLoadBalancerNodePorts=False)
-    assert node_ports(service) == {"": 0}
-
-
-async def test_a_headless_service_gets_no_address(api: Api) -> None:
+async def test_a_service_gets_only_what_its_type_means(api: Api) -> None:
+    balancer = await new_balancer(api, allocateLoadBalancerNodePorts=False)
+    assert node_ports(balancer) == {"": 0}
     spec = (await new_service(api, clusterIP="None", selector={"a": "b"})).body["spec"]
     assert (spec["clusterIP"], spec["clusterIPs"]) == ("None", ["None"])
-
-
-async def test_an_external_name_gets_nothing(api: Api) -> None:
     spec = (await new_service(api, type="ExternalName", externalName="a.example")).body["spec"]
     assert not {"clusterIP", "clusterIPs", "ipFamilies", "internalTrafficPolicy"} & spec.keys()
 
@@ -72,63 +65,46 @@ async def test_local_traffic_needs_a_port_for_health_checks(api: Api) -> None:
 @pytest.mark.parametrize(
     ("spec", "causes"),
     [
-        ({"ports": []}, {("spec.ports", "FieldValueRequired")}),
-        ({"type": "Other"}, {("spec.type", "FieldValueNotSupported")}),
-        (
-            {"ports": [{"port": 0}]},
-            {
-                ("spec.ports[0].port", "FieldValueInvalid"),
-                ("spec.ports[0].targetPort", "FieldValueInvalid"),
-            },
-        ),
-        (
-            {"ports": [{"port": 1, "protocol": "X"}]},
-            {("spec.ports[0].protocol", "FieldValueNotSupported")},
-        ),
+        ({"ports": []}, "spec.ports Required"),
+        ({"type": "Other"}, "spec.type NotSupported"),
+        ({"ports": [{"port": 0}]}, "spec.ports[0].port Invalid, spec.ports[0].targetPort Invalid"),
+        ({"ports": [{"port": 1, "protocol": "X"}]}, "spec.ports[0].protocol NotSupported"),
         (
             {"ports": [{"port": 1}, {"port": 2}]},
-            {
-                ("spec.ports[0].name", "FieldValueRequired"),
-                ("spec.ports[1].name", "FieldValueRequired"),
-            },
+            "spec.ports[0].name Required, spec.ports[1].name Required",
         ),
         (
             {"ports": [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]},
-            {("spec.ports[1]", "FieldValueDuplicate")},
+            "spec.ports[1] Duplicate",
         ),
         (
             {"ports": [{"port": 1, "name": "a"}, {"port": 2, "name": "a"}]},
-            {("spec.ports[1].name", "FieldValueDuplicate")},
+            "spec.ports[1].name Duplicate",
         ),
-        (
-            {"ports": [{"port": 1, "nodePort": 30999}]},
-            {("spec.ports[0].nodePort", "FieldValueForbidden")},
-        ),
+        ({"ports": [{"port": 1, "nodePort": 30999}]}, "spec.ports[0].nodePort Forbidden"),
         (
             {"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]},
-            {("spec.ports[0].nodePort", "FieldValueInvalid")},
+            "spec.ports[0].nodePort Invalid",
         ),
-        ({"clusterIP": "10.1"}, {("spec.clusterIPs[0]", "FieldValueInvalid")}),
-        ({"clusterIP": "192.0.2.1"}, {("spec.clusterIPs", "FieldValueInvalid")}),
-        ({"loadBalancerClass": "a/b"}, {("spec.loadBalancerClass", "FieldValueForbidden")}),
+        ({"clusterIP": "10.1"}, "spec.clusterIPs[0] Invalid"),
+        ({"clusterIP": "192.0.2.1"}, "spec.clusterIPs Invalid"),
+        ({"loadBalancerClass": "a/b"}, "spec.loadBalancerClass Forbidden"),
         (
             {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.1"]},
-            {("spec.LoadBalancerSourceRanges[0]", "FieldValueInvalid")},
+            "spec.LoadBalancerSourceRanges[0] Invalid",
         ),
     ],
 )
-async def test_a_bad_service_is_422(
-    api: Api, spec: dict[str, Any], causes: set[tuple[str, str]]
-) -> None:
+async def test_a_bad_service_is_422(api: Api, spec: dict[str, Any], causes: str) -> None:
     body = {"metadata": {"name": api.new_name()}, "spec": {"ports": [{"port": 80}], **spec}}
     reply = await api.create(SERVICES, body)
     assert reply.refusal == (422, "Invalid")
-    assert reply.causes == causes
+    assert reply.causes == set(causes.split(", "))
 
 
 async def test_a_service_is_named_by_a_label(api: Api) -> None:
     body = {"metadata": {"name": "with.dots"}, "spec": {"ports": [{"port": 80}]}}
-    assert (await api.create(SERVICES, body)).causes == {("metadata.name", "FieldValueInvalid")}
+    assert (await api.create(SERVICES, body)).causes == {"metadata.name Invalid"}
 
 
 async def test_taken_ports_and_addresses_are_422(api: Api) -> None:
@@ -138,19 +114,19 @@ async def test_taken_ports_and_addresses_are_422(api: Api) -> None:
     reply = await api.create(
         SERVICES, {"metadata": meta, "spec": {"type": "NodePort", "ports": [port]}}
     )
-    assert reply.causes == {("spec.ports[0].nodePort", "FieldValueInvalid")}
+    assert reply.causes == {"spec.ports[0].nodePort Invalid"}
     spec = {"clusterIP": service.body["spec"]["clusterIP"], "ports": [{"port": 80}]}
     reply = await api.create(SERVICES, {"metadata": meta, "spec": spec})
-    assert reply.causes == {("spec.clusterIPs", "FieldValueInvalid")}
+    assert reply.causes == {"spec.clusterIPs Invalid"}
 
 
 async def test_the_address_stays_and_may_be_left_out(api: Api) -> None:
     service = await new_service(api)
     body = {"metadata": {"name": service.name}, "spec": {"ports": [{"port": 81}]}}
-    put = await api.replace(f"{SERVICES}/{service.name}", body)
+    put = await api.replace(service.path, body)
     assert put.body["spec"]["clusterIP"] == service.body["spec"]["clusterIP"]
     other = await change(api, service, clusterIP="10.96.255.250")
-    assert other.causes == {("spec.clusterIPs[0]", "FieldValueInvalid")}
+    assert other.causes == {"spec.clusterIPs[0] Invalid"}
 
 
 async def test_node_ports_follow_the_names_of_the_ports(api: Api) -> None:
@@ -167,7 +143,7 @@ async def test_node_ports_follow_the_names_of_the_ports(api: Api) -> None:
 async def test_strategic_ports_merge_by_number(api: Api) -> None:
     service = await new_balancer(api, ports=TWO_PORTS)
     body = {"spec": {"ports": [{"port": 443, "name": "https"}, {"port": 80, "targetPort": 8080}]}}
-    reply = await api.strategic(f"{SERVICES}/{service.name}", body)
+    reply = await api.strategic(service.path, body)
     told = [(port["port"], port["targetPort"]) for port in reply.body["spec"]["ports"]]
     assert told == [(443, 443), (80, 8080), (53, 53)]
     assert node_ports(reply)["http"] == node_ports(service)["http"]
@@ -187,7 +163,7 @@ async def test_the_class_of_a_balancer_cannot_change(api: Api) -> None:
     service = await new_balancer(api, loadBalancerClass="example.com/a")
     for other in ("example.com/b", None):
         reply = await change(api, service, loadBalancerClass=other)
-        assert reply.causes == {("spec.loadBalancerClass", "FieldValueInvalid")}
+        assert reply.causes == {"spec.loadBalancerClass Invalid"}
 
 
 async def test_two_families_are_given_on_demand(api: Api) -> None:
@@ -208,28 +184,28 @@ async def test_ingress_is_stored_and_replaced_as_a_whole(api: Api) -> None:
         {"ip": "192.0.2.1", "ipMode": "Proxy"},
     ]
     body = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.2"}]}}}
-    reply = await api.strategic(f"{SERVICES}/{service.name}/status", body)
+    reply = await api.strategic(f"{service.path}/status", body)
     ingress = reply.body["status"]["loadBalancer"]["ingress"]
     assert ingress == [{"ip": "192.0.2.2", "ipMode": "VIP"}]
     assert (await set_ingress(api, service)).body["status"] == {"loadBalancer": {}}
 
 
 @pytest.mark.parametrize(
-    ("entry", "field", "reason"),
+    ("entry", "cause"),
     [
-        ({"ip": "192.0.2"}, "ip", "FieldValueInvalid"),
-        ({"hostname": "192.0.2.1"}, "hostname", "FieldValueInvalid"),
-        ({"hostname": "under_score"}, "hostname", "FieldValueInvalid"),
-        ({"ip": "192.0.2.1", "ipMode": "X"}, "ipMode", "FieldValueNotSupported"),
-        ({"hostname": "a", "ipMode": "VIP"}, "ipMode", "FieldValueForbidden"),
+        ({"ip": "192.0.2"}, "ip Invalid"),
+        ({"hostname": "192.0.2.1"}, "hostname Invalid"),
+        ({"hostname": "under_score"}, "hostname Invalid"),
+        ({"ip": "192.0.2.1", "ipMode": "X"}, "ipMode NotSupported"),
+        ({"hostname": "a", "ipMode": "VIP"}, "ipMode Forbidden"),
     ],
 )
-async def test_bad_ingress_is_422(api: Api, entry: dict[str, str], field: str, reason: str) -> None:
+async def test_bad_ingress_is_422(api: Api, entry: dict[str, str], cause: str) -> None:
     reply = await set_ingress(api, await new_balancer(api), entry)
     assert reply.refusal == (422, "Invalid")
-    assert reply.causes == {(f"status.loadBalancer.ingress[0].{field}", reason)}
+    assert reply.causes == {f"status.loadBalancer.ingress[0].{cause}"}
 
 
 async def test_ingress_is_for_balancers_only(api: Api) -> None:
     reply = await set_ingress(api, await new_service(api), {"ip": "192.0.2.1"})
-    assert reply.causes == {("status.loadBalancer.ingress", "FieldValueForbidden")}
+    assert reply.causes == {"status.loadBalancer.ingress Forbidden"}

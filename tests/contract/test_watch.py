@@ -1,11 +1,14 @@
 """Watches: what they show, in which order, and how they end."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from tests.contract.client import LEASES, NODES, Api
-from tests.contract.objects import FINALIZER
+from ccm.sandbox.kubernetes.server import SandboxServer
+from tests.contract.client import FINALIZER, LEASES, NODES, Api
+from tests.contract.conftest import BOTH, client_of
+from tests.kube.cluster import RealCluster
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
@@ -16,8 +19,7 @@ async def now(api: Api) -> str:
 
 async def test_a_watch_from_a_version_shows_each_change_after_it_in_order(api: Api) -> None:
     start = await now(api)
-    node = await api.new(NODES)
-    path = f"{NODES}/{node.name}"
+    path = (await api.new(NODES)).path
     await api.merge(path, {"metadata": {"labels": {"a": "b"}}})
     await api.delete(path)
     async with api.watch(NODES, resourceVersion=start) as watch:
@@ -30,7 +32,7 @@ async def test_a_watch_from_a_version_shows_each_change_after_it_in_order(api: A
 
 
 async def test_a_watch_shows_changes_as_they_happen(api: Api) -> None:
-    async with api.watch(NODES, resourceVersion=await now(api)) as watch:
+    async with api.watch_from_now(NODES) as watch:
         waiting = asyncio.ensure_future(watch.next())
         await asyncio.sleep(0)
         node = await api.new(NODES)
@@ -52,22 +54,21 @@ async def test_a_watch_from_nowhere_begins_with_what_is_there(
 
 async def test_a_write_that_changes_nothing_is_not_shown(api: Api) -> None:
     node = await api.new(NODES, metadata={"labels": {"a": "b"}})
-    path = f"{NODES}/{node.name}"
     async with api.watch(NODES, resourceVersion=node.version) as watch:
-        await api.merge(path, {"metadata": {"labels": {"a": "b"}}})
-        await api.merge(path, {"metadata": {"labels": {"a": "c"}}})
+        await api.merge(node.path, {"metadata": {"labels": {"a": "b"}}})
+        await api.merge(node.path, {"metadata": {"labels": {"a": "c"}}})
         event = await watch.next()
     assert event.object["metadata"]["labels"] == {"a": "c"}
 
 
 async def test_entering_and_leaving_a_selector_is_added_and_deleted(api: Api) -> None:
     node = await api.new(NODES)
-    path, case = f"{NODES}/{node.name}", api.new_name()
+    case = api.new_name()
     query = {"labelSelector": f"case={case}", "resourceVersion": node.version}
     async with api.watch(NODES, **query) as watch:
-        await api.merge(path, {"metadata": {"labels": {"case": case}}})
-        await api.merge(path, {"metadata": {"labels": {"more": "x"}}})
-        left = await api.merge(path, {"metadata": {"labels": {"case": None}}})
+        await api.merge(node.path, {"metadata": {"labels": {"case": case}}})
+        await api.merge(node.path, {"metadata": {"labels": {"more": "x"}}})
+        left = await api.merge(node.path, {"metadata": {"labels": {"case": None}}})
         events = [await watch.next() for _ in range(3)]
     assert [event.type for event in events] == ["ADDED", "MODIFIED", "DELETED"]
     last = events[-1].object["metadata"]
@@ -94,10 +95,9 @@ async def test_a_watch_of_one_namespace_shows_no_other(api: Api) -> None:
 
 async def test_a_finalized_object_is_modified_first_and_deleted_last(api: Api) -> None:
     node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
-    path = f"{NODES}/{node.name}"
     async with api.watch(NODES, resourceVersion=node.version) as watch:
-        await api.delete(path)
-        await api.merge(path, {"metadata": {"finalizers": None}})
+        await api.delete(node.path)
+        await api.merge(node.path, {"metadata": {"finalizers": None}})
         events = [await watch.next() for _ in range(2)]
     assert [event.type for event in events] == ["MODIFIED", "DELETED"]
     assert "deletionTimestamp" in events[0].object["metadata"]
@@ -111,13 +111,14 @@ async def test_a_watch_from_a_version_to_come_stays_open_and_waits(api: Api) -> 
 
 
 async def test_a_watch_ends_in_good_order_at_its_timeout(api: Api) -> None:
-    async with api.watch(NODES, resourceVersion=await now(api), timeoutSeconds=1) as watch:
+    async with api.watch_from_now(NODES, timeoutSeconds=1) as watch:
         assert await watch.rest(within=4) == []
 
 
 async def test_a_bookmark_tells_of_progress_two_seconds_before_the_timeout(api: Api) -> None:
-    query = {"labelSelector": f"case={api.new_name()}", "resourceVersion": await now(api)}
-    async with api.watch(NODES, allowWatchBookmarks="true", timeoutSeconds=3, **query) as watch:
+    selector = f"case={api.new_name()}"
+    options = {"allowWatchBookmarks": "true", "timeoutSeconds": 3, "labelSelector": selector}
+    async with api.watch_from_now(NODES, **options) as watch:
         node = await api.new(NODES)
         events = await watch.rest()
     assert {event.type for event in events} == {"BOOKMARK"}
@@ -169,3 +170,36 @@ async def test_a_watch_can_show_tables(api: Api) -> None:
 async def test_an_unreadable_version_is_refused_before_the_watch_opens(api: Api) -> None:
     reply = await api.get(NODES, watch="true", resourceVersion="abc")
     assert reply.refusal == (500, None)
+
+
+# --- history that is compacted
+
+
+@pytest.fixture(params=BOTH)
+def compacted_server(request: pytest.FixtureRequest) -> RealCluster | SandboxServer:
+    """Each server in turn; the real one is a cluster of its own, for it is restarted."""
+    name = "fresh_kube" if request.param == "real" else "sandbox"
+    found: RealCluster | SandboxServer = request.getfixturevalue(name)
+    return found
+
+
+async def compact(server: RealCluster | SandboxServer) -> None:
+    if isinstance(server, SandboxServer):
+        server.compact()
+    else:
+        await asyncio.to_thread(server.restart_apiserver)
+
+
+async def test_a_watch_from_a_compacted_version_is_a_200_with_an_error_410(
+    compacted_server: RealCluster | SandboxServer, tmp_path: Path
+) -> None:
+    async with client_of(compacted_server, tmp_path) as api:
+        version = (await api.new(NODES)).version
+        await api.new(NODES)
+        await compact(compacted_server)
+        async with api.watch(NODES, resourceVersion=version) as watch:
+            [event] = await watch.rest()
+    assert event.type == "ERROR"
+    status = event.object
+    assert (status["kind"], status["code"], status["reason"]) == ("Status", 410, "Expired")
+    assert status["message"].startswith(f"too old resource version: {version} (")

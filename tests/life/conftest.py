@@ -43,7 +43,7 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
     """A cloud that is shared with others, and whose terminated machines are soon forgotten."""
     seed = tmp_path / "strangers.json"
     seed.write_bytes(orjson.dumps(STRANGERS))
-    with Cloud(tmp_path, f"--seed-file={seed}", "--condition=retention=3") as cloud:
+    with Cloud(tmp_path, f"--seed-file={seed}", "--parameter=retention=3") as cloud:
         with cloud.config.open("a") as config:
             config.write("write-rate = 200\ntimeout = 1s\n")
         yield cloud

@@ -7,14 +7,22 @@ from typing import Any
 
 from ccm.model.service import SOURCE_RANGES
 from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
-from ccm.sandbox.cloud.faults import Kind
+from ccm.sandbox.cloud.faults import CloudFaultKind
 from tests.life.processes import WORKERS
 
 PORTS = (53, 80, 443, 8080, 9090)
 RANGES = ("10.0.0.0/8", "192.0.2.0/24", "198.51.100.7/32", "2001:db8::/32")
 ZONES = ("zone-a", "zone-b", "zone-c")
 OPERATIONS = ("*", "*LoadBalancer", "*Route*", "ListMachines", "ListVolumes", "Create*", "Delete*")
-FAULTS = (Kind.ERROR, Kind.DENIED, Kind.THROTTLE, Kind.TIMEOUT, Kind.RESET, Kind.GARBAGE, Kind.SLOW)
+FAULTS = (
+    CloudFaultKind.ERROR,
+    CloudFaultKind.DENIED,
+    CloudFaultKind.THROTTLE,
+    CloudFaultKind.TIMEOUT,
+    CloudFaultKind.RESET,
+    CloudFaultKind.GARBAGE,
+    CloudFaultKind.SLOW,
+)
 
 
 @dataclass(frozen=True, slots=True)

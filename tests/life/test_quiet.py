@@ -93,7 +93,7 @@ async def test_a_node_change_is_one_update_of_each_balancer_that_it_concerns(
 ) -> None:
     async with living(where, cloud, api) as life:
         await populate(life, nodes=5)
-        await life.admin.set_conditions(latency=0.2)  # a node is there before it is initialised
+        await life.admin.set_parameters(latency=0.2)  # a node is there before it is initialised
         for change in CHANGES:
             await life.admin.reset_counters()
             await life.take_together(change.steps)

@@ -14,7 +14,7 @@ from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.model.volume import ZONE
 from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Volume
 from tests.life.conftest import EVENTS
 from tests.life.life import Life, living, until_nothing
@@ -133,8 +133,10 @@ async def test_what_is_taken_back_while_it_is_made_leaves_nothing_behind(
 
         await life.nodes.join("vm-1", 1)
         await life.settle(PATIENCE)
-        await life.admin.set_conditions(provisioning=0.8, deletion=0.8)
-        await life.admin.set_fault(Fault(Kind.SLOW, "CreateLoadBalancer", 1, delay=0.8))
+        await life.admin.set_parameters(provisioning=0.8, deletion=0.8)
+        await life.admin.set_fault(
+            CloudFault(CloudFaultKind.SLOW, "CreateLoadBalancer", 1, delay=0.8)
+        )
         for _ in range(2):
             await life.users.ask("web-1", {}, {})
             await until_nothing("not begun", look, PATIENCE)
@@ -153,7 +155,7 @@ async def test_who_finds_the_quota_used_up_gets_the_next_place(
         await life.users.ask("web-1", {}, {})
         await life.settle(PATIENCE)
         used = len((await life.admin.state())["load_balancers"])
-        await life.admin.set_conditions(max_load_balancers=used)
+        await life.admin.set_parameters(max_load_balancers=used)
         await life.users.ask("web-2", {}, {})
         await until_told(life, "web-2")
         [(reason, message)] = (await warnings(life))["web-2"]

@@ -1,7 +1,7 @@
 """The moods of the simulated cloud: it fails, it dawdles, and it is well again."""
 
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 
 
 class Weather:
@@ -13,12 +13,14 @@ class Weather:
     async def fail(self, kind: str, operation: str, is_performed: bool) -> None:
         """Calls fail; performed: they do their work all the same, and only the answer is lost."""
         await self._cloud.set_fault(
-            Fault(Kind(kind), operation, performed=is_performed, delay=0.2, retry_after=0.3)
+            CloudFault(
+                CloudFaultKind(kind), operation, performed=is_performed, delay=0.2, retry_after=0.3
+            )
         )
 
     async def slow(self, seconds: float) -> None:
         """Every call takes longer, and balancers take their time to become and to go."""
-        await self._cloud.set_conditions(latency=seconds, provisioning=seconds, deletion=seconds)
+        await self._cloud.set_parameters(latency=seconds, provisioning=seconds, deletion=seconds)
 
     async def calm(self) -> None:
         await self._cloud.clear_faults()

@@ -17,7 +17,7 @@ from ccm.kube.watch import Put, follow
 from ccm.model.node import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import new_machines, register
-from ccm.sandbox.observer import lacks
+from ccm.sandbox.observer import missing_fields
 
 
 async def connect(kubeconfig: Path) -> Kube:
@@ -53,7 +53,7 @@ class Witness:
                 self._see(Node(event.raw))
 
     def initialised(self) -> int:
-        return sum(not lacks(node) for node in self.nodes.values())
+        return sum(not missing_fields(node) for node in self.nodes.values())
 
     async def until_initialised(self, count: int, seconds: float) -> None:
         async with asyncio.timeout(seconds):

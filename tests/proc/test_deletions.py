@@ -9,7 +9,7 @@ import pytest
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.node import SHUTDOWN_TAINT
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.kubelets import ready_condition
 from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
 from tests.proc.running import Cloud, Json, Supervisor, Where, tell, until
@@ -38,16 +38,16 @@ def deletions(supervisor: Supervisor) -> Json:
 
 
 LIES = (
-    Fault(Kind.ABSENT),
-    Fault(Kind.ABSENT, share=0.5),
-    Fault(Kind.EMPTY),
-    Fault(Kind.PARTIAL, share=0.5),
-    Fault(Kind.DENIED, status=401),
-    Fault(Kind.DENIED, status=403),
-    Fault(Kind.THROTTLE, retry_after=0.2),
-    Fault(Kind.ERROR),
-    Fault(Kind.TIMEOUT),
-    Fault(Kind.GARBAGE),
+    CloudFault(CloudFaultKind.ABSENT),
+    CloudFault(CloudFaultKind.ABSENT, share=0.5),
+    CloudFault(CloudFaultKind.EMPTY),
+    CloudFault(CloudFaultKind.PARTIAL, share=0.5),
+    CloudFault(CloudFaultKind.DENIED, status=401),
+    CloudFault(CloudFaultKind.DENIED, status=403),
+    CloudFault(CloudFaultKind.THROTTLE, retry_after=0.2),
+    CloudFault(CloudFaultKind.ERROR),
+    CloudFault(CloudFaultKind.TIMEOUT),
+    CloudFault(CloudFaultKind.GARBAGE),
 )
 
 
@@ -68,7 +68,7 @@ async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(
                 counts = {fault.id: fault.hits for fault in await admin.faults()}
                 assert counts[told.id] >= 2, f"{lie.kind} was not met"
                 assert await names_of_nodes(api) == set(names), lie.kind
-                if lie.kind is Kind.ABSENT:
+                if lie.kind is CloudFaultKind.ABSENT:
                     assert deletions(supervisor)["held"]
                 await admin.clear_faults()
             assert deletions(supervisor)["counts"]["permitted"] == 0

@@ -23,7 +23,7 @@ from ccm.model.node import PROVIDED_NODE_IP, Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Address, Machine
 from ccm.sandbox.kubelets import new_machines, register, registration
-from ccm.sandbox.observer import lacks
+from ccm.sandbox.observer import missing_fields
 from tests.kube.cluster import RealCluster
 from tests.proc import fault_proxy
 from tests.proc.cluster_nodes import Witness, connect
@@ -157,7 +157,7 @@ class World:
 
     async def _wrong(self) -> str:
         nodes = [Node(raw) for raw in (await self.api.get(NODES))["items"]]
-        if lacking := {node.name: lacks(node) for node in nodes if lacks(node)}:
+        if lacking := {node.name: missing_fields(node) for node in nodes if missing_fields(node)}:
             return f"not initialised: {lacking}"
         status = await asyncio.to_thread(self.supervisor.status)
         if status["informer"]["kinds"]["Node"]["objects"] != len(nodes):

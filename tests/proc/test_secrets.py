@@ -17,7 +17,7 @@ import pytest
 from ccm.kube.client import Kube
 from ccm.kube.watch import list_once
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.cloud.faults import Fault
+from ccm.sandbox.cloud.faults import CloudFault
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
 from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
@@ -68,7 +68,9 @@ async def live_badly(
     """Everything that makes a process talk: work, refusals, nonsense, hanging and dying."""
     await api.post("/api/v1/namespaces/default/services", service(0))
     for kind in ("denied", "error", "garbage", "reset", "throttle"):
-        await admin.set_fault(Fault.from_json({"kind": kind, "operation": "*", "remaining": 2}))
+        await admin.set_fault(
+            CloudFault.from_json({"kind": kind, "operation": "*", "remaining": 2})
+        )
     await add_machines_and_nodes(api, cloud.url, 3)
     await witness.until_initialised(3, 60)
     pid = int(str(supervisor.workers()["service"]["pid"]))

@@ -13,7 +13,7 @@ from ccm.model.node import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Volume
 from ccm.sandbox.kubelets import new_machines, ready_condition, register, registration
-from ccm.sandbox.observer import ZONE, lacks
+from ccm.sandbox.observer import ZONE, missing_fields
 from ccm.sandbox.workload import DRIVER, SERVICE
 from tests.proc.running import Json, Supervisor
 
@@ -85,7 +85,7 @@ class Story:
         await register(self._api, [name])
 
         async def is_ready() -> bool:
-            return not lacks((await self._nodes())[name])
+            return not missing_fields((await self._nodes())[name])
 
         await until(f"{name} is initialised", is_ready)
 
@@ -121,7 +121,7 @@ class Story:
 
     async def _are_nodes_initialised(self) -> bool:
         nodes = await self._nodes()
-        return not any(lacks(nodes[name]) for name in MACHINES)
+        return not any(missing_fields(nodes[name]) for name in MACHINES)
 
     async def _have_services_addresses(self) -> bool:
         statuses = [

@@ -19,7 +19,7 @@ from ccm.model.node import Node
 from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.sandbox.kubernetes.kinds import NODE
-from ccm.sandbox.kubernetes.strategic import strategic_merge
+from ccm.sandbox.kubernetes.patch import strategic_merge
 from ccm.settings import Settings
 from tests.route.cloud import FakeRoutes
 from tests.route.nodes import SCHEME

@@ -1,11 +1,13 @@
-"""A bare HTTP caller of the simulated cloud, and a clock that moves when it is told to."""
+"""A simulated cloud that can be called, and a clock that moves when it is told to."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 import orjson
+
+from ccm.sandbox.cloud.server import CloudServer
 
 
 class Reply(NamedTuple):
@@ -24,11 +26,17 @@ class Reply(NamedTuple):
         return str(self.body["error"]["code"])
 
 
-class Caller:
-    """Sends one request at a time as the given caller and reads the whole answer."""
+class Cloud(CloudServer):
+    """A cloud that is also its own caller: one request at a time, the whole answer."""
 
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        self._url, self._session = url, session
+    async def __aenter__(self) -> Self:
+        self.session = aiohttp.ClientSession()
+        self.session._retry_connection = False
+        return await super().__aenter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.session.close()
+        await super().__aexit__()
 
     async def ask(
         self,
@@ -40,8 +48,8 @@ class Caller:
     ) -> Reply:
         headers = {"Authorization": f"Bearer {token}", "X-Caller": caller}
         data = None if body is None else orjson.dumps(body)
-        async with self._session.request(
-            method, self._url + path, data=data, headers=headers
+        async with self.session.request(
+            method, self.url + path, data=data, headers=headers
         ) as response:
             content = await response.read()
         parsed = orjson.loads(content) if content else None

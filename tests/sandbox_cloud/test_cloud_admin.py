@@ -1,16 +1,20 @@
 """The admin client against the service: what a person does from the command line."""
 
-import pytest
+from dataclasses import replace
 
-from ccm.errors import CloudError, Refused
+import pytest
+from click.testing import CliRunner
+
+from ccm.cli.sandbox import sandbox
+from ccm.errors import CloudError, ExitCode, Refused
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.cloud.faults import Fault, Kind
-from ccm.sandbox.cloud.limits import Rate
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Address, Machine, Power, Volume
 from ccm.sandbox.cloud.server import CloudServer
+from ccm.sandbox.cloud.simulation import CallRate
 from ccm.sandbox.cloud.state import CloudState
 
-from .calling import Caller
+from .calling import Cloud
 
 
 async def test_a_person_stops_a_machine_and_sees_it(admin: CloudAdmin) -> None:
@@ -56,26 +60,30 @@ async def test_a_list_with_a_wrong_machine_adds_none(admin: CloudAdmin) -> None:
     assert await admin.machines() == []
 
 
-async def test_faults_are_set_listed_and_cleared(admin: CloudAdmin, caller: Caller) -> None:
-    fault = await admin.set_fault(Fault(Kind.ERROR, operation="ListMachines"))
-    await admin.set_fault(Fault(Kind.DENIED, operation="ListRoutes", remaining=5))
-    assert (await caller.get("/v1/machines")).status == 500
+async def test_faults_are_set_listed_and_cleared(admin: CloudAdmin, cloud: Cloud) -> None:
+    fault = await admin.set_fault(CloudFault(CloudFaultKind.ERROR, operation="ListMachines"))
+    await admin.set_fault(CloudFault(CloudFaultKind.DENIED, operation="ListRoutes", remaining=5))
+    assert (await cloud.get("/v1/machines")).status == 500
     assert [(f.id, f.hits) for f in await admin.faults()] == [("fault-1", 1), ("fault-2", 0)]
     await admin.clear_faults(fault.id)
-    assert (await caller.get("/v1/machines")).status == 200
+    assert (await cloud.get("/v1/machines")).status == 200
     await admin.clear_faults()
     assert await admin.faults() == []
     with pytest.raises(Refused, match="fault fault-1 does not exist"):
         await admin.clear_faults("fault-1")
 
 
-async def test_rates_and_conditions_change_while_it_runs(
-    cloud: CloudServer, admin: CloudAdmin
-) -> None:
-    limits = await admin.set_rate("read", Rate(per_second=2.5, burst=7))
+def test_an_unknown_kind_of_fault_is_a_usage_error_of_the_command() -> None:
+    result = CliRunner().invoke(sandbox, ["fault", "set", "meteor"])
+    assert result.exit_code == ExitCode.USAGE
+    assert "must be one of error, denied" in result.output
+
+
+async def test_rates_and_conditions_change_while_it_runs(cloud: Cloud, admin: CloudAdmin) -> None:
+    limits = await admin.set_rate("read", CallRate(per_second=2.5, burst=7))
     assert limits["read"] == {"per_second": 2.5, "burst": 7}
     assert limits["write"] is None
-    await admin.set_conditions(page=7, latency=0.001, max_routes=3)
+    await admin.set_parameters(page=7, latency=0.001, max_routes=3)
     limits = await admin.limits()
     assert (limits["page"], limits["latency"], limits["max_routes"]) == (7, 0.001, 3)
     assert limits["read"] == {"per_second": 2.5, "burst": 7}
@@ -86,17 +94,17 @@ async def test_rates_and_conditions_change_while_it_runs(
     "conditions", [{"page": 0}, {"latency": -1}, {"page": 1.5}, {"gravity": 1}]
 )
 async def test_impossible_conditions_change_nothing(
-    cloud: CloudServer, admin: CloudAdmin, conditions: dict[str, float]
+    cloud: Cloud, admin: CloudAdmin, conditions: dict[str, float]
 ) -> None:
-    before = cloud.service.conditions
+    before = cloud.parameters
     with pytest.raises(Refused):
-        await admin.set_conditions(**conditions)
-    assert cloud.service.conditions == before
+        await admin.set_parameters(**conditions)
+    assert cloud.parameters == before
 
 
-async def test_counters_and_requests_are_read_and_reset(admin: CloudAdmin, caller: Caller) -> None:
-    await caller.get("/v1/machines", caller="node-0")
-    await caller.post("/v1/load-balancers", {"name": "a"})
+async def test_counters_and_requests_are_read_and_reset(admin: CloudAdmin, cloud: Cloud) -> None:
+    await cloud.get("/v1/machines", caller="node-0")
+    await cloud.post("/v1/load-balancers", {"name": "a"})
     counters = await admin.counters()
     assert (counters["total"], counters["reads"], counters["writes"]) == (2, 1, 1)
     assert [call["operation"] for call in await admin.requests()] == [
@@ -108,25 +116,23 @@ async def test_counters_and_requests_are_read_and_reset(admin: CloudAdmin, calle
     assert await admin.requests() == []
 
 
-async def test_a_dump_is_a_seed(cloud: CloudServer, admin: CloudAdmin, caller: Caller) -> None:
+async def test_a_dump_is_a_seed(cloud: Cloud, admin: CloudAdmin) -> None:
     [machine] = await admin.add([Machine("a")])
     await admin.add_volume(Volume("vol-1"))
-    await caller.post("/v1/routes", {"cidr": "10.1.0.0/24", "machine_id": machine.id})
-    await caller.post("/v1/load-balancers", {"name": "lb", "hosts": [machine.id]})
+    await cloud.post("/v1/routes", {"cidr": "10.1.0.0/24", "machine_id": machine.id})
+    await cloud.post("/v1/load-balancers", {"name": "lb", "hosts": [machine.id]})
     await admin.vanish("a")
     dump = await admin.state()
     assert dump["routes"][0]["state"] == "blackhole"
     twin = CloudState()
     twin.load(dump)
-    assert {**twin.dump(), "revision": 0} == {**cloud.state.dump(), "revision": 0}
+    assert replace(twin.dump(), revision=0) == replace(cloud.state.dump(), revision=0)
 
 
-async def test_the_state_is_replaced_whole_or_not_at_all(
-    cloud: CloudServer, admin: CloudAdmin, caller: Caller
-) -> None:
+async def test_the_state_is_replaced_whole_or_not_at_all(cloud: Cloud, admin: CloudAdmin) -> None:
     [machine] = await admin.add([Machine("a")])
-    await caller.post("/v1/routes", {"cidr": "10.1.0.0/24", "machine_id": machine.id})
-    await caller.post("/v1/load-balancers", {"name": "lb", "hosts": [machine.id]})
+    await cloud.post("/v1/routes", {"cidr": "10.1.0.0/24", "machine_id": machine.id})
+    await cloud.post("/v1/load-balancers", {"name": "lb", "hosts": [machine.id]})
     before = await admin.state()
     with pytest.raises(Refused, match="gravity"):
         await admin.replace_state({"machines": [{"name": "b"}], "gravity": 1})
@@ -140,7 +146,7 @@ async def test_the_state_is_replaced_whole_or_not_at_all(
     [other] = await admin.add([Machine("b")])
     assert other.id != machine.id
     body = {"cidr": "10.1.0.0/24", "machine_id": machine.id}
-    assert (await caller.post("/v1/routes", body)).status == 201
+    assert (await cloud.post("/v1/routes", body)).status == 201
     assert (await admin.state())["routes"][0]["id"] != before["routes"][0]["id"]
 
 

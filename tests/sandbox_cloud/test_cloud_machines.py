@@ -2,36 +2,31 @@
 
 import pytest
 
-from ccm.sandbox.cloud.problems import Problem
+from ccm.sandbox.cloud.codec import CloudApiError
 from ccm.sandbox.cloud.records import Machine, Power
 from ccm.sandbox.cloud.server import CloudServer
-from ccm.sandbox.cloud.state import CloudState
+from ccm.sandbox.cloud.state import CloudState, MachineTable
 
-from .calling import Caller, HandClock
+from .calling import Cloud, HandClock
 
 
-async def test_names_that_are_not_there_are_said_so(cloud: CloudServer, caller: Caller) -> None:
-    cloud.state.add_machines(3)
-    reply = await caller.get("/v1/machines?names=node-2,nobody,node-0")
-    assert sorted(reply.names) == ["node-0", "node-2"]
+@pytest.mark.parametrize("key", ["names", "ids"])
+async def test_what_is_not_there_is_said_so(cloud: Cloud, key: str) -> None:
+    first, _, last = cloud.state.add_machines(3)
+    wanted = [last.name, first.name] if key == "names" else [last.id, first.id]
+    reply = await cloud.get(f"/v1/machines?{key}={wanted[0]},nobody,{wanted[1]}")
+    assert sorted(reply.names) == [first.name, last.name]
     assert reply.body["not_found"] == ["nobody"]
 
 
-async def test_ids_that_are_not_there_are_said_so(cloud: CloudServer, caller: Caller) -> None:
-    [machine] = cloud.state.add_machines(1)
-    reply = await caller.get(f"/v1/machines?ids=m-404,{machine.id}")
-    assert reply.names == ["node-0"]
-    assert reply.body["not_found"] == ["m-404"]
-
-
-async def test_a_list_of_all_says_of_nothing_that_it_is_missing(caller: Caller) -> None:
-    reply = await caller.get("/v1/machines")
+async def test_a_list_of_all_says_of_nothing_that_it_is_missing(cloud: Cloud) -> None:
+    reply = await cloud.get("/v1/machines")
     assert reply.body == {"items": [], "next_page_token": None}
 
 
-async def test_a_machine_has_everything_a_node_needs(cloud: CloudServer, caller: Caller) -> None:
+async def test_a_machine_has_everything_a_node_needs(cloud: Cloud) -> None:
     cloud.state.machines.add(Machine("web", id="m-1", zone="zone-c", labels={"rack": "7"}))
-    reply = await caller.get("/v1/machines?names=web")
+    reply = await cloud.get("/v1/machines?names=web")
     assert reply.body["items"] == [
         {
             "name": "web",
@@ -49,10 +44,10 @@ async def test_a_machine_has_everything_a_node_needs(cloud: CloudServer, caller:
     ]
 
 
-async def test_all_machines_of_a_name_are_shown(cloud: CloudServer, caller: Caller) -> None:
+async def test_all_machines_of_a_name_are_shown(cloud: Cloud) -> None:
     for machine_id in ("m-1", "m-2"):
         cloud.state.machines.add(Machine("twin", id=machine_id))
-    reply = await caller.get("/v1/machines?names=twin")
+    reply = await cloud.get("/v1/machines?names=twin")
     assert [item["id"] for item in reply.body["items"]] == ["m-1", "m-2"]
 
 
@@ -71,42 +66,44 @@ async def test_all_machines_of_a_name_are_shown(cloud: CloudServer, caller: Call
         "page_token=nonsense",
     ],
 )
-async def test_a_wrong_question_is_refused(caller: Caller, query: str) -> None:
-    reply = await caller.get(f"/v1/machines?{query}")
+async def test_a_wrong_question_is_refused(cloud: Cloud, query: str) -> None:
+    reply = await cloud.get(f"/v1/machines?{query}")
     assert (reply.status, reply.code) == (400, "InvalidRequest")
 
 
-async def test_a_page_full_of_the_longest_names_can_be_asked(
-    cloud: CloudServer, caller: Caller
-) -> None:
-    cloud.service.change_conditions(page=100)
+async def test_a_page_full_of_the_longest_names_can_be_asked(cloud: Cloud) -> None:
+    cloud.set_parameters(page=100)
     names = [f"{'n' * 250}{number:03d}" for number in range(100)]
-    reply = await caller.get(f"/v1/machines?names={','.join(names)}")
+    reply = await cloud.get(f"/v1/machines?names={','.join(names)}")
     assert reply.body["not_found"] == names
 
 
 async def test_a_terminated_machine_stays_visible_and_then_is_absent(
-    cloud: CloudServer, caller: Caller, clock: HandClock
+    cloud: Cloud, clock: HandClock
 ) -> None:
-    cloud.service.change_conditions(retention=30)
+    cloud.set_parameters(retention=30)
     [machine] = cloud.state.add_machines(1)
     cloud.state.machines.terminate("node-0")
     question = f"/v1/machines?ids={machine.id}"
-    assert (await caller.get(question)).body["items"][0]["power"] == "terminated"
+    assert (await cloud.get(question)).body["items"][0]["power"] == "terminated"
     clock.advance(29.9)
-    assert (await caller.get(question)).names == ["node-0"]
+    assert (await cloud.get(question)).names == ["node-0"]
     clock.advance(0.1)
-    assert (await caller.get(question)).body["not_found"] == [machine.id]
+    assert (await cloud.get(question)).body["not_found"] == [machine.id]
 
 
-def test_a_machine_takes_its_time_to_stop_and_to_start() -> None:
-    clock = HandClock()
+@pytest.fixture
+def machines() -> MachineTable:
+    return CloudState().machines
+
+
+def test_a_machine_takes_its_time_and_only_its_last_transition_counts(clock: HandClock) -> None:
     cloud = CloudServer(clock=clock, boot=5, shutdown=3)
     machines = cloud.state.machines
 
     def power(after: float) -> Power:
         clock.advance(after)
-        cloud.state.ledger.settle()
+        cloud.state.simulation.run_due()
         return machines.get("a").power
 
     assert machines.add(Machine("a")).power is Power.STARTING
@@ -116,79 +113,115 @@ def test_a_machine_takes_its_time_to_stop_and_to_start() -> None:
     assert power(after=0.1) is Power.STOPPED
     assert machines.start("a").power is Power.STARTING
     assert power(after=5) is Power.RUNNING
-
-
-def test_a_machine_started_while_it_stops_does_not_stop_later() -> None:
-    clock = HandClock()
-    cloud = CloudServer(clock=clock, boot=5, shutdown=3)
-    machines = cloud.state.machines
-    machines.add(Machine("a", power=Power.STOPPED))
-    machines.start("a")
     machines.stop("a")
-    clock.advance(1)
+    assert power(after=1) is Power.STOPPING
     machines.start("a")
-    clock.advance(2.5)
-    cloud.state.ledger.settle()
-    assert machines.get("a").power is Power.STARTING
-    clock.advance(2.5)
-    cloud.state.ledger.settle()
-    assert machines.get("a").power is Power.RUNNING
+    assert power(after=2.5) is Power.STARTING
+    assert power(after=2.5) is Power.RUNNING
 
 
-def test_without_delays_power_changes_at_once() -> None:
-    machines = CloudState().machines
+def test_without_delays_power_changes_at_once(machines: MachineTable) -> None:
     assert machines.add(Machine("a")).power is Power.RUNNING
     assert machines.stop("a").power is Power.STOPPED
     assert machines.stop("a").power is Power.STOPPED
     assert machines.start("a").power is Power.RUNNING
 
 
-def test_a_terminated_machine_never_comes_back() -> None:
-    machines = CloudState().machines
+def test_a_terminated_machine_never_comes_back(machines: MachineTable) -> None:
     machines.add(Machine("a"))
     machines.terminate("a")
-    with pytest.raises(Problem, match="terminated for good"):
+    with pytest.raises(CloudApiError, match="terminated for good"):
         machines.start("a")
 
 
-def test_a_name_means_the_live_machine_of_that_name() -> None:
-    machines = CloudState().machines
+def test_a_name_means_the_live_machine_of_that_name(machines: MachineTable) -> None:
     machines.add(Machine("a", id="old"))
     machines.terminate("a")
     machines.add(Machine("a", id="new"))
     assert machines.get("a").id == "new"
     machines.add(Machine("a", id="newer"))
-    with pytest.raises(Problem, match="use an id: new, newer"):
+    with pytest.raises(CloudApiError, match="use an id: new, newer"):
         machines.get("a")
 
 
-def test_ids_given_by_hand_are_never_given_again() -> None:
-    machines = CloudState().machines
+def test_ids_given_by_hand_are_never_given_again(machines: MachineTable) -> None:
     machines.add(Machine("a", id="m-00000002"))
     assert machines.add(Machine("b")).id == "m-00000003"
-    with pytest.raises(Problem, match="exists"):
+    with pytest.raises(CloudApiError, match="exists"):
         machines.add(Machine("c", id="m-00000002"))
 
 
-def test_every_change_raises_the_revision() -> None:
+def test_every_change_raises_the_revision_and_leaves_a_snapshot_as_it_was() -> None:
     state = CloudState()
-    seen = [state.revision]
-    state.machines.add(Machine("a"))
-    seen.append(state.revision)
-    state.machines.change("a", zone="zone-b")
-    seen.append(state.revision)
-    state.machines.stop("a")
-    seen.append(state.revision)
-    state.machines.vanish("a")
-    seen.append(state.revision)
+    machines = state.machines
+    machines.add(Machine("a"))
+    earlier, seen = state.snapshot(), [state.revision]
+    for change in (
+        lambda: machines.change("a", zone="zone-z"),
+        lambda: machines.add(Machine("b")),
+        lambda: machines.stop("a"),
+        lambda: machines.vanish("a"),
+    ):
+        change()
+        seen.append(state.revision)
     assert seen == sorted(set(seen))
-
-
-def test_a_snapshot_does_not_move_on() -> None:
-    state = CloudState()
-    state.machines.add(Machine("a"))
-    earlier = state.snapshot()
-    state.machines.change("a", zone="zone-z")
-    state.machines.add(Machine("b"))
     assert earlier.machines.get("a").zone == "zone-a"
     assert earlier.machines.named("b") == []
+
+
+# --- pages
+
+
+async def everything(cloud: Cloud, path: str) -> list[list[str]]:
+    """The names of each page until there is no next one."""
+    pages, token = [], ""
+    while True:
+        joint = "&" if "?" in path else "?"
+        reply = await cloud.get(path + (f"{joint}page_token={token}" if token else ""))
+        pages.append(reply.names)
+        token = reply.body["next_page_token"]
+        if not token:
+            return pages
+
+
+@pytest.mark.parametrize(("machines", "sizes"), [(25, [10, 10, 5]), (20, [10, 10])])
+async def test_a_list_comes_in_full_pages_and_none_is_empty(
+    cloud: Cloud, machines: int, sizes: list[int]
+) -> None:
+    cloud.state.add_machines(machines)
+    pages = await everything(cloud, "/v1/machines")
+    assert [len(page) for page in pages] == sizes
+    assert len({name for page in pages for name in page}) == machines
+
+
+async def test_a_smaller_limit_is_honoured_and_a_larger_is_cut(cloud: Cloud) -> None:
+    cloud.state.add_machines(12)
+    sizes = [len(page) for page in await everything(cloud, "/v1/machines?limit=5")]
+    assert sizes == [5, 5, 2]
+    assert len((await cloud.get("/v1/machines?limit=500")).names) == 10
+
+
+async def test_a_machine_dropped_between_pages_hides_no_other(cloud: Cloud) -> None:
+    cloud.state.add_machines(15)
+    first = await cloud.get("/v1/machines")
+    cloud.state.machines.vanish("node-0")
+    second = await cloud.get(f"/v1/machines?page_token={first.body['next_page_token']}")
+    assert second.names == ["node-10", "node-11", "node-12", "node-13", "node-14"]
+
+
+async def test_names_with_many_machines_come_in_pages_too(cloud: Cloud) -> None:
+    for _ in range(12):
+        cloud.state.machines.add(Machine("twin"))
+    pages = await everything(cloud, "/v1/machines?names=twin,nobody")
+    assert [len(page) for page in pages] == [10, 2]
+
+
+async def test_every_list_is_paged(cloud: Cloud) -> None:
+    cloud.set_parameters(page=1)
+    [machine] = cloud.state.add_machines(1)
+    for number in range(2):
+        route = {"cidr": f"10.1.{number}.0/24", "machine_id": machine.id}
+        assert (await cloud.post("/v1/routes", route)).status == 201
+        assert (await cloud.post("/v1/load-balancers", {"name": f"lb{number}"})).status == 201
+    assert [len(page) for page in await everything(cloud, "/v1/routes")] == [1, 1]
+    assert [len(page) for page in await everything(cloud, "/v1/load-balancers")] == [1, 1]

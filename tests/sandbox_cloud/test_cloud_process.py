@@ -50,7 +50,7 @@ async def test_it_writes_its_url_serves_its_seed_and_stops_cleanly(
     seed.write_bytes(orjson.dumps({"machines": [{"name": "a", "zone": "zone-q"}]}))
     child = launch(
         "--port=0", f"--url-file={url}", f"--seed-file={seed}", "--read-rate=20:40",
-        "--page=7", "--latency=0.001", "--condition=retention=5", "--condition=max_routes=3",
+        "--page=7", "--latency=0.001", "--parameter=retention=5", "--parameter=max_routes=3",
     )  # fmt: skip
     async with CloudAdmin(url_in(url)) as admin:
         assert [machine.zone for machine in await admin.machines()] == ["zone-q"]
@@ -81,7 +81,7 @@ def test_a_wrong_seed_ends_it_at_once(
 
 
 @pytest.mark.parametrize(
-    "argument", ["--read-rate=fast", "--read-rate=0", "--condition=gravity=1", "--condition=boot=x"]
+    "argument", ["--read-rate=fast", "--read-rate=0", "--parameter=gravity=1", "--parameter=boot=x"]
 )
 def test_a_wrong_argument_is_a_usage_error(launch: Launch, argument: str) -> None:
     child = launch(argument)

@@ -157,7 +157,7 @@ async def test_a_service_lives_and_dies_with_its_balancer(
     await add_node(api, 2, "")
 
     def record() -> LoadBalancer | None:
-        return next(iter(cloud.state.balancers.records.values()), None)
+        return next(iter(cloud.state.load_balancers.records.values()), None)
 
     def hosts() -> set[str]:
         there = record()

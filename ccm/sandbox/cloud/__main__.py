@@ -1,6 +1,102 @@
-"""`python -m ccm.sandbox.cloud`."""
+"""The simulated cloud as a process: `python -m ccm.sandbox.cloud`."""
 
-from ccm.sandbox.cloud.process import main
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from ccm.errors import ExitCode
+from ccm.sandbox.cloud.codec import CloudApiError, decode_fields, invalid
+from ccm.sandbox.cloud.server import CloudServer
+from ccm.sandbox.cloud.service import Tokens
+from ccm.sandbox.cloud.simulation import CallRate, CloudParameters
+
+
+def rate(text: str) -> CallRate:
+    """`20` or `20:40`: calls a second, and how many at once (a second's worth if not said)."""
+    per_second, _, burst = text.partition(":")
+    try:
+        return CallRate(float(per_second), int(burst) if burst else max(1, int(float(per_second))))
+    except (ValueError, CloudApiError) as error:
+        raise click.BadParameter(f"{text!r} is not RATE or RATE:BURST: {error}") from error
+
+
+def parameter(text: str) -> dict[str, Any]:
+    """`retention=5`: one field of `CloudParameters`."""
+    name, _, number = text.partition("=")
+    try:
+        return decode_fields(CloudParameters, {name: orjson.loads(number)})
+    except (ValueError, CloudApiError) as error:
+        raise click.BadParameter(f"{text!r} is not a parameter and its number: {error}") from error
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--port", default=0, help="Port on loopback; 0 takes a free one.")
+@click.option("--url-file", type=click.Path(path_type=Path), help="Written once it listens.")
+@click.option("--page", default=100, help="Most records in an answer.")
+@click.option("--latency", default=0.0, help="Seconds that every call takes.")
+@click.option("--read-rate", type=rate, help="Reads a second[:burst]; no limit if not set.")
+@click.option("--write-rate", type=rate, help="Writes a second[:burst].")
+@click.option("--parameter", "others", type=parameter, multiple=True, help="Any other parameter.")
+@click.option("--token", default=Tokens().full, help="Bearer token that may do everything.")
+@click.option("--read-only-token", default=Tokens().read_only, help="Bearer token for reads.")
+@click.option("--seed-file", type=click.Path(path_type=Path), help="State as /admin/state has it.")
+def main(
+    port: int,
+    page: int,
+    latency: float,
+    others: tuple[dict[str, Any], ...],
+    token: str,
+    read_only_token: str,
+    url_file: Path | None,
+    seed_file: Path | None,
+    read_rate: CallRate | None,
+    write_rate: CallRate | None,
+) -> None:
+    """Run a simulated cloud until SIGTERM or SIGINT."""
+    parameters: dict[str, Any] = {"page": page, "latency": latency}
+    for other in others:
+        parameters.update(other)
+    try:
+        server = CloudServer(port, Tokens(token, read_only_token), **parameters)
+        if seed_file:
+            server.state.load(read_seed(seed_file))
+        server.limits.set("read", read_rate)
+        server.limits.set("write", write_rate)
+        asyncio.run(serve(server, url_file))
+    except (OSError, CloudApiError) as error:
+        click.echo(f"the simulated cloud cannot run: {error}", err=True)
+        sys.exit(ExitCode.CONFIGURATION)
+
+
+def read_seed(path: Path) -> object:
+    """The JSON in a seed file."""
+    try:
+        return orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise invalid(f"{path} is not JSON: {error}") from error
+
+
+async def serve(server: CloudServer, url_file: Path | None) -> None:
+    """Listen, say where, and wait for a signal."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with server:
+        if url_file:
+            # Complete or not there: readers wait for the file to appear.
+            beside = url_file.with_name(f".{url_file.name}.{os.getpid()}")
+            beside.write_text(server.url)
+            beside.replace(url_file)
+        click.echo(f"simulated cloud at {server.url}")
+        await stopping.wait()
+
 
 if __name__ == "__main__":
     main()

@@ -1,158 +1,109 @@
 """The admin surface over HTTP, for people and tests: no token, no limit, no fault."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, fields, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from aiohttp import web
 
-from ccm.sandbox.cloud.faults import Fault
-from ccm.sandbox.cloud.fields import Fields
-from ccm.sandbox.cloud.ledger import WHOLE, Conditions
-from ccm.sandbox.cloud.limits import BUDGETS, Rate
-from ccm.sandbox.cloud.problems import Problem, invalid
-from ccm.sandbox.cloud.records import Address, Machine, Volume
-from ccm.sandbox.cloud.replies import answered, body_of, refused
-from ccm.sandbox.cloud.service import Service
+from ccm.sandbox.cloud.codec import (
+    CloudApiError,
+    decode,
+    decode_fields,
+    error_response,
+    invalid,
+    json_object,
+    json_response,
+    read_json,
+)
+from ccm.sandbox.cloud.faults import CloudFault
+from ccm.sandbox.cloud.records import Machine, Volume
+from ccm.sandbox.cloud.service import CloudService, Tokens
+from ccm.sandbox.cloud.simulation import BUDGETS, CallRate, CloudParameters
 
-Handler = Callable[[web.Request], Awaitable[Any]]
-CONDITIONS = tuple(field.name for field in fields(Conditions))
+Handler = Callable[[Mapping[str, str], Any], Any]
+"""From the variables of the path and the JSON body to the JSON of the answer."""
+
+ACTIONS = ("start", "stop", "terminate")
+CHANGEABLE_FIELDS = ("type", "zone", "region", "addresses", "labels")
 
 
-class Admin:
-    """One small handler for each thing that can be looked at or changed."""
+class AdminApi:
+    """What a person or a test can look at and change."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: CloudService) -> None:
         self._service = service
 
     def add_routes(self, app: web.Application) -> None:
+        service, state = self._service, self._service.state
         table: tuple[tuple[str, str, Handler], ...] = (
-            ("GET", "/admin/state", self._dump),
-            ("PUT", "/admin/state", self._replace),
-            ("GET", "/admin/machines", self._list_machines),
-            ("POST", "/admin/machines", self._add_machines),
-            ("PATCH", "/admin/machines/{ref}", self._change_machine),
-            ("DELETE", "/admin/machines/{ref}", self._vanish),
-            ("POST", "/admin/machines/{ref}/{action}", self._act_on_machine),
-            ("POST", "/admin/volumes", self._add_volume),
-            ("GET", "/admin/counters", self._counters),
-            ("DELETE", "/admin/counters", self._reset),
-            ("GET", "/admin/requests", self._requests),
-            ("GET", "/admin/faults", self._list_faults),
-            ("POST", "/admin/faults", self._set_fault),
-            ("DELETE", "/admin/faults", self._clear_faults),
-            ("DELETE", "/admin/faults/{id}", self._clear_faults),
-            ("GET", "/admin/limits", self._limits),
-            ("PATCH", "/admin/limits", self._set_limits),
-            ("PUT", "/admin/token", self._set_token),
+            ("GET", "state", lambda _, body: state.dump()),
+            ("PUT", "state", lambda _, body: state.replace(body)),
+            ("GET", "machines", lambda _, body: list(state.machines.records.values())),
+            ("POST", "machines", self._add_machines),
+            ("PATCH", "machines/{ref}", self._change_machine),
+            ("DELETE", "machines/{ref}", lambda at, body: state.machines.vanish(at["ref"])),
+            ("POST", "machines/{ref}/{action}", self._act_on_machine),
+            ("POST", "volumes", lambda _, body: state.add_volume(decode(Volume, body))),
+            ("GET", "counters", lambda _, body: service.counters.to_json()),
+            ("DELETE", "counters", lambda _, body: service.counters.reset()),
+            ("GET", "requests", lambda _, body: list(service.counters.log)),
+            ("GET", "faults", lambda _, body: [f.to_json() for f in service.faults.active()]),
+            ("POST", "faults", self._set_fault),
+            ("DELETE", "faults", lambda _, body: service.faults.clear()),
+            ("DELETE", "faults/{id}", lambda at, body: service.faults.clear(at["id"])),
+            ("GET", "limits", lambda _, body: self._limits()),
+            ("PATCH", "limits", self._set_limits),
+            ("PUT", "token", self._set_token),
         )
         for method, path, handler in table:
-            app.router.add_route(method, path, self._served(handler))
+            app.router.add_route(method, f"/admin/{path}", self._http_handler(handler))
 
-    def _served(self, handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _http_handler(
+        self, handler: Handler
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            self._service.state.ledger.settle()
+            self._service.state.simulation.run_due()
             try:
-                return answered(await handler(request))
-            except Problem as problem:
-                return refused(problem)
+                body = await read_json(request)
+                return json_response(handler(request.match_info, body))
+            except CloudApiError as error:
+                return error_response(error)
 
         return handle
 
-    async def _dump(self, _request: web.Request) -> Any:
-        return self._service.state.dump()
-
-    async def _replace(self, request: web.Request) -> Any:
-        self._service.state.replace(await body_of(request))
-
-    async def _list_machines(self, _request: web.Request) -> Any:
-        return list(self._service.state.machines.records.values())
-
-    async def _add_machines(self, request: web.Request) -> Any:
-        body = await body_of(request)
+    def _add_machines(self, at: Mapping[str, str], body: Any) -> Any:
         if not isinstance(body, list):
             raise invalid("the body must be a list of machines")
-        wanted = [Machine.from_json(item) for item in body]
-        return [self._service.state.machines.add(machine) for machine in wanted]
+        machines = [decode(Machine, item) for item in body]
+        return [self._service.state.machines.add(machine) for machine in machines]
 
-    async def _change_machine(self, request: web.Request) -> Any:
-        body = Fields(await body_of(request), "a change of a machine")
-        changes: dict[str, Any] = {
-            key: body.text(key) for key in ("type", "zone", "region") if body.has(key)
-        }
-        if body.has("addresses"):
-            changes["addresses"] = tuple(Address.from_json(a) for a in body.objects("addresses"))
-        if body.has("labels"):
-            changes["labels"] = body.labels("labels")
-        body.done()
-        return self._service.state.machines.change(request.match_info["ref"], **changes)
+    def _change_machine(self, at: Mapping[str, str], body: Any) -> Any:
+        changes = decode_fields(Machine, body, *CHANGEABLE_FIELDS)
+        return self._service.state.machines.change(at["ref"], **changes)
 
-    async def _vanish(self, request: web.Request) -> Any:
-        self._service.state.machines.vanish(request.match_info["ref"])
+    def _act_on_machine(self, at: Mapping[str, str], body: Any) -> Any:
+        if at["action"] not in ACTIONS:
+            options = ", ".join(ACTIONS)
+            raise invalid(f"{at['action']!r} cannot be done to a machine: {options}")
+        return getattr(self._service.state.machines, at["action"])(at["ref"])
 
-    async def _act_on_machine(self, request: web.Request) -> Any:
-        machines = self._service.state.machines
-        actions = {
-            "start": machines.start,
-            "stop": machines.stop,
-            "terminate": machines.terminate,
-        }
-        action = request.match_info["action"]
-        if action not in actions:
-            raise invalid(f"{action!r} cannot be done to a machine: {', '.join(actions)}")
-        return actions[action](request.match_info["ref"])
+    def _set_fault(self, at: Mapping[str, str], body: Any) -> Any:
+        return self._service.faults.set(CloudFault.from_json(body)).to_json()
 
-    async def _add_volume(self, request: web.Request) -> Any:
-        return self._service.state.add_volume(Volume.from_json(await body_of(request)))
+    def _set_token(self, at: Mapping[str, str], body: Any) -> None:
+        tokens = decode_fields(Tokens, {"full": json_object(body).get("token")})
+        self._service.tokens = replace(self._service.tokens, **tokens)
 
-    async def _counters(self, _request: web.Request) -> Any:
-        return self._service.counters.to_json()
+    def _limits(self) -> Any:
+        return {**self._service.limits.rates(), **asdict(self._service.parameters)}
 
-    async def _reset(self, _request: web.Request) -> Any:
-        self._service.counters.reset()
-
-    async def _requests(self, _request: web.Request) -> Any:
-        return list(self._service.counters.log)
-
-    async def _list_faults(self, _request: web.Request) -> Any:
-        return [fault.to_json() for fault in self._service.faults.active()]
-
-    async def _set_fault(self, request: web.Request) -> Any:
-        fault = Fault.from_json(await body_of(request))
-        return self._service.faults.set(fault).to_json()
-
-    async def _clear_faults(self, request: web.Request) -> Any:
-        self._service.faults.clear(request.match_info.get("id"))
-
-    async def _set_token(self, request: web.Request) -> Any:
-        body = Fields(await body_of(request), "the token")
-        self._service.tokens = replace(self._service.tokens, full=body.text("token"))
-        body.done()
-
-    async def _limits(self, _request: web.Request) -> Any:
-        return {**self._service.limits.rates(), **asdict(self._service.conditions)}
-
-    async def _set_limits(self, request: web.Request) -> Any:
-        content = await body_of(request)
-        body = Fields(content, "the limits")
-        changes = {
-            key: body.whole(key) if key in WHOLE else body.number(key)
-            for key in CONDITIONS
-            if body.has(key)
-        }
-        rates = {key: _rate(body, key) for key in BUDGETS if body.is_named(key)}
-        body.done()
-        self._service.change_conditions(**changes)
-        for budget, rate in rates.items():
-            self._service.limits.set(budget, rate)
-        return await self._limits(request)
-
-
-def _rate(body: Fields, key: str) -> Rate | None:
-    """The rate in that field; null lifts the limit."""
-    if not body.has(key):
-        return None
-    fields_of_rate = Fields(body.mapping(key), f"the rate {key!r}")
-    rate = Rate(fields_of_rate.number("per_second"), fields_of_rate.whole("burst", 1))
-    fields_of_rate.done()
-    return rate
+    def _set_limits(self, at: Mapping[str, str], body: Any) -> Any:
+        """Change parameters and rates, all or none; a rate of null lifts the limit."""
+        parameters = dict(json_object(body))
+        rates = {key: parameters.pop(key) for key in BUDGETS if key in parameters}
+        limits = {key: decode(CallRate, rate) if rate else None for key, rate in rates.items()}
+        self._service.set_parameters(**decode_fields(CloudParameters, parameters))
+        for budget, limit in limits.items():
+            self._service.limits.set(budget, limit)
+        return self._limits()

@@ -1,7 +1,6 @@
 """A client of the admin surface, for the sandbox, the tests and the command line."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -9,9 +8,10 @@ import aiohttp
 import orjson
 
 from ccm.errors import CloudError, Refused
-from ccm.sandbox.cloud.faults import Fault
-from ccm.sandbox.cloud.limits import Rate
+from ccm.sandbox.cloud.codec import decode
+from ccm.sandbox.cloud.faults import CloudFault
 from ccm.sandbox.cloud.records import Machine, Volume
+from ccm.sandbox.cloud.simulation import CallRate
 
 Json = dict[str, Any]
 
@@ -26,27 +26,22 @@ class CloudAdmin:
     def __init__(self, url: str, timeout: float = 10.0) -> None:
         self._url = url.rstrip("/")
         self._timeout = aiohttp.ClientTimeout(total=timeout)
-        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(timeout=self._timeout)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        if self._session:
-            await self._session.close()
-            self._session = None
+        await self._session.close()
 
     async def machines(self) -> list[Machine]:
         """Every machine that is still visible, terminated ones included."""
-        return [Machine.from_json(item) for item in await self._ask("GET", "machines")]
+        return [decode(Machine, item) for item in await self._ask("GET", "machines")]
 
     async def add(self, machines: Sequence[Machine]) -> list[Machine]:
         """Build machines; id and addresses are filled in where they are empty."""
-        body = [asdict(machine) for machine in machines]
-        return [Machine.from_json(item) for item in await self._ask("POST", "machines", body)]
+        added = await self._ask("POST", "machines", list(machines))
+        return [decode(Machine, item) for item in added]
 
     async def start(self, ref: str) -> Machine:
         return await self._act(ref, "start")
@@ -64,10 +59,10 @@ class CloudAdmin:
 
     async def change(self, ref: str, changes: Mapping[str, Any]) -> Machine:
         """Change `type`, `zone`, `region`, `addresses` ([{type, address}]) or `labels`."""
-        return Machine.from_json(await self._ask("PATCH", _machine(ref), dict(changes)))
+        return decode(Machine, await self._ask("PATCH", _machine(ref), dict(changes)))
 
     async def add_volume(self, volume: Volume) -> Volume:
-        return Volume.from_json(await self._ask("POST", "volumes", asdict(volume)))
+        return decode(Volume, await self._ask("POST", "volumes", volume))
 
     async def state(self) -> Json:
         """Everything the cloud holds; a seed file has the same form."""
@@ -93,44 +88,39 @@ class CloudAdmin:
         """The latest requests with their wall and monotonic times, oldest first."""
         return list(await self._ask("GET", "requests"))
 
-    async def faults(self) -> list[Fault]:
-        return [Fault.from_json(item) for item in await self._ask("GET", "faults")]
+    async def faults(self) -> list[CloudFault]:
+        return [CloudFault.from_json(item) for item in await self._ask("GET", "faults")]
 
-    async def set_fault(self, fault: Fault) -> Fault:
+    async def set_fault(self, fault: CloudFault) -> CloudFault:
         """Put a fault in force; the answer has its id."""
-        return Fault.from_json(await self._ask("POST", "faults", fault.to_json()))
+        return CloudFault.from_json(await self._ask("POST", "faults", fault.to_json()))
 
     async def clear_faults(self, fault_id: str | None = None) -> None:
         """Clear one fault, or all."""
         await self._ask("DELETE", f"faults/{quote(fault_id, safe='')}" if fault_id else "faults")
 
     async def limits(self) -> Json:
-        """The rates (`read`, `write`; null is no limit) and the fields of `Conditions`."""
+        """The rates (`read`, `write`; null is no limit) and the fields of `CloudParameters`."""
         return _object(await self._ask("GET", "limits"))
 
-    async def set_conditions(self, **conditions: float) -> Json:
-        """Change fields of `Conditions`: page, latency, max_routes, boot, retention, …"""
-        return _object(await self._ask("PATCH", "limits", conditions))
+    async def set_parameters(self, **parameters: float) -> Json:
+        """Change fields of `CloudParameters`: page, latency, max_routes, boot, retention, …"""
+        return _object(await self._ask("PATCH", "limits", parameters))
 
-    async def set_rate(self, budget: str, rate: Rate | None) -> Json:
+    async def set_rate(self, budget: str, rate: CallRate | None) -> Json:
         """Limit the `read` or `write` calls, or lift the limit."""
-        body = {budget: asdict(rate) if rate else None}
-        return _object(await self._ask("PATCH", "limits", body))
+        return _object(await self._ask("PATCH", "limits", {budget: rate}))
 
     async def _act(self, ref: str, action: str) -> Machine:
-        return Machine.from_json(await self._ask("POST", f"{_machine(ref)}/{action}"))
+        return decode(Machine, await self._ask("POST", f"{_machine(ref)}/{action}"))
 
     async def _ask(self, method: str, path: str, body: object = None) -> Any:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
-        data = None if body is None else orjson.dumps(body)
+        url, data = f"{self._url}/admin/{path}", None if body is None else orjson.dumps(body)
         try:
-            async with self._session.request(
-                method, f"{self._url}/admin/{path}", data=data
-            ) as response:
+            async with self._session.request(method, url, data=data) as response:
                 content = await response.read()
-        except (aiohttp.ClientError, TimeoutError, ValueError) as fault:
-            raise CloudError(f"no simulated cloud at {self._url}: {fault}") from fault
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise CloudError(f"no simulated cloud at {self._url}: {error}") from error
         return _read(response.status, content)
 
 
@@ -141,8 +131,8 @@ def _machine(ref: str) -> str:
 def _read(status: int, content: bytes) -> Any:
     try:
         answer = orjson.loads(content) if content else None
-    except orjson.JSONDecodeError as fault:
-        raise CloudError(f"what answers is not a simulated cloud: {fault}") from fault
+    except orjson.JSONDecodeError as error:
+        raise CloudError(f"what answers is not a simulated cloud: {error}") from error
     if status < 400:
         return answer
     if status < 500 and isinstance(answer, dict):

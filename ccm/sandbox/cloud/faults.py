@@ -1,4 +1,4 @@
-"""What can be made to go wrong, for which calls and how often; `gateway` makes it happen."""
+"""What can be made to go wrong, for which calls and how often; `server` makes it happen."""
 
 import itertools
 import math
@@ -8,13 +8,12 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
-from ccm.sandbox.cloud.fields import Fields
-from ccm.sandbox.cloud.operations import Answer
-from ccm.sandbox.cloud.problems import Problem, invalid, missing
+from ccm.sandbox.cloud.codec import CloudApiError, decode, invalid, not_found, wire_fields
+from ccm.sandbox.cloud.operations import OperationResponse
 from ccm.sandbox.cloud.state import CloudState
 
 
-class Kind(StrEnum):
+class CloudFaultKind(StrEnum):
     """How a call fails, or how its answer is wrong."""
 
     ERROR = "error"
@@ -41,16 +40,24 @@ class Kind(StrEnum):
     """The last `share` of what was asked for is said not to exist: the cloud's lie."""
 
 
-READS_ONLY = frozenset({Kind.STALE, Kind.EMPTY, Kind.PARTIAL, Kind.ABSENT})
-ANSWERED = READS_ONLY | {Kind.SLOW}
+READ_KINDS = frozenset(
+    {CloudFaultKind.STALE, CloudFaultKind.EMPTY, CloudFaultKind.PARTIAL, CloudFaultKind.ABSENT}
+)
+ANSWERED_KINDS = READ_KINDS | {CloudFaultKind.SLOW}
 """The kinds whose call is performed and answered, rightly or not."""
+REFUSALS = {
+    CloudFaultKind.ERROR: (500, "InternalError", "something broke in the cloud"),
+    CloudFaultKind.DENIED: (403, "AccessDenied", "these credentials may not do this"),
+    CloudFaultKind.THROTTLE: (429, "RateLimitExceeded", "too many calls"),
+}
+"""The status, unless the fault has another, the code and the message of a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CloudFault:
     """One thing that goes wrong; `remaining` of None means until it is cleared."""
 
-    kind: Kind
+    kind: CloudFaultKind
     operation: str = "*"
     remaining: int | None = None
     share: float = 1.0
@@ -62,57 +69,40 @@ class Fault:
     body: str = "<html>not what you asked for</html>"
     id: str = ""
     hits: int = 0
-    view: CloudState | None = field(default=None, repr=False, compare=False)
+    snapshot: CloudState | None = field(default=None, repr=False, compare=False)
 
     def matches(self, operation: str, budget: str) -> bool:
-        if self.kind in READS_ONLY and budget != "read":
+        if self.kind in READ_KINDS and budget != "read":
             return False
         return fnmatchcase(operation, self.operation)
 
     def to_json(self) -> dict[str, Any]:
-        names = ("id", "kind", "operation", "remaining", "hits", "share", "status", "delay")
-        return {name: getattr(self, name) for name in (*names, "retry_after", "performed", "body")}
+        return {field.name: getattr(self, field.name) for field in wire_fields(self)}
 
     @classmethod
     def from_json(cls, body: object) -> Self:
-        fields = Fields(body, "a fault")
-        kind = fields.text("kind")
-        if kind not in list(Kind):
-            raise invalid(f"{kind!r} is not a kind of fault: {', '.join(Kind)}")
-        fault = cls(
-            kind=Kind(kind),
-            operation=fields.text("operation", "*"),
-            remaining=fields.whole("remaining") if fields.has("remaining") else None,
-            share=fields.number("share", 1.0),
-            status=fields.whole("status", 0),
-            delay=fields.number("delay", 0.0),
-            retry_after=fields.number("retry_after", 1.0),
-            performed=fields.flag("performed"),
-            body=fields.text("body", "<html>not what you asked for</html>"),
-            id=fields.text("id", ""),
-            hits=fields.whole("hits", 0),
-        )
-        fields.done()
+        """Raises the 400 of a fault that means nothing."""
+        fault = decode(cls, body)
         if not 0 <= fault.share <= 1:
             raise invalid("the share of a fault is between 0 and 1")
         return fault
 
 
-class FaultPlan:
+class CloudFaults:
     """The faults in force, in the order they were set; the first that matches a call has it."""
 
     def __init__(self, snapshot: Callable[[], CloudState]) -> None:
         self._snapshot = snapshot
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, CloudFault] = {}
         self._numbers = itertools.count(1)
 
-    def set(self, fault: Fault) -> Fault:
-        view = self._snapshot() if fault.kind is Kind.STALE else None
-        new = replace(fault, id=f"fault-{next(self._numbers)}", hits=0, view=view)
+    def set(self, fault: CloudFault) -> CloudFault:
+        snapshot = self._snapshot() if fault.kind is CloudFaultKind.STALE else None
+        new = replace(fault, id=f"fault-{next(self._numbers)}", hits=0, snapshot=snapshot)
         self._faults[new.id] = new
         return new
 
-    def active(self) -> list[Fault]:
+    def active(self) -> list[CloudFault]:
         """The faults in force; one that has run its count is no longer among them."""
         return list(self._faults.values())
 
@@ -121,9 +111,9 @@ class FaultPlan:
         if fault_id is None:
             self._faults.clear()
         elif self._faults.pop(fault_id, None) is None:
-            raise missing(f"fault {fault_id}")
+            raise not_found(f"fault {fault_id}")
 
-    def take(self, operation: str, budget: str) -> Fault | None:
+    def match(self, operation: str, budget: str) -> CloudFault | None:
         """The fault that this call suffers, counted."""
         fault = next((f for f in self._faults.values() if f.matches(operation, budget)), None)
         if fault is None:
@@ -136,35 +126,32 @@ class FaultPlan:
         return fault
 
 
-def refusal(fault: Fault) -> Problem | None:
+def refusal(fault: CloudFault) -> CloudApiError | None:
     """The answer of a fault that refuses; None for the other kinds."""
-    match fault.kind:
-        case Kind.ERROR:
-            return Problem(fault.status or 500, "InternalError", "something broke in the cloud")
-        case Kind.DENIED:
-            return Problem(fault.status or 403, "AccessDenied", "these credentials may not do this")
-        case Kind.THROTTLE:
-            headers = {"Retry-After": f"{fault.retry_after:g}"}
-            return Problem(429, "RateLimitExceeded", "too many calls", headers)
-        case _:
-            return None
+    if fault.kind not in REFUSALS:
+        return None
+    status, code, message = REFUSALS[fault.kind]
+    is_throttled = fault.kind is CloudFaultKind.THROTTLE
+    headers = {"Retry-After": f"{fault.retry_after:g}"} if is_throttled else {}
+    return CloudApiError(fault.status or status, code, message, headers)
 
 
-def distorted(fault: Fault, answer: Answer) -> Answer:
+def distorted(fault: CloudFault, response: OperationResponse) -> OperationResponse:
     """The answer as the fault makes it look; one that is not a list stays as it is."""
-    body = answer.body
+    body = response.body
     if not isinstance(body, dict) or "items" not in body:
-        return answer
+        return response
     items = body["items"]
     kept = len(items) - math.ceil(len(items) * fault.share)
     match fault.kind:
-        case Kind.EMPTY:
-            return replace(answer, body={key: [] for key in ("items", "not_found") if key in body})
-        case Kind.PARTIAL:
-            return replace(answer, body={**body, "items": items[:kept]})
-        case Kind.ABSENT if answer.asked_by:
-            lost = [getattr(item, answer.asked_by) for item in items[kept:]]
+        case CloudFaultKind.EMPTY:
+            lists = ("items", "not_found")
+            return replace(response, body={key: [] for key in lists if key in body})
+        case CloudFaultKind.PARTIAL:
+            return replace(response, body={**body, "items": items[:kept]})
+        case CloudFaultKind.ABSENT if response.requested_by:
+            lost = [getattr(item, response.requested_by) for item in items[kept:]]
             changed = {"items": items[:kept], "not_found": [*body["not_found"], *lost]}
-            return replace(answer, body={**body, **changed})
+            return replace(response, body={**body, **changed})
         case _:
-            return answer
+            return response

@@ -1,14 +1,106 @@
-"""The parts of one simulated cloud, shared by its two HTTP surfaces."""
+"""One simulated cloud without HTTP: its state, limits, faults, tokens, and what it was asked."""
 
+import itertools
+import time
+from collections import Counter, deque
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from ccm.sandbox.cloud.counters import Counters
-from ccm.sandbox.cloud.faults import FaultPlan
-from ccm.sandbox.cloud.ledger import Clock, Conditions
-from ccm.sandbox.cloud.limits import Limits
-from ccm.sandbox.cloud.problems import Problem
+from ccm.sandbox.cloud.codec import CloudApiError
+from ccm.sandbox.cloud.faults import CloudFaults
+from ccm.sandbox.cloud.simulation import Clock, CloudParameters, RateLimiter
 from ccm.sandbox.cloud.state import CloudState
+
+
+class CallKey(NamedTuple):
+    """What calls are counted by; status 0 is a call without an answer (yet)."""
+
+    operation: str
+    budget: str
+    caller: str
+    status: int
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """One call in the log; `status` and `seconds` are set when it is answered."""
+
+    number: int
+    operation: str
+    budget: str
+    caller: str
+    user_agent: str
+    wall: float
+    monotonic: float
+    status: int = 0
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> CallKey:
+        return CallKey(self.operation, self.budget, self.caller, self.status)
+
+
+class CallCounters:
+    """Counts a call when it arrives and files it under its status when it is answered."""
+
+    def __init__(self, keep: int = 10_000) -> None:
+        self.log: deque[CallRecord] = deque(maxlen=keep)
+        self._counts: Counter[CallKey] = Counter()
+        self._numbers = itertools.count(1)
+        self._since = 0
+
+    def arrive(self, operation: str, budget: str, caller: str, user_agent: str) -> CallRecord:
+        moment = (time.time(), time.monotonic())
+        call = CallRecord(next(self._numbers), operation, budget, caller, user_agent, *moment)
+        self.log.append(call)
+        self._counts[call.key] += 1
+        return call
+
+    def answer(self, call: CallRecord, status: int) -> None:
+        is_counted = call.number > self._since  # otherwise it arrived before a reset
+        self._counts[call.key] -= is_counted
+        call.status, call.seconds = status, time.monotonic() - call.monotonic
+        self._counts[call.key] += is_counted
+
+    def count(
+        self,
+        operation: str | None = None,
+        budget: str | None = None,
+        caller: str | None = None,
+        status: int | None = None,
+    ) -> int:
+        """How many calls there were; whatever is None is not asked about."""
+        asked = (operation, budget, caller, status)
+        return sum(
+            number
+            for key, number in self._counts.items()
+            if all(want is None or want == have for want, have in zip(asked, key, strict=True))
+        )
+
+    @property
+    def reads(self) -> int:
+        return self.count(budget="read")
+
+    @property
+    def writes(self) -> int:
+        return self.count(budget="write")
+
+    def reset(self) -> None:
+        """Start counting anew; calls that are in the air count for neither."""
+        self._counts.clear()
+        self.log.clear()
+        self._since = next(self._numbers)
+
+    def to_json(self) -> dict[str, Any]:
+        rows = [{**key._asdict(), "count": count} for key, count in self._counts.items() if count]
+        return {
+            "total": self.count(),
+            "reads": self.reads,
+            "writes": self.writes,
+            "throttled": self.count(status=429),
+            "unanswered": self.count(status=0),
+            "rows": sorted(rows, key=lambda row: [str(value) for value in row.values()]),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +115,25 @@ class Tokens:
         if authorization == f"Bearer {self.full}":
             return
         if authorization != f"Bearer {self.read_only}":
-            raise Problem(401, "Unauthenticated", "the bearer token is missing or wrong")
+            raise CloudApiError(401, "Unauthenticated", "the bearer token is missing or wrong")
         if budget != "read":
-            raise Problem(403, "AccessDenied", "this token may only read")
+            raise CloudApiError(403, "AccessDenied", "this token may only read")
 
 
-class Service:
-    """State, limits, faults and counters of one cloud."""
+class CloudService:
+    """What the two HTTP surfaces share."""
 
-    def __init__(self, conditions: Conditions, tokens: Tokens, clock: Clock) -> None:
+    def __init__(self, parameters: CloudParameters, tokens: Tokens, clock: Clock) -> None:
         self.tokens = tokens
-        self.state = CloudState(conditions, clock)
-        self.limits = Limits(clock)
-        self.faults = FaultPlan(self.state.snapshot)
-        self.counters = Counters()
+        self.state = CloudState(parameters, clock)
+        self.limits = RateLimiter(clock)
+        self.faults = CloudFaults(self.state.snapshot)
+        self.counters = CallCounters()
 
     @property
-    def conditions(self) -> Conditions:
-        return self.state.ledger.conditions
+    def parameters(self) -> CloudParameters:
+        return self.state.simulation.parameters
 
-    def change_conditions(self, **changes: Any) -> Conditions:
-        """Change some of the conditions while the cloud runs; takes effect from the next call."""
-        self.state.ledger.conditions = replace(self.conditions, **changes)
-        return self.conditions
+    def set_parameters(self, **changes: Any) -> None:
+        """Change some of the parameters while the cloud runs; takes effect from the next call."""
+        self.state.simulation.parameters = replace(self.parameters, **changes)

@@ -2,8 +2,8 @@
 
 It keeps objects in memory and behaves towards clients as kube-apiserver does; `tests/contract`
 runs one suite against both. Known differences: there are no managedFields and no server-side
-apply, unknown fields are dropped only where `fields` lists the known ones, quantities are not
+apply, unknown fields are dropped only where `decoding` lists the known ones, quantities are not
 brought into canonical form, only the fields our controllers touch are validated, everyone may do
 everything (faults can refuse), and only JSON is spoken: no protobuf, YAML or partial metadata.
-`controllers` does what deletions wait for, since nothing else runs beside it.
+`deletion` does what deletions wait for, since no controller manager runs beside it.
 """

@@ -1,33 +1,74 @@
-"""The documents by which clients learn what this server serves."""
-
-from __future__ import annotations
+"""The APIs without storage: discovery, OpenAPI, and access reviews that always say yes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from ccm.sandbox.kubernetes.kinds import NAMESPACE, STATUS_VERBS, VERBS, Kind
-from ccm.sandbox.kubernetes.objects import Object
-from ccm.sandbox.kubernetes.openapi import openapi_index, openapi_of
-from ccm.sandbox.kubernetes.reviews import REVIEWS
+from ccm.sandbox.kubernetes.kinds import NAMESPACE, STATUS_VERBS, VERBS, ResourceKind
+from ccm.sandbox.kubernetes.objects import Object, timestamp
+
+USER = {"username": "sandbox", "groups": ["system:masters", "system:authenticated"]}
+ALLOWED = {"allowed": True, "reason": "the sandbox allows everything"}
+ALL_RULES = {
+    "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+    "nonResourceRules": [],
+    "incomplete": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A resource that can only be created, is not stored, and answers with its status."""
+
+    group: str
+    name: str
+    status: Object
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/v1"
+
+    @property
+    def resource(self) -> Object:
+        return {
+            "name": f"{self.name.lower()}s",
+            "singularName": self.name.lower(),
+            "namespaced": False,
+            "kind": self.name,
+            "verbs": ["create"],
+        }
+
+    def answer_to(self, asked: Object) -> Object:
+        meta = {"creationTimestamp": timestamp()}
+        answer = {"kind": self.name, "apiVersion": self.api_version, "metadata": meta}
+        return {**answer, "spec": asked.get("spec", {}), "status": self.status}
+
+
+REVIEWS = (
+    Review("authorization.k8s.io", "SelfSubjectAccessReview", ALLOWED),
+    Review("authorization.k8s.io", "SubjectAccessReview", ALLOWED),
+    Review("authorization.k8s.io", "SelfSubjectRulesReview", ALL_RULES),
+    Review("authentication.k8s.io", "TokenReview", {"authenticated": True, "user": USER}),
+    Review("authentication.k8s.io", "SelfSubjectReview", {"userInfo": USER}),
+)
+REVIEWS_BY_PATH = {f"/apis/{each.api_version}/{each.name.lower()}s": each for each in REVIEWS}
+
 
 VERSION = {
     "major": "1",
     "minor": "36",
     "gitVersion": "v1.36.0+sandbox",
-    "gitCommit": "",
-    "gitTreeState": "",
+    **dict.fromkeys(("gitCommit", "gitTreeState", "goVersion", "compiler"), ""),
     "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
     "platform": "linux/amd64",
 }
 
 
-def documents(kinds: Iterable[Kind]) -> dict[str, Any]:
+def documents(kinds: Iterable[ResourceKind]) -> dict[str, Any]:
     """Return every discovery document by path; none of them ever changes."""
     by_group: dict[str, list[Object]] = defaultdict(list)
-    by_version: dict[str, list[Kind]] = defaultdict(list)
+    by_version: dict[str, list[ResourceKind]] = defaultdict(list)
     versions: dict[str, str] = {}
     for kind in kinds:
         by_group[kind.api_version].extend(_resources(kind))
@@ -41,7 +82,7 @@ def documents(kinds: Iterable[Kind]) -> dict[str, Any]:
         "/version": VERSION,
         "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
-        "/openapi/v3": openapi_index(by_version),
+        "/openapi/v3": {"paths": {}},
     }
     for api_version, resources in by_group.items():
         path = "/api/v1" if api_version == "v1" else f"/apis/{api_version}"
@@ -51,7 +92,10 @@ def documents(kinds: Iterable[Kind]) -> dict[str, Any]:
             "groupVersion": api_version,
             "resources": resources,
         }
-        found[f"/openapi/v3{path}"] = openapi_of(path, by_version[api_version])
+        document = f"/openapi/v3{path}"
+        found[document] = _openapi(path, by_version.get(api_version, ()))
+        if api_version in by_version:
+            found["/openapi/v3"]["paths"][path.strip("/")] = {"serverRelativeURL": document}
     for group in groups:
         found[f"/apis/{group['name']}"] = {"kind": "APIGroup", "apiVersion": "v1", **group}
     return found
@@ -62,10 +106,10 @@ def _group(name: str, api_version: str) -> Object:
     return {"name": name, "versions": [version], "preferredVersion": version}
 
 
-def _resources(kind: Kind) -> Iterator[Object]:
+def _resources(kind: ResourceKind) -> Iterator[Object]:
     resource: Object = {
         "name": kind.plural,
-        "singularName": kind.singular,
+        "singularName": kind.name.lower(),
         "namespaced": kind.namespaced,
         "kind": kind.name,
         # The real server deletes namespaces one by one only.
@@ -84,3 +128,30 @@ def _resources(kind: Kind) -> Iterator[Object]:
             "kind": kind.name,
             "verbs": list(STATUS_VERBS),
         }
+
+
+def _openapi(prefix: str, kinds: Iterable[ResourceKind]) -> Object:
+    """Return the OpenAPI document of one group and version, as far as `kubectl apply` reads it.
+
+    It holds no schemas: kubectl looks for a patch operation of the kind it applies and for the
+    parameter `fieldValidation`, and then leaves validation to the server. Merge keys it finds in
+    its own types, because no operation here says that it takes a strategic merge patch.
+    """
+    paths = {}
+    for kind in kinds:
+        scope = "/namespaces/{namespace}" if kind.namespaced else ""
+        paths[f"{prefix}{scope}/{kind.plural}/{{name}}"] = {"patch": _patch_operation(kind)}
+    info = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": {}}}
+
+
+def _patch_operation(kind: ResourceKind) -> Object:
+    parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+    named = {"group": kind.group, "version": kind.version, "kind": kind.name}
+    return {
+        "operationId": f"patch{kind.name}",
+        "parameters": [parameter],
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": named,
+    }

@@ -1,10 +1,8 @@
-"""Faults on demand: plans of what shall go wrong with which requests, and how often."""
-
-from __future__ import annotations
+"""Fault injection: what goes wrong with which requests, and how often."""
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from ccm.sandbox.kubernetes.objects import Object
@@ -17,7 +15,7 @@ GARBAGE = b'{"metadata":"garbage","spec":[]}'
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class KubeFault:
     """What goes wrong, with which requests, and how often; empty matches everything.
 
     `verb` is Kubernetes' verb of a request (get, list, watch, create, update, patch, delete,
@@ -49,18 +47,18 @@ class Fault:
     text: str = ""
 
     @staticmethod
-    def parse(raw: Object) -> Fault:
+    def parse(raw: Object) -> "KubeFault":
         """Return the fault a JSON object describes; ValueError says what is wrong with it."""
-        known = {each.name for each in fields(Fault)}
+        known = {each.name for each in fields(KubeFault)}
         if unknown := raw.keys() - known:
             raise ValueError(f"unknown fields {sorted(unknown)}; known are {sorted(known)}")
         if raw.get("action") not in ACTIONS:
             raise ValueError(f"action must be one of {', '.join(ACTIONS)}")
-        return Fault(**raw)
+        return KubeFault(**raw)
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class FaultTarget:
     """What a fault is matched against."""
 
     verb: str
@@ -70,23 +68,23 @@ class Occasion:
 
 
 @dataclass(slots=True)
-class _Planned:
-    fault: Fault
+class _ActiveFault:
+    fault: KubeFault
     met: int = 0
     hit: int = 0
 
-    def strikes(self, occasion: Occasion) -> bool:
+    def hits(self, target: FaultTarget) -> bool:
         """Count a match and tell whether it is one that is hit."""
         fault = self.fault
         if not (
-            fault.verb in ("", occasion.verb)
-            and fault.resource in ("", occasion.resource)
-            and fault.name in ("", occasion.name)
-            and fault.user_agent in occasion.user_agent
+            fault.verb in ("", target.verb)
+            and fault.resource in ("", target.resource)
+            and fault.name in ("", target.name)
+            and fault.user_agent in target.user_agent
         ):
             return False
         # An open watch's events are meant only when they are named.
-        if occasion.verb == "event" and fault.verb != "event":
+        if target.verb == "event" and fault.verb != "event":
             return False
         self.met += 1
         if self.met <= fault.skip or (fault.times is not None and self.hit >= fault.times):
@@ -95,40 +93,35 @@ class _Planned:
         return True
 
 
-class Faults:
-    """The plans in force."""
+class FaultInjector:
+    """The faults in force."""
 
     def __init__(self) -> None:
-        self._planned: dict[int, _Planned] = {}
+        self._active: dict[int, _ActiveFault] = {}
         self._numbers = itertools.count(1)
 
-    def add(self, fault: Fault) -> int:
-        """Put a plan in force and return its number."""
+    def add(self, fault: KubeFault) -> int:
+        """Put a fault in force and return its number."""
         number = next(self._numbers)
-        self._planned[number] = _Planned(fault)
+        self._active[number] = _ActiveFault(fault)
         return number
 
     def remove(self, number: int) -> bool:
-        return self._planned.pop(number, None) is not None
+        return self._active.pop(number, None) is not None
 
     def clear(self) -> None:
-        self._planned.clear()
+        self._active.clear()
 
     def hits(self, number: int) -> int:
-        """Return how often a plan has struck."""
-        return self._planned[number].hit
+        """Return how often a fault has hit."""
+        return self._active[number].hit
 
-    def take(self, occasion: Occasion) -> Fault | None:
-        """Return the oldest plan that strikes now."""
-        if not self._planned:
-            return None
-        for planned in self._planned.values():
-            if planned.strikes(occasion):
-                return planned.fault
-        return None
+    def match(self, target: FaultTarget) -> KubeFault | None:
+        """Return the oldest fault that hits this request, counted."""
+        active = self._active.values()
+        return next((each.fault for each in active if each.hits(target)), None)
 
     def describe(self) -> Iterator[dict[str, Any]]:
-        """Yield every plan in force with its number and counts."""
-        for number, planned in self._planned.items():
-            told = {each.name: getattr(planned.fault, each.name) for each in fields(Fault)}
-            yield {"id": number, "met": planned.met, "hit": planned.hit, **told}
+        """Yield every fault in force with its number and counts."""
+        for number, active in self._active.items():
+            yield {"id": number, "met": active.met, "hit": active.hit, **asdict(active.fault)}

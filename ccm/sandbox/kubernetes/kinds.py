@@ -1,9 +1,9 @@
-"""The table of resources that the sandbox serves; behaviour lives in `rules`."""
+"""The table of resources that the sandbox serves; behaviour lives in `strategies`."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from ccm.sandbox.kubernetes.objects import names
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
@@ -13,7 +13,7 @@ BY_VALUE = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """One resource: its names, its scope, and the traits that generic code needs."""
 
     group: str
@@ -25,15 +25,15 @@ class Kind:
     categories: tuple[str, ...] = ()
     has_status: bool = False
     # Whether a client's status survives a create: kubelets register nodes with theirs.
-    keeps_status_on_create: bool = False
-    creates_on_update: bool = False
+    keep_status_on_create: bool = False
+    allow_create_on_update: bool = False
     # Whether a PUT may leave resourceVersion out.
-    unconditional_update: bool = True
-    returns_deleted: bool = False
+    allow_unconditional_update: bool = True
+    return_deleted_object: bool = False
     # What a field selector may name besides metadata.name and metadata.namespace.
-    selectable: frozenset[str] = frozenset()
-    # Lists that a strategic merge patch merges: dotted path to merge key.
-    merged_lists: Mapping[str, str] = field(default_factory=dict)
+    selectable_fields: frozenset[str] = frozenset()
+    # Lists that a strategic merge patch merges: dotted path to patchMergeKey.
+    merge_keys: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def api_version(self) -> str:
@@ -45,100 +45,91 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
-    def singular(self) -> str:
-        return self.name.lower()
+    def qualified_name(self) -> str:
+        """The kind as messages write it, with the group unless it is the core group."""
+        return f"{self.name}.{self.group}" if self.group else self.name
 
     def key(self, namespace: str, name: str) -> str:
-        """Return the object's place in the store; lists are ordered by it, as in etcd."""
+        """Return the object's storage key; lists are ordered by it, as in etcd."""
         return f"{namespace}/{name}" if self.namespaced else name
 
     def prefix(self, namespace: str) -> str:
         return f"{namespace}/" if self.namespaced and namespace else ""
 
 
-NODE = Kind(
+NODE = ResourceKind(
     "", "v1", "nodes", "Node", False, ("no",),
     has_status=True,
-    keeps_status_on_create=True,
-    selectable=frozenset({"spec.unschedulable"}),
-    merged_lists={
+    keep_status_on_create=True,
+    selectable_fields=names("spec.unschedulable"),
+    merge_keys={
         "spec.podCIDRs": BY_VALUE,
         "status.addresses": "type",
         "status.conditions": "type",
     },
 )  # fmt: skip
-SERVICE = Kind(
+SERVICE = ResourceKind(
     "", "v1", "services", "Service", True, ("svc",), ("all",),
     has_status=True,
-    creates_on_update=True,
-    returns_deleted=True,
-    selectable=frozenset({"spec.clusterIP", "spec.type"}),
-    merged_lists={"spec.ports": "port", "status.conditions": "type"},
+    allow_create_on_update=True,
+    return_deleted_object=True,
+    selectable_fields=names("spec.clusterIP spec.type"),
+    merge_keys={"spec.ports": "port", "status.conditions": "type"},
 )  # fmt: skip
-PERSISTENT_VOLUME = Kind(
+PERSISTENT_VOLUME = ResourceKind(
     "", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",),
     has_status=True,
-    returns_deleted=True,
+    return_deleted_object=True,
 )  # fmt: skip
-NAMESPACE = Kind(
+NAMESPACE = ResourceKind(
     "", "v1", "namespaces", "Namespace", False, ("ns",),
     has_status=True,
-    selectable=frozenset({"status.phase"}),
-    merged_lists={"status.conditions": "type"},
+    selectable_fields=names("status.phase"),
+    merge_keys={"status.conditions": "type"},
 )  # fmt: skip
-EVENT = Kind(
+OBJECT_REFERENCE = names("kind namespace name uid apiVersion resourceVersion fieldPath")
+EVENT = ResourceKind(
     "", "v1", "events", "Event", True, ("ev",),
-    creates_on_update=True,
-    selectable=frozenset(
-        {
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        }
-    ),
+    allow_create_on_update=True,
+    selectable_fields=names("reason reportingComponent source type")
+    | {f"involvedObject.{name}" for name in OBJECT_REFERENCE},
 )  # fmt: skip
-LEASE = Kind(
+LEASE = ResourceKind(
     "coordination.k8s.io", "v1", "leases", "Lease", True,
-    creates_on_update=True,
-    unconditional_update=False,
+    allow_create_on_update=True,
+    allow_unconditional_update=False,
 )  # fmt: skip
-POD = Kind(
+POD = ResourceKind(
     "", "v1", "pods", "Pod", True, ("po",), ("all",),
     has_status=True,
-    returns_deleted=True,
-    selectable=frozenset(
-        {"spec.nodeName", "spec.schedulerName", "spec.serviceAccountName", "status.phase"}
+    return_deleted_object=True,
+    selectable_fields=names(
+        "spec.nodeName spec.schedulerName spec.serviceAccountName status.phase"
     ),
-    merged_lists={
+    merge_keys={
         "spec.containers": "name",
         "spec.initContainers": "name",
         "spec.volumes": "name",
         "status.conditions": "type",
     },
 )  # fmt: skip
-CONFIG_MAP = Kind("", "v1", "configmaps", "ConfigMap", True, ("cm",))
-SECRET = Kind("", "v1", "secrets", "Secret", True, selectable=frozenset({"type"}))
-SERVICE_ACCOUNT = Kind(
+CONFIG_MAP = ResourceKind("", "v1", "configmaps", "ConfigMap", True, ("cm",))
+SECRET = ResourceKind("", "v1", "secrets", "Secret", True, selectable_fields=names("type"))
+SERVICE_ACCOUNT = ResourceKind(
     "", "v1", "serviceaccounts", "ServiceAccount", True, ("sa",),
-    returns_deleted=True,
-    merged_lists={"secrets": "name", "imagePullSecrets": "name"},
+    return_deleted_object=True,
+    merge_keys={"secrets": "name", "imagePullSecrets": "name"},
 )  # fmt: skip
-ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints", True, ("ep",), creates_on_update=True)
-ENDPOINT_SLICE = Kind(
+ENDPOINTS = ResourceKind(
+    "", "v1", "endpoints", "Endpoints", True, ("ep",), allow_create_on_update=True
+)
+ENDPOINT_SLICE = ResourceKind(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True,
-    creates_on_update=True,
+    allow_create_on_update=True,
 )  # fmt: skip
 
-
-def stored_kinds() -> Iterator[Kind]:
-    """Yield every resource whose objects are kept, in the order discovery shows them."""
-    yield from (CONFIG_MAP, ENDPOINTS, EVENT, NAMESPACE, NODE, PERSISTENT_VOLUME, POD)
-    yield from (SECRET, SERVICE_ACCOUNT, SERVICE, LEASE, ENDPOINT_SLICE)
+STORED_KINDS = (
+    *(CONFIG_MAP, ENDPOINTS, EVENT, NAMESPACE, NODE, PERSISTENT_VOLUME, POD),
+    *(SECRET, SERVICE_ACCOUNT, SERVICE, LEASE, ENDPOINT_SLICE),
+)
+"""Every resource whose objects are stored, in the order of discovery."""

@@ -1,7 +1,5 @@
 """Raw Kubernetes objects and what they all have; no rule of a particular kind lives here."""
 
-from __future__ import annotations
-
 import datetime
 import secrets
 import uuid
@@ -13,7 +11,12 @@ Object = dict[str, Any]
 
 # Without vowels and look-alikes, as the real server chooses them.
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-LONGEST_GENERATED_BASE = 58
+MAX_GENERATED_BASE = 58
+
+
+def names(text: str) -> frozenset[str]:
+    """Return the field names in a text that separates them by spaces."""
+    return frozenset(text.split())
 
 
 def clone(obj: Object) -> Object:
@@ -44,7 +47,7 @@ def lookup(obj: Object, path: str) -> Any:
     return found
 
 
-def received(obj: Object) -> Object:
+def strip_empty(obj: Object) -> Object:
     """Return a deep copy without members that are null or an empty list.
 
     To the API they are the same as absent.
@@ -74,10 +77,11 @@ def timestamp(moment: datetime.datetime | None = None) -> str:
 
 
 def new_uid() -> str:
+    """Return a random UID."""
     return str(uuid.uuid4())
 
 
 def generate_name(base: str) -> str:
     """Return `base` and a random suffix."""
     suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
-    return base[:LONGEST_GENERATED_BASE] + suffix
+    return base[:MAX_GENERATED_BASE] + suffix

@@ -1,46 +1,50 @@
-"""Merge and JSON patches, with Kubernetes' answers where the standards leave room."""
+"""JSON, merge and strategic merge patches, as Kubernetes applies them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import jsonpatch
 import orjson
 
-from ccm.sandbox.kubernetes.failures import bad_request, rejected_patch, unsupported_media_type
-from ccm.sandbox.kubernetes.kinds import Kind
+from ccm.sandbox.kubernetes import errors
+from ccm.sandbox.kubernetes.kinds import BY_VALUE, ResourceKind
 from ccm.sandbox.kubernetes.objects import Object, clone
-from ccm.sandbox.kubernetes.strategic import strategic_merge
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+MAX_JSON_PATCH_OPERATIONS = 10_000
 
-MOST_OPERATIONS = 10_000
+DIRECTIVE = "$patch"
+DELETE_VALUES = "$deleteFromPrimitiveList/"
+SET_ORDER = "$setElementOrder/"
+RETAIN_KEYS = "$retainKeys"
+
+METADATA_LISTS = {"metadata.finalizers": BY_VALUE, "metadata.ownerReferences": "uid"}
 
 Patch = Callable[[Object], Object]
 
 
-def parse_patch(kind: Kind, content_type: str, body: bytes) -> Patch:
+def parse_patch(kind: ResourceKind, content_type: str, body: bytes) -> Patch:
     """Return the function that applies the patch to an object without changing the object."""
-    if content_type not in TYPES:
-        raise unsupported_media_type(content_type, TYPES)
+    if content_type not in PATCH_TYPES:
+        raise errors.unsupported_media_type(content_type, PATCH_TYPES)
     try:
         document = orjson.loads(body)
-    except orjson.JSONDecodeError as fault:
-        raise bad_request(f"error decoding patch: {fault}") from fault
+    except orjson.JSONDecodeError as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from error
     if content_type == JSON_PATCH:
         return _json_patch(document)
     if not isinstance(document, dict):
-        raise bad_request("error decoding patch: a JSON object is needed")
+        raise errors.bad_request("error decoding patch: a JSON object is needed")
     if content_type == MERGE_PATCH:
-        return lambda obj: cast(Object, merge(obj, document))
+        return lambda obj: cast(Object, merge_patch(obj, document))
     return lambda obj: strategic_merge(kind, obj, document)
 
 
-def merge(target: Any, patch: Any) -> Any:
+def merge_patch(target: Any, patch: Any) -> Any:
     """Apply RFC 7386."""
     if not isinstance(patch, dict):
         return patch
@@ -49,22 +53,22 @@ def merge(target: Any, patch: Any) -> Any:
         if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = merge(merged.get(key), value)
+            merged[key] = merge_patch(merged.get(key), value)
     return merged
 
 
 def _json_patch(document: Any) -> Patch:
     if not isinstance(document, list) or not all(isinstance(each, dict) for each in document):
-        raise bad_request("error decoding patch: an array of operations is needed")
-    if len(document) > MOST_OPERATIONS:
-        raise bad_request("The allowed maximum operations in a JSON patch is 10000")
+        raise errors.bad_request("error decoding patch: an array of operations is needed")
+    if len(document) > MAX_JSON_PATCH_OPERATIONS:
+        raise errors.bad_request("The allowed maximum operations in a JSON patch is 10000")
 
     def apply(obj: Object) -> Object:
         result: Any = clone(obj)
         for operation in document:
             result = _apply_operation(result, operation)
         if not isinstance(result, dict):
-            raise rejected_patch()
+            raise errors.rejected_patch()
         return cast(Object, result)
 
     return apply
@@ -81,15 +85,15 @@ def _apply_operation(obj: Any, operation: Object) -> Any:
         if operation["op"] == "test":
             found = parent if member is None else None if is_missing else parent[member]
             if not _same(found, operation.get("value")):
-                raise rejected_patch()
+                raise errors.rejected_patch()
             return obj
         if operation["op"] == "replace" and is_missing:
             operation = {**operation, "op": "add"}
         return jsonpatch.apply_patch(obj, [operation], in_place=True)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as fault:
-        raise rejected_patch() from fault
-    except (KeyError, TypeError, IndexError) as fault:
-        raise rejected_patch() from fault
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        raise errors.rejected_patch() from error
+    except (KeyError, TypeError, IndexError) as error:
+        raise errors.rejected_patch() from error
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -97,3 +101,163 @@ def _same(left: Any, right: Any) -> bool:
     return orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(
         right, option=orjson.OPT_SORT_KEYS
     )
+
+
+def strategic_merge(kind: ResourceKind, obj: Object, patch: Object) -> Object:
+    """Return `obj` with the patch merged in; lists that `kind` has no merge key for are replaced.
+
+    The order of results follows k8s.io/apimachinery/pkg/util/strategicpatch.
+    """
+    return _Merger({**METADATA_LISTS, **kind.merge_keys}).merge_object(obj, patch, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Merger:
+    merge_keys: Mapping[str, str]
+
+    def merge_object(self, original: Object, patch: Object, path: str) -> Object:
+        directive = patch.get(DIRECTIVE)
+        if directive == "replace":
+            return {key: value for key, value in patch.items() if key != DIRECTIVE}
+        if directive == "delete":
+            return {}
+        if directive is not None:
+            raise errors.raw_error(f"unknown patch type: {directive} in map: {patch}")
+        merged = self._retain(dict(original), patch)
+        orders = _parallel(patch, SET_ORDER)
+        for key, values in _parallel(patch, DELETE_VALUES).items():
+            kept = [value for value in merged.get(key) or [] if value not in values]
+            merged[key] = kept
+        for key, value in patch.items():
+            if not key.startswith("$"):
+                self._merge_member(merged, key, value, _join(path, key), orders.get(key))
+        for key in orders.keys() - patch.keys():
+            self._reorder(merged, key, _join(path, key), orders[key])
+        return merged
+
+    def _merge_member(
+        self, merged: Object, key: str, value: Any, path: str, order: list[Any] | None
+    ) -> None:
+        original = merged.pop(key, None)
+        if value is None:
+            return
+        if isinstance(value, dict) and isinstance(original, dict):
+            merged[key] = self.merge_object(original, value, path)
+        elif isinstance(value, list) and isinstance(original, list) and path in self.merge_keys:
+            merged[key] = self._merge_list(original, value, path, order)
+        elif not _is_directive(value):
+            merged[key] = _without_directives(value)
+
+    def _merge_list(
+        self, original: list[Any], patch: list[Any], path: str, order: list[Any] | None
+    ) -> list[Any]:
+        merge_key = self.merge_keys[path]
+        if merge_key == BY_VALUE:
+            merged = list(dict.fromkeys([*original, *patch]))
+        else:
+            original, patch = _obey_directives(original, patch, merge_key)
+            merged = list(original)
+            for item in patch:
+                self._merge_item(merged, item, merge_key, path)
+        if merge_key != BY_VALUE and order is not None:
+            order = [_identity(item, merge_key) for item in order]
+        wanted = order if order is not None else [_identity(item, merge_key) for item in patch]
+        return _in_order(merged, wanted, original, merge_key)
+
+    def _merge_item(self, merged: list[Any], item: Any, merge_key: str, path: str) -> None:
+        identity = _identity(item, merge_key)
+        for index, found in enumerate(merged):
+            if found.get(merge_key) == identity:
+                merged[index] = self.merge_object(found, item, path)
+                return
+        merged.append(_without_directives(item))
+
+    def _reorder(self, merged: Object, key: str, path: str, order: list[Any]) -> None:
+        """Obey an order for a list that the patch does not otherwise change."""
+        if path in self.merge_keys and isinstance(merged.get(key), list):
+            merged[key] = self._merge_list(merged[key], [], path, order)
+
+    @staticmethod
+    def _retain(original: Object, patch: Object) -> Object:
+        retained = patch.get(RETAIN_KEYS)
+        if retained is None:
+            return original
+        if not isinstance(retained, list):
+            raise errors.bad_request("invalid patch format of retainKeys")
+        return {key: value for key, value in original.items() if key in retained}
+
+
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and DIRECTIVE in value
+
+
+def _without_directives(value: Any) -> Any:
+    """Return a patch's value where there is nothing to merge it with: directives mean nothing."""
+    if isinstance(value, dict):
+        return {
+            key: _without_directives(member)
+            for key, member in value.items()
+            if member is not None and not _is_directive(member)
+        }
+    if isinstance(value, list):
+        return [_without_directives(item) for item in value if not _is_directive(item)]
+    return value
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _parallel(patch: Object, prefix: str) -> dict[str, list[Any]]:
+    """Return the lists that a patch carries beside its members under a `$…/` name."""
+    return {
+        key.removeprefix(prefix): value
+        for key, value in patch.items()
+        if key.startswith(prefix) and isinstance(value, list)
+    }
+
+
+def _identity(item: Any, merge_key: str) -> Any:
+    if merge_key == BY_VALUE:
+        return item
+    if not isinstance(item, dict) or merge_key not in item:
+        raise errors.raw_error(f"map: {item} does not contain declared merge key: {merge_key}")
+    return item[merge_key]
+
+
+def _obey_directives(
+    original: list[Any], patch: list[Any], merge_key: str
+) -> tuple[list[Any], list[Any]]:
+    """Return both lists after the `$patch` members have had their effect."""
+    plain: list[Any] = []
+    replace = False
+    for item in patch:
+        directive = item.get(DIRECTIVE) if isinstance(item, dict) else None
+        if directive is None:
+            plain.append(item)
+        elif directive == "replace":
+            replace = True
+        elif directive == "delete":
+            gone = _identity(item, merge_key)
+            original = [each for each in original if each.get(merge_key) != gone]
+        else:
+            raise errors.raw_error(f"unknown patch type: {directive} in map: {item}")
+    return (plain, []) if replace else (original, plain)
+
+
+def _in_order(merged: list[Any], wanted: list[Any], server: list[Any], merge_key: str) -> list[Any]:
+    """Order the members the client named as it named them, and fit the others in between."""
+    server_order = [_identity(item, merge_key) for item in server]
+    tagged = [(_identity(item, merge_key), item) for item in merged]
+    named = sorted((each for each in tagged if each[0] in wanted), key=lambda t: wanted.index(t[0]))
+    others = [each for each in tagged if each[0] not in wanted]
+    result: list[Any] = []
+    for identity, item in named:
+        while others and _is_before(others[0][0], identity, server_order):
+            result.append(others.pop(0)[1])
+        result.append(item)
+    return [*result, *(item for _, item in others)]
+
+
+def _is_before(left: Any, right: Any, order: list[Any]) -> bool:
+    return left in order and right in order and order.index(left) < order.index(right)

@@ -1,32 +1,121 @@
-"""What get and list mean: versions, pages and selectors."""
-
-from __future__ import annotations
+"""What get and list mean: resource versions, pages, label and field selectors."""
 
 import base64
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
-from ccm.sandbox.kubernetes import failures
-from ccm.sandbox.kubernetes.call import Call
-from ccm.sandbox.kubernetes.history import Stored, TooOld
-from ccm.sandbox.kubernetes.kinds import Kind
-from ccm.sandbox.kubernetes.objects import Object
-from ccm.sandbox.kubernetes.selectors import matcher
-from ccm.sandbox.kubernetes.store import Store
+from ccm.sandbox.kubernetes import errors
+from ccm.sandbox.kubernetes.errors import bad_request
+from ccm.sandbox.kubernetes.kinds import ResourceKind
+from ccm.sandbox.kubernetes.objects import Object, lookup
+from ccm.sandbox.kubernetes.request import ApiRequest
+from ccm.sandbox.kubernetes.storage import Storage, StoredObject, VersionTooOld
 
 OPTIONS = "ListOptions"
 MATCH = "resourceVersionMatch"
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
 
+Selector = Callable[[Object], bool]
+Requirement = Callable[[Mapping[str, Any]], bool]
+
+KEY = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
+SET = re.compile(rf"^{KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
+EQUALITY = re.compile(rf"^{KEY}\s*(?P<operator>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)$")
+ORDER = re.compile(rf"^{KEY}\s*(?P<operator>[<>])\s*(?P<value>-?\d+)$")
+EXISTS = re.compile(rf"^(?P<absent>!?)\s*{KEY}$")
+FIELD_TERM = re.compile(r"^(?P<key>[^=!]+)(?P<operator>==|=|!=)(?P<value>.*)$")
+
+
+def selector_of(request: ApiRequest) -> Selector | None:
+    """Return the predicate of a request's selectors, or None when everything matches."""
+    kind, query = request.target.kind, request.query
+    by_label = [_label_requirement(term) for term in _terms(query.get("labelSelector", ""))]
+    fields = query.get("fieldSelector", "").split(",")
+    by_field = [_field_requirement(kind, term) for term in fields if term]
+    if not by_label and not by_field:
+        return None
+
+    def matches(obj: Object) -> bool:
+        labels_of = lookup(obj, "metadata.labels") or {}
+        return all(wanted(labels_of) for wanted in by_label) and all(
+            wanted(obj) for wanted in by_field
+        )
+
+    return matches
+
+
+def _terms(selector: str) -> Iterator[str]:
+    """Split at commas outside parentheses."""
+    for term in re.split(r",(?![^()]*\))", selector):
+        if term.strip():
+            yield term.strip()
+
+
+def _label_requirement(term: str) -> Requirement:
+    if found := SET.match(term):
+        key, values = found["key"], {value.strip() for value in found["values"].split(",")}
+        if found["operator"] == "in":
+            return lambda labels: key in labels and labels[key] in values
+        return lambda labels: key not in labels or labels[key] not in values
+    if found := EQUALITY.match(term):
+        key, value = found["key"], found["value"]
+        if found["operator"] == "!=":
+            return lambda labels: labels.get(key) != value
+        return lambda labels: labels.get(key) == value
+    if found := ORDER.match(term):
+        return _order_requirement(found["key"], found["operator"], int(found["value"]))
+    if found := EXISTS.match(term):
+        key, wanted = found["key"], not found["absent"]
+        return lambda labels: (key in labels) is wanted
+    raise bad_request(f"unable to parse requirement: found '{term}'")
+
+
+def _order_requirement(key: str, operator: str, bound: int) -> Requirement:
+    def holds(labels: Mapping[str, Any]) -> bool:
+        try:
+            value = int(labels[key])
+        except (KeyError, ValueError):
+            return False
+        return value > bound if operator == ">" else value < bound
+
+    return holds
+
+
+def _field_requirement(kind: ResourceKind, term: str) -> Requirement:
+    found = FIELD_TERM.match(term)
+    if found is None:
+        raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
+    path, value = found["key"].strip(), found["value"].strip()
+    always = ("metadata.name", "metadata.namespace" if kind.namespaced else "metadata.name")
+    if path not in kind.selectable_fields and path not in always:
+        raise bad_request(f"field label not supported: {path}")
+    wanted = found["operator"] != "!="
+    return lambda obj: (_field_text(obj, path) == value) is wanted
+
+
+def _field_text(obj: Mapping[str, Any], path: str) -> str:
+    """Return a selectable field as the real server compares it: always a string."""
+    value = lookup(dict(obj), path)
+    if path == "source":
+        value = lookup(dict(obj), "source.component") or obj.get("reportingComponent")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "false" if path == "spec.unschedulable" else ""
+    return str(value)
+
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ObjectList:
     """A list, or the part of it that was asked for."""
 
-    kind: Kind
-    items: list[Stored]
+    kind: ResourceKind
+    items: list[StoredObject]
     revision: int
     token: str = ""
     remaining: int | None = None
@@ -52,84 +141,82 @@ class Page:
         return head[:-1] + b',"items":[' + b",".join(each.item for each in self.items) + b"]}"
 
 
-def read_object(store: Store, call: Call) -> Stored:
+def get_object(storage: Storage, request: ApiRequest) -> StoredObject:
     """Return one object."""
-    place = call.place
-    version = call.query.get("resourceVersion") or "0"
+    info = request.target
+    version = request.query.get("resourceVersion") or "0"
     if not version.isdecimal():
-        raise failures.raw_error(f'resourceVersion: Invalid value: "{version}": invalid syntax')
-    if int(version) > store.revision:
-        raise failures.too_large_version(int(version), store.revision)
-    found = store.get(place.kind, place.key)
+        raise errors.raw_error(f'resourceVersion: Invalid value: "{version}": invalid syntax')
+    if int(version) > storage.revision:
+        raise errors.too_large_version(int(version), storage.revision)
+    found = storage.get(info.kind, info.key)
     if found is None:
-        raise failures.not_found(place.kind, place.name)
+        raise errors.not_found(info.kind, info.name)
     return found
 
 
-def read_list(store: Store, call: Call) -> Page:
+def list_objects(storage: Storage, request: ApiRequest) -> ObjectList:
     """Return the objects that a list asks for, as they were at one version."""
-    start, revision = _snapshot(store, call)
-    kind = call.place.kind
-    prefix = kind.prefix(call.place.namespace)
-    matches = matcher(
-        kind, call.query.get("labelSelector", ""), call.query.get("fieldSelector", "")
-    )
+    start, revision = _snapshot(storage, request)
+    kind = request.target.kind
+    prefix = kind.prefix(request.target.namespace)
+    selector = selector_of(request)
     try:
-        objects = store.at(kind, revision)
-    except TooOld as fault:
-        raise failures.expired(_too_old(call)) from fault
+        objects = storage.at(kind, revision)
+    except VersionTooOld as fault:
+        raise errors.expired(_too_old(request)) from fault
     keys = sorted(key for key in objects if key.startswith(prefix) and key >= start)
-    items = [objects[key] for key in keys if matches is None or matches(objects[key].obj)]
-    limit = call.number("limit")
+    items = [objects[key] for key in keys if selector is None or selector(objects[key].obj)]
+    limit = request.number("limit")
     # As the real server's cache does: a list at any version is never cut into pages.
-    if limit <= 0 or len(items) <= limit or call.query.get("resourceVersion") == "0":
-        return Page(kind, items, revision)
+    if limit <= 0 or len(items) <= limit or request.query.get("resourceVersion") == "0":
+        return ObjectList(kind, items, revision)
     token = _encode_token(revision, items[limit].key)
-    remaining = len(items) - limit if matches is None else None
-    return Page(kind, items[:limit], revision, token, remaining)
+    remaining = len(items) - limit if selector is None else None
+    return ObjectList(kind, items[:limit], revision, token, remaining)
 
 
-def _snapshot(store: Store, call: Call) -> tuple[str, int]:
+def _snapshot(storage: Storage, request: ApiRequest) -> tuple[str, int]:
     """Return the first key and the version that a list is about."""
-    token = call.query.get("continue", "")
-    wanted = version_of(call)
-    match = call.query.get("resourceVersionMatch", "")
-    _check_match(call, match, token)
+    token = request.query.get("continue", "")
+    wanted = _version_of(request)
+    match = request.query.get(MATCH, "")
+    _check_match(request, match, token)
     if token:
         if wanted:
-            raise failures.bad_request(
+            raise errors.bad_request(
                 "specifying resource version is not allowed when using continue"
             )
         return _decode_token(token)
-    if wanted > store.revision:
-        raise failures.too_large_version(wanted, store.revision)
-    exact = match == EXACT or (not match and wanted and call.number("limit"))
-    return "", wanted if exact else store.revision
+    if wanted > storage.revision:
+        raise errors.too_large_version(wanted, storage.revision)
+    exact = match == EXACT or (not match and wanted and request.number("limit"))
+    return "", wanted if exact else storage.revision
 
 
-def version_of(call: Call) -> int:
+def _version_of(request: ApiRequest) -> int:
     """Return the resourceVersion that a read asks for; 0 when it asks for none."""
-    text = call.query.get("resourceVersion") or "0"
+    text = request.query.get("resourceVersion") or "0"
     if not text.isdecimal():
-        raise failures.bad_request(f'Invalid value: "{text}": strconv.ParseUint: invalid syntax')
+        raise errors.bad_request(f'Invalid value: "{text}": strconv.ParseUint: invalid syntax')
     return int(text)
 
 
-def _check_match(call: Call, match: str, token: str) -> None:
+def _check_match(request: ApiRequest, match: str, token: str) -> None:
     if not match:
         return
     why = ""
     if match not in (EXACT, NOT_OLDER_THAN):
         supported = '"Exact", "NotOlderThan", ""'
-        raise failures.unsupported_option(OPTIONS, MATCH, f'"{match}"', supported)
+        raise errors.unsupported_option(OPTIONS, MATCH, f'"{match}"', supported)
     if token:
         why = "resourceVersionMatch is forbidden when continue is provided"
-    elif not call.query.get("resourceVersion"):
+    elif not request.query.get("resourceVersion"):
         why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-    elif match == EXACT and call.query["resourceVersion"] == "0":
+    elif match == EXACT and request.query["resourceVersion"] == "0":
         why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
     if why:
-        raise failures.forbidden_option(OPTIONS, MATCH, why)
+        raise errors.invalid_option(OPTIONS, errors.FieldError.forbidden(MATCH, why))
 
 
 def _encode_token(revision: int, start: str) -> str:
@@ -141,11 +228,11 @@ def _decode_token(token: str) -> tuple[str, int]:
         found = orjson.loads(base64.urlsafe_b64decode(token))
         return str(found["start"]), int(found["rv"])
     except (ValueError, KeyError, TypeError):
-        raise failures.bad_request("continue key is not valid") from None
+        raise errors.bad_request("continue key is not valid") from None
 
 
-def _too_old(call: Call) -> str:
-    if call.query.get("continue"):
+def _too_old(request: ApiRequest) -> str:
+    if request.query.get("continue"):
         return (
             "The provided continue parameter is too old to display a consistent list result. You"
             " can start a new list without the continue parameter."

@@ -1,67 +1,55 @@
-"""The sandbox's life: start, stop, restart, and what callers get to see of it."""
-
-from __future__ import annotations
+"""The API server as a whole: its life, its bootstrap objects, and what its owner can do to it."""
 
 import asyncio
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
+import orjson
 from aiohttp import web
 
-from ccm.sandbox.kubernetes.api import Api
-from ccm.sandbox.kubernetes.faults import Faults
-from ccm.sandbox.kubernetes.kinds import Kind, stored_kinds
-from ccm.sandbox.kubernetes.kubeconfig import write_kubeconfig
-from ccm.sandbox.kubernetes.objects import Object, metadata
-from ccm.sandbox.kubernetes.requests import Requests
-from ccm.sandbox.kubernetes.resources import Resources
-from ccm.sandbox.kubernetes.seed import seed
-from ccm.sandbox.kubernetes.store import Store
-from ccm.sandbox.kubernetes.streaming import Streams
-from ccm.sandbox.kubernetes.writes import Writes
+from ccm.sandbox.kubernetes.api import ApiHandler
+from ccm.sandbox.kubernetes.faults import FaultInjector
+from ccm.sandbox.kubernetes.handlers import ResourceHandlers
+from ccm.sandbox.kubernetes.kinds import NAMESPACE, SERVICE, STORED_KINDS
+from ccm.sandbox.kubernetes.objects import Object
+from ccm.sandbox.kubernetes.registry import Registry
+from ccm.sandbox.kubernetes.request import AuditLog, RequestInfo
+from ccm.sandbox.kubernetes.storage import Storage
 
 LOOPBACK = "127.0.0.1"
-# How long an order to drop connections waits, so that its own answer gets out.
-ANSWER_SECONDS = 0.05
-LARGEST_BODY_BYTES = 3 * 1024 * 1024
-CHANGES_KEPT_PER_KIND = 20_000
+# How long dropping connections waits, so that the answer to the request for it gets out.
+FLUSH_DELAY = 0.05
+MAX_BODY_BYTES = 3 * 1024 * 1024
+WATCH_CACHE_SIZE = 20_000  # events of each resource
+# The first address of the cluster's network, as on any cluster.
+APISERVER_ADDRESS = "10.96.0.1"
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 class SandboxServer:
     """An API server on loopback, to be used as an asynchronous context.
 
-    `faults` makes things go wrong, `requests` tells who asked for what. With `tokens`, a client
-    must bring one of them as its bearer token.
+    `faults` makes things go wrong, `requests` is the audit log. With `tokens`, a client must bring
+    one of them as its bearer token. `history` bounds the watch cache of each resource, in events.
     """
 
     def __init__(
-        self, *, port: int = 0, history: int = CHANGES_KEPT_PER_KIND, tokens: Iterable[str] = ()
+        self, *, port: int = 0, history: int = WATCH_CACHE_SIZE, tokens: Iterable[str] = ()
     ) -> None:
-        self.faults = Faults()
-        self.requests = Requests()
-        self._store = Store(stored_kinds(), history)
+        self.faults = FaultInjector()
+        self.requests = AuditLog()
+        self._storage = Storage(STORED_KINDS, history)
         self._tokens = frozenset(tokens)
         self._port = port
-        writes = Writes(self._store)
-        seed(writes)
-        self._store.compact()
-        resources = Resources(self._store, writes)
-        self._api = Api(self, resources, Streams(self._store, self.faults), self._tokens)
+        registry = Registry(self._storage)
+        bootstrap(registry)
+        self._storage.compact()
+        resources = ResourceHandlers(self._storage, registry)
+        self._api = ApiHandler(self, self._storage, resources, self._tokens)
         self._runner: web.ServerRunner | None = None
         self._restart: asyncio.Task[None] | None = None
-
-    def take_over(self, kind: Kind, objects: Iterable[Object]) -> None:
-        """Hold `objects` as another API server has them, identities and states included."""
-        for obj in objects:
-            meta = metadata(obj)
-            key = kind.key(meta.get("namespace", ""), meta["name"])
-            self._store.write(kind, key, {**obj, "kind": kind.name, "apiVersion": kind.api_version})
-
-    def objects(self, kind: Kind) -> dict[str, Object]:
-        """What is held of this kind by `namespace/name` or name; to be read, not changed."""
-        return {key: stored.obj for key, stored in self._store.current(kind).items()}
 
     @property
     def url(self) -> str:
@@ -71,19 +59,24 @@ class SandboxServer:
         return f"http://{LOOPBACK}:{self._port}"
 
     def kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig for this server and return its path."""
-        return write_kubeconfig(path, self.url, next(iter(sorted(self._tokens)), ""))
+        """Write a kubeconfig for this server, readable by its owner only, and return its path."""
+        token = min(self._tokens, default="")
+        named = {
+            "clusters": ("cluster", {"server": self.url}),
+            "users": ("user", {"token": token} if token else {}),
+            "contexts": ("context", {"cluster": "sandbox", "user": "sandbox"}),
+        }
+        config: Object = {key: [{"name": "sandbox", one: it}] for key, (one, it) in named.items()}
+        config.update({"apiVersion": "v1", "kind": "Config", "current-context": "sandbox"})
+        # JSON is YAML as well.
+        write_atomically(path, orjson.dumps(config, option=orjson.OPT_INDENT_2) + b"\n")
+        return path
 
-    async def __aenter__(self) -> SandboxServer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def start(self) -> None:
@@ -117,14 +110,14 @@ class SandboxServer:
         """Restart in the background, after the present request is answered."""
 
         async def restart() -> None:
-            await asyncio.sleep(ANSWER_SECONDS)
+            await asyncio.sleep(FLUSH_DELAY)
             await self.restart(down)
 
         self._restart = asyncio.create_task(restart())
 
     def drop_soon(self) -> None:
         """Drop every connection after the present request is answered."""
-        asyncio.get_running_loop().call_later(ANSWER_SECONDS, self.drop_connections)
+        asyncio.get_running_loop().call_later(FLUSH_DELAY, self.drop_connections)
 
     def drop_connections(self) -> None:
         """Reset every open connection."""
@@ -135,13 +128,30 @@ class SandboxServer:
                 connection.transport.abort()
 
     def compact(self) -> None:
-        """Forget all history: every watch or page from before now is too old."""
-        self._store.compact()
+        """Drop all history: every watch or page from before now is too old."""
+        self._storage.compact()
+
+
+def bootstrap(registry: Registry) -> None:
+    """Create the namespaces and the Service of the API server itself."""
+    for name in NAMESPACES:
+        registry.create(RequestInfo(NAMESPACE), {"metadata": {"name": name}})
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    port = {"name": "https", "port": 443, "targetPort": 6443}
+    spec = {"clusterIP": APISERVER_ADDRESS, "ports": [port]}
+    service = {"metadata": {"name": "kubernetes", "labels": labels}, "spec": spec}
+    registry.create(RequestInfo(SERVICE, "default"), service)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file, for its owner only, that readers see complete or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+    beside.replace(path)
 
 
 def _request(*parts: Any) -> web.BaseRequest:
     message, payload, protocol, writer, task = parts
-    loop = asyncio.get_running_loop()
-    return web.BaseRequest(
-        message, payload, protocol, writer, task, loop, client_max_size=LARGEST_BODY_BYTES
-    )
+    loop, most = asyncio.get_running_loop(), MAX_BODY_BYTES
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=most)

@@ -1,188 +1,218 @@
-"""The stream of a watch: changes as lines of JSON, bookmarks, and the ways it ends."""
-
-from __future__ import annotations
+"""Watches: events as lines of JSON, bookmarks, the ways a stream ends, faults between lines."""
 
 import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import replace
 
 import orjson
+from aiohttp import web
 
-from ccm.sandbox.kubernetes import failures
-from ccm.sandbox.kubernetes.call import Call
-from ccm.sandbox.kubernetes.history import Change, Stored, TooOld
-from ccm.sandbox.kubernetes.kinds import Kind
+from ccm.sandbox.kubernetes import errors
+from ccm.sandbox.kubernetes.faults import GARBAGE, FaultInjector, KubeFault
+from ccm.sandbox.kubernetes.handlers import render
+from ccm.sandbox.kubernetes.kinds import ResourceKind
 from ccm.sandbox.kubernetes.objects import Object
-from ccm.sandbox.kubernetes.reads import MATCH, NOT_OLDER_THAN, OPTIONS
-from ccm.sandbox.kubernetes.selectors import Matcher, matcher
-from ccm.sandbox.kubernetes.store import Store
+from ccm.sandbox.kubernetes.reads import MATCH, NOT_OLDER_THAN, OPTIONS, selector_of
+from ccm.sandbox.kubernetes.request import ApiRequest
+from ccm.sandbox.kubernetes.storage import Storage, StorageEvent, StoredObject, VersionTooOld
 
-SHORTEST_DEFAULT_TIMEOUT = 1800.0
+# As --min-request-timeout: a watch that names no timeout lasts one to two times as long.
+MIN_REQUEST_TIMEOUT = 1800.0
 BOOKMARK_INTERVAL = 60.0
 # The real server sends its last bookmark this long before a watch times out.
 LAST_BOOKMARK_LEAD = 2.0
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
-Render = Callable[[Stored], bytes]
 
+class WatchStream:
+    """What one watch selects, and its events as lines; refuses options that contradict."""
 
-@dataclass(frozen=True, slots=True)
-class Interest:
-    """What a watch wants to see and how."""
+    def __init__(self, storage: Storage, request: ApiRequest) -> None:
+        self._storage = storage
+        self._request = request
+        self._start = _start_version(request)
+        self._info = request.target
+        self._cache = storage.cache(self._info.kind)
+        self._bookmarks = request.flag("allowWatchBookmarks")
+        self._prefix = self._info.kind.prefix(self._info.namespace)
+        self._selector = selector_of(request)
 
-    kind: Kind
-    prefix: str
-    name: str
-    matches: Matcher | None
-    render: Render
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield lines from the start version on (0 is from what is there now).
 
-    def wants(self, stored: Stored | None) -> bool:
-        if stored is None:
+        Ends when the watch times out or its place in the watch cache is compacted.
+        """
+        cache, storage = self._cache, self._storage
+        try:
+            position = cache.position(self._start or storage.revision)
+            if self._start == 0 or self._request.flag("sendInitialEvents"):
+                position = cache.position(storage.revision)
+                for line in self._initial_lines():
+                    yield line
+            async for line in self._changes(position):
+                yield line
+        except VersionTooOld as error:
+            yield expired_line(str(error))
+
+    def _initial_lines(self) -> Iterator[bytes]:
+        for _, stored in sorted(self._storage.current(self._info.kind).items()):
+            if self._selects(stored):
+                yield event_line(b"ADDED", render(self._request, stored))
+        if self._request.flag("sendInitialEvents") and self._bookmarks:
+            yield bookmark(self._info.kind, self._storage.revision, INITIAL_EVENTS_END)
+
+    async def _changes(self, position: int) -> AsyncIterator[bytes]:
+        known = max(self._start, self._cache.latest)
+        seconds = self._request.number("timeoutSeconds")
+        deadline = time.monotonic() + (seconds or MIN_REQUEST_TIMEOUT * (1 + random.random()))
+        bookmark_times = _bookmark_times(deadline if self._bookmarks else 0.0)
+        bookmark_at = next(bookmark_times)
+        while True:
+            changed = self._cache.changed
+            events = self._cache.read(position)
+            position += len(events)
+            for event in events:
+                # A watch from a version that is yet to come waits for it.
+                if event.revision > self._start and (line := self._line(event)):
+                    yield line
+            now = time.monotonic()
+            if now >= bookmark_at:
+                bookmark_at = next(bookmark_times)
+                # As the real server does: no bookmark that tells the client nothing new.
+                if self._storage.revision > known:
+                    yield bookmark(self._info.kind, self._storage.revision)
+            if now >= deadline:
+                return
+            await _wait(changed, min(deadline, bookmark_at) - now)
+
+    def _selects(self, stored: StoredObject | None) -> bool:
+        if stored is None or not stored.key.startswith(self._prefix):
             return False
-        if self.name and stored.obj["metadata"]["name"] != self.name:
+        if self._info.name and stored.obj["metadata"]["name"] != self._info.name:
             return False
-        return stored.key.startswith(self.prefix) and (
-            self.matches is None or self.matches(stored.obj)
-        )
+        return self._selector is None or self._selector(stored.obj)
 
-    def line(self, change: Change) -> bytes | None:
+    def _line(self, event: StorageEvent) -> bytes | None:
         """Return a change as the watch sees it: entering and leaving a selector count."""
-        was, is_now = self.wants(change.before), self.wants(change.after)
-        if is_now and change.after is not None:
-            return event(b"MODIFIED" if was else b"ADDED", self.render(change.after))
-        if was and change.before is not None:
-            return event(b"DELETED", self.render(change.before.at(change.revision)))
+        was, is_now = self._selects(event.previous), self._selects(event.current)
+        if is_now and event.current is not None:
+            body = render(self._request, event.current)
+            return event_line(b"MODIFIED" if was else b"ADDED", body)
+        if was and event.previous is not None:
+            return event_line(b"DELETED", render(self._request, event.previous.at(event.revision)))
         return None
 
 
-def interest_of(call: Call, render: Render) -> Interest:
-    """Return what a watch request asks for."""
-    kind = call.place.kind
-    fields, labels = call.query.get("fieldSelector", ""), call.query.get("labelSelector", "")
-    prefix = kind.prefix(call.place.namespace)
-    return Interest(kind, prefix, call.place.name, matcher(kind, labels, fields), render)
-
-
-async def stream(store: Store, call: Call, interest: Interest, start: int) -> AsyncIterator[bytes]:
-    """Yield lines from the version `start` on (0 is from what is there now).
-
-    Ends when the watch times out or its place in history is forgotten.
-    """
-    kind, history = interest.kind, store.history(interest.kind)
-    bookmarks = call.truth("allowWatchBookmarks")
-    try:
-        position = history.position(start or store.revision)
-    except TooOld as fault:
-        yield gone(str(fault))
-        return
-    if start == 0 or call.truth("sendInitialEvents"):
-        position = history.position(store.revision)
-        for line in _present(store, interest):
-            yield line
-        if call.truth("sendInitialEvents") and bookmarks:
-            yield bookmark(kind, store.revision, INITIAL_EVENTS_END)
-    known = max(start, history.latest)
-    clock = _Clock.of(call.number("timeoutSeconds"), bookmarks=bookmarks)
-    while True:
-        grown = history.grown
-        try:
-            changes = history.read(position)
-        except TooOld as fault:
-            yield gone(str(fault))
-            return
-        position += len(changes)
-        for change in changes:
-            # A watch from a version that is yet to come waits for it.
-            if change.revision > start and (seen := interest.line(change)):
-                yield seen
-        # As the real server does: no bookmark that tells the client nothing new.
-        if clock.bookmark_is_due() and store.revision > known:
-            yield bookmark(kind, store.revision)
-        if clock.is_over():
-            return
-        await _wait(grown, clock.pause())
-
-
-def start_of(call: Call) -> int:
-    """Return the version that a watch starts from; refuse options that contradict each other."""
-    match = call.query.get("resourceVersionMatch", "")
-    initial = "sendInitialEvents" in call.query
+def _start_version(request: ApiRequest) -> int:
+    match = request.query.get(MATCH, "")
+    initial = "sendInitialEvents" in request.query
     why = ""
     if initial and match != NOT_OLDER_THAN:
         why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
     elif match and not initial:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
     if why:
-        raise failures.forbidden_option(OPTIONS, MATCH, why)
-    text = call.query.get("resourceVersion") or "0"
+        raise errors.invalid_option(OPTIONS, errors.FieldError.forbidden(MATCH, why))
+    text = request.query.get("resourceVersion") or "0"
     if not text.isdecimal():
-        raise failures.raw_error(f'resourceVersion: Invalid value: "{text}": invalid syntax')
+        raise errors.raw_error(f'resourceVersion: Invalid value: "{text}": invalid syntax')
     return int(text)
 
 
-def event(name: bytes, obj: bytes) -> bytes:
+def event_line(name: bytes, obj: bytes) -> bytes:
+    """Return one event of a watch."""
     return b'{"type":"%b","object":%b}\n' % (name, obj)
 
 
-def gone(message: str) -> bytes:
-    """Return the event that ends a watch whose version is forgotten."""
-    return event(b"ERROR", orjson.dumps(failures.expired(message).status()))
+def expired_line(message: str) -> bytes:
+    """Return the event that ends a watch whose version is compacted."""
+    return event_line(b"ERROR", orjson.dumps(errors.expired(message).status()))
 
 
-def bookmark(kind: Kind, revision: int, annotations: Object | None = None) -> bytes:
+def bookmark(kind: ResourceKind, revision: int, annotations: Object | None = None) -> bytes:
+    """Return the event that tells a watch how far it has come."""
     meta: Object = {"resourceVersion": str(revision)}
     if annotations:
         meta["annotations"] = annotations
     body = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
-    return event(b"BOOKMARK", orjson.dumps(body))
+    return event_line(b"BOOKMARK", orjson.dumps(body))
 
 
-def _present(store: Store, interest: Interest) -> Iterator[bytes]:
-    for _, stored in sorted(store.current(interest.kind).items()):
-        if interest.wants(stored):
-            yield event(b"ADDED", interest.render(stored))
-
-
-async def _wait(grown: asyncio.Event, seconds: float) -> None:
-    try:
+async def _wait(changed: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await grown.wait()
-    except TimeoutError:
-        return
+            await changed.wait()
 
 
-@dataclass(slots=True)
-class _Clock:
-    """When a watch sends its next bookmark and when it ends."""
+def _bookmark_times(deadline: float) -> Iterator[float]:
+    """Yield when bookmarks are due: every so often, shortly before the end, and never again."""
+    last, due = deadline - LAST_BOOKMARK_LEAD, time.monotonic()
+    while due < last:
+        due = min(due + BOOKMARK_INTERVAL, last)
+        yield due
+    yield float("inf")
 
-    deadline: float
-    next_bookmark: float
 
-    @staticmethod
-    def of(timeout: int, *, bookmarks: bool) -> _Clock:
-        now = time.monotonic()
-        seconds = timeout or SHORTEST_DEFAULT_TIMEOUT * (1 + random.random())
-        clock = _Clock(now + seconds, float("inf"))
-        if bookmarks:
-            clock.plan_bookmark(now)
-        return clock
+async def never() -> None:
+    """Wait until the connection goes away and this task is cancelled."""
+    await asyncio.Event().wait()
 
-    def plan_bookmark(self, now: float) -> None:
-        last = self.deadline - LAST_BOOKMARK_LEAD
-        due = now + BOOKMARK_INTERVAL
-        self.next_bookmark = min(due, last) if now < last else float("inf")
 
-    def bookmark_is_due(self) -> bool:
-        now = time.monotonic()
-        if now < self.next_bookmark:
-            return False
-        self.plan_bookmark(now)
-        return True
+async def abort(http: web.BaseRequest) -> None:
+    """Drop the connection without another byte; does not return."""
+    if http.transport is not None:
+        http.transport.abort()
+    await never()
 
-    def is_over(self) -> bool:
-        return time.monotonic() >= self.deadline
 
-    def pause(self) -> float:
-        return max(0.0, min(self.deadline, self.next_bookmark) - time.monotonic())
+async def serve_watch(
+    storage: Storage,
+    faults: FaultInjector,
+    request: ApiRequest,
+    fault: KubeFault | None,
+    audit: Callable[[int], None],
+) -> web.StreamResponse:
+    """Stream until the watch ends; `audit` is called with the status when it begins."""
+    request.check_accept()
+    stream = WatchStream(storage, request)
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.enable_chunked_encoding()
+    await response.prepare(request.http)
+    audit(response.status)
+    if fault is not None and fault.action == "silence":
+        await never()
+    if fault is not None and fault.action == "gone":
+        await response.write(expired_line(fault.message))
+        return response
+    target = replace(request.fault_target, verb="event")
+    async for line in stream.lines():
+        fault = faults.match(target)
+        if fault is not None and await _inject(fault, request, response, line):
+            break
+        await response.write(line)
+    return response
+
+
+async def _inject(
+    fault: KubeFault, request: ApiRequest, response: web.StreamResponse, line: bytes
+) -> bool:
+    """Let a fault happen before a line is sent; tell whether the stream is over."""
+    match fault.action:
+        case "delay":
+            await asyncio.sleep(fault.seconds)
+        case "garbage":
+            text = fault.text.encode()
+            await response.write(text + b"\n" if text else event_line(b"MODIFIED", GARBAGE))
+        case "reset":
+            if fault.when == "middle":
+                await response.write(line[: len(line) // 2])
+            await abort(request.http)
+        case "silence":
+            await never()
+        case "gone" | "respond":
+            await response.write(expired_line(fault.message))
+            return True
+    return False

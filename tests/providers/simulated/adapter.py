@@ -24,15 +24,15 @@ from ccm.model.service import HealthCheck, Service
 from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
 from ccm.sandbox.cloud import records
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 
 PAGE = 4
 FAULTS = {
-    FaultKind.DENIED: Kind.DENIED,
-    FaultKind.THROTTLED: Kind.THROTTLE,
-    FaultKind.ERROR: Kind.ERROR,
-    FaultKind.SILENT: Kind.TIMEOUT,
-    FaultKind.GARBAGE: Kind.GARBAGE,
+    FaultKind.DENIED: CloudFaultKind.DENIED,
+    FaultKind.THROTTLED: CloudFaultKind.THROTTLE,
+    FaultKind.ERROR: CloudFaultKind.ERROR,
+    FaultKind.SILENT: CloudFaultKind.TIMEOUT,
+    FaultKind.GARBAGE: CloudFaultKind.GARBAGE,
 }
 KINDS = ("machines", "load_balancers", "routes", "volumes")
 
@@ -85,7 +85,7 @@ class SimulatedAdapter(Adapter):
 
     async def inject_fault(self, kind: FaultKind) -> None:
         async with self._admin() as admin:
-            await admin.set_fault(Fault(FAULTS[kind], retry_after=self.retry_after or 0))
+            await admin.set_fault(CloudFault(FAULTS[kind], retry_after=self.retry_after or 0))
 
     async def clear_fault(self) -> None:
         async with self._admin() as admin:

@@ -41,7 +41,7 @@ async def test_a_name_that_is_taken_is_refused(api: SimulatedApi) -> None:
 
 
 async def test_a_full_account_is_refused(cloud: CloudServer, api: SimulatedApi) -> None:
-    cloud.service.change_conditions(max_routes=0)
+    cloud.set_parameters(max_routes=0)
     cloud.state.machines.add(Machine("a", id="m-1"))
     body = {"cidr": "10.1.0.0/24", "machine_id": "m-1"}
     with pytest.raises(NoRoom, match="QuotaExceeded"):
@@ -56,7 +56,7 @@ async def test_a_wrong_request_is_refused(api: SimulatedApi) -> None:
 async def test_a_balancer_at_work_says_when_to_come_back(
     cloud: CloudServer, api: SimulatedApi
 ) -> None:
-    cloud.service.change_conditions(provisioning=60)
+    cloud.set_parameters(provisioning=60)
     await api.call(create("web"))
     with pytest.raises(RetryAfter) as raised:
         await api.call(

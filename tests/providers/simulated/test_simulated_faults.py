@@ -7,26 +7,29 @@ from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import SimulatedConfig
 from ccm.providers.simulated.instances import SimulatedInstances
-from ccm.sandbox.cloud.faults import Fault, Kind
-from ccm.sandbox.cloud.limits import Rate
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.server import CloudServer
+from ccm.sandbox.cloud.simulation import CallRate
 
 from .doubles import CountingGate, node, nodes
 
 FAILURES = [
-    (Fault(Kind.ERROR), CloudError),
-    (Fault(Kind.ERROR, status=503), CloudError),
-    (Fault(Kind.DENIED), Denied),
-    (Fault(Kind.DENIED, status=401), Denied),
-    (Fault(Kind.THROTTLE), Throttled),
-    (Fault(Kind.TIMEOUT), CloudError),
-    (Fault(Kind.RESET), CloudError),
-    (Fault(Kind.GARBAGE), CloudError),
-    (Fault(Kind.GARBAGE, body="[]"), CloudError),
-    (Fault(Kind.GARBAGE, body='{"items": {}, "not_found": []}'), CloudError),
-    (Fault(Kind.GARBAGE, body='{"items": []}'), CloudError),
+    (CloudFault(CloudFaultKind.ERROR), CloudError),
+    (CloudFault(CloudFaultKind.ERROR, status=503), CloudError),
+    (CloudFault(CloudFaultKind.DENIED), Denied),
+    (CloudFault(CloudFaultKind.DENIED, status=401), Denied),
+    (CloudFault(CloudFaultKind.THROTTLE), Throttled),
+    (CloudFault(CloudFaultKind.TIMEOUT), CloudError),
+    (CloudFault(CloudFaultKind.RESET), CloudError),
+    (CloudFault(CloudFaultKind.GARBAGE), CloudError),
+    (CloudFault(CloudFaultKind.GARBAGE, body="[]"), CloudError),
+    (CloudFault(CloudFaultKind.GARBAGE, body='{"items": {}, "not_found": []}'), CloudError),
+    (CloudFault(CloudFaultKind.GARBAGE, body='{"items": []}'), CloudError),
     (
-        Fault(Kind.GARBAGE, body='{"items": [], "not_found": ["node-0"], "next_page_token": 7}'),
+        CloudFault(
+            CloudFaultKind.GARBAGE,
+            body='{"items": [], "not_found": ["node-0"], "next_page_token": 7}',
+        ),
         CloudError,
     ),
 ]
@@ -39,7 +42,7 @@ def hasty(cloud: CloudServer, gate: CountingGate) -> SimulatedApi:
 
 @pytest.mark.parametrize(("fault", "error"), FAILURES)
 async def test_a_failing_cloud_raises_what_the_caller_can_act_on(
-    cloud: CloudServer, hasty: SimulatedApi, fault: Fault, error: type[CloudError]
+    cloud: CloudServer, hasty: SimulatedApi, fault: CloudFault, error: type[CloudError]
 ) -> None:
     cloud.state.add_machines(1)
     cloud.faults.set(fault)
@@ -51,15 +54,15 @@ async def test_a_failing_cloud_raises_what_the_caller_can_act_on(
     await hasty.close()
 
 
-@pytest.mark.parametrize("kind", [Kind.PARTIAL, Kind.EMPTY])
+@pytest.mark.parametrize("kind", [CloudFaultKind.PARTIAL, CloudFaultKind.EMPTY])
 async def test_machines_left_out_without_a_word_are_unknown(
-    cloud: CloudServer, instances: SimulatedInstances, kind: Kind
+    cloud: CloudServer, instances: SimulatedInstances, kind: CloudFaultKind
 ) -> None:
     cloud.state.add_machines(10)
-    cloud.faults.set(Fault(kind, share=0.5))
+    cloud.faults.set(CloudFault(kind, share=0.5))
     answers = await instances.describe([*nodes(10), node("nobody")])
     found = [name for name, answer in answers.items() if isinstance(answer, Instance)]
-    assert len(found) == (5 if kind is Kind.PARTIAL else 0)
+    assert len(found) == (5 if kind is CloudFaultKind.PARTIAL else 0)
     healthy = {name: answer for name, answer in answers.items() if name != "nobody"}
     assert not any(isinstance(answer, Gone) for answer in healthy.values())
     assert sum(isinstance(answer, Unknown) for answer in healthy.values()) == 10 - len(found)
@@ -69,14 +72,14 @@ async def test_a_late_answer_is_an_answer(
     cloud: CloudServer, instances: SimulatedInstances
 ) -> None:
     cloud.state.add_machines(1)
-    cloud.faults.set(Fault(Kind.SLOW, delay=0.05))
+    cloud.faults.set(CloudFault(CloudFaultKind.SLOW, delay=0.05))
     assert isinstance((await instances.describe(nodes(1)))["node-0"], Instance)
 
 
 async def test_a_stale_cloud_is_believed_which_is_why_deletions_are_confirmed(
     cloud: CloudServer, instances: SimulatedInstances
 ) -> None:
-    cloud.faults.set(Fault(Kind.STALE))
+    cloud.faults.set(CloudFault(CloudFaultKind.STALE))
     cloud.state.add_machines(1)
     assert isinstance((await instances.describe(nodes(1)))["node-0"], Gone)
 
@@ -85,7 +88,7 @@ async def test_a_lying_cloud_is_believed_which_is_why_deletions_have_a_budget(
     cloud: CloudServer, instances: SimulatedInstances
 ) -> None:
     cloud.state.add_machines(10)
-    cloud.faults.set(Fault(Kind.ABSENT))
+    cloud.faults.set(CloudFault(CloudFaultKind.ABSENT))
     answers = await instances.describe(nodes(10))
     assert all(isinstance(answer, Gone) for answer in answers.values())
 
@@ -93,7 +96,7 @@ async def test_a_lying_cloud_is_believed_which_is_why_deletions_have_a_budget(
 async def test_the_clouds_own_rate_limit_reaches_the_gate(
     cloud: CloudServer, instances: SimulatedInstances, gate: CountingGate
 ) -> None:
-    cloud.limits.set("read", Rate(per_second=0.1, burst=1))
+    cloud.limits.set("read", CallRate(per_second=0.1, burst=1))
     await instances.describe(nodes(1))
     with pytest.raises(Throttled):
         await instances.describe(nodes(1))
@@ -107,7 +110,7 @@ async def test_a_broken_connection_is_not_tried_again_behind_the_gates_back(
 ) -> None:
     cloud.state.add_machines(1)
     await instances.describe(nodes(1))
-    cloud.faults.set(Fault(Kind.RESET, remaining=1))
+    cloud.faults.set(CloudFault(CloudFaultKind.RESET, remaining=1))
     with pytest.raises(CloudError):
         await instances.describe(nodes(1))
     assert cloud.counters.reads == gate.calls["ListMachines", "read"] == 2

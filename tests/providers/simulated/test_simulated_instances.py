@@ -9,7 +9,7 @@ from ccm.errors import CloudError, Throttled
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.instances import SimulatedInstances
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Address, Machine, Power
 from ccm.sandbox.cloud.server import CloudServer
 
@@ -146,7 +146,7 @@ def without(key: str) -> dict[str, Any]:
 async def test_a_record_that_is_not_right_is_unknown(
     cloud: CloudServer, instances: SimulatedInstances, body: Any
 ) -> None:
-    cloud.faults.set(Fault(Kind.GARBAGE, body=orjson.dumps(body).decode()))
+    cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=orjson.dumps(body).decode()))
     assert isinstance(await answer(instances, "a"), Unknown)
 
 
@@ -167,7 +167,7 @@ async def test_what_the_cloud_does_not_say_stays_empty(
     cloud: CloudServer, instances: SimulatedInstances, change: dict[str, Any], expected: Instance
 ) -> None:
     body = {"items": [{**RECORD, **change}], "not_found": []}
-    cloud.faults.set(Fault(Kind.GARBAGE, body=orjson.dumps(body).decode()))
+    cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=orjson.dumps(body).decode()))
     assert await answer(instances, "a") == expected
 
 
@@ -197,7 +197,7 @@ async def test_two_nodes_of_one_machine_are_asked_for_once(
 async def test_all_pages_of_an_answer_are_read_before_it_is_judged(
     cloud: CloudServer, instances: SimulatedInstances
 ) -> None:
-    cloud.service.change_conditions(page=2)
+    cloud.set_parameters(page=2)
     for number in range(3):
         cloud.state.machines.add(Machine("twin", id=f"m-{number}"))
     answers = await instances.describe([node("twin"), node("nobody")])
@@ -210,7 +210,7 @@ async def test_all_pages_of_an_answer_are_read_before_it_is_judged(
 
 async def test_pages_that_go_round_end(cloud: CloudServer, instances: SimulatedInstances) -> None:
     body = '{"items": [], "not_found": [], "next_page_token": "again"}'
-    cloud.faults.set(Fault(Kind.GARBAGE, body=body))
+    cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=body))
     with pytest.raises(CloudError, match="circle"):
         await instances.describe([node("a")])
     assert cloud.counters.reads == 2
@@ -219,7 +219,7 @@ async def test_pages_that_go_round_end(cloud: CloudServer, instances: SimulatedI
 async def test_when_every_page_failed_the_error_is_raised(
     cloud: CloudServer, instances: SimulatedInstances, gate: CountingGate
 ) -> None:
-    cloud.faults.set(Fault(Kind.THROTTLE, retry_after=7))
+    cloud.faults.set(CloudFault(CloudFaultKind.THROTTLE, retry_after=7))
     with pytest.raises(Throttled) as raised:
         await instances.describe([*nodes(250), node("foreign", "aws://i-1")])
     assert raised.value.seconds == 7

@@ -14,7 +14,7 @@ from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.load_balancers import PREFIX, SCHEME_ANNOTATION, SimulatedLoadBalancers
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import LoadBalancer
 from ccm.sandbox.cloud.server import CloudServer
 
@@ -62,7 +62,7 @@ def hosts(cloud: CloudServer) -> list[Node]:
 
 
 def record(cloud: CloudServer, name: str = NAME) -> LoadBalancer:
-    return cloud.state.balancers.get(name)
+    return cloud.state.load_balancers.get(name)
 
 
 def ids(hosts: list[Node]) -> set[str]:
@@ -171,7 +171,7 @@ async def test_a_machine_that_is_gone_does_not_keep_the_others_out(
 async def test_work_in_progress_says_when_to_come_back(
     cloud: CloudServer, balancers: SimulatedLoadBalancers, hosts: list[Node]
 ) -> None:
-    cloud.service.change_conditions(provisioning=0.2, deletion=0.2)
+    cloud.set_parameters(provisioning=0.2, deletion=0.2)
     for _ in range(2):
         with pytest.raises(RetryAfter, match="is provisioning") as wait:
             await balancers.ensure(service(), hosts)
@@ -194,7 +194,7 @@ async def test_work_in_progress_says_when_to_come_back(
     assert cloud.counters.writes == writes + 1
     await asyncio.sleep(0.25)
     await balancers.delete(service())
-    assert cloud.state.balancers.records == {}
+    assert cloud.state.load_balancers.records == {}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ async def test_a_balancer_without_our_mark_is_never_touched(
     balancers: SimulatedLoadBalancers,
     hosts: list[Node],
 ) -> None:
-    cloud.state.balancers.put(LoadBalancer(NAME, tags=tags))
+    cloud.state.load_balancers.put(LoadBalancer(NAME, tags=tags))
     before = record(cloud)
     assert await balancers.get(service()) is None
     for attempt in (
@@ -229,10 +229,12 @@ async def test_a_balancer_without_our_mark_is_never_touched(
 async def test_balancers_with_our_mark_are_listed_from_all_pages_and_no_other(
     cloud: CloudServer, balancers: SimulatedLoadBalancers
 ) -> None:
-    cloud.service.change_conditions(page=2)
-    cloud.state.balancers.put(LoadBalancer("a-nobody"))
-    cloud.state.balancers.put(LoadBalancer("b-other", tags={"cluster": "other", "service": UID}))
-    cloud.state.balancers.put(LoadBalancer("c-half", tags={"cluster": "test"}))
+    cloud.set_parameters(page=2)
+    cloud.state.load_balancers.put(LoadBalancer("a-nobody"))
+    cloud.state.load_balancers.put(
+        LoadBalancer("b-other", tags={"cluster": "other", "service": UID})
+    )
+    cloud.state.load_balancers.put(LoadBalancer("c-half", tags={"cluster": "test"}))
     for uid in ("one", "two"):
         await balancers.ensure(service(uid=uid), [])
     used(cloud)
@@ -285,7 +287,7 @@ async def test_what_is_fixed_for_life_is_refused_and_the_balancer_stays(
 async def test_a_full_account_is_a_refusal(
     cloud: CloudServer, balancers: SimulatedLoadBalancers, hosts: list[Node]
 ) -> None:
-    cloud.service.change_conditions(max_load_balancers=1)
+    cloud.set_parameters(max_load_balancers=1)
     await balancers.ensure(service(), hosts)
     with pytest.raises(Refused, match="QuotaExceeded"):
         await balancers.ensure(service(uid="other"), hosts)
@@ -294,27 +296,27 @@ async def test_a_full_account_is_a_refusal(
 async def test_a_read_that_lags_behind_makes_no_second_balancer(
     cloud: CloudServer, balancers: SimulatedLoadBalancers, hosts: list[Node]
 ) -> None:
-    cloud.faults.set(Fault(Kind.STALE, "GetLoadBalancer", remaining=2))
+    cloud.faults.set(CloudFault(CloudFaultKind.STALE, "GetLoadBalancer", remaining=2))
     await balancers.ensure(service(), hosts)
     with pytest.raises(RetryAfter, match="appeared"):
         await balancers.ensure(service(), hosts)
     await balancers.ensure(service(), hosts)
-    assert len(cloud.state.balancers.records) == 1
+    assert len(cloud.state.load_balancers.records) == 1
 
 
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault(Kind.DENIED), Denied),
-        (Fault(Kind.THROTTLE, retry_after=7), Throttled),
-        (Fault(Kind.ERROR), CloudError),
-        (Fault(Kind.GARBAGE), CloudError),
-        (Fault(Kind.GARBAGE, body="[]"), CloudError),
-        (Fault(Kind.GARBAGE, body='{"name": "x"}'), CloudError),
+        (CloudFault(CloudFaultKind.DENIED), Denied),
+        (CloudFault(CloudFaultKind.THROTTLE, retry_after=7), Throttled),
+        (CloudFault(CloudFaultKind.ERROR), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE, body="[]"), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE, body='{"name": "x"}'), CloudError),
     ],
 )
 async def test_a_failed_read_is_never_taken_for_nothing_there(
-    fault: Fault,
+    fault: CloudFault,
     error: type[CloudError],
     cloud: CloudServer,
     balancers: SimulatedLoadBalancers,

@@ -11,7 +11,7 @@ from ccm.model.node import Node
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.routes import SimulatedRoutes
 from ccm.sandbox.cloud import records
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Machine
 from ccm.sandbox.cloud.server import CloudServer
 
@@ -31,7 +31,7 @@ def routes(api: SimulatedApi, cloud: CloudServer) -> SimulatedRoutes:
 def put(cloud: CloudServer, cidr: str, machine_id: str = "m-1", cluster: str = "prod") -> str:
     """A route in the cloud; its id."""
     tags = {"cluster": cluster} if cluster else {}
-    return cloud.state.routes.put(records.Route(cidr, machine_id, tags=tags)).id
+    return cloud.state.routes.put(records.RouteRecord(cidr, machine_id, tags=tags)).id
 
 
 def there(cloud: CloudServer) -> dict[str, tuple[str, Any]]:
@@ -90,17 +90,17 @@ async def test_another_route_to_the_network_is_a_refusal_and_stays(
 async def test_the_same_name_alone_is_not_the_same_route(
     cloud: CloudServer, routes: SimulatedRoutes
 ) -> None:
-    cloud.state.routes.put(records.Route("10.9.0.0/24", "m-2", name=f"prod-m-1-{A4}"))
+    cloud.state.routes.put(records.RouteRecord("10.9.0.0/24", "m-2", name=f"prod-m-1-{A4}"))
     with pytest.raises(Refused, match="AlreadyExists"):
         await routes.create(NODE, A4)
 
 
-@pytest.mark.parametrize("kind", [Kind.EMPTY, Kind.PARTIAL])
+@pytest.mark.parametrize("kind", [CloudFaultKind.EMPTY, CloudFaultKind.PARTIAL])
 async def test_a_route_that_exists_but_is_not_listed_is_waited_for(
-    cloud: CloudServer, routes: SimulatedRoutes, kind: Kind
+    cloud: CloudServer, routes: SimulatedRoutes, kind: CloudFaultKind
 ) -> None:
     put(cloud, A4)
-    cloud.faults.set(Fault(kind, "ListRoutes"))
+    cloud.faults.set(CloudFault(kind, "ListRoutes"))
     with pytest.raises(RetryAfter, match="not listed"):
         await routes.create(NODE, A4)
 
@@ -108,7 +108,7 @@ async def test_a_route_that_exists_but_is_not_listed_is_waited_for(
 async def test_a_full_table_says_how_full_it_is(
     cloud: CloudServer, routes: SimulatedRoutes
 ) -> None:
-    cloud.service.change_conditions(max_routes=2)
+    cloud.set_parameters(max_routes=2)
     put(cloud, A4)
     put(cloud, "10.1.0.0/24", cluster="other")
     with pytest.raises(Refused, match="2 of 2 routes are used"):
@@ -133,19 +133,25 @@ async def test_a_machine_that_does_not_exist_is_refused(routes: SimulatedRoutes)
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault(Kind.ERROR), CloudError),
-        (Fault(Kind.DENIED), Denied),
-        (Fault(Kind.THROTTLE, retry_after=7), Throttled),
-        (Fault(Kind.RESET), CloudError),
-        (Fault(Kind.GARBAGE), CloudError),
-        (Fault(Kind.GARBAGE, body="[]"), CloudError),
-        (Fault(Kind.GARBAGE, body='{"items": {}}'), CloudError),
-        (Fault(Kind.GARBAGE, body='{"items": [], "next_page_token": 7}'), CloudError),
-        (Fault(Kind.GARBAGE, body='{"items": [], "next_page_token": "x"}'), CloudError),
+        (CloudFault(CloudFaultKind.ERROR), CloudError),
+        (CloudFault(CloudFaultKind.DENIED), Denied),
+        (CloudFault(CloudFaultKind.THROTTLE, retry_after=7), Throttled),
+        (CloudFault(CloudFaultKind.RESET), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE, body="[]"), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE, body='{"items": {}}'), CloudError),
+        (
+            CloudFault(CloudFaultKind.GARBAGE, body='{"items": [], "next_page_token": 7}'),
+            CloudError,
+        ),
+        (
+            CloudFault(CloudFaultKind.GARBAGE, body='{"items": [], "next_page_token": "x"}'),
+            CloudError,
+        ),
     ],
 )
 async def test_a_failing_list_is_an_error_and_never_an_empty_answer(
-    cloud: CloudServer, routes: SimulatedRoutes, fault: Fault, error: type[CloudError]
+    cloud: CloudServer, routes: SimulatedRoutes, fault: CloudFault, error: type[CloudError]
 ) -> None:
     cloud.faults.set(fault)
     with pytest.raises(CloudError) as raised:
@@ -169,6 +175,6 @@ async def test_a_record_that_is_not_right_is_skipped_with_a_word(
     mark = {"tags": {"cluster": "prod"}}
     odd: Any = None if change is None else {**RECORD, **mark, **change}
     body = {"items": [odd, {**RECORD, **mark, "id": "r-2"}], "next_page_token": None}
-    cloud.faults.set(Fault(Kind.GARBAGE, body=orjson.dumps(body).decode()))
+    cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=orjson.dumps(body).decode()))
     assert [route.id for route in await routes.list([NODE])] == ["r-2"]
     assert "routes not understood" in caplog.text

@@ -11,7 +11,7 @@ from ccm.model.volume import PersistentVolume
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import SimulatedConfig
 from ccm.providers.simulated.volumes import CSI_DRIVER, SimulatedVolumes
-from ccm.sandbox.cloud.faults import Fault, Kind
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Volume
 from ccm.sandbox.cloud.server import CloudServer
 
@@ -72,7 +72,7 @@ async def test_a_failed_page_makes_only_its_own_volumes_unknown(
     cloud: CloudServer, volumes: SimulatedVolumes, gate: CountingGate
 ) -> None:
     add(cloud, 250)
-    cloud.faults.set(Fault(Kind.ERROR, remaining=1))
+    cloud.faults.set(CloudFault(CloudFaultKind.ERROR, remaining=1))
     answers = await volumes.describe([*many(250), of("a,b")])
     unknown = [name for name, answer in answers.items() if isinstance(answer, Unknown)]
     assert len(answers) == 251
@@ -84,19 +84,19 @@ async def test_a_failed_page_makes_only_its_own_volumes_unknown(
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault(Kind.ERROR), CloudError),
-        (Fault(Kind.DENIED), Denied),
-        (Fault(Kind.THROTTLE), Throttled),
-        (Fault(Kind.TIMEOUT), CloudError),
-        (Fault(Kind.RESET), CloudError),
-        (Fault(Kind.GARBAGE), CloudError),
-        (Fault(Kind.GARBAGE, body="[]"), CloudError),
-        (Fault(Kind.GARBAGE, body='{"items": []}'), CloudError),
-        (Fault(Kind.GARBAGE, body='{"items": {}, "not_found": []}'), CloudError),
+        (CloudFault(CloudFaultKind.ERROR), CloudError),
+        (CloudFault(CloudFaultKind.DENIED), Denied),
+        (CloudFault(CloudFaultKind.THROTTLE), Throttled),
+        (CloudFault(CloudFaultKind.TIMEOUT), CloudError),
+        (CloudFault(CloudFaultKind.RESET), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE, body="[]"), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE, body='{"items": []}'), CloudError),
+        (CloudFault(CloudFaultKind.GARBAGE, body='{"items": {}, "not_found": []}'), CloudError),
     ],
 )
 async def test_when_every_page_failed_the_error_is_raised(
-    cloud: CloudServer, gate: CountingGate, fault: Fault, error: type[CloudError]
+    cloud: CloudServer, gate: CountingGate, fault: CloudFault, error: type[CloudError]
 ) -> None:
     config = SimulatedConfig(cloud.url, cloud.tokens.full, timeout=0.2)
     hasty = SimulatedApi(config, gate, "test")
@@ -107,15 +107,15 @@ async def test_when_every_page_failed_the_error_is_raised(
     await hasty.close()
 
 
-@pytest.mark.parametrize("kind", [Kind.PARTIAL, Kind.EMPTY])
+@pytest.mark.parametrize("kind", [CloudFaultKind.PARTIAL, CloudFaultKind.EMPTY])
 async def test_volumes_left_out_without_a_word_are_unknown(
-    cloud: CloudServer, volumes: SimulatedVolumes, kind: Kind
+    cloud: CloudServer, volumes: SimulatedVolumes, kind: CloudFaultKind
 ) -> None:
     add(cloud, 10)
-    cloud.faults.set(Fault(kind, share=0.5))
+    cloud.faults.set(CloudFault(kind, share=0.5))
     answers = await volumes.describe(many(10))
     unknown = [name for name, answer in answers.items() if isinstance(answer, Unknown)]
-    assert len(unknown) == (5 if kind is Kind.PARTIAL else 10)
+    assert len(unknown) == (5 if kind is CloudFaultKind.PARTIAL else 10)
     assert not any(isinstance(answer, Gone) for answer in answers.values())
 
 
@@ -138,7 +138,7 @@ RECORD = {"id": "vol-0", "zones": ["zone-a"], "region": "north"}
 async def test_an_answer_that_is_not_right_is_unknown(
     cloud: CloudServer, volumes: SimulatedVolumes, body: Any
 ) -> None:
-    cloud.faults.set(Fault(Kind.GARBAGE, body=orjson.dumps(body).decode()))
+    cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=orjson.dumps(body).decode()))
     assert isinstance(await answer(volumes), Unknown)
 
 
@@ -154,5 +154,5 @@ async def test_what_the_cloud_does_not_say_stays_empty(
     cloud: CloudServer, volumes: SimulatedVolumes, change: dict[str, Any], expected: VolumePlace
 ) -> None:
     body = {"items": [{**RECORD, **change}], "not_found": []}
-    cloud.faults.set(Fault(Kind.GARBAGE, body=orjson.dumps(body).decode()))
+    cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=orjson.dumps(body).decode()))
     assert await answer(volumes) == expected

@@ -1,0 +1,235 @@
+"""One HTTP request: the RequestInfo of its path, its options and body, and its audit event."""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote
+
+import orjson
+from aiohttp import web
+
+from ccm.sandbox.kubernetes import errors
+from ccm.sandbox.kubernetes.faults import FaultTarget
+from ccm.sandbox.kubernetes.kinds import NAMESPACE, STORED_KINDS, ResourceKind
+from ccm.sandbox.kubernetes.objects import Object
+
+NO_ANSWER = 0
+"""The audited status of a request whose connection went before it was answered."""
+
+WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+VERBS_BY_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+KINDS_BY_PATH = {(kind.group, kind.version, kind.plural): kind for kind in STORED_KINDS}
+NAMESPACE_SUBRESOURCES = ("status", "finalize")
+FALSE = ("", "0", "false")
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """A resource, one of its objects when `name` is there, or an object's subresource."""
+
+    kind: ResourceKind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.kind.key(self.namespace, self.name)
+
+    @property
+    def is_served(self) -> bool:
+        if self.name and self.kind.namespaced and not self.namespace:
+            return False
+        return self.subresource in ("", "status" if self.kind.has_status else "")
+
+    def verb(self, method: str, query: Mapping[str, str]) -> str:
+        """Return Kubernetes' verb for a request, or nothing when the method has no meaning."""
+        if self.subresource and method not in ("GET", "PUT", "PATCH"):
+            return ""
+        if method == "GET":
+            if query.get("watch", "").lower() not in FALSE:
+                return "watch"
+            return "get" if self.name else "list"
+        if method == "DELETE":
+            return "delete" if self.name else "deletecollection"
+        if (method == "POST") is bool(self.name):
+            return ""
+        return VERBS_BY_METHOD.get(method, "")
+
+
+def request_info(path: str) -> RequestInfo | None:
+    """Return what a path names, or None when it is not a resource."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == NAMESPACE.plural and len(rest) > 2 and rest[2] not in NAMESPACE_SUBRESOURCES:
+        namespace, rest = rest[1], rest[2:]
+    kind = KINDS_BY_PATH.get((group, version, rest[0]))
+    if kind is None or len(rest) > 3 or (namespace and not kind.namespaced):
+        return None
+    info = RequestInfo(kind, namespace, *rest[1:])
+    return info if info.is_served else None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """One answered request; a watch is logged when its stream begins."""
+
+    verb: str
+    path: str
+    query: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    user_agent: str
+    content_type: str
+    status: int
+    seconds: float
+
+    @property
+    def is_write(self) -> bool:
+        return self.verb in WRITE_VERBS
+
+
+class AuditLog:
+    """The latest requests, oldest first, so that a test can count who wrote what."""
+
+    def __init__(self, limit: int = 100_000) -> None:
+        self._events: deque[AuditEvent] = deque(maxlen=limit)
+
+    def __iter__(self) -> Iterator[AuditEvent]:
+        return iter(tuple(self._events))
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, event: AuditEvent) -> None:
+        self._events.append(event)
+
+    def clear(self) -> None:
+        self._events.clear()
+
+    def select(
+        self, *, writes: bool = False, user_agent: str = "", **wanted: str
+    ) -> list[AuditEvent]:
+        """Return the requests with these fields; of the user agent a part is enough."""
+        return [
+            event
+            for event in self._events
+            if (event.is_write or not writes)
+            and user_agent in event.user_agent
+            and all(getattr(event, name) == value for name, value in wanted.items())
+        ]
+
+
+class ApiRequest:
+    """A request that is being answered; `body` is empty until the request is read."""
+
+    def __init__(self, http: web.BaseRequest) -> None:
+        self.http = http
+        self.body = b""
+        self.started_at = time.monotonic()
+        path, _, self.query_string = http.raw_path.partition("?")
+        self.path = unquote(path)
+        self.query = dict(parse_qsl(self.query_string, keep_blank_values=True))
+        self.info = request_info(self.path)
+        self.verb = http.method.lower()
+        if self.info is not None:
+            self.verb = self.info.verb(http.method, self.query)
+        self.user_agent = http.headers.get("User-Agent", "")
+        self.accept = http.headers.get("Accept", "")
+
+    @property
+    def target(self) -> RequestInfo:
+        """The resource that the request is about; handlers are called for no other requests."""
+        assert self.info is not None
+        return self.info
+
+    @property
+    def fault_target(self) -> FaultTarget:
+        """What faults are matched against."""
+        if self.info is None:
+            return FaultTarget(self.verb, self.path, "", self.user_agent)
+        return FaultTarget(self.verb, self.info.kind.plural, self.info.name, self.user_agent)
+
+    @property
+    def content_type(self) -> str:
+        return self.http.headers.get("Content-Type", "").partition(";")[0].strip()
+
+    @property
+    def dry_run(self) -> bool:
+        wanted = self.query.get("dryRun", "")
+        if wanted not in ("", "All"):
+            options = f"{self.verb.removesuffix('collection').capitalize()}Options"
+            raise errors.unsupported_option(options, "dryRun", f'["{wanted}"]', '"All"')
+        return bool(wanted)
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean query parameter as the real server reads it."""
+        return self.query.get(name, "").lower() not in FALSE
+
+    def number(self, name: str) -> int:
+        text = self.query.get(name) or "0"
+        try:
+            return int(text)
+        except ValueError:
+            raise errors.bad_request(
+                f'strconv.ParseInt: parsing "{text}": invalid syntax'
+            ) from None
+
+    def document(self) -> Object:
+        """Return the body of a create or an update."""
+        if self.content_type not in ("", JSON):
+            raise errors.unsupported_media_type(self.content_type, (JSON,))
+        return parse_object(self.body)
+
+    def delete_options(self) -> Object:
+        """Return the body of a delete, which may be absent."""
+        return parse_object(self.body) if self.body else {}
+
+    def check_accept(self) -> None:
+        """Refuse a client that does not take JSON."""
+        if not self.accept:
+            return
+        for choice in self.accept.split(","):
+            parts = [part.strip() for part in choice.split(";")]
+            asks_for = [part for part in parts if part.startswith("as=")]
+            if parts[0] in (JSON, "application/*", "*/*") and asks_for in ([], ["as=Table"]):
+                return
+        raise errors.StatusError(406, f"only the following media types are accepted: {JSON}")
+
+    def audit_event(self, status: int) -> AuditEvent:
+        """Return the log entry of the request, answered with `status` just now."""
+        info = self.info
+        return AuditEvent(
+            verb=self.verb,
+            path=self.path,
+            query=self.query_string,
+            resource=info.kind.plural if info else "",
+            subresource=info.subresource if info else "",
+            namespace=info.namespace if info else "",
+            name=info.name if info else "",
+            user_agent=self.user_agent,
+            content_type=self.http.headers.get("Content-Type", ""),
+            status=status,
+            seconds=time.monotonic() - self.started_at,
+        )
+
+
+def parse_object(body: bytes) -> Object:
+    """Return the JSON object that a body holds."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
+    if not isinstance(document, dict):
+        raise errors.bad_request("the object provided is unrecognized: not a JSON object")
+    return document

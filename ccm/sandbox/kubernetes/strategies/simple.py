@@ -1,0 +1,169 @@
+"""The strategies of the kinds with few rules of their own."""
+
+import base64
+import datetime
+import re
+from collections.abc import Iterator
+
+from ccm.sandbox.kubernetes.errors import DecodeError, FieldError
+from ccm.sandbox.kubernetes.objects import Object, metadata, names, section, timestamp
+from ccm.sandbox.kubernetes.storage import Storage
+from ccm.sandbox.kubernetes.strategies.strategy import RESTStrategy
+
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+PROTECTION_FINALIZER = "kubernetes.io/pv-protection"
+NAME_LABEL = "kubernetes.io/metadata.name"
+# metav1.MicroTime: exactly six digits after the point.
+MICRO_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}(Z|[+-]\d{2}:\d{2})", re.ASCII)
+
+# Members of a PersistentVolumeSpec that are not its one source.
+NOT_SOURCES = names(
+    "accessModes capacity claimRef mountOptions nodeAffinity persistentVolumeReclaimPolicy"
+    " storageClassName volumeAttributesClassName volumeMode"
+)
+
+
+class NamespaceStrategy(RESTStrategy):
+    """Gives a namespace its name as a label, its finalizer and its phase."""
+
+    def admit(self, namespace: Object, old: Object | None, storage: Storage) -> None:
+        meta = metadata(namespace)
+        section(meta, "labels")[NAME_LABEL] = meta["name"]
+        section(namespace, "spec").setdefault("finalizers", ["kubernetes"])
+        section(namespace, "status").setdefault("phase", "Active")
+
+
+class SecretStrategy(RESTStrategy):
+    """Stores `stringData` as base64."""
+
+    def default(self, secret: Object) -> None:
+        secret.setdefault("type", "Opaque")
+        for name, text in secret.pop("stringData", {}).items():
+            section(secret, "data")[name] = base64.b64encode(text.encode()).decode()
+
+
+class EventStrategy(RESTStrategy):
+    """Insists on the namespace of what the Event is about."""
+
+    def default(self, event: Object) -> None:
+        section(event, "involvedObject")
+        section(event, "source")
+        for name in ("firstTimestamp", "lastTimestamp", "eventTime"):
+            event.setdefault(name, None)
+        for name in ("reportingComponent", "reportingInstance"):
+            event.setdefault(name, "")
+
+    def validate(self, event: Object, old: Object | None) -> Iterator[FieldError]:
+        # An event with eventTime is one of the new API, which insists on more.
+        if event["eventTime"] is not None and old is None:
+            for name in ("reportingComponent", "reportingInstance", "action", "reason"):
+                if not event.get(name):
+                    yield FieldError.required(name)
+        namespace = event["involvedObject"].get("namespace", "")
+        # Events about objects without a namespace live in "default".
+        if metadata(event).get("namespace") != (namespace or "default"):
+            why = "does not match event.namespace"
+            yield FieldError.invalid("involvedObject.namespace", namespace, why)
+
+
+class LeaseStrategy(RESTStrategy):
+    """Takes times as metav1.MicroTime only."""
+
+    def decode(self, lease: Object) -> None:
+        spec = section(lease, "spec")
+        for name in ("acquireTime", "renewTime"):
+            moment = spec.get(name)
+            if moment is None or (isinstance(moment, str) and MICRO_TIME.fullmatch(moment)):
+                continue
+            raise DecodeError(
+                f'LeaseSpec.spec.{name}: parsing time "{moment}" as'
+                ' "2006-01-02T15:04:05.000000Z07:00": cannot parse'
+            )
+        for name in ("leaseDurationSeconds", "leaseTransitions"):
+            if type(spec.get(name, 0)) is not int:
+                raise DecodeError(f"LeaseSpec.spec.{name} must be an integer")
+        if not isinstance(spec.get("holderIdentity", ""), str):
+            raise DecodeError("LeaseSpec.spec.holderIdentity must be a string")
+
+    def default(self, lease: Object) -> None:
+        """Bring times to UTC, as the real server's encoder does."""
+        spec = section(lease, "spec")
+        for name in ("acquireTime", "renewTime"):
+            if name in spec and not spec[name].endswith("Z"):
+                moment = datetime.datetime.fromisoformat(spec[name]).astimezone(datetime.UTC)
+                spec[name] = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    def validate(self, lease: Object, old: Object | None) -> Iterator[FieldError]:
+        duration = lease["spec"].get("leaseDurationSeconds", 1)
+        transitions = lease["spec"].get("leaseTransitions", 0)
+        if duration <= 0:
+            why = "must be greater than 0"
+            yield FieldError.invalid("spec.leaseDurationSeconds", duration, why)
+        if transitions < 0:
+            why = "must be greater than or equal to 0"
+            yield FieldError.invalid("spec.leaseTransitions", transitions, why)
+
+
+class PersistentVolumeStrategy(RESTStrategy):
+    """Protects a volume as the StorageObjectInUseProtection admission plugin does."""
+
+    def default(self, volume: Object) -> None:
+        spec = section(volume, "spec")
+        spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+        spec.setdefault("volumeMode", "Filesystem")
+        section(volume, "status")
+
+    def admit(self, volume: Object, old: Object | None, storage: Storage) -> None:
+        status = section(volume, "status")
+        if old is None:
+            finalizers = metadata(volume).setdefault("finalizers", [])
+            if PROTECTION_FINALIZER not in finalizers:
+                finalizers.append(PROTECTION_FINALIZER)
+            status.update(phase="Pending", lastPhaseTransitionTime=timestamp())
+        elif status.get("phase") != old["status"].get("phase"):
+            status["lastPhaseTransitionTime"] = timestamp()
+
+    def validate(self, volume: Object, old: Object | None) -> Iterator[FieldError]:
+        spec = volume["spec"]
+        if not spec.get("accessModes"):
+            yield FieldError.required("spec.accessModes")
+        for mode in spec.get("accessModes") or ():
+            if mode not in ACCESS_MODES:
+                yield FieldError.not_supported("spec.accessModes", mode, ACCESS_MODES)
+        if not spec.get("capacity"):
+            yield FieldError.required("spec.capacity")
+        if "storage" not in spec.get("capacity", {}) or len(spec["capacity"]) > 1:
+            yield FieldError.not_supported("spec.capacity", "null", ("storage",))
+        sources = sorted(_source(spec), reverse=True)
+        if not sources:
+            yield FieldError.required("spec", "must specify a volume type")
+        for source in sources[:-1]:
+            yield FieldError.forbidden(f"spec.{source}", "may not specify more than 1 volume type")
+        if "nodeAffinity" in spec:
+            yield from _affinity_errors(spec["nodeAffinity"])
+        if old is not None:
+            yield from _volume_update_errors(spec, old["spec"])
+
+
+def _affinity_errors(affinity: Object) -> Iterator[FieldError]:
+    path = "spec.nodeAffinity.required"
+    if "required" not in affinity:
+        yield FieldError.required(path, "must specify required node constraints")
+    elif not affinity["required"].get("nodeSelectorTerms"):
+        why = "must have at least one node selector term"
+        yield FieldError.required(f"{path}.nodeSelectorTerms", why)
+
+
+def _volume_update_errors(spec: Object, old_spec: Object) -> Iterator[FieldError]:
+    if _source(spec) != _source(old_spec):
+        why = "spec.persistentvolumesource is immutable after creation"
+        yield FieldError.forbidden("spec.persistentvolumesource", why)
+    if old_spec.get("nodeAffinity") and spec.get("nodeAffinity") != old_spec["nodeAffinity"]:
+        why = "field is immutable, except for updating from beta label to GA"
+        yield FieldError.invalid("nodeAffinity", spec.get("nodeAffinity"), why)
+    if spec["volumeMode"] != old_spec["volumeMode"]:
+        yield FieldError.immutable("volumeMode", spec["volumeMode"])
+
+
+def _source(spec: Object) -> Object:
+    return {name: value for name, value in spec.items() if name not in NOT_SOURCES}

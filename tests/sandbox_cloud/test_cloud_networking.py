@@ -1,0 +1,183 @@
+"""Load balancers, which take their time, and routes, which are blackholes without their machine."""
+
+from typing import Any
+
+import pytest
+
+from ccm.sandbox.cloud.records import Machine, Volume
+
+from .calling import Cloud, HandClock
+
+LISTENER = {"protocol": "TCP", "port": 80, "node_port": 30080}
+
+
+@pytest.fixture(autouse=True)
+def machine(cloud: Cloud) -> Machine:
+    return cloud.state.machines.add(Machine("a", id="m-1"))
+
+
+def balancer(name: str = "web", **more: Any) -> dict[str, Any]:
+    return {"name": name, "tags": {"cluster": "c"}, "listeners": [LISTENER], **more}
+
+
+def route(cidr: str = "10.1.0.0/24", **more: Any) -> dict[str, Any]:
+    return {"cidr": cidr, "machine_id": "m-1", **more}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("load-balancers", balancer("web"), 409, "AlreadyExists"),
+        ("load-balancers", balancer("b", hosts=["m-404"]), 422, "NoSuchMachine"),
+        ("load-balancers", balancer("b", source_ranges=["banana"]), 400, "InvalidRequest"),
+        ("load-balancers", balancer("b", scheme="sideways"), 400, "InvalidRequest"),
+        ("load-balancers", balancer("b", listeners=[LISTENER, LISTENER]), 400, "InvalidRequest"),
+        ("load-balancers", balancer("b", listeners=[{"port": "80"}]), 400, "InvalidRequest"),
+        ("load-balancers", balancer("b", listeners={}), 400, "InvalidRequest"),
+        ("load-balancers", balancer("b", tags={"n": 1}), 400, "InvalidRequest"),
+        ("load-balancers", balancer("b", state="active"), 400, "InvalidRequest"),
+        ("load-balancers", {"tags": {}}, 400, "InvalidRequest"),
+        ("routes", route("10.1.0.0/24", name="first"), 409, "AlreadyExists"),
+        ("routes", route("10.9.0.0/24"), 409, "NetworkInUse"),
+        ("routes", route("10.2.0.0/24", machine_id="m-404"), 422, "NoSuchMachine"),
+        ("routes", route("10.2.0.7/24"), 400, "InvalidRequest"),
+        ("routes", route("banana"), 400, "InvalidRequest"),
+        ("routes", route("10.2.0.0/24", colour="red"), 400, "InvalidRequest"),
+        ("routes", route("10.2.0.0/24", id="mine"), 400, "InvalidRequest"),
+        ("routes", {"cidr": "10.2.0.0/24"}, 400, "InvalidRequest"),
+        ("routes", [], 400, "InvalidRequest"),
+        ("routes", None, 400, "InvalidRequest"),
+    ],
+)
+async def test_what_cannot_be_is_refused(
+    cloud: Cloud, path: str, body: object, status: int, code: str
+) -> None:
+    await cloud.post("/v1/load-balancers", balancer())
+    await cloud.post("/v1/routes", route("10.9.0.0/24", name="first"))
+    reply = await cloud.post(f"/v1/{path}", body)
+    assert (reply.status, reply.code) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("path", "bodies", "message"),
+    [
+        ("routes", (route(), route("10.2.0.0/24")), "1 of 1 routes are used"),
+        (
+            "load-balancers",
+            (balancer("a"), balancer("b")),
+            "the account may have 1 load balancers",
+        ),
+    ],
+)
+async def test_the_account_has_room_for_so_many(
+    cloud: Cloud, path: str, bodies: tuple[object, object], message: str
+) -> None:
+    cloud.set_parameters(max_routes=1, max_load_balancers=1)
+    await cloud.post(f"/v1/{path}", bodies[0])
+    reply = await cloud.post(f"/v1/{path}", bodies[1])
+    assert (reply.status, reply.code) == (422, "QuotaExceeded")
+    assert reply.body["error"]["message"] == message
+
+
+async def test_a_balancer_is_made_with_an_address(cloud: Cloud) -> None:
+    body = balancer(
+        hosts=["m-1"],
+        scheme="internal",
+        source_ranges=["10.0.0.0/8"],
+        health_check={"path": "/healthz", "port": 30081},
+    )
+    made = await cloud.post("/v1/load-balancers", body)
+    assert made.status == 201
+    assert made.body["state"] == "active"
+    assert made.body["ip"]
+    assert made.body["hostname"]
+    assert {key: made.body[key] for key in body} == body
+    assert (await cloud.get("/v1/load-balancers/web")).body == made.body
+
+
+async def test_only_the_given_fields_change(cloud: Cloud) -> None:
+    made = await cloud.post("/v1/load-balancers", balancer())
+    changed = await cloud.ask("PATCH", "/v1/load-balancers/web", {"hosts": ["m-1"]})
+    assert changed.body == {**made.body, "hosts": ["m-1"]}
+
+
+async def test_work_on_a_balancer_takes_time_and_refuses_more_work(
+    cloud: Cloud, clock: HandClock
+) -> None:
+    cloud.set_parameters(provisioning=20, deletion=5)
+    assert (await cloud.post("/v1/load-balancers", balancer())).body["state"] == "provisioning"
+    busy = await cloud.ask("PATCH", "/v1/load-balancers/web", {"tags": {}})
+    assert (busy.status, busy.code, busy.headers["Retry-After"]) == (409, "Busy", "1")
+    clock.advance(20)
+    assert (await cloud.get("/v1/load-balancers/web")).body["state"] == "active"
+    changed = await cloud.ask("PATCH", "/v1/load-balancers/web", {"tags": {}})
+    assert changed.body["state"] == "updating"
+    clock.advance(20)
+    assert (await cloud.ask("DELETE", "/v1/load-balancers/web")).status == 204
+    assert (await cloud.get("/v1/load-balancers/web")).body["state"] == "deleting"
+    assert (await cloud.ask("DELETE", "/v1/load-balancers/web")).code == "Busy"
+    clock.advance(5)
+    assert (await cloud.get("/v1/load-balancers/web")).status == 404
+
+
+async def test_what_is_fixed_for_life_cannot_change(cloud: Cloud) -> None:
+    await cloud.post("/v1/load-balancers", balancer())
+    reply = await cloud.ask("PATCH", "/v1/load-balancers/web", {"scheme": "internal", "ip": "x"})
+    assert reply.status == 400
+    assert "ip, scheme" in reply.body["error"]["message"]
+
+
+async def test_what_does_not_exist_is_not_found(cloud: Cloud) -> None:
+    for method in ("GET", "PATCH", "DELETE"):
+        reply = await cloud.ask(method, "/v1/load-balancers/nobody", {})
+        assert (reply.status, reply.code) == (404, "NotFound")
+
+
+async def test_a_body_that_is_not_json_is_refused(cloud: Cloud) -> None:
+    async with cloud.session.post(
+        f"{cloud.url}/v1/load-balancers", data=b"{", headers={"Authorization": "Bearer sandbox"}
+    ) as response:
+        assert response.status == 400
+
+
+async def test_volumes_are_found_by_id(cloud: Cloud) -> None:
+    cloud.state.add_volume(Volume("vol-1", zones=("zone-a", "zone-b")))
+    reply = await cloud.get("/v1/volumes?ids=vol-1,vol-2")
+    assert reply.body["not_found"] == ["vol-2"]
+    [volume] = reply.body["items"]
+    assert (volume["zones"], volume["region"]) == (["zone-a", "zone-b"], "region-1")
+    assert len((await cloud.get("/v1/volumes")).body["items"]) == 1
+
+
+async def test_a_route_is_created_listed_and_deleted(cloud: Cloud) -> None:
+    made = await cloud.post("/v1/routes", route(name="r", tags={"cluster": "c"}))
+    assert made.status == 201
+    assert (await cloud.get("/v1/routes")).body["items"] == [made.body]
+    assert made.body["state"] == "active"
+    assert made.body["tags"] == {"cluster": "c"}
+    assert (await cloud.ask("DELETE", f"/v1/routes/{made.body['id']}")).status == 204
+    assert (await cloud.get("/v1/routes")).body["items"] == []
+    again = await cloud.ask("DELETE", f"/v1/routes/{made.body['id']}")
+    assert (again.status, again.code) == (404, "NotFound")
+
+
+async def test_a_network_is_kept_in_its_canonical_spelling(cloud: Cloud) -> None:
+    made = await cloud.post("/v1/routes", route("fd00:0:0:1::/64"))
+    assert made.body["cidr"] == "fd00:0:0:1::/64"
+    other = await cloud.post("/v1/routes", route("FD00:0000:0000:0001:0:0:0:0/64", name="other"))
+    assert (other.status, other.code) == (409, "NetworkInUse")
+
+
+@pytest.mark.parametrize("end", ["terminate", "vanish"])
+async def test_the_end_of_a_machine_makes_its_routes_blackholes(cloud: Cloud, end: str) -> None:
+    await cloud.post("/v1/routes", route())
+    getattr(cloud.state.machines, end)("m-1")
+    [item] = (await cloud.get("/v1/routes")).body["items"]
+    assert (item["state"], item["machine_id"]) == ("blackhole", "m-1")
+
+
+async def test_a_stopped_machine_keeps_its_routes(cloud: Cloud) -> None:
+    await cloud.post("/v1/routes", route())
+    cloud.state.machines.stop("m-1")
+    [item] = (await cloud.get("/v1/routes")).body["items"]
+    assert item["state"] == "active"
