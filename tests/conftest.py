@@ -7,7 +7,7 @@ pytest_plugins = ["tests.kube.fixtures"]
 
 TOGETHER = {"check", "life", "page", "rbac", "systemd"}
 """Folders of which one test at a time runs: they share a cluster, or a machine."""
-BY_MODULE = {"https", "proc"}
+BY_MODULE = {"https", "proc", "routes"}
 """Folders whose modules start a cluster of their own: one test of each module at a time."""
 SLOW = {*TOGETHER, *BY_MODULE, "providers", "route", "testkit"}
 """Folders that begin first, so that the many short tests fill the gaps at the end."""
