@@ -173,7 +173,7 @@ async def site(plan: Plan, *cloud_flags: str) -> AsyncIterator[Site]:
 async def _clients(
     cluster: RealCluster, cloud: Cloud
 ) -> AsyncIterator[tuple[Kube, CloudAdmin, Spectator]]:
-    kube = Kube(await config.load(config.Source(str(cluster.kubeconfig("admin")))), "bench")
+    kube = Kube(await config.load(str(cluster.kubeconfig("admin"))), "bench")
     spectator = Spectator(kube)
     async with CloudAdmin(cloud.url, timeout=60.0) as admin:
         try:

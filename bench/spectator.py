@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ccm.http import HttpConnection
 from ccm.kube.client import Kube
-from ccm.model.node import UNINITIALIZED_TAINT
+from ccm.model.objects import UNINITIALIZED_TAINT
 
 TAINT = UNINITIALIZED_TAINT.encode()
 VERSION = re.compile(rb'"resourceVersion":"([0-9]+)"')

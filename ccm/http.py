@@ -10,14 +10,12 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import httptools
 from aiohappyeyeballs import AddrInfoType, start_connection
-
-from ccm.model.server import Server
 
 IDLE_TIMEOUT = 30.0  # seconds an idle connection is kept; servers close theirs later
 HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried as well (RFC 8305)
@@ -27,6 +25,27 @@ _UNQUOTED = "/:@!$&'()*+,;=~%"  # what a path may have, and the sign of what is 
 
 RequestHeaders = Iterable[tuple[str, str]]
 SocketFactory = Callable[[AddrInfoType], socket.socket]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An address, and the files with which both ends authenticate.
+
+    `tls_name` is the name in its certificate, when that is not the host of `url`. Without
+    `is_strict`, certificates may bend RFC 5280, as those of old clusters do.
+    """
+
+    url: str
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    tls_name: str = ""
+    is_verified: bool = True
+    is_strict: bool = True
+
+    def without_certificate(self) -> "Server":
+        """For a client with a bearer token: a client certificate would win over it."""
+        return replace(self, cert_file="", key_file="")
 
 
 @dataclass(frozen=True, slots=True)

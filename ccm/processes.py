@@ -1,4 +1,4 @@
-"""What every process of ours does about its parent, and knows of itself."""
+"""What every process of ours needs of the kernel: death with its parent, and its own figures."""
 
 import ctypes
 import os

@@ -17,10 +17,8 @@ from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
 from ccm.cloud.registry import load_provider, read_config
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
-from ccm.kube.access import Access
-from ccm.kube.client import Fence, Kube, RateLimit
+from ccm.kube.client import Fence, Kube, RateLimit, RestConfig, WorkerToken
 from ccm.kube.events import EventRecorder
-from ccm.kube.identity import Identity
 from ccm.log import set_up
 from ccm.processes import die_with_parent
 from ccm.settings import Settings
@@ -44,12 +42,12 @@ def main(spec: WorkerSpec) -> None:
 
 
 async def _live(spec: WorkerSpec) -> ExitCode:
-    identity = Identity(lambda: port.send(TokenRefused()))
-    port = Port(Path(spec.bus_path), spec.ident, lambda file: identity.take(Path(file).read_text()))
+    token = WorkerToken(lambda: port.send(TokenRefused()))
+    port = Port(Path(spec.bus_path), spec.ident, lambda file: token.set(Path(file).read_text()))
     receiving = asyncio.create_task(port.run())
     receiving.add_done_callback(_end_deaf)
     try:
-        return await _work(spec, port, identity)
+        return await _work(spec, port, token)
     except ConfigurationFaults as faults:
         return _refuse(port, faults.faults)
     except ConfigurationFault as fault:
@@ -71,7 +69,7 @@ def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
     return ExitCode.CONFIGURATION
 
 
-async def _work(spec: WorkerSpec, port: Port, identity: Identity) -> ExitCode:
+async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     settings = spec.settings
     module = cast(
         ControllerModule, importlib.import_module(f"workers.{spec.controller}.controller")
@@ -83,7 +81,7 @@ async def _work(spec: WorkerSpec, port: Port, identity: Identity) -> ExitCode:
     require_cluster_id(provider, settings)
     grace = _grace(settings)
     port.permission.outlive_by(grace)
-    kube = _kube(spec, module.COMPONENT, Fence(port.permission.check, grace), identity)
+    kube = _kube(spec, module.COMPONENT, Fence(port.permission.check, grace), token)
     try:
         context = ControllerContext(
             settings=settings,
@@ -143,15 +141,15 @@ def provider_context(settings: Settings, gate: Gate, caller: str) -> ProviderCon
     )
 
 
-def _kube(spec: WorkerSpec, component: str, fence: Fence, identity: Identity) -> Kube:
+def _kube(spec: WorkerSpec, component: str, fence: Fence, token: WorkerToken) -> Kube:
     """The client of this worker, which asks nothing until it was told who it is."""
     settings, rate = spec.settings, None
     if settings.kube_api_qps:
         rate = RateLimit(settings.kube_api_qps, settings.kube_api_burst)
-    access = Access(spec.server, identity.bearer)
+    access = RestConfig(spec.server, token.bearer)
     agent = f"ccm-supervisor/{component}"
     kube = Kube(access, agent, settings.kube_api_in_flight, rate, fence)
-    kube.on_unauthorized = identity.refused
+    kube.on_unauthorized = token.refused
     return kube
 
 

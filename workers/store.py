@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ccm.bus.frames import Objects
 from ccm.model.objects import Json, mapping, text
-from ccm.model.projection import Path, Projection, project
+from ccm.model.projection import FieldPath, Projection, project
 
 Name = tuple[str, str]  # kind, key
 
@@ -101,5 +101,5 @@ class Store:
         self._objects[name] = value
         return True
 
-    def _paths(self, kind: str) -> tuple[Path, ...]:
+    def _paths(self, kind: str) -> tuple[FieldPath, ...]:
         return next(want.paths for want in self.projections if want.kind == kind)

@@ -23,7 +23,7 @@ from bench.processes import Cost, cpu_seconds
 from bench.site import Controller, Site, site, until
 from ccm.kube.watch import list_once
 from ccm.model.cloud import Instance
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.providers.simulated.instances import read_machine
 from workers.batch_reader import BATCH_INTERVAL
 from workers.node.patches import patch_for

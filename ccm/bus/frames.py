@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import orjson
 
-from ccm.model.server import Server
+from ccm.http import Server
 from ccm.settings import Settings
 
 MAX_FRAME = 8 << 20  # bytes

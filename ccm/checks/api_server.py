@@ -16,13 +16,12 @@ from ccm.durations import format_duration
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube
-from ccm.kube.watch import PAGE
+from ccm.kube.watch import PAGE_SIZE
 from ccm.manifests.rbac import subjects
-from ccm.model.node import Node
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.rbac import PolicyRule
 from ccm.model.service import Service
-from ccm.supervisor.preflight import no_answer, said_by, turned_away
+from ccm.supervisor.preflight import address_flag, denied_fault, unreachable_fault
 
 REQUEST_TIMEOUT = 5.0
 MAX_IN_FLIGHT = 8
@@ -60,7 +59,7 @@ class ServerContact:
 async def open_client(context: CheckContext) -> tuple[Kube, str]:
     """A client as `start` would have it, and the address; raises `ConfigurationFault`."""
     settings = context.settings
-    access = await config.load(config.Source(settings.kubeconfig, settings.master))
+    access = await config.load(settings.kubeconfig, settings.master)
     try:
         kube = Kube(access, "ccm-supervisor/check", MAX_IN_FLIGHT)
     except (OSError, ValueError) as error:  # what ssl says of files that are none of its own
@@ -76,7 +75,7 @@ async def open_client(context: CheckContext) -> tuple[Kube, str]:
 @once
 async def contact_server(context: CheckContext) -> ServerContact:
     """Ask for the version, which everybody may; raises nothing."""
-    flag, url = said_by(context.settings), ""
+    flag, url = address_flag(context.settings), ""
     try:
         kube, url = await open_client(context)
         sent = time.time()
@@ -111,7 +110,7 @@ async def server_clock(context: CheckContext) -> Callable[[], float]:
 async def list_objects(context: CheckContext, path: str) -> list[Json]:
     """All objects under `path`; raises `NotChecked` when we may not list them."""
     kube, items = await connect(context), list[Json]()
-    params = {"limit": str(PAGE)}
+    params = {"limit": str(PAGE_SIZE)}
     try:
         while True:
             page = await kube.request("GET", path, params=params, timeout=REQUEST_TIMEOUT)
@@ -167,7 +166,7 @@ async def check_api_server(context: CheckContext) -> Iterable[Finding]:
 
 
 def _refused(flag: str, url: str, error: KubernetesError) -> Finding:
-    if fault := turned_away(flag, url, error):
+    if fault := denied_fault(flag, url, error):
         return from_fault(fault)
     return failed(
         f"{flag}: the API server at {url} answers {error}",
@@ -187,7 +186,7 @@ def _unreachable(flag: str, url: str, error: Exception) -> Finding:
                 f"{flag}: the name in {url} cannot be resolved here",
                 "correct it, or the DNS of this host; the cluster's own may not be there yet",
             )
-    return from_fault(no_answer(flag, url, str(error)))
+    return from_fault(unreachable_fault(flag, url, str(error)))
 
 
 # api-resources: version, resources and verbs.

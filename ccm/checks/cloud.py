@@ -31,7 +31,7 @@ from ccm.errors import (
     Throttled,
 )
 from ccm.model.cloud import Answer
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.model.service import Service
 from ccm.model.volume import PersistentVolume
 from workers.main import require_cluster_id

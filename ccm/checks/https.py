@@ -19,7 +19,7 @@ from ccm.checks.finding import (
 from ccm.checks.host import probe_runtime
 from ccm.checks.permissions import APPLY_MANIFESTS, review_access
 from ccm.errors import CannotListen, ConfigurationFault
-from ccm.kube.identity import NAMESPACE
+from ccm.kube.service_accounts import NAMESPACE
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from ccm.supervisor.https.server import listen

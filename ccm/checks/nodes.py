@@ -10,7 +10,7 @@ from ccm.checks.finding import Finding, NotChecked, abbreviate, failed, ok, plur
 from ccm.checks.leases import age_of, current_leader
 from ccm.durations import format_duration
 from ccm.model.cloud import Answer, Gone, Unknown
-from ccm.model.node import Node
+from ccm.model.objects import Node
 
 INITIALIZATION_DEADLINE = 300.0  # seconds after which a Node should not be tainted any more
 

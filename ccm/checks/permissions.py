@@ -10,7 +10,7 @@ from ccm.checks.context import Check, CheckContext
 from ccm.checks.finding import Finding, abbreviate, failed, not_checked, ok, pluralize, warning
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
-from ccm.kube.identity import NAMESPACE
+from ccm.kube.service_accounts import NAMESPACE
 from ccm.manifests.rbac import subjects
 from ccm.model.objects import Json, mapping
 from ccm.model.rbac import PolicyRule

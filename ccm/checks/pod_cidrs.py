@@ -7,7 +7,7 @@ from ccm.checks.api_server import list_nodes
 from ccm.checks.cloud import require_provider
 from ccm.checks.context import Check, CheckContext
 from ccm.checks.finding import Finding, abbreviate, failed, ok, pluralize, warning
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from workers.route.pod_cidrs import Network, read_network
 
 

@@ -50,7 +50,7 @@ async def _dry_run(flags: tuple[str, ...], timeout: float) -> "Plan":
     settings = read(read_arguments(flags), os.environ).settings
     check_name(settings.cloud_provider)
     set_up("plan", settings.logging_format, settings.v or -1)
-    access = await config.load(config.Source(settings.kubeconfig, settings.master))
+    access = await config.load(settings.kubeconfig, settings.master)
     return await make_plan(settings, access, timeout)
 
 

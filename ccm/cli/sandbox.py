@@ -108,7 +108,7 @@ async def _add(directory: str, count: int) -> list[str]:
     from ccm.sandbox.kubelets import new_machines, register
 
     paths, endpoints = find_sandbox(directory)
-    kube = Kube(await config.load(config.Source(str(paths.kubeconfig))), "sandbox-kubelets")
+    kube = Kube(await config.load(str(paths.kubeconfig)), "sandbox-kubelets")
     try:
         async with CloudAdmin(endpoints.cloud_url) as cloud:
             numbers = [int(m.name.rpartition("-")[2]) for m in await cloud.machines()]

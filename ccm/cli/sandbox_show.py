@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ccm.cli.status_view import budget_table, deletions_line, workers_table
 from ccm.errors import ExitCode
-from ccm.model.node import SHUTDOWN_TAINT
+from ccm.model.objects import SHUTDOWN_TAINT
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
 from ccm.sandbox.components import default_directory
 from ccm.sandbox.observer import TYPE, ZONE, ObservedNode, missing_fields, percentile

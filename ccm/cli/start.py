@@ -126,7 +126,7 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
 
     settings = reading.settings
     check_name(settings.cloud_provider)
-    access = await config.load(config.Source(settings.kubeconfig, settings.master))
+    access = await config.load(settings.kubeconfig, settings.master)
     paths, lock = claim(settings.runtime_dir or default_runtime_dir())
     with lock:
         set_up("supervisor", settings.logging_format, settings.v)

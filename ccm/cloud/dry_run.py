@@ -8,8 +8,7 @@ from ccm.cloud.gate import WorkerGate, invoke
 from ccm.cloud.interface import CloudProvider, LoadBalancers, Routes
 from ccm.errors import CloudError
 from ccm.model.cloud import Balancer, Ingress, Route
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 from ccm.model.cloud import Answer, Balancer, OwnedBalancer, PlaceAnswer, Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.model.service import Feature, Service
 from ccm.model.volume import PersistentVolume
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from ccm.decide.backoff import Backoff
 
 RESTART = Backoff(first=0.1, most=60.0)
-STEADY = 10.0  # seconds of running after which earlier deaths are forgotten
+STEADY_TIME = 10.0  # seconds of running after which earlier deaths are forgotten
 
 
 class WorkerState(StrEnum):
@@ -14,12 +14,12 @@ class WorkerState(StrEnum):
 
     STARTING = "starting"  # the process exists, it has not said hello
     SYNCING = "syncing"  # it is receiving its snapshot
-    STANDBY = "standby"  # it has everything and may not act: this replica does not lead
+    STANDBY = "standby"  # it has its snapshot, and this replica does not lead
     RUNNING = "running"
-    DRAINING = "draining"  # it finishes what it has in hand
+    DRAINING = "draining"  # it finishes the keys in flight
     BACKOFF = "backoff"  # it died; a successor starts after a delay
-    FAILED = "failed"  # it said that starting again is pointless
-    SKIPPED = "skipped"  # the provider has nothing for this duty
+    FAILED = "failed"  # it refused its configuration: starting again is pointless
+    SKIPPED = "skipped"  # the provider does not support this controller
     STOPPED = "stopped"
 
 
@@ -29,8 +29,8 @@ class WorkerEvent(StrEnum):
     STARTED = "started"
     SAID_HELLO = "said hello"
     SYNCED = "synced"
-    PERMITTED = "may act"
-    FENCED = "may not act"
+    STARTED_LEADING = "started leading"
+    STOPPED_LEADING = "stopped leading"
     TOLD_TO_DRAIN = "told to drain"
     DIED = "died"
     REFUSED = "refused to start"
@@ -47,8 +47,8 @@ TABLE: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
     (WorkerState.SKIPPED, WorkerEvent.STARTED): WorkerState.STARTING,
     (WorkerState.STARTING, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
     (WorkerState.SYNCING, WorkerEvent.SYNCED): WorkerState.STANDBY,
-    (WorkerState.STANDBY, WorkerEvent.PERMITTED): WorkerState.RUNNING,
-    (WorkerState.RUNNING, WorkerEvent.FENCED): WorkerState.STANDBY,
+    (WorkerState.STANDBY, WorkerEvent.STARTED_LEADING): WorkerState.RUNNING,
+    (WorkerState.RUNNING, WorkerEvent.STOPPED_LEADING): WorkerState.STANDBY,
     (WorkerState.RUNNING, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
     (WorkerState.STANDBY, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
     **{(state, WorkerEvent.TOLD_TO_DRAIN): WorkerState.DRAINING for state in _ALIVE},
@@ -61,7 +61,7 @@ TABLE: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
         for state in (*_ALIVE, WorkerState.DRAINING)
     },
 }
-"""Every change of state there is; an event that is not listed for a state changes nothing."""
+"""Every transition there is; an event that is not listed for a state changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Life:
     deaths: int = 0
 
 
-def follow(life: Life, event: WorkerEvent, now: float, steady: float = STEADY) -> Life:
+def next_life(life: Life, event: WorkerEvent, now: float, steady: float = STEADY_TIME) -> Life:
     """The life after `event`; `steady` seconds of standby or running forget earlier deaths."""
     state = TABLE.get((life.state, event))
     if state is None:

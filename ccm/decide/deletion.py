@@ -1,19 +1,19 @@
-"""Which Nodes may be deleted: the table of doubts, and how evidence and a hold grow and end.
+"""Which Nodes may be deleted: the table of rules, and how evidence and a hold begin and end.
 
-It deletes nothing. A Node may go when no rule of `RULES` stops it, and only then.
+It deletes nothing. A Node may be deleted when no rule of `DELETION_RULES` applies, and only then.
 """
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-ALWAYS_PLAUSIBLE = 1  # nodes that may vanish at once in a cluster of any size
-CALM_ROUNDS = 3  # rounds of every node worker without a mass, before a hold ends by itself
+PLAUSIBLE_LOSS = 1  # nodes that may vanish at once in a cluster of any size
+HEALTHY_PASSES = 3  # of every node worker, without a mass, before a hold ends by itself
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """What the operator set; seconds. The budget is the larger of `limit` and `limit_percent`."""
+class DeletionPolicy:
+    """The operator's settings; seconds. The budget is the larger of `limit` and `limit_percent`."""
 
     period: float
     limit: int
@@ -22,13 +22,13 @@ class Policy:
     vanish_share: float
 
     @property
-    def fresh(self) -> float:
-        """The oldest an answer may be; a page of a large round waits for its cloud call."""
+    def max_answer_age(self) -> float:
+        """The oldest an answer may be; a page of a large pass waits for its cloud call."""
         return max(2 * self.period, 30.0)
 
     @property
-    def silence(self) -> float:
-        """After this long without an answer, what was said before counts no more."""
+    def forget_after(self) -> float:
+        """Without an answer for so long, earlier ones no longer count."""
         return max(6 * self.period, 60.0)
 
     def budget(self, total: int) -> int:
@@ -36,13 +36,13 @@ class Policy:
         return max(self.limit, int(total * self.limit_percent / 100))
 
     def is_mass(self, vanished: int, total: int) -> bool:
-        """Whether so many gone at once says more about the cloud's answer than about machines."""
-        return vanished > max(ALWAYS_PLAUSIBLE, self.vanish_share * total)
+        """Whether so many gone at once put the cloud's answers in doubt, not the machines."""
+        return vanished > max(PLAUSIBLE_LOSS, self.vanish_share * total)
 
 
 @dataclass(frozen=True, slots=True)
 class GoneAnswer:
-    """The cloud positively does not have the machine of this Node."""
+    """The cloud's positive answer that the machine of this Node does not exist."""
 
     name: str
     uid: str
@@ -51,18 +51,18 @@ class GoneAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One round of one worker: each Node in it once."""
+class PassReport:
+    """What one worker asked the cloud in one monitor period: each Node once."""
 
     gone: tuple[GoneAnswer, ...]
     not_gone: tuple[str, ...]
 
 
-def read_round(asked: object, gone: object, not_gone: object) -> Round | None:
-    """The round in a message, or None when anything in it is odd.
+def parse_report(asked: object, gone: object, not_gone: object) -> PassReport | None:
+    """The pass in a message, or None when anything in it is invalid.
 
     All or nothing: an entry that is left out could be the one that makes a mass, and a Node that
-    comes twice would be its own confirmation.
+    comes twice would confirm itself.
     """
     if not isinstance(gone, list) or not isinstance(not_gone, list) or type(asked) is not int:
         return None
@@ -71,7 +71,7 @@ def read_round(asked: object, gone: object, not_gone: object) -> Round | None:
     is_complete = len(names) == len(gone) + len(not_gone) <= asked
     if not is_complete or len(set(names)) < len(names):
         return None
-    return Round(tuple(answers), tuple(not_gone))
+    return PassReport(tuple(answers), tuple(not_gone))
 
 
 def _is_name(value: object) -> bool:
@@ -85,17 +85,17 @@ def _is_gone_entry(entry: object) -> bool:
     return False
 
 
-class Said(StrEnum):
-    """The cloud's last word on a machine, as far as it can be used."""
+class LastAnswer(StrEnum):
+    """The cloud's last answer about a machine, as far as it can be used."""
 
     GONE = "gone"
     NOT_GONE = "not gone"  # it exists, or the answer was Unknown
-    NOTHING = "nothing"  # no answer yet, or none that counts
+    NONE = "nothing"  # no answer yet, or none that counts
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What the cloud said of one Node through one worker: an unbroken run of "gone", or none.
+class GoneHistory:
+    """What the cloud answered about one Node through one worker: a run of "gone", or none.
 
     The run goes from the answer at `first` to the one at `last`. Only answers later than `after`
     count, so that an old one that arrives late cannot outlive what contradicted it.
@@ -103,35 +103,35 @@ class History:
 
     uid: str
     worker: str
-    said: Said = Said.NOTHING
+    answer: LastAnswer = LastAnswer.NONE
     after: float = float("-inf")
     first: float = 0.0
     last: float = 0.0
 
 
-def interrupted(before: History, said: Said, now: float) -> History:
-    """The run ends: contradicted, used up, or its witness is gone."""
-    return replace(before, said=said, after=now)
+def interrupt(before: GoneHistory, answer: LastAnswer, now: float) -> GoneHistory:
+    """The run ends: contradicted, used up, or its worker is gone."""
+    return replace(before, answer=answer, after=now)
 
 
-def add_gone(
-    before: History | None, answer: GoneAnswer, worker: str, policy: Policy, now: float
-) -> History:
-    """What is known after `answer` came in at `now`.
+def extend(
+    before: GoneHistory | None, answer: GoneAnswer, worker: str, policy: DeletionPolicy, now: float
+) -> GoneHistory:
+    """The history after `answer` came in at `now`.
 
-    A run goes on only with an answer of the same worker about the same UID, before a silence. An
-    answer that is too old, or from the future, adds nothing.
+    A run goes on only with an answer of the same worker about the same UID, and without a pause of
+    `forget_after`. An answer that is too old, or from the future, adds nothing.
     """
-    run = History(answer.uid, worker, Said.GONE, first=answer.at, last=answer.at)
+    run = GoneHistory(answer.uid, worker, LastAnswer.GONE, first=answer.at, last=answer.at)
     if before is None:
-        before = replace(run, said=Said.NOTHING)
-    is_fresh = now - policy.fresh <= answer.at <= now
+        before = replace(run, answer=LastAnswer.NONE)
+    is_fresh = now - policy.max_answer_age <= answer.at <= now
     if not is_fresh or answer.at <= before.after:
         return before
     goes_on = (
-        before.said is Said.GONE
+        before.answer is LastAnswer.GONE
         and (before.uid, before.worker) == (answer.uid, worker)
-        and answer.at - before.last <= policy.silence
+        and answer.at - before.last <= policy.forget_after
     )
     if not goes_on:
         return replace(run, after=before.after)
@@ -140,7 +140,7 @@ def add_gone(
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
-    """What the supervisor itself sees of a Node, whatever a worker says."""
+    """A Node as the supervisor's own watch shows it, whatever a worker says."""
 
     uid: str
     is_ready: bool
@@ -149,10 +149,10 @@ class ObservedNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ClusterState:
     """What holds for all nodes at this moment.
 
-    `vanished` counts over the rounds of all workers; `permits` are the times of those in the
+    `vanished` counts over the last passes of all workers; `permits` are the times of those in the
     window; every node worker reported at `all_heard_since` or later.
     """
 
@@ -165,38 +165,38 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One Node before the table; `seen` is None when the supervisor sees no such Node."""
+class Candidate:
+    """One Node, and all that the table looks at; `observed` is None when there is no such Node."""
 
-    history: History
-    seen: ObservedNode | None
-    situation: Situation
-    policy: Policy
+    history: GoneHistory
+    observed: ObservedNode | None
+    cluster: ClusterState
+    policy: DeletionPolicy
     now: float
 
     @property
     def is_fresh(self) -> bool:
         age = self.now - self.history.last
-        return self.history.said is Said.GONE and 0 <= age <= self.policy.fresh
+        return self.history.answer is LastAnswer.GONE and 0 <= age <= self.policy.max_answer_age
 
     @property
     def confirmed_from(self) -> float:
-        """From when on another "gone" confirms the first."""
+        """The earliest time of a second "gone" that confirms the first."""
         return self.history.first + self.policy.period
 
     @property
     def budget_from(self) -> float:
-        """From when on the window has room for one more deletion."""
-        room = self.policy.budget(self.situation.total)
-        if len(self.situation.permits) < room:
+        """When the window has room for one more deletion."""
+        room = self.policy.budget(self.cluster.total)
+        if len(self.cluster.permits) < room:
             return self.now
         if room == 0:
             return float("inf")
-        return sorted(self.situation.permits)[-room] + self.policy.window
+        return sorted(self.cluster.permits)[-room] + self.policy.window
 
 
 class Reason(StrEnum):
-    """Why a Node is not deleted, as `status` and the log say it."""
+    """Why a Node is not deleted, as `status` and the log show it."""
 
     NO_SUCH_NODE = "no-such-node"
     READY = "ready"
@@ -211,173 +211,158 @@ class Reason(StrEnum):
     BUDGET = "budget"
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
-    """Delete it, once and now."""
+class DeletionDecision(StrEnum):
+    """What is decided about deleting a Node, as `status` shows it."""
+
+    PERMIT = "permit"  # it may be deleted, once and now
+    NEVER = "never"  # not while things are as they are, for however long
+    HELD = "held"  # no Node at all may be deleted now
+    NOT_YET = "not yet"  # perhaps later
 
 
 @dataclass(frozen=True, slots=True)
-class Never:
-    """Not while things are as they are, however long they stay so."""
+class Verdict:
+    """A decision, the reason against a deletion, and the time before which it will not change."""
 
-    why: Reason
-
-
-@dataclass(frozen=True, slots=True)
-class NotYet:
-    """Perhaps later, and not before `until`."""
-
-    why: Reason
-    until: float
+    decision: DeletionDecision
+    why: Reason | None = None
+    until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """No node at all may go now."""
-
-    why: Reason
-
-
-Verdict = Permit | Never | NotYet | Held
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One doubt. `meaning` and `remedy` are what docs/deletion.md tells the operator."""
+class DeletionRule:
+    """One reason against a deletion; `meaning` and `remedy` are the operator's docs/deletion.md."""
 
     reason: Reason
-    verdict: type[Never] | type[Held] | type[NotYet]
-    stops: Callable[[Case], bool]
+    decision: DeletionDecision
+    applies: Callable[[Candidate], bool]
     meaning: str
     remedy: str
-    until: Callable[[Case], float] = lambda case: case.now
+    until: Callable[[Candidate], float] = lambda node: node.now
 
 
-RULES = (
-    Rule(
+DELETION_RULES = (
+    DeletionRule(
         Reason.NO_SUCH_NODE,
-        Never,
-        lambda case: case.seen is None or case.seen.uid != case.history.uid,
+        DeletionDecision.NEVER,
+        lambda node: node.observed is None or node.observed.uid != node.history.uid,
         "The supervisor's own watch shows no Node with this name and UID.",
         "Nothing: it is deleted already, or it was created anew and is a different Node.",
     ),
-    Rule(
+    DeletionRule(
         Reason.READY,
-        Never,
-        lambda case: case.seen is None or case.seen.is_ready,
+        DeletionDecision.NEVER,
+        lambda node: node.observed is None or node.observed.is_ready,
         "The Node is Ready.",
         "Its kubelet works, so the cloud's answer is wrong: check account, region and filters.",
     ),
-    Rule(
+    DeletionRule(
         Reason.FOREIGN,
-        Never,
-        lambda case: case.seen is None or case.seen.is_foreign,
+        DeletionDecision.NEVER,
+        lambda node: node.observed is None or node.observed.is_foreign,
         "Its provider ID belongs to another cloud.",
         "Nothing, or delete the Node by hand.",
     ),
-    Rule(
+    DeletionRule(
         Reason.NO_PROVIDER_ID,
-        Never,
-        lambda case: case.seen is None or not case.seen.has_provider_id,
+        DeletionDecision.NEVER,
+        lambda node: node.observed is None or not node.observed.has_provider_id,
         "It has no provider ID; that no machine has its name proves nothing.",
         "See why it was not initialised (Events of the Node), or delete it by hand.",
     ),
-    Rule(
+    DeletionRule(
         Reason.NOT_GONE,
-        Never,
-        lambda case: case.history.said is Said.NOT_GONE,
+        DeletionDecision.NEVER,
+        lambda node: node.history.answer is LastAnswer.NOT_GONE,
         "The cloud's last answer was not “gone”: the machine exists, or the answer was unknown.",
         "Nothing.",
     ),
-    Rule(
+    DeletionRule(
         Reason.FROZEN,
-        Held,
-        lambda case: case.situation.is_frozen,
+        DeletionDecision.HELD,
+        lambda node: node.cluster.is_frozen,
         "A person froze deletions, or the state file cannot be read or written.",
         "`ccm-supervisor deletions` says who and why; mend it, then `deletions allow`.",
     ),
-    Rule(
+    DeletionRule(
         Reason.MANY_VANISHED,
-        Held,
-        lambda case: (
-            case.situation.is_held
-            or case.policy.is_mass(case.situation.vanished, case.situation.total)
+        DeletionDecision.HELD,
+        lambda node: (
+            node.cluster.is_held or node.policy.is_mass(node.cluster.vanished, node.cluster.total)
         ),
         "More nodes vanished at once than `--node-vanish-share` allows, or did a moment ago.",
         "Check the cloud. If the machines really are gone, `ccm-supervisor deletions allow`.",
     ),
-    Rule(
+    DeletionRule(
         Reason.NO_FRESH_ANSWER,
-        NotYet,
-        lambda case: not case.is_fresh,
+        DeletionDecision.NOT_YET,
+        lambda node: not node.is_fresh,
         "There is no “gone” that is fresh and later than the last contradiction.",
         "Wait. If it lasts, see whether the cloud throttles (`ccm-supervisor status`).",
     ),
-    Rule(
+    DeletionRule(
         Reason.NOT_CONFIRMED,
-        NotYet,
-        lambda case: case.history.last < case.confirmed_from,
+        DeletionDecision.NOT_YET,
+        lambda node: node.history.last < node.confirmed_from,
         "The cloud has not said “gone” twice at least `--node-monitor-period` apart.",
-        "Wait for the next round.",
-        lambda case: case.confirmed_from,
+        "Wait for the next pass.",
+        lambda node: node.confirmed_from,
     ),
-    Rule(
+    DeletionRule(
         Reason.WORKERS_NOT_HEARD,
-        NotYet,
-        lambda case: case.situation.all_heard_since < case.history.first,
+        DeletionDecision.NOT_YET,
+        lambda node: node.cluster.all_heard_since < node.history.first,
         "A node worker has not reported since the first “gone”: more may have vanished there.",
         "Wait. If it lasts, see which worker is silent (`ccm-supervisor status`).",
     ),
-    Rule(
+    DeletionRule(
         Reason.BUDGET,
-        NotYet,
-        lambda case: case.budget_from > case.now,
+        DeletionDecision.NOT_YET,
+        lambda node: node.budget_from > node.now,
         "`--node-deletion-limit` is used up for this `--node-deletion-window`.",
         "Wait, or raise the limit.",
-        lambda case: case.budget_from,
+        lambda node: node.budget_from,
     ),
 )
-"""Every doubt, the strongest first; the first that applies is the verdict."""
+"""Every reason against a deletion, the strongest first; the first that applies is the verdict."""
 
 
-def decide(case: Case) -> Verdict:
-    """Permit when no rule stops it."""
-    for rule in RULES:
-        if rule.stops(case):
-            if rule.verdict is NotYet:
-                return NotYet(rule.reason, rule.until(case))
-            return Held(rule.reason) if rule.verdict is Held else Never(rule.reason)
-    return Permit()
+def evaluate(node: Candidate) -> Verdict:
+    """The verdict of the first rule that applies; without one, the Node may be deleted."""
+    for rule in DELETION_RULES:
+        if rule.applies(node):
+            return Verdict(rule.decision, rule.reason, rule.until(node))
+    return Verdict(DeletionDecision.PERMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
     """All deletions are stopped since `vanished` of `total` nodes vanished at once.
 
-    `calm` counts the rounds of each worker since `calm_since`, when it was a mass no more.
+    `healthy` counts the passes of each worker since `healthy_since`, when it was no longer a mass.
     """
 
     since: float
     vanished: int
     total: int
-    calm_since: float = float("inf")
-    calm: Mapping[str, int] = field(default_factory=dict)
+    healthy_since: float = float("inf")
+    healthy: Mapping[str, int] = field(default_factory=dict)
 
 
-def weigh(
-    hold: Hold | None, situation: Situation, worker: str, policy: Policy, now: float
+def update_hold(
+    hold: Hold | None, cluster: ClusterState, worker: str, policy: DeletionPolicy, now: float
 ) -> Hold | None:
-    """The hold after a round of `worker`, but for its end, which `is_over` tells."""
-    if policy.is_mass(situation.vanished, situation.total):
-        return Hold(hold.since if hold else now, situation.vanished, situation.total)
+    """The hold after a pass of `worker`; whether it ends, `has_recovered` says."""
+    if policy.is_mass(cluster.vanished, cluster.total):
+        return Hold(hold.since if hold else now, cluster.vanished, cluster.total)
     if hold is None:
         return None
-    calm = {**hold.calm, worker: hold.calm.get(worker, 0) + 1}
-    return replace(hold, calm_since=min(hold.calm_since, now), calm=calm)
+    healthy = {**hold.healthy, worker: hold.healthy.get(worker, 0) + 1}
+    return replace(hold, healthy_since=min(hold.healthy_since, now), healthy=healthy)
 
 
-def is_over(hold: Hold, workers: Collection[str], policy: Policy, now: float) -> bool:
-    """Whether every worker has been calm for `CALM_ROUNDS` rounds, a period apart on average."""
-    return now - hold.calm_since >= (CALM_ROUNDS - 1) * policy.period and all(
-        hold.calm.get(worker, 0) >= CALM_ROUNDS for worker in workers
+def has_recovered(hold: Hold, workers: Collection[str], policy: DeletionPolicy, now: float) -> bool:
+    """Whether every worker had `HEALTHY_PASSES` passes, a period apart on average."""
+    return now - hold.healthy_since >= (HEALTHY_PASSES - 1) * policy.period and all(
+        hold.healthy.get(worker, 0) >= HEALTHY_PASSES for worker in workers
     )

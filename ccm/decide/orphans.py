@@ -1,17 +1,17 @@
-"""Which balancers and routes of ours nobody in the cluster asks for any more."""
+"""Load balancers and routes of ours that nothing in the cluster requires any more."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_network
 
 from ccm.model.cloud import OwnedBalancer, Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.model.service import Service
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Something in the cloud with our mark; `why` says what it lacks."""
+    """Something in the cloud with our tag; `why` says what it lacks."""
 
     kind: str
     name: str
@@ -21,15 +21,15 @@ class Orphan:
 def orphaned_balancers(
     balancers: Iterable[OwnedBalancer], services: Iterable[Service]
 ) -> Iterator[Orphan]:
-    """Balancers that no worker will take away; `services` were listed after `balancers`.
+    """Load balancers that no worker will delete; `services` were listed after `balancers`.
 
     A Service with our finalizer still leads a worker to its balancer.
     """
     by_uid = {service.uid: service for service in services}
     for balancer in balancers:
-        service, told = by_uid.get(balancer.service_uid), balancer.service or "its Service"
+        service, owner = by_uid.get(balancer.service_uid), balancer.service or "its Service"
         if service is None:
-            why = f"{told} ({balancer.service_uid}) does not exist"
+            why = f"{owner} ({balancer.service_uid}) does not exist"
             yield Orphan("load balancer", balancer.name, why)
         elif service.type != "LoadBalancer" and not service.has_finalizer:
             why = f"Service {service.key} is of type {service.type} and lacks our finalizer"

@@ -1,8 +1,8 @@
-"""Which objects are dangerous: a worker that died had them in hand.
+"""Which keys are quarantined because their reconcile ends the worker.
 
-After one death every key that was in hand is a suspect, and its next reconcile runs alone, so that
-a second death names the culprit. That one is quarantined: left alone for a while, then tried again,
-alone, for longer and longer.
+After one death every key that was in flight is a suspect, and its next reconcile runs alone, so
+that a second death names the culprit. That one is quarantined: left alone for a while, then tried
+again, alone, after longer and longer pauses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ RETRY = Backoff(first=10.0, most=3600.0, jitter=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """What is held against one key: deaths with it in hand, and until when it is left alone."""
+    """Deaths with this key in flight, and until when it is left alone (monotonic)."""
 
     deaths: int
     until: float = 0.0
@@ -28,13 +28,13 @@ class Suspicion:
 Suspicions = Mapping[str, Suspicion]
 
 
-def after_death(known: Suspicions, in_hand: Iterable[str], now: float) -> dict[str, Suspicion]:
-    """The suspicions once a worker died with `in_hand`.
+def after_death(known: Suspicions, in_flight: Iterable[str], now: float) -> dict[str, Suspicion]:
+    """The suspicions once a worker died with `in_flight`.
 
-    A second death counts against a key only when it was alone in hand: otherwise any of them may
-    have been the cause, and each is tried alone next.
+    A second death counts against a key only when it was alone in flight: otherwise any of them
+    may have been the cause, and each is tried alone next.
     """
-    keys = list(in_hand)
+    keys = list(in_flight)
     suspicions = dict(known)
     for key in keys:
         before = known.get(key, Suspicion(0))

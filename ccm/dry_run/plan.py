@@ -35,18 +35,16 @@ from ccm.cloud.registry import load_provider
 from ccm.decide.deletion import Reason
 from ccm.dry_run.cluster import KINDS, Change, ClusterCopy, version_of
 from ccm.errors import ConfigurationFault, NoPermit
-from ccm.kube.access import Access
-from ccm.kube.client import Fence, Kube
+from ccm.kube.client import Fence, Kube, RestConfig
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
-from ccm.supervisor.deletions import Governor, Views, policy_of
+from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.delivery import ProjectedStore
-from ccm.supervisor.nodes import PROJECTION as NODE_PROJECTION
-from ccm.supervisor.nodes import NodeInformer
+from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
 from ccm.supervisor.shards import wanted_workers
 from workers.controller import ControllerContext, ControllerModule
 from workers.main import provider_context, require_cluster_id
@@ -80,7 +78,7 @@ class Plan:
     is_complete: bool
 
 
-async def make_plan(settings: Settings, access: Access, timeout: float) -> Plan:
+async def make_plan(settings: Settings, access: RestConfig, timeout: float) -> Plan:
     """The plan for this cluster, within `timeout` seconds.
 
     Lists Nodes, Services and PersistentVolumes, asks the cloud, and writes to neither. Raises
@@ -159,10 +157,11 @@ class DryRun:
         self._events = EventList(kube)
         self._runners: list[tuple[Port, Runner, Store]] = []
         self._seen = ProjectedStore("Node")
-        self._nodes = NodeInformer(self._seen)
-        views = Views(self._nodes.look, self._nodes.total)
+        self._nodes = NodeLister(self._seen)
         policy = policy_of(settings)
-        self._governor = Governor(policy, directory / "deletions.json", views, lambda *_: None)
+        self._governor = DeletionGovernor(
+            policy, directory / "deletions.json", self._nodes, lambda *_: None
+        )
         self._grants = SupervisorGrants(self._on_cloud_message)
         self._budget = Budget(
             settings.cloud_rate, self._on_granted, lambda _: True, settings.cloud_reserve

@@ -4,7 +4,7 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,19 +15,71 @@ from aiohappyeyeballs import AddrInfoType
 from ccm import metrics
 from ccm.counters import Counters
 from ccm.errors import KubernetesError, Unreachable
-from ccm.http import HttpClient, HttpConnection, HttpResponse, RequestHeaders, request_target
-from ccm.kube.access import Access
+from ccm.http import (
+    HttpClient,
+    HttpConnection,
+    HttpResponse,
+    RequestHeaders,
+    Server,
+    request_target,
+)
 from ccm.model.objects import Json
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _JSON = "application/json"
-_TRIES_WHEN_BUSY = 5
+_MAX_ATTEMPTS = 5
+
+
+TokenFunc = Callable[[], Awaitable[str]]
+"""Gives the bearer token of the next request; empty when there is none to send."""
+
+
+async def no_token() -> str:
+    """For a client that a certificate authenticates, or nothing."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class RestConfig:
+    """The API server, and who we are to it."""
+
+    server: Server
+    bearer: TokenFunc = no_token
+
+
+class WorkerToken:
+    """The token of a worker, which waits until its supervisor has handed one over.
+
+    An empty one will do where a client certificate is used. `on_refused` is called once for each
+    token that the API server does not accept.
+    """
+
+    def __init__(self, on_refused: Callable[[], object]) -> None:
+        self._on_refused = on_refused
+        self._token, self._refused = "", ""
+        self._is_set = asyncio.Event()
+
+    def set(self, token: str) -> None:
+        """Use this token from the next request on."""
+        self._token = token
+        self._is_set.set()
+
+    async def bearer(self) -> str:
+        """The token, as soon as there is one (a `TokenFunc`)."""
+        await self._is_set.wait()
+        return self._token
+
+    def refused(self) -> None:
+        """The API server answered 401."""
+        if self._refused != self._token:
+            self._refused = self._token
+            self._on_refused()
 
 
 class RateLimit:
-    """At most `per_second` requests in the long run and `burst` at once (the --kube-api flags)."""
+    """A token bucket: `per_second` requests in the long run, `burst` at once (--kube-api-qps)."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._gap = 1 / per_second
@@ -45,9 +97,9 @@ class Fence:
     """What keeps a write from taking effect when it no longer should.
 
     `before_write` is called when all waiting is over and a write is about to leave, also for a
-    second try; what it raises keeps the write here. What the API server has not acknowledged after
-    `delivery` seconds, the kernel gives up, even when this process has ended: it would deliver it
-    minutes later otherwise, when a broken network is whole again.
+    retry; what it raises prevents the write. What the API server has not acknowledged after
+    `delivery` seconds, the kernel gives up, even when this process has ended: otherwise it would
+    deliver it minutes later, when a broken network works again.
     """
 
     before_write: Callable[[], None] = lambda: None
@@ -65,27 +117,27 @@ class Kube:
     """One process's connection to the API server.
 
     Raises `KubernetesError` when the server answered with an error and `Unreachable` when there is
-    no usable answer. A 429 is obeyed and tried again within the deadline: it was not executed.
+    no usable answer. A 429 is obeyed and retried within the deadline: it was not executed.
     """
 
     def __init__(
         self,
-        access: Access,
+        config: RestConfig,
         user_agent: str,
         in_flight: int = 32,
         rate: RateLimit | None = None,
         fence: Fence = Fence(),
     ) -> None:
-        self.access = access
+        self.config = config
         self._agent = user_agent
         self._slots = asyncio.Semaphore(in_flight)
         self._rate, self._fence = rate, fence
-        self._quiet_until = 0.0
-        self._http = HttpClient(access.server, fence.socket_for)
+        self._throttled_until = 0.0
+        self._http = HttpClient(config.server, fence.socket_for)
         self.writes = 0
         self.counters = Counters()
         self.server_date = ""  # header of the last answer: the API server's clock
-        self.on_unauthorized: Callable[[], None] = lambda: None  # the server does not know us
+        self.on_unauthorized: Callable[[], None] = lambda: None  # the server answered 401
 
     async def close(self) -> None:
         await self._http.close()
@@ -117,23 +169,22 @@ class Kube:
         try:
             async with asyncio.timeout(timeout), self._slots:
                 headers = await self._headers(content_type if data else "")
-                raw = await self._send_until_heard(
-                    method, request_target(path, params), headers, data
-                )
+                target = request_target(path, params)
+                raw = await self._send_with_retries(method, target, headers, data)
         except TimeoutError as error:
             raise Unreachable(f"{method} {path}: no answer within {timeout:g} s") from error
-        except (OSError, ValueError) as error:  # of a token that is none, too
+        except (OSError, ValueError) as error:  # also of an invalid token
             raise Unreachable(f"{method} {path}: {_short(error)}") from error
         return _decoded(raw, f"{method} {path}")
 
-    async def _send_until_heard(
+    async def _send_with_retries(
         self, method: str, target: str, headers: RequestHeaders, data: bytes
     ) -> bytes:
-        for attempt in range(1, _TRIES_WHEN_BUSY + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             if self._rate:
                 await self._rate.wait()
-            if (quiet := self._quiet_until - time.monotonic()) > 0:
-                await asyncio.sleep(quiet)
+            if (pause := self._throttled_until - time.monotonic()) > 0:
+                await asyncio.sleep(pause)
             if method != "GET":
                 self._fence.before_write()
                 self.writes += 1
@@ -143,16 +194,16 @@ class Kube:
             error = _failure(answer)
             if error.status == 401:
                 self.on_unauthorized()
-            if error.status != 429 or attempt == _TRIES_WHEN_BUSY:
+            if error.status != 429 or attempt == _MAX_ATTEMPTS:
                 raise error
             wait = (error.retry_after or 1.0) * random.uniform(1.0, 1.2)
-            self._quiet_until = max(self._quiet_until, time.monotonic() + wait)
-        raise AssertionError("the last try returns or raises")
+            self._throttled_until = max(self._throttled_until, time.monotonic() + wait)
+        raise AssertionError("the last attempt returns or raises")
 
     async def _send(
         self, method: str, target: str, headers: RequestHeaders, data: bytes
     ) -> HttpResponse:
-        """One request and its whole answer, counted."""
+        """One request and its complete response, counted."""
         began, code = time.monotonic(), "<error>"
         try:
             answer = await self._http.request(method, target, headers, data, method == "GET")
@@ -169,7 +220,7 @@ class Kube:
     async def stream(
         self, path: str, params: Mapping[str, str], begins_within: float
     ) -> AsyncIterator[HttpConnection]:
-        """An open answer to read from, which must have begun within some seconds.
+        """A response to read from, which must begin within `begins_within` seconds.
 
         Reading raises `OSError` when it breaks, as `Unreachable` at the end of the block.
         """
@@ -190,7 +241,7 @@ class Kube:
 
     async def _headers(self, content_type: str) -> RequestHeaders:
         headers = [("User-Agent", self._agent), ("Accept", _JSON)]
-        if token := await self.access.bearer():
+        if token := await self.config.bearer():
             headers.append(("Authorization", f"Bearer {token}"))
         if content_type:
             headers.append(("Content-Type", content_type))

@@ -1,11 +1,10 @@
-"""Where the API server is and who we are: the `kubernetes` package's own configuration loading."""
+"""The `RestConfig` that the flags name, read by the `kubernetes` package's own loader."""
 
 import logging
 import os
 import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,45 +12,37 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from ccm.errors import ConfigurationFault
-from ccm.kube.access import Access
-from ccm.model.server import Server
+from ccm.http import Server
+from ccm.kube.client import RestConfig
 
 log = logging.getLogger(__name__)
 
-RENEW_EVERY = 60.0  # seconds, as upstream reads a token file again
+REREAD_INTERVAL = 60.0  # seconds, as upstream reads a token file again
 _DEFAULT = Path("~/.kube/config")
 
 Load = Callable[[Configuration], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The flags that say how to reach the API server; empty text means "not given"."""
-
-    kubeconfig: str = ""
-    master: str = ""
-
-
-async def load(source: Source) -> Access:
-    """Our access to the API server; raises `ConfigurationFault` when there is none to be had.
+async def load(kubeconfig: str = "", master: str = "") -> RestConfig:
+    """How to reach the API server; raises `ConfigurationFault` when nothing usable says so.
 
     Order as upstream: `--kubeconfig`, else the Pod's service account, else the default kubeconfig;
     `--master` overrides the address of any of them.
     """
     configuration = Configuration()
-    if source.kubeconfig:
-        await _load_file(Path(source.kubeconfig), configuration)
+    if kubeconfig:
+        await _load_file(Path(kubeconfig), configuration)
     elif os.environ.get("KUBERNETES_SERVICE_HOST"):
         await _load_pod_account(configuration)
-    elif not source.master:
+    elif not master:
         await _load_file(_default_file(), configuration)
-    if source.master:
-        if not re.match(r"https?://", source.master):
+    if master:
+        if not re.match(r"https?://", master):
             raise ConfigurationFault(
-                "--master", f"{source.master!r} is not a URL", "write it like https://host:6443"
+                "--master", f"{master!r} is not a URL", "write it like https://host:6443"
             )
-        configuration.host = source.master
-    return Access(_server(configuration), partial(_bearer, configuration))
+        configuration.host = master
+    return RestConfig(_server(configuration), partial(_bearer, configuration))
 
 
 def _server(configuration: Configuration) -> Server:
@@ -67,7 +58,7 @@ def _server(configuration: Configuration) -> Server:
 
 
 async def _bearer(configuration: Configuration) -> str:
-    """The token as it is now, without the word before it that a header needs."""
+    """The token as it is now, without the `Bearer ` of a header."""
     value = await configuration.get_api_key_with_prefix("BearerToken") or ""
     return value.partition(" ")[2].strip()
 
@@ -114,23 +105,23 @@ def _unusable(path: Path, what: str, remedy: str) -> ConfigurationFault:
 
 
 def _renewal(read: Load) -> Load:
-    """Before a request, now and then: a token file may have changed, a plugin's token may end."""
-    due, is_troubled = time.monotonic() + RENEW_EVERY, False
+    """Reads credentials again before a request: a token file changes, a plugin's token expires."""
+    due, has_failed = time.monotonic() + REREAD_INTERVAL, False
 
     async def renew(configuration: Configuration) -> None:
-        nonlocal due, is_troubled
+        nonlocal due, has_failed
         if time.monotonic() < due:
             return
-        due = time.monotonic() + RENEW_EVERY  # the others go on with what there is
+        due = time.monotonic() + REREAD_INTERVAL  # concurrent requests use what there is
         fresh = Configuration()
         try:
             await read(fresh)
-        except Exception:  # around one callback; what we have may still be good
-            if not is_troubled:
+        except Exception:  # around one callback; what we have may still be valid
+            if not has_failed:
                 log.warning("credentials not read again", exc_info=True)
-            is_troubled = True
+            has_failed = True
             return
-        configuration.api_key, is_troubled = fresh.api_key, False
+        configuration.api_key, has_failed = fresh.api_key, False
 
     return renew
 

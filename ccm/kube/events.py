@@ -1,4 +1,4 @@
-"""Kubernetes Events, sent behind the work: never waited for, deduplicated, bounded in number."""
+"""Kubernetes Events, sent in the background: deduplicated, bounded in number, never waited for."""
 
 import asyncio
 import logging
@@ -16,12 +16,12 @@ from ccm.model.rbac import PolicyRule
 
 log = logging.getLogger(__name__)
 
-QUEUE = 10_000  # events waiting to be sent; beyond that the oldest is lost, and counted
-REPEAT = 600.0  # seconds in which an equal event is not sent again
-HOME = "default"  # namespace of Events about objects that have none
+QUEUE_LIMIT = 10_000  # Events waiting to be sent; beyond that the oldest is lost, and counted
+REPEAT_INTERVAL = 600.0  # seconds in which an equal Event is not sent again
+DEFAULT_NAMESPACE = "default"  # of Events about objects that have none
 
 
-def event_rule(namespace: str = HOME) -> PolicyRule:
+def event_rule(namespace: str = DEFAULT_NAMESPACE) -> PolicyRule:
     """What an `EventRecorder` needs for Events in this namespace; in every one when it is empty."""
     return PolicyRule("events", ("create",), "what people should know", namespace=namespace)
 
@@ -39,7 +39,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing to tell the people who look at an object."""
+    """What the people who look at an object should know."""
 
     object_ref: ObjectRef
     type: Literal["Normal", "Warning"]
@@ -63,10 +63,12 @@ class EventRecorder:
     def record(self, event: Event) -> None:
         """Queue `event` unless an equal one was recorded a short while ago; returns at once."""
         last = self._sent.get(event)
-        if event in self._waiting or (last is not None and time.monotonic() - last < REPEAT):
+        if event in self._waiting or (
+            last is not None and time.monotonic() - last < REPEAT_INTERVAL
+        ):
             return
         self._waiting[event] = None
-        if len(self._waiting) > QUEUE:
+        if len(self._waiting) > QUEUE_LIMIT:
             self._waiting.popitem(last=False)
             self.lost += 1
         self._idle.clear()
@@ -97,9 +99,9 @@ class EventRecorder:
     async def send(self, event: Event) -> None:
         """Send an Event now; one that cannot be sent is counted, logged and let go."""
         self._sent[event] = time.monotonic()
-        if len(self._sent) > QUEUE:
+        if len(self._sent) > QUEUE_LIMIT:
             self._sent.popitem(last=False)
-        namespace = event.object_ref.namespace or HOME
+        namespace = event.object_ref.namespace or DEFAULT_NAMESPACE
         try:
             body = self._body(event, namespace)
             await self._kube.post(f"/api/v1/namespaces/{namespace}/events", body)

@@ -1,4 +1,4 @@
-"""The Lease object on the API server: read it, and write that we hold or leave it."""
+"""The Lease object on the API server: get it, hold it, release it."""
 
 import math
 import socket
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ccm.decide.lease import LeaseRecord
+from ccm.decide.lease import LeaderElectionRecord
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
 from ccm.kube.events import Event, EventRecorder, ObjectRef
@@ -19,8 +19,8 @@ _GROUP = "coordination.k8s.io/v1"
 COMPONENT = "cloud-controller-manager"  # the source of our Events, as upstream names it
 
 
-def rights(namespace: str, names: Iterable[str]) -> tuple[PolicyRule, ...]:
-    """What these Leases need; RBAC cannot say which name a new object may have."""
+def policy_rules(namespace: str, names: Iterable[str]) -> tuple[PolicyRule, ...]:
+    """What these Leases need; RBAC cannot restrict the name of a new object."""
     group, purpose = "coordination.k8s.io", "leader election"
     return (
         PolicyRule("leases", ("create",), purpose, group, namespace),
@@ -29,18 +29,18 @@ def rights(namespace: str, names: Iterable[str]) -> tuple[PolicyRule, ...]:
 
 
 def new_identity() -> str:
-    """Who we are in the Lease: host name and a random part, as upstream writes it."""
+    """Our `holderIdentity`: host name and a random part, as upstream writes it."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
-def _stamp() -> str:
+def _now() -> str:
     # The API server accepts exactly six fraction digits here.
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @dataclass
 class LeaseClient:
-    """One Lease by name. Every write carries the version that it replaces, so that one wins."""
+    """One Lease by name. A write carries the version it replaces, so that one of two wins."""
 
     kube: Kube
     namespace: str
@@ -53,7 +53,7 @@ class LeaseClient:
         self._collection = f"/apis/{_GROUP}/namespaces/{self.namespace}/leases"
         self._recorder = EventRecorder(self.kube, COMPONENT, self.identity)
 
-    async def read(self, timeout: float) -> LeaseRecord | None:
+    async def get(self, timeout: float) -> LeaderElectionRecord | None:
         """The Lease as it is now; None when there is none."""
         try:
             raw = await self.kube.request("GET", f"{self._collection}/{self.name}", timeout=timeout)
@@ -64,30 +64,30 @@ class LeaseClient:
             return None
         return self._remember(raw)
 
-    async def create(self, timeout: float) -> LeaseRecord:
-        """Make a Lease that we hold; 409 when somebody was faster."""
+    async def create(self, timeout: float) -> LeaderElectionRecord:
+        """Create a Lease that we hold; 409 when somebody was faster."""
         body = {
             "apiVersion": _GROUP,
             "kind": "Lease",
             "metadata": {"name": self.name, "namespace": self.namespace},
-            "spec": self._spec(acquired=_stamp(), transitions=0),
+            "spec": self._spec(acquired=_now(), transitions=0),
         }
         return self._remember(await self.kube.post(self._collection, body, timeout))
 
-    async def hold(self, timeout: float) -> LeaseRecord:
-        """Write that we hold it now; 409 when it changed since we read it."""
+    async def update(self, timeout: float) -> LeaderElectionRecord:
+        """Acquire or renew it; 409 when it changed since we read it."""
         old = mapping(self._raw.get("spec"))
         transitions = _number(old.get("leaseTransitions"))
         if old.get("holderIdentity") == self.identity:
-            acquired = text(old.get("acquireTime")) or _stamp()
+            acquired = text(old.get("acquireTime")) or _now()
         else:
-            acquired, transitions = _stamp(), transitions + 1
+            acquired, transitions = _now(), transitions + 1
         return await self._replace(self._spec(acquired, transitions), timeout)
 
     async def release(self, timeout: float) -> None:
-        """Write that nobody holds it, so that a successor need not wait for it to run out."""
+        """Write that nobody holds it, so that a successor need not wait for it to expire."""
         old = mapping(self._raw.get("spec"))
-        spec = self._spec(_stamp(), _number(old.get("leaseTransitions")))
+        spec = self._spec(_now(), _number(old.get("leaseTransitions")))
         await self._replace(spec | {"holderIdentity": "", "leaseDurationSeconds": 1}, timeout)
 
     def object_ref(self) -> ObjectRef:
@@ -95,8 +95,8 @@ class LeaseClient:
         uid = text(mapping(self._raw.get("metadata")).get("uid"))
         return ObjectRef(_GROUP, "Lease", self.name, uid, self.namespace)
 
-    async def announce(self, what: str) -> None:
-        """Tell people, by an Event on the Lease, what became of us: `became leader`, say."""
+    async def record_event(self, what: str) -> None:
+        """Send an Event on the Lease that says what happened to us: `became leader`, say."""
         await self._recorder.send(
             Event(self.object_ref(), "Normal", "LeaderElection", f"{self.identity} {what}")
         )
@@ -107,18 +107,18 @@ class LeaseClient:
             # Whole seconds only, and never less than the others must wait for us.
             "leaseDurationSeconds": math.ceil(self.duration),
             "acquireTime": acquired,
-            "renewTime": _stamp(),
+            "renewTime": _now(),
             "leaseTransitions": transitions,
         }
 
-    async def _replace(self, spec: Json, timeout: float) -> LeaseRecord:
+    async def _replace(self, spec: Json, timeout: float) -> LeaderElectionRecord:
         body = self._raw | {"spec": {**mapping(self._raw.get("spec")), **spec}}
         return self._remember(await self.kube.put(f"{self._collection}/{self.name}", body, timeout))
 
-    def _remember(self, raw: Json) -> LeaseRecord:
+    def _remember(self, raw: Json) -> LeaderElectionRecord:
         self._raw = raw
         spec, meta = mapping(raw.get("spec")), mapping(raw.get("metadata"))
-        return LeaseRecord(
+        return LeaderElectionRecord(
             holder=text(spec.get("holderIdentity")),
             duration=float(_number(spec.get("leaseDurationSeconds")) or self.duration),
             renewed=text(spec.get("renewTime")),

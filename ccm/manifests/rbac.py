@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ccm.controllers import is_enabled
-from ccm.kube import identity, lease
+from ccm.kube import lease, service_accounts
 from ccm.kube.events import event_rule
 from ccm.model.objects import Json
-from ccm.model.rbac import PolicyRule, joined
+from ccm.model.rbac import PolicyRule, merge_rules
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor import nodes
@@ -51,17 +51,17 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
     own = [*_of_supervisor(settings, wanted, leases)]
     by_worker = {worker: [*_of_worker(worker, settings)] for worker in wanted}
     if not settings.use_service_account_credentials:
-        everything = joined([*own, *(rule for rules in by_worker.values() for rule in rules)])
+        everything = merge_rules([*own, *(rule for rules in by_worker.values() for rule in rules)])
         return (Subject(APP_NAME, namespace, "the supervisor and its workers", everything),)
-    accounts = identity.ACCOUNTS
-    own += identity.rights(accounts[worker] for worker in wanted)
-    supervisor = Subject(APP_NAME, namespace, "the supervisor", joined(own))
+    accounts = service_accounts.ACCOUNTS
+    own += service_accounts.policy_rules(accounts[worker] for worker in wanted)
+    supervisor = Subject(APP_NAME, namespace, "the supervisor", merge_rules(own))
     return supervisor, *(
         Subject(
             accounts[name],
-            identity.NAMESPACE,
+            service_accounts.NAMESPACE,
             f"the {name.replace('_', '-')} worker",
-            joined(rules),
+            merge_rules(rules),
         )
         for name, rules in by_worker.items()
     )
@@ -70,14 +70,14 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
 def _of_supervisor(
     settings: Settings, wanted: Iterable[str], leases: Iterable[str]
 ) -> Iterator[PolicyRule]:
-    kinds = {nodes.PROJECTION.kind}
+    kinds = {nodes.NODE_PROJECTION.kind}
     for worker in wanted:
         controller = importlib.import_module(f"workers.{worker}.controller")
         kinds |= {projection.kind for projection in controller.PROJECTIONS}
     yield from map(watch_rule, sorted(kinds))
     yield event_rule(settings.leader_elect_resource_namespace)  # by Events on the Lease
     if settings.leader_elect:
-        yield from lease.rights(settings.leader_elect_resource_namespace, leases)
+        yield from lease.policy_rules(settings.leader_elect_resource_namespace, leases)
 
 
 def _of_worker(worker: str, settings: Settings) -> Iterator[PolicyRule]:

@@ -1,4 +1,4 @@
-"""What a cloud says about its objects, independent of which cloud says it."""
+"""What a cloud reports about its objects, whichever cloud it is."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The cloud's positive word that a machine does not exist; never inferred from an error."""
+    """The cloud's positive answer that a machine does not exist; never inferred from an error."""
 
     evidence: str
 
@@ -68,7 +68,7 @@ Answer = Instance | Gone | Unknown
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A way in the cloud's network from a block of pod addresses to a machine.
+    """A route in the cloud's network from a pod CIDR to a machine.
 
     `node` is the name of the target's Node, empty when the target is not known; `id` is the
     provider's own name, empty before the route exists. `addresses` are those of the target, or None
@@ -91,7 +91,7 @@ class IpMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ingress:
-    """One way in: an IP or a host name, never neither."""
+    """One address of a load balancer: an IP or a host name, never neither."""
 
     ip: str = ""
     hostname: str = ""
@@ -108,10 +108,10 @@ class Balancer:
 
 @dataclass(frozen=True, slots=True)
 class OwnedBalancer:
-    """A balancer with this cluster's mark, whether or not its Service still exists.
+    """A load balancer with this cluster's tag, whether or not its Service still exists.
 
-    `service_uid` is the Service it was made for; `service` is `namespace/name` when the mark tells
-    that as well, else empty.
+    `service_uid` is the Service it was created for; `service` is `namespace/name` when the tags
+    say that as well, else empty.
     """
 
     name: str

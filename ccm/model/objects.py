@@ -1,10 +1,14 @@
-"""What every Kubernetes object has, read leniently: a wrong object must hold up nobody."""
+"""Kubernetes objects, read leniently (an invalid one must stop nobody): any object, and a Node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
+
+UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
+SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
+PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -24,7 +28,7 @@ def text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesObject:
-    """A view on raw JSON; everything that no property reads passes through unread."""
+    """A view of raw JSON; what no property reads passes through untouched."""
 
     raw: Json
 
@@ -63,3 +67,52 @@ class KubernetesObject:
     @property
     def is_being_deleted(self) -> bool:
         return bool(self.meta.get("deletionTimestamp"))
+
+
+@dataclass(frozen=True, slots=True)
+class Node(KubernetesObject):
+    """What the controllers read of a Node."""
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the labels map exists; a JSON patch cannot add a key to a missing map."""
+        return isinstance(self.meta.get("labels"), dict)
+
+    @property
+    def provided_node_ip(self) -> str | None:
+        """The kubelet's `--node-ip`; None when it has none, which is not the same as empty."""
+        value = self.annotations.get(PROVIDED_NODE_IP)
+        return value if isinstance(value, str) else None
+
+    @property
+    def provider_id(self) -> str:
+        return text(self.spec.get("providerID"))
+
+    @property
+    def pod_cidrs(self) -> list[str]:
+        """`spec.podCIDRs` as written, at most one of each IP family."""
+        cidrs = self.spec.get("podCIDRs")
+        if not isinstance(cidrs, list) or not cidrs:
+            cidrs = [self.spec.get("podCIDR")]
+        return [cidr for cidr in cidrs if isinstance(cidr, str) and cidr]
+
+    @property
+    def taints(self) -> list[Json]:
+        return objects(self.spec.get("taints"))
+
+    @property
+    def is_uninitialized(self) -> bool:
+        return any(taint.get("key") == UNINITIALIZED_TAINT for taint in self.taints)
+
+    @property
+    def addresses(self) -> list[Json]:
+        return objects(self.status.get("addresses"))
+
+    @property
+    def is_ready(self) -> bool:
+        conditions = objects(self.status.get("conditions"))
+        return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+    def is_foreign(self, scheme: str) -> bool:
+        """Whether the Node belongs to another cloud than the one with this provider ID scheme."""
+        return bool(self.provider_id) and not self.provider_id.startswith(f"{scheme}://")

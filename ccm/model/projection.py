@@ -1,4 +1,4 @@
-"""What a worker wants of an object, as data: field paths, and the part that they select."""
+"""Projections: the fields of an object that a worker wants, as data, and how they are cut out."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 Step = str | tuple[str, str]
-Path = tuple[Step, ...]
+FieldPath = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class Projection:
     """
 
     kind: str
-    paths: tuple[Path, ...]
+    paths: tuple[FieldPath, ...]
 
 
-def paths_from_json(paths: Iterable[Iterable[Any]]) -> tuple[Path, ...]:
+def paths_from_json(paths: Iterable[Iterable[Any]]) -> tuple[FieldPath, ...]:
     """Paths as they arrive over the wire, where a pair is a list of two texts."""
     return tuple(
         tuple(step if isinstance(step, str) else (str(step[0]), str(step[1])) for step in path)
@@ -29,14 +29,14 @@ def paths_from_json(paths: Iterable[Iterable[Any]]) -> tuple[Path, ...]:
     )
 
 
-def project(raw: Any, paths: Iterable[Path]) -> dict[str, Any]:
+def project(raw: Any, paths: Iterable[FieldPath]) -> dict[str, Any]:
     """The part of `raw` that `paths` select, in its shape; missing stays missing."""
     return _select(raw, _cut(tuple(paths))) if isinstance(raw, dict) else {}
 
 
 @dataclass(slots=True)
 class _Cut:
-    """What is kept of an object; None in place of a cut keeps the whole of what is there.
+    """What is kept of an object; None in place of a cut keeps all of it.
 
     `entries` are the `(key, value)` steps, for the case that the object is a list of such.
     """
@@ -45,15 +45,15 @@ class _Cut:
     entries: list[tuple[str, str, "_Cut | None"]]
 
 
-Tree = dict[Step, "Tree | None"]  # None: the whole of what is there
+_Tree = dict[Step, "_Tree | None"]  # None: all of it
 
 
 @lru_cache(maxsize=64)
-def _cut(paths: tuple[Path, ...]) -> _Cut:
+def _cut(paths: tuple[FieldPath, ...]) -> _Cut:
     """Paths that begin alike, joined; a path within another one adds nothing to it."""
-    tree: Tree = {}
+    tree: _Tree = {}
     for path in sorted(paths, key=len):
-        at: Tree | None = tree
+        at: _Tree | None = tree
         for step in path[:-1]:
             at = at.setdefault(step, {}) if at is not None else None
         if at is not None:
@@ -61,7 +61,7 @@ def _cut(paths: tuple[Path, ...]) -> _Cut:
     return _compiled(tree)
 
 
-def _compiled(tree: Tree) -> _Cut:
+def _compiled(tree: _Tree) -> _Cut:
     cut = _Cut([], [])
     for step, inner in tree.items():
         below = None if inner is None else _compiled(inner)

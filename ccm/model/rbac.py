@@ -1,9 +1,9 @@
-"""A right at the Kubernetes API as data: declared once, next to the code that needs it."""
+"""RBAC policy rules as data: each declared once, next to the code that needs it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-Target = tuple[str, str, str, tuple[str, ...]]
+RuleTarget = tuple[str, str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class PolicyRule:
     names: tuple[str, ...] = ()
 
     @property
-    def target(self) -> Target:
-        """What the verbs are about: namespace, group, resource, names."""
+    def target(self) -> RuleTarget:
+        """What the verbs apply to: namespace, group, resource, names."""
         return (self.namespace, self.group, self.resource, self.names)
 
     @property
@@ -30,7 +30,7 @@ class PolicyRule:
         return self.purpose.split("; ")
 
     def covers(self, other: "PolicyRule") -> bool:
-        """Whether who has this right needs the other one no more."""
+        """Whether this rule makes the other one redundant."""
         return (
             (self.group, self.resource) == (other.group, other.resource)
             and self.namespace in ("", other.namespace)
@@ -39,17 +39,17 @@ class PolicyRule:
         )
 
 
-def joined(rights: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
-    """The same rights for one identity: one entry a target, in a stable order, none twice."""
-    by_target: dict[Target, PolicyRule] = {}
-    for right in rights:
-        known = by_target.get(right.target)
-        by_target[right.target] = _both(known, right) if known else right
-    merged = sorted(by_target.values(), key=lambda right: (right.target, right.verbs))
+def merge_rules(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
+    """The same rules for one account: one for each target, in a stable order, none redundant."""
+    by_target: dict[RuleTarget, PolicyRule] = {}
+    for rule in rules:
+        known = by_target.get(rule.target)
+        by_target[rule.target] = _both(known, rule) if known else rule
+    merged = sorted(by_target.values(), key=lambda rule: (rule.target, rule.verbs))
     return tuple(
-        right
-        for right in merged
-        if not any(other.covers(right) for other in merged if other is not right)
+        rule
+        for rule in merged
+        if not any(other.covers(rule) for other in merged if other is not rule)
     )
 
 

@@ -1,4 +1,4 @@
-"""A read-only, lenient view on the raw JSON of a Service."""
+"""A read-only, lenient view of the raw JSON of a Service."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ EVERYBODY = IPv4Network("0.0.0.0/0")
 
 
 class Feature(StrEnum):
-    """What a Service may ask of a balancer and not every cloud can do."""
+    """What a Service may require of a load balancer and not every cloud supports."""
 
     UDP = "UDP"
     MIXED_PROTOCOLS = "TCP and UDP on one balancer"
@@ -30,7 +30,7 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """Where every node says whether it has an endpoint of the Service: HTTP on each node."""
+    """The HTTP health check by which each node says whether it has an endpoint of the Service."""
 
     port: int
     path: str = "/healthz"
@@ -38,7 +38,7 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class Service(KubernetesObject):
-    """What the service controller and providers read; everything else in `raw` passes through."""
+    """What the service controller and providers read of a Service."""
 
     @property
     def key(self) -> str:
@@ -51,7 +51,7 @@ class Service(KubernetesObject):
 
     @property
     def has_finalizer(self) -> bool:
-        """Whether the Service waits for us before it may disappear."""
+        """Whether the Service carries our finalizer."""
         return FINALIZER in self.finalizers
 
     @property
@@ -94,13 +94,13 @@ class Service(KubernetesObject):
 
     @property
     def health_check(self) -> HealthCheck | None:
-        """How a balancer finds the nodes with an endpoint; None when any node will do."""
+        """How a load balancer finds the nodes with an endpoint; None when any node will do."""
         port = self.spec.get("healthCheckNodePort")
         is_given = isinstance(port, int) and port != 0
         return HealthCheck(int(str(port))) if self.needs_health_check and is_given else None
 
     def source_ranges(self) -> frozenset[Network]:
-        """The networks that may reach the balancer: the spec's, the annotation's, or everybody.
+        """The networks that may reach the load balancer: of the spec, the annotation, or all.
 
         Raises `Refused` when one of them is not a network.
         """
@@ -113,7 +113,7 @@ class Service(KubernetesObject):
         return frozenset({EVERYBODY})
 
     def features(self) -> frozenset[Feature]:
-        """What the Service asks for that not every cloud can do; raises as `source_ranges`."""
+        """What it requires that not every cloud supports; raises as `source_ranges`."""
         return frozenset(self._features())
 
     def _features(self) -> Iterator[Feature]:

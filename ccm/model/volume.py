@@ -1,4 +1,4 @@
-"""A read-only, lenient view on the raw JSON of a PersistentVolume, and the text of its zones."""
+"""A read-only, lenient view of the raw JSON of a PersistentVolume, and its zones as text."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ REGION = "topology.kubernetes.io/region"
 LEGACY_ZONE = "failure-domain.beta.kubernetes.io/zone"
 LEGACY_REGION = "failure-domain.beta.kubernetes.io/region"
 
-IN_LABEL = "__"  # stands between the zones in a label
-IN_PARAMETER = ","  # stands between the zones in a parameter of a StorageClass
+IN_LABEL = "__"  # separates the zones in a label
+IN_PARAMETER = ","  # separates the zones in a parameter of a StorageClass
 
 INITIALIZER = "pvlabel.kubernetes.io"
-"""Waited for this controller's labels before Kubernetes 1.14; servers of today drop it."""
+"""Waited for this controller's labels before Kubernetes 1.14; newer servers drop it."""
 
 PLACEHOLDER = "placeholder-for-provisioning"
-"""What stands for the volume's ID while the volume is still being made (upstream's word)."""
+"""In place of the volume's ID while the volume is being created (upstream's word)."""
 
 LEGACY_SOURCES = (
     "awsElasticBlockStore",
@@ -42,7 +42,7 @@ class PersistentVolume(KubernetesObject):
 
     @property
     def initializers(self) -> list[Json]:
-        """Who is still to do something about it, before 1.14: entries with a name."""
+        """Initializers that are still pending (before 1.14): entries with a name."""
         return objects(mapping(self.meta.get("initializers")).get("pending"))
 
     @property

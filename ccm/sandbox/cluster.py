@@ -73,7 +73,7 @@ class Sandbox:
             self.paths, self.options.page, self.options.read_rate
         )
         self._stack.push_async_callback(cloud.stop)
-        source = config.Source(kubeconfig=str(self.paths.kubeconfig))
+        source = str(self.paths.kubeconfig)
         self.kube = Kube(await config.load(source), "sandbox-kubelets")
         self._stack.push_async_callback(self.kube.close)
         self.cloud = await self._stack.enter_async_context(CloudAdmin(cloud_url))

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.node import UNINITIALIZED_TAINT
-from ccm.model.objects import Json
+from ccm.model.objects import UNINITIALIZED_TAINT, Json
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine, Power
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ccm.kube.client import Kube
-from ccm.kube.watch import Drop, Put, follow
-from ccm.model.node import Node
+from ccm.kube.watch import Deleted, Updated, list_and_watch
+from ccm.model.objects import Node
 
 ZONE = "topology.kubernetes.io/zone"
 TYPE = "node.kubernetes.io/instance-type"
@@ -48,11 +48,11 @@ class NodeObserver:
 
     async def run(self) -> None:
         """Watch for ever."""
-        async for event in follow(self.kube, "/api/v1/nodes"):
+        async for event in list_and_watch(self.kube, "/api/v1/nodes"):
             match event:
-                case Put(raw):
+                case Updated(raw):
                     self._see(Node(raw))
-                case Drop(raw):
+                case Deleted(raw):
                     self.nodes.pop(Node(raw).name, None)
             self.changed.set()
 

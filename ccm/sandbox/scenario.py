@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from ccm.errors import CloudError
-from ccm.model.node import SHUTDOWN_TAINT, Node
+from ccm.model.objects import SHUTDOWN_TAINT, Node
 from ccm.sandbox.cluster import Sandbox
 
 STEP_DELAY = 3.0  # seconds between two steps, in which a person can read the table

@@ -1,4 +1,4 @@
-"""The worker processes of this supervisor: start, watch, replace and end them."""
+"""The worker processes of this supervisor: start, check, replace and stop them."""
 
 import asyncio
 import logging
@@ -6,30 +6,31 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ccm.bus.frames import WorkerSpec
 from ccm.bus.in_flight import read_in_flight
-from ccm.decide.children import Life, WorkerEvent, WorkerState, follow, restart_delay
+from ccm.decide.children import Life, WorkerEvent, WorkerState, next_life, restart_delay
+from ccm.decide.quarantine import Suspicion, after_death, after_survival
 from ccm.errors import ExitCode
-from ccm.model.server import Server
+from ccm.http import Server
+from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.supervisor import spawn
-from ccm.supervisor.child import Child, Start
-from ccm.supervisor.suspects import Suspects
+from ccm.supervisor.child import Child, WorkerProcess, start_process
 
 log = logging.getLogger(__name__)
 
-ORDERLY = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -signal.SIGTERM)
-WHILE_STARTING = 3  # times as long may a worker be silent that still loads its code
-LAST_WORDS = 2.0  # seconds a silent worker gets to write its stacks before it is killed
+ORDERLY_EXITS = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -signal.SIGTERM)
+CHECK_INTERVAL = 1.0  # seconds between two checks of all workers
+STARTUP_SILENCE_FACTOR = 3  # a worker that still loads its code may be silent so much longer
+KILL_DELAY = 2.0  # seconds a silent worker gets to write its stacks before SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What the children tell of a start, by its name on the bus, and ask for a duty."""
+    """What happens to a process, by its name on the bus, and the settings for a controller."""
 
     admit: Callable[[str, int], None]
     gone: Callable[[str], None]
@@ -39,8 +40,50 @@ class Hooks:
     settings_for: Callable[[str], Settings]
 
 
+class Quarantine:
+    """Keys in flight when a worker died, by controller: they stay suspect in any shard."""
+
+    def __init__(self) -> None:
+        self._suspicions: dict[str, dict[str, Suspicion]] = {}
+
+    def record_death(self, controller: str, in_flight: Iterable[str], now: float) -> None:
+        """A worker died with these keys in flight."""
+        before = self._suspicions.get(controller, {})
+        after = self._suspicions[controller] = after_death(before, in_flight, now)
+        for key, suspicion in after.items():
+            if suspicion.is_quarantined and suspicion != before.get(key):
+                log.error(
+                    "quarantined: its reconcile ended a worker again",
+                    extra={"controller": controller, "key": key, "deaths": suspicion.deaths},
+                )
+
+    def record_survival(self, controller: str, key: str) -> None:
+        """A suspect was reconciled alone, and the worker lives."""
+        self._suspicions[controller] = after_survival(self._suspicions.get(controller, {}), key)
+
+    def suspects(self, controller: str) -> tuple[str, ...]:
+        """Keys to reconcile alone, at once."""
+        known = self._suspicions.get(controller, {})
+        return tuple(key for key, suspicion in known.items() if not suspicion.is_quarantined)
+
+    def quarantined(self, controller: str) -> dict[str, float]:
+        """Keys to leave alone until a monotonic time, and then to reconcile alone."""
+        known = self._suspicions.get(controller, {})
+        return {key: entry.until for key, entry in known.items() if entry.is_quarantined}
+
+    def status(self, now: float) -> Json:
+        """Quarantined keys by controller, each with the seconds until its next try."""
+        return {
+            controller: {
+                key: round(until - now, 1) for key, until in self.quarantined(controller).items()
+            }
+            for controller in self._suspicions
+            if self.quarantined(controller)
+        }
+
+
 class Children:
-    """Every worker of this supervisor. All methods run in the main thread, in its loop."""
+    """Every worker of this supervisor. All methods run in the main thread, in its event loop."""
 
     def __init__(
         self,
@@ -52,119 +95,122 @@ class Children:
         self._bus_path, self._settings, self._hooks = bus_path, settings, hooks
         self._server = server
         self._children: dict[str, Child] = {}
-        self.suspects = Suspects()
-        self.watched_at = time.monotonic()
-        self._is_ending = False
-        self._ended = asyncio.Event()
+        self.quarantine = Quarantine()
+        self.checked_at = time.monotonic()
+        self._is_stopping = False
+        self._process_ended = asyncio.Event()
 
     def __iter__(self) -> Iterator[Child]:
         return iter(list(self._children.values()))
 
-    def named(self, name: str) -> Child | None:
+    def get(self, name: str) -> Child | None:
+        """The worker of this name."""
         return self._children.get(name)
 
-    def find(self, ident: str) -> tuple[Child, Start] | None:
-        """The worker and the start that has this name on the bus."""
+    def find(self, ident: str) -> tuple[Child, WorkerProcess] | None:
+        """The worker and the process that has this name on the bus."""
         child = self._children.get(ident.rpartition(".")[0])
-        for start in child.running() if child else ():
-            if child and start.ident == ident:
-                return child, start
+        for process in child.processes() if child else ():
+            if child and process.ident == ident:
+                return child, process
         return None
 
-    def add(self, controllers: Mapping[str, str], is_held: bool = False) -> None:
-        """Start workers: name → duty. Held ones get ready but must not act yet."""
+    def add(self, controllers: Mapping[str, str], is_fenced: bool = False) -> None:
+        """Start workers: name → controller. Fenced ones sync but must not act yet."""
         for name, controller in controllers.items():
             child = self._children[name] = Child(name, controller)
-            self._begin(child, is_held)
+            self._start(child, is_fenced)
 
-    def note(self, child: Child, event: WorkerEvent) -> None:
-        """Move the worker along its table."""
+    def transition(self, child: Child, event: WorkerEvent) -> None:
+        """Move the worker along its state table."""
         before = child.life.state
-        child.life = follow(child.life, event, time.monotonic(), self._settings.worker_steady_time)
+        child.life = next_life(
+            child.life, event, time.monotonic(), self._settings.worker_steady_time
+        )
         if child.life.state is not before:
             log.info(
                 "worker changed state",
                 extra={"worker": child.name, "was": before, "now": child.life.state},
             )
 
-    def synced(self, child: Child, start: Start) -> None:
-        """A start has everything it needs; a successor now takes over."""
-        start.is_synced = True
-        if start is child.current:
-            self.note(child, WorkerEvent.SYNCED)
+    def on_synced(self, child: Child, process: WorkerProcess) -> None:
+        """A process has its snapshot; a successor now takes over."""
+        process.is_synced = True
+        if process is child.current:
+            self.transition(child, WorkerEvent.SYNCED)
         elif child.current:
             self._drain(child, child.current, self._settings.shutdown_timeout)
 
     def restart(self, child: Child) -> str:
-        """Hand the work over to a new process; the sentence says what happens."""
+        """Hand the work over to a new process; returns a sentence that says what happens."""
         if child.successor:
             return f"{child.name} is being replaced already"
         if child.current and child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING):
             child.successor = self._spawn(child)
-            child.successor.is_held = True
+            child.successor.is_fenced = True
             return f"{child.name} hands over to a new process as soon as that has everything"
         if child.current:
-            child.current.process.kill()
-            return f"{child.name} was not ready to hand over and is started anew"
-        self._begin(child)
+            child.current.handle.kill()
+            return f"{child.name} was not ready to hand over and is restarted"
+        self._start(child)
         return f"{child.name} is started"
 
-    def let_go(self, child: Child) -> None:
+    def retire(self, child: Child) -> None:
         """Drain a worker for good."""
         child.is_leaving = True
-        for start in child.running():
-            self._drain(child, start, self._settings.shutdown_timeout)
-        if not child.running():
+        for process in child.processes():
+            self._drain(child, process, self._settings.shutdown_timeout)
+        if not child.processes():
             self._children.pop(child.name, None)
 
-    async def end_all(self, seconds: float) -> None:
-        """Drain every worker, and kill those that are not done in time."""
-        self._is_ending = True
+    async def stop_all(self, seconds: float) -> None:
+        """Drain every worker, and kill those that do not finish in time."""
+        self._is_stopping = True
         for child in self:
-            for start in child.running():
-                self._drain(child, start, seconds)
+            for process in child.processes():
+                self._drain(child, process, seconds)
         try:
             async with asyncio.timeout(seconds + 1.0):
-                while any(child.running() for child in self):
-                    self._ended.clear()
-                    await self._ended.wait()
+                while any(child.processes() for child in self):
+                    self._process_ended.clear()
+                    await self._process_ended.wait()
         except TimeoutError:
             log.warning("workers did not finish in time and are killed")
             self.kill_all()
 
     def kill_all(self) -> None:
         """End every worker now."""
-        self._is_ending = True
+        self._is_stopping = True
         for child in self:
-            for start in child.running():
-                start.process.kill()
-                start.process.join(5.0)
+            for process in child.processes():
+                process.handle.kill()
+                process.handle.join(5.0)
 
-    async def watch(self) -> None:
-        """Replace workers whose loop hangs, that grew too large, or that do not do all they may."""
+    async def run(self) -> None:
+        """Replace workers that hang, grew too large, or may run more controllers than they do."""
         while True:
-            await asyncio.sleep(1.0)
-            self.watched_at = time.monotonic()
+            await asyncio.sleep(CHECK_INTERVAL)
+            self.checked_at = time.monotonic()
             for child in self:
-                for start in child.running():
-                    self._check_silence(child, start)
+                for process in child.processes():
+                    self._check_silence(child, process)
                 self._check_size(child)
                 self._check_controllers(child)
 
-    def _check_silence(self, child: Child, start: Start) -> None:
-        silent = time.monotonic() - start.heard_at
-        patience = 1 if start.said_hello else WHILE_STARTING
-        if silent < patience * self._settings.worker_silence_limit:
+    def _check_silence(self, child: Child, process: WorkerProcess) -> None:
+        silent = time.monotonic() - process.heard_at
+        factor = 1 if process.said_hello else STARTUP_SILENCE_FACTOR
+        if silent < factor * self._settings.worker_silence_limit:
             return
-        pid = start.process.pid
+        pid = process.handle.pid
         log.error(
             "worker is silent and will be killed",
             extra={"worker": child.name, "pid": pid, "seconds": silent},
         )
         os.kill(pid, signal.SIGABRT)  # it writes its stacks and ends
         os.kill(pid, signal.SIGCONT)
-        asyncio.get_running_loop().call_later(LAST_WORDS, start.process.kill)
-        start.heard_at = time.monotonic()
+        asyncio.get_running_loop().call_later(KILL_DELAY, process.handle.kill)
+        process.heard_at = time.monotonic()
 
     def _check_size(self, child: Child) -> None:
         limit = self._settings.worker_memory_limit
@@ -174,22 +220,22 @@ class Children:
             self.restart(child)
 
     def _check_controllers(self, child: Child) -> None:
-        start = child.current
-        is_at_work = child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING)
-        if not start or not is_at_work or start.is_held or child.successor:
+        process = child.current
+        is_working = child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING)
+        if not process or not is_working or process.is_fenced or child.successor:
             return
-        if start.controllers != self._hooks.settings_for(child.controller).controllers:
-            log.info("worker gets more to do", extra={"worker": child.name})
+        if process.controllers != self._hooks.settings_for(child.controller).controllers:
+            log.info("worker restarts with more controllers", extra={"worker": child.name})
             self.restart(child)
 
-    def _begin(self, child: Child, is_held: bool = False) -> None:
-        if self._is_ending or child.current or child.is_leaving:
+    def _start(self, child: Child, is_fenced: bool = False) -> None:
+        if self._is_stopping or child.current or child.is_leaving:
             return
         child.current = self._spawn(child)
-        child.current.is_held = is_held
-        self.note(child, WorkerEvent.STARTED)
+        child.current.is_fenced = is_fenced
+        self.transition(child, WorkerEvent.STARTED)
 
-    def _spawn(self, child: Child) -> Start:
+    def _spawn(self, child: Child) -> WorkerProcess:
         child.starts += 1
         settings = self._hooks.settings_for(child.controller)
         ident = f"{child.name}.{child.starts}"
@@ -203,78 +249,79 @@ class Children:
             supervisor_pid=os.getpid(),
             settings=settings,
             server=self._server,
-            suspects=self.suspects.suspects(child.controller),
-            quarantined=self.suspects.quarantined(child.controller),
+            suspects=self.quarantine.suspects(child.controller),
+            quarantined=self.quarantine.quarantined(child.controller),
         )
-        start = Start(ident, spawn.start(spec), journal_path, settings.controllers)
-        self._hooks.admit(ident, start.process.pid)
+        process = WorkerProcess(ident, start_process(spec), journal_path, settings.controllers)
+        self._hooks.admit(ident, process.handle.pid)
         loop = asyncio.get_running_loop()
-        loop.add_reader(start.process.sentinel, self._on_end, child, start)
-        return start
+        loop.add_reader(process.handle.sentinel, self._on_exit, child, process)
+        return process
 
-    def _drain(self, child: Child, start: Start, seconds: float) -> None:
-        if start is child.current:
-            self.note(child, WorkerEvent.TOLD_TO_DRAIN)
-        if start.said_hello:
-            self._hooks.drain(start.ident, seconds)
+    def _drain(self, child: Child, process: WorkerProcess, seconds: float) -> None:
+        if process is child.current:
+            self.transition(child, WorkerEvent.TOLD_TO_DRAIN)
+        if process.said_hello:
+            self._hooks.drain(process.ident, seconds)
         else:
-            start.process.terminate()  # it has nothing in hand, and hears nothing yet
+            process.handle.terminate()  # nothing is in flight, and it reads no messages yet
 
-    def _on_end(self, child: Child, start: Start) -> None:
-        asyncio.get_running_loop().remove_reader(start.process.sentinel)
-        start.process.join(0.5)  # the sentinel may be faster than the exit code
-        code = start.process.exitcode
-        self._hooks.gone(start.ident)
-        who = {"worker": child.name, "pid": start.process.pid, "exit_code": code}
-        was_told = start is child.current and child.life.state is WorkerState.DRAINING
+    def _on_exit(self, child: Child, process: WorkerProcess) -> None:
+        asyncio.get_running_loop().remove_reader(process.handle.sentinel)
+        process.handle.join(0.5)  # the sentinel may be faster than the exit code
+        code = process.handle.exitcode
+        self._hooks.gone(process.ident)
+        extra = {"worker": child.name, "pid": process.handle.pid, "exit_code": code}
+        was_draining = process is child.current and child.life.state is WorkerState.DRAINING
         if code == -signal.SIGALRM:
-            log.error("worker ended by itself: it hung and its permission ran out", extra=who)
-        elif code not in ORDERLY and not self._is_ending:
-            self.suspects.after_death(
-                child.controller, read_in_flight(start.journal_path), time.monotonic()
-            )
-            log.error("worker died", extra=who)
-        start.journal_path.unlink(missing_ok=True)
-        if start is child.successor:
-            self._lose_successor(child, start)
+            log.error("worker ended by itself: it hung and its permission ran out", extra=extra)
+        elif code not in ORDERLY_EXITS and not self._is_stopping:
+            in_flight = read_in_flight(process.journal_path)
+            self.quarantine.record_death(child.controller, in_flight, time.monotonic())
+            log.error("worker died", extra=extra)
+        process.journal_path.unlink(missing_ok=True)
+        if process is child.successor:
+            self._lose_successor(child, process)
         else:
             child.current = None
-            self._after_end(child, start, code, was_told)
-        self._ended.set()
+            self._after_exit(child, process, code, was_draining)
+        self._process_ended.set()
 
-    def _lose_successor(self, child: Child, start: Start) -> None:
-        """The hand-over failed: the one that works goes on, unless it was draining already."""
-        child.successor, child.last_faults = None, start.faults
+    def _lose_successor(self, child: Child, process: WorkerProcess) -> None:
+        """The hand-over failed: the current process goes on, unless it was draining already."""
+        child.successor, child.last_faults = None, process.faults
         log.error(
             "successor failed; the worker goes on as it is",
-            extra={"worker": child.name, "why": "; ".join(start.faults) or "it died"},
+            extra={"worker": child.name, "why": "; ".join(process.faults) or "it died"},
         )
 
-    def _after_end(self, child: Child, start: Start, code: int | None, was_told: bool) -> None:
+    def _after_exit(
+        self, child: Child, process: WorkerProcess, code: int | None, was_draining: bool
+    ) -> None:
         if child.successor:
             self._promote(child, child.successor)
         elif child.is_leaving:
             self._children.pop(child.name, None)
         elif code == ExitCode.NOT_NEEDED:
-            self.note(child, WorkerEvent.NOT_NEEDED)
+            self.transition(child, WorkerEvent.NOT_NEEDED)
         elif code == ExitCode.CONFIGURATION:
-            child.last_faults = start.faults
-            self.note(child, WorkerEvent.REFUSED)
+            child.last_faults = process.faults
+            self.transition(child, WorkerEvent.REFUSED)
             self._hooks.refused(child)
-        elif was_told:
-            self.note(child, WorkerEvent.ENDED)
-            self._begin(child, start.is_held)
+        elif was_draining:
+            self.transition(child, WorkerEvent.ENDED)
+            self._start(child, process.is_fenced)
         else:
-            self.note(child, WorkerEvent.DIED)
+            self.transition(child, WorkerEvent.DIED)
             delay = restart_delay(child.life, random.random())
             loop = asyncio.get_running_loop()
-            loop.call_later(delay, self._begin, child, start.is_held)
+            loop.call_later(delay, self._start, child, process.is_fenced)
 
-    def _promote(self, child: Child, successor: Start) -> None:
+    def _promote(self, child: Child, successor: WorkerProcess) -> None:
         """The successor is the worker now, in whatever state it is."""
         child.current, child.successor = successor, None
         child.last_faults = []
-        successor.is_held = False
+        successor.is_fenced = False
         state = WorkerState.SYNCING if successor.said_hello else WorkerState.STARTING
         state = WorkerState.STANDBY if successor.is_synced else state
         child.life = Life(state, time.monotonic())

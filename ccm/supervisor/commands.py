@@ -1,31 +1,132 @@
-"""What people may ask of a running supervisor, over the control socket."""
+"""What people may ask of a running supervisor over the control socket, `explain` included."""
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
+from ccm.bus.frames import Explain, Explained, LogLevel, Message
+from ccm.errors import ConfigurationFaults
+from ccm.log import set_verbosity
 from ccm.model.objects import Json
+from ccm.settings import Settings
+from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
-from ccm.supervisor.deletions import Governor
-from ccm.supervisor.explaining import Explainer
+from ccm.supervisor.deletions import DeletionGovernor
 from ccm.supervisor.shards import Shards
 
-MOST_WORKERS = 64
+log = logging.getLogger(__name__)
+
+MAX_NODE_WORKERS = 64
+EXPLAIN_TIMEOUT = 2.0  # seconds for a worker's answer
+
+EXPLAINED_BY = {
+    "node": ("Node", ("node", "route")),
+    "service": ("Service", ("service",)),
+    "pv": ("PersistentVolume", ("volume_label",)),
+}
+"""What people may ask about: the kind, and the controllers that reconcile it."""
+
+
+class Verbosity:
+    """How much is logged: `level` is for new workers, `broadcast` reaches those that run."""
+
+    def __init__(self, settings: Settings, broadcast: Callable[[Message], None]) -> None:
+        self.level = settings.v
+        self.reread: Callable[[], Settings] = lambda: settings  # reads the flags again
+        self._settings, self._broadcast = settings, broadcast
+
+    def set(self, level: int) -> None:
+        """Log this much from now on, in every process."""
+        self.level = level
+        set_verbosity(level)
+        self._broadcast(LogLevel(level))
+
+    def reload(self) -> str:
+        """Take the verbosity from the file of `--config`, if there is one; says what came of it."""
+        if not self._settings.config:
+            return "flags need a restart"
+        try:
+            self.set(self.reread().v)
+        except ConfigurationFaults as faults:
+            why = "; ".join(str(fault) for fault in faults.faults)
+            log.error("flags are wrong by now and not read again", extra={"why": why})
+            return f"flags are wrong by now: {why}"
+        return f"the verbosity is {self.level}, other flags need a restart"
+
+
+class Explainer:
+    """Asks each worker that reconciles an object why it is as it is, and joins the answers."""
+
+    def __init__(
+        self,
+        children: Children,
+        shards: Shards,
+        governor: DeletionGovernor,
+        send: Callable[[str, Message], bool],
+    ) -> None:
+        self._children, self._shards, self._governor = children, shards, governor
+        self._send = send
+        self._numbers = count(1)
+        self._pending: dict[int, asyncio.Future[Json]] = {}
+
+    def on_message(self, message: Explained) -> None:
+        """Take a worker's answer; one that came too late is dropped."""
+        waiting = self._pending.get(message.number)
+        if waiting and not waiting.done():
+            waiting.set_result(message.status)
+
+    async def answer(self, request: Json) -> Json:
+        """The control command `explain`: `kind` is one of `EXPLAINED_BY`, `name` its key."""
+        what, key = str(request.get("kind")), str(request.get("name") or "")
+        if what not in EXPLAINED_BY or not key:
+            return {"error": f"explain {what!r} {key!r}: name one of {', '.join(EXPLAINED_BY)}"}
+        kind, controllers = EXPLAINED_BY[what]
+        workers = self._workers_of(kind, controllers, key)
+        answers = await asyncio.gather(*(self._ask(child, key) for child in workers))
+        verdict = self._governor.verdict(key) if kind == "Node" else None
+        deletion = {"deletion": verdict} if verdict else {}
+        return {"kind": what, "name": key, "workers": answers, **deletion}
+
+    def _workers_of(self, kind: str, controllers: tuple[str, ...], key: str) -> Iterator[Child]:
+        for child in self._children:
+            if child.controller in controllers and self._shards.owns(child)(kind, key):
+                yield child
+
+    async def _ask(self, child: Child, key: str) -> Json:
+        answer: Json = {"worker": child.name, "state": child.life.state}
+        if key in self._children.quarantine.quarantined(child.controller):
+            answer["quarantined"] = "its reconcile ended the worker twice; tried again alone, later"
+        if child.current is None:
+            return answer
+        number = next(self._numbers)
+        reply = self._pending[number] = asyncio.get_running_loop().create_future()
+        self._send(child.current.ident, Explain(number, key))
+        try:
+            answer |= await asyncio.wait_for(reply, EXPLAIN_TIMEOUT)
+        except TimeoutError:
+            answer["decided"] = f"the worker did not answer within {EXPLAIN_TIMEOUT:g} s"
+        finally:
+            del self._pending[number]
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
-class Commands:
-    """Answers one request with one JSON object: `ok` or `error` with a sentence, or facts."""
+class ControlCommands:
+    """Answers one request with one JSON object: `ok` or `error` with a sentence, or a status."""
 
     children: Children
     shards: Shards
-    governor: Governor
-    explaining: Explainer
+    governor: DeletionGovernor
+    explainer: Explainer
+    verbosity: Verbosity
     status: Callable[[], Json]
     stop: Callable[[], None]
     reload: Callable[[], str]
-    set_verbosity: Callable[[int], None]
 
     async def answer(self, request: Json) -> Json:
+        """The answer to `request`, whose `command` names one of the cases below."""
         match request.get("command"):
             case "status":
                 return self.status()
@@ -41,25 +142,25 @@ class Commands:
             case "deletions":
                 return self.governor.answer(request)
             case "explain":
-                return await self.explaining.answer(request)
+                return await self.explainer.answer(request)
             case "log-level":
                 return self._log_level(request.get("verbosity"))
         return {"error": f"unknown command {request.get('command')!r}"}
 
     def _restart(self, name: str) -> Json:
-        child = self.children.named(name)
+        child = self.children.get(name)
         if child is None:
             names = ", ".join(child.name for child in self.children)
             return {"error": f"no worker {name!r}; there are: {names}"}
         return {"ok": self.children.restart(child)}
 
-    async def _scale(self, count: object) -> Json:
-        if not isinstance(count, int) or not 1 <= count <= MOST_WORKERS:
-            return {"error": f"the number of workers must be from 1 to {MOST_WORKERS}"}
-        return {"ok": await self.shards.scale(count)}
+    async def _scale(self, workers: object) -> Json:
+        if not isinstance(workers, int) or not 1 <= workers <= MAX_NODE_WORKERS:
+            return {"error": f"the number of workers must be from 1 to {MAX_NODE_WORKERS}"}
+        return {"ok": await self.shards.scale(workers)}
 
-    def _log_level(self, verbosity: object) -> Json:
-        if not isinstance(verbosity, int):
+    def _log_level(self, level: object) -> Json:
+        if not isinstance(level, int):
             return {"error": "the verbosity must be a number"}
-        self.set_verbosity(verbosity)
-        return {"ok": f"verbosity is {verbosity}"}
+        self.verbosity.set(level)
+        return {"ok": f"verbosity is {level}"}

@@ -9,7 +9,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """A stop of all deletions; `at` is wall time for people, nothing is decided by it."""
+    """A stop of all deletions by a person; `at` is wall time to print, nothing is decided by it."""
 
     why: str
     by: str
@@ -17,22 +17,22 @@ class Freeze:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DeletionState:
     """The freeze, and the UIDs of the Nodes permitted within the window."""
 
     freeze: Freeze | None = None
     permitted: tuple[str, ...] = ()
 
 
-def read_state(path: Path) -> State:
-    """What the file says; a missing one says nothing. Raises OSError, or ValueError for garbage."""
+def read_state(path: Path) -> DeletionState:
+    """What the file says; a missing one is empty. Raises OSError, or ValueError for garbage."""
     try:
         body = orjson.loads(path.read_bytes())
     except FileNotFoundError:
-        return State()
+        return DeletionState()
     match body:
         case {"freeze": freeze, "permitted": [*uids]} if all(isinstance(u, str) for u in uids):
-            return State(_freeze_in(freeze), tuple(uids))
+            return DeletionState(_freeze_in(freeze), tuple(uids))
     raise ValueError("it is not a state of deletions")
 
 
@@ -45,8 +45,8 @@ def _freeze_in(body: object) -> Freeze | None:
     raise ValueError("its freeze is not understood")
 
 
-def write_state(path: Path, state: State) -> None:
-    """Replace the file in one step that a crash or power cut cannot leave half done."""
+def write_state(path: Path, state: DeletionState) -> None:
+    """Replace the file atomically, safe against a crash or a power cut."""
     draft = path.with_name(f"{path.name}.new")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -1,4 +1,4 @@
-"""What one worker has not been told yet: the names of changed objects, never a queue of states."""
+"""What one worker was not sent yet: the names of changed objects, never a queue of their states."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -8,45 +8,45 @@ import orjson
 
 from ccm.bus.frames import Objects, encode
 
-WINDOW = 8  # frames a worker may leave unacknowledged
-FRAME_BYTES = 256 << 10  # a frame is closed once its values are this long
+MAX_UNACKED_FRAMES = 8  # that a worker may have on their way to it
+FRAME_SIZE_LIMIT = 256 << 10  # bytes of values after which a frame is closed
 
-GONE = (0, b"null")  # version and value of what is not there
+ABSENT = (0, b"null")  # version and value of an object that does not exist
 
-Name = tuple[str, str]  # kind, key
+ObjectName = tuple[str, str]  # kind, key
 Owns = Callable[[str, str], bool]  # of kind and key: whether they are this worker's
 
 
 @dataclass
 class ProjectedStore:
-    """All objects of one kind, cut down to what some workers want, as JSON text."""
+    """All objects of one kind, cut down to the fields some workers want, as JSON text."""
 
     kind: str
     values: dict[str, tuple[int, bytes]] = field(default_factory=dict)  # key → version, value
-    is_listed: bool = False
-    listeners: list[Callable[[str], None]] = field(default_factory=list)  # of keys that changed
+    has_synced: bool = False  # a list was complete
+    handlers: list[Callable[[str], None]] = field(default_factory=list)  # get keys that changed
 
 
 class DeliveryQueue:
-    """The way from the views to one worker: ordered, gap-proof, bounded, newest state only.
+    """The way from the stores to one worker: ordered, bounded, newest state only.
 
-    It keeps the *names* of what changed and reads the value from the view when a frame leaves, so a
-    slow worker costs one entry an object however often that object changes.
+    It keeps the *names* of what changed and reads the value from the store when a frame leaves, so
+    a slow worker costs one entry an object however often that object changes.
     """
 
     def __init__(
         self,
-        views: Iterable[ProjectedStore],
+        stores: Iterable[ProjectedStore],
         owns: Owns,
         send: Callable[[bytes], bool],
     ) -> None:
-        self._views = {view.kind: view for view in views}
+        self._stores = {store.kind: store for store in stores}
         self._owns, self._send = owns, send
-        self._pending: dict[Name, None] = {}  # those that are not its own moved elsewhere
+        self._pending: dict[ObjectName, None] = {}  # also those that moved to another worker
         self._epoch = self._seq = self._acked = 0
-        self._left = 0  # names of the snapshot that have not left yet: the first in `_pending`
+        self._snapshot_left = 0  # names of the snapshot still to send: the first in `_pending`
         self._is_complete = False
-        self._is_refused = False  # the last frame was not taken
+        self._is_blocked = False  # the socket did not take the last frame
         self.frames_sent = 0
 
     @property
@@ -57,21 +57,21 @@ class DeliveryQueue:
     def in_flight(self) -> int:
         return self._seq - self._acked
 
-    def begin(self) -> None:
-        """Send everything again as a new snapshot, once all views are listed."""
-        if not all(view.is_listed for view in self._views.values()):
+    def send_snapshot(self) -> None:
+        """Send everything again as a new snapshot, once all stores have synced."""
+        if not all(store.has_synced for store in self._stores.values()):
             return
         self._epoch += 1
         self._seq = self._acked = 0
         moved = [name for name in self._pending if not self._owns(*name)]
         owned = (
             (kind, key)
-            for kind, view in self._views.items()
-            for key in view.values
+            for kind, store in self._stores.items()
+            for key in store.values
             if self._owns(kind, key)
         )
         self._pending = dict.fromkeys((*moved, *owned))
-        self._left, self._is_complete = len(self._pending), False
+        self._snapshot_left, self._is_complete = len(self._pending), False
         self.flush()
 
     @property
@@ -83,73 +83,74 @@ class DeliveryQueue:
         """Whether everything was sent and acknowledged."""
         return self.has_begun and self._is_complete and not self._pending and not self.in_flight
 
-    def own(self, owns: Owns) -> None:
-        """Follow another division of the keys: take those away that went, add those that came.
+    def reassign(self, owns: Owns) -> None:
+        """Own other keys from now on: send those that came, take away those that went.
 
-        A key that went is out of the worker's hands once the mailbox is caught up again.
+        A key that went is out of the worker's hands once the queue is caught up again.
         """
         before, self._owns = self._owns, owns
         if not self.has_begun:
             return
-        for kind, view in self._views.items():
-            for key in view.values:
+        for kind, store in self._stores.items():
+            for key in store.values:
                 if before(kind, key) is not owns(kind, key):
                     self._pending[(kind, key)] = None
         self.flush()
 
-    def reads(self, view: ProjectedStore) -> bool:
-        return self._views.get(view.kind) is view
+    def reads(self, store: ProjectedStore) -> bool:
+        """Whether the worker gets the objects of this store."""
+        return self._stores.get(store.kind) is store
 
-    def mark(self, kind: str, key: str) -> None:
-        """The object changed or went away; `flush` tells the worker."""
+    def add(self, kind: str, key: str) -> None:
+        """The object changed or went away; `flush` sends it."""
         if self.has_begun and self._owns(kind, key):
             self._pending[(kind, key)] = None
 
     def acknowledge(self, seq: int) -> None:
         """The worker has taken in every frame up to `seq`."""
-        was_full = self.in_flight >= WINDOW
+        was_full = self.in_flight >= MAX_UNACKED_FRAMES
         self._acked = max(self._acked, min(seq, self._seq))
         if was_full:
             self.flush()
 
-    def try_again(self) -> None:
-        """Send what was not taken."""
-        self._is_refused = False
+    def retry(self) -> None:
+        """Send what the socket did not take."""
+        self._is_blocked = False
         self.flush()
 
     def flush(self) -> None:
-        """Send as many frames as the window allows; what is not taken stays here."""
-        if not self.has_begun or self._is_refused:
+        """Send as many frames as may be in flight; what is not taken stays here."""
+        if not self.has_begun or self._is_blocked:
             return
-        while self.in_flight < WINDOW and (self._pending or not self._is_complete):
-            frame = self._frame()
+        while self.in_flight < MAX_UNACKED_FRAMES and (self._pending or not self._is_complete):
+            frame = self._next_frame()
             if not self._send(encode(frame)):
-                self._is_refused = True
+                self._is_blocked = True
                 return
-            self._note_sent(frame)
+            self._on_sent(frame)
 
-    def _frame(self) -> Objects:
-        """The next frame. A snapshot ends with a frame of its own: later news is not part of it."""
+    def _next_frame(self) -> Objects:
+        """A snapshot ends with a frame of its own: later changes are not part of it."""
         entries: list[Any] = []
         moved: list[list[str]] = []
         size = 0
         for kind, key in self._pending:
             if self._owns(kind, key):
-                version, value = self._views[kind].values.get(key, GONE)
+                version, value = self._stores[kind].values.get(key, ABSENT)
             else:
-                version, value = GONE
+                version, value = ABSENT
                 moved.append([kind, key])
             entries.append([kind, key, version, orjson.Fragment(value)])
             size += len(value)
-            if size >= FRAME_BYTES or len(entries) == self._left:
+            if size >= FRAME_SIZE_LIMIT or len(entries) == self._snapshot_left:
                 break
-        completes = not self._is_complete and len(entries) >= self._left
+        completes = not self._is_complete and len(entries) >= self._snapshot_left
         return Objects(self._epoch, self._seq + 1, completes, entries, moved)
 
-    def _note_sent(self, frame: Objects) -> None:
+    def _on_sent(self, frame: Objects) -> None:
         for kind, key, *_ in frame.entries:
             del self._pending[(kind, key)]
-        self._left = max(self._left - len(frame.entries), 0)
+        self._snapshot_left = max(self._snapshot_left - len(frame.entries), 0)
         self._is_complete = self._is_complete or frame.complete
         self._seq = frame.seq
         self.frames_sent += 1

@@ -1,4 +1,4 @@
-"""One list and watch per kind for all workers, and what of it each worker is told."""
+"""The shared informer: one list and watch a kind for all workers, and what each of them is sent."""
 
 import asyncio
 import logging
@@ -13,47 +13,48 @@ from ccm.bus.frames import Hello
 from ccm.kube.client import Kube
 from ccm.kube.watch import (
     IDLE_LIMIT,
-    Drop,
-    ListBegins,
-    ListEnds,
-    Put,
-    Trouble,
-    Undecodable,
+    Deleted,
+    ListCompleted,
+    ListStarted,
+    Malformed,
+    Updated,
     WatchEvent,
-    follow,
+    WatchFailed,
+    list_and_watch,
 )
 from ccm.model.objects import Json, mapping, text
-from ccm.model.projection import Path, Projection, paths_from_json, project
+from ccm.model.projection import FieldPath, Projection, paths_from_json, project
 from ccm.model.rbac import PolicyRule
 from ccm.supervisor.delivery import DeliveryQueue, Owns, ProjectedStore
 
 log = logging.getLogger(__name__)
 
-PATHS = {
+RESOURCES = {
     "Node": "/api/v1/nodes",
     "Service": "/api/v1/services",
     "PersistentVolume": "/api/v1/persistentvolumes",
 }
-GATHER = 0.1  # seconds that a list waits for more workers that want something of its kind
-GATHER_MOST = 2.0  # seconds that it waits for workers which have yet to say what they want
-TOGETHER = 0.01  # seconds between two frames of changes
-MANY, LONGER = 4, 0.05  # the same after a frame of so many changes: more are on their way
-TRY_AGAIN = 1.0  # seconds until a frame that the socket did not take is sent again
+"""Kind → path of its collection."""
+
+LIST_DEBOUNCE = 0.1  # seconds that a list waits for more workers that want something of its kind
+LIST_DEBOUNCE_LIMIT = 2.0  # seconds that it waits for workers which have yet to say what they want
+FLUSH_INTERVAL = 0.01  # seconds between two frames of changes
+BURST_SIZE, BURST_FLUSH_INTERVAL = 4, 0.05  # the same after a frame of that many changes
+RETRY_DELAY = 1.0  # seconds until a refused frame is sent again, or a failed reflector restarts
 
 
 def watch_rule(kind: str) -> PolicyRule:
     """What the one list and watch of this kind needs."""
-    return PolicyRule(
-        PATHS[kind].rpartition("/")[2], ("list", "watch"), "one watch for all workers"
-    )
+    resource = RESOURCES[kind].rpartition("/")[2]
+    return PolicyRule(resource, ("list", "watch"), "one watch for all workers")
 
 
 class SharedInformer:
-    """Keeps, for each set of wanted fields, the projected objects, and fills the mailboxes.
+    """Keeps, for each set of wanted fields, a projected store, and fills the delivery queues.
 
-    A view outlives its workers: a worker that comes back gets its snapshot from memory. `send`
-    says whether the worker's socket took a frame, `more_to_come` whether a worker is about to join:
-    a list waits for it, because all objects are read once more for what is wanted later.
+    A store outlives its workers: a worker that restarts gets its snapshot from memory. `send` says
+    whether the worker's socket took a frame, `is_anybody_starting` whether a worker is about to
+    subscribe: a list waits for it, because what is wanted later costs another list.
     """
 
     def __init__(
@@ -61,267 +62,274 @@ class SharedInformer:
         kube: Kube,
         send: Callable[[str, bytes], bool],
         idle_limit: float = IDLE_LIMIT,
-        more_to_come: Callable[[], bool] = lambda: False,
+        is_anybody_starting: Callable[[], bool] = lambda: False,
     ) -> None:
         self._kube, self._send, self._idle_limit = kube, send, idle_limit
-        self._more_to_come = more_to_come
-        self._kinds: dict[str, Kind] = {}
-        self._boxes: dict[str, DeliveryQueue] = {}
-        self._flush_at: asyncio.TimerHandle | None = None
-        self._told, self._next_flush = 0, 0.0
+        self._is_anybody_starting = is_anybody_starting
+        self._reflectors: dict[str, Reflector] = {}
+        self._queues: dict[str, DeliveryQueue] = {}
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._changes, self._next_flush = 0, 0.0
 
-    def join(self, worker: str, hello: Hello, owns: Owns) -> None:
-        """A worker said what it wants; its snapshot follows as soon as it can be told."""
-        views = [
-            self.view(Projection(str(want["kind"]), paths_from_json(want["paths"])))
-            for want in hello.projections
+    def subscribe(self, worker: str, hello: Hello, owns: Owns) -> None:
+        """A worker said what it wants; its snapshot follows as soon as the stores have synced."""
+        stores = [
+            self.store(Projection(str(wanted["kind"]), paths_from_json(wanted["paths"])))
+            for wanted in hello.projections
         ]
-        box = DeliveryQueue(views, owns, partial(self._deliver, worker))
-        self._boxes[worker] = box
-        box.begin()
+        queue = DeliveryQueue(stores, owns, partial(self._deliver, worker))
+        self._queues[worker] = queue
+        queue.send_snapshot()
 
-    def view(self, want: Projection) -> ProjectedStore:
+    def store(self, projection: Projection) -> ProjectedStore:
         """The objects of a kind with the wanted fields, kept from now on."""
-        if want.kind not in self._kinds:
-            changes = partial(follow, self._kube, PATHS[want.kind], self._idle_limit)
-            kind = Kind(want.kind, changes, self._tell, self._begin, self._gather)
-            self._kinds[want.kind] = kind
-        return self._kinds[want.kind].view(want.paths)
+        kind = projection.kind
+        if kind not in self._reflectors:
+            events = partial(list_and_watch, self._kube, RESOURCES[kind], self._idle_limit)
+            self._reflectors[kind] = Reflector(
+                kind, events, self._on_change, self._on_synced, self._debounce_list
+            )
+        return self._reflectors[kind].store(projection.paths)
 
-    def leave(self, worker: str) -> None:
-        """The worker is gone, or another start of it took its place."""
-        self._boxes.pop(worker, None)
+    def unsubscribe(self, worker: str) -> None:
+        """The worker's process is gone."""
+        self._queues.pop(worker, None)
 
-    def divide(self, worker: str, owns: Owns) -> None:
+    def reassign(self, worker: str, owns: Owns) -> None:
         """The worker owns other keys from now on."""
-        if box := self._boxes.get(worker):
-            box.own(owns)
+        if queue := self._queues.get(worker):
+            queue.reassign(owns)
 
     def is_caught_up(self, worker: str) -> bool:
-        """Whether the worker was told everything and said so; a worker that is gone counts, too."""
-        box = self._boxes.get(worker)
-        return box is None or box.is_caught_up
+        """Whether the worker acknowledged everything; one that is gone counts, too."""
+        queue = self._queues.get(worker)
+        return queue is None or queue.is_caught_up
 
     def acknowledge(self, worker: str, seq: int) -> None:
-        if box := self._boxes.get(worker):
-            box.acknowledge(seq)
+        """The worker has taken in every frame up to `seq`."""
+        if queue := self._queues.get(worker):
+            queue.acknowledge(seq)
 
-    def begin_again(self, worker: str) -> None:
-        """The worker missed something."""
-        if box := self._boxes.get(worker):
-            box.begin()
+    def resync(self, worker: str) -> None:
+        """Send a new snapshot: the worker missed a frame."""
+        if queue := self._queues.get(worker):
+            queue.send_snapshot()
 
     def status(self, now: float) -> Json:
-        """What `status` shows of the watches and of the way to each worker."""
+        """The part `informer` of `status`: the watches, and the delivery queue of each worker."""
         return {
-            "kinds": {name: kind.status(now) for name, kind in self._kinds.items()},
-            "undecodable": sum(kind.undecodable for kind in self._kinds.values()),
+            "kinds": {kind: reflector.status(now) for kind, reflector in self._reflectors.items()},
+            "undecodable": sum(reflector.malformed for reflector in self._reflectors.values()),
             "delivery_queues": {
                 worker: {
-                    "depth": box.depth,
-                    "in_flight": box.in_flight,
-                    "frames": box.frames_sent,
+                    "depth": queue.depth,
+                    "in_flight": queue.in_flight,
+                    "frames": queue.frames_sent,
                 }
-                for worker, box in self._boxes.items()
+                for worker, queue in self._queues.items()
             },
         }
 
     async def close(self) -> None:
-        for kind in self._kinds.values():
-            await kind.close()
-        if self._flush_at:
-            self._flush_at.cancel()
+        """End all watches."""
+        for reflector in self._reflectors.values():
+            await reflector.close()
+        if self._flush_timer:
+            self._flush_timer.cancel()
 
-    async def _gather(self) -> None:
-        """Return when those that want something have said so, or have had the time."""
+    async def _debounce_list(self) -> None:
+        """Return when every starting worker has said what it wants, or has had the time."""
         loop = asyncio.get_running_loop()
-        latest = loop.time() + GATHER_MOST
-        await asyncio.sleep(GATHER)
-        while self._more_to_come() and loop.time() < latest:  # noqa: ASYNC110 - states of children
-            await asyncio.sleep(GATHER / 4)
+        deadline = loop.time() + LIST_DEBOUNCE_LIMIT
+        await asyncio.sleep(LIST_DEBOUNCE)
+        while self._is_anybody_starting() and loop.time() < deadline:  # noqa: ASYNC110 - states
+            await asyncio.sleep(LIST_DEBOUNCE / 4)
 
-    def _tell(self, view: ProjectedStore, key: str) -> None:
-        for listen in view.listeners:
-            listen(key)
-        for box in self._boxes.values():
-            if box.reads(view):
-                box.mark(view.kind, key)
-        self._told += 1
-        self._flush_soon()
+    def _on_change(self, store: ProjectedStore, key: str) -> None:
+        for handler in store.handlers:
+            handler(key)
+        for queue in self._queues.values():
+            if queue.reads(store):
+                queue.add(store.kind, key)
+        self._changes += 1
+        self._schedule_flush()
 
-    def _flush_soon(self) -> None:
+    def _schedule_flush(self) -> None:
         """A change that comes alone leaves at once; of many, those of a moment share a frame."""
-        if self._flush_at is None:
+        if self._flush_timer is None:
             loop = asyncio.get_running_loop()
-            self._flush_at = loop.call_at(self._next_flush, self._flush)
+            self._flush_timer = loop.call_at(self._next_flush, self._flush)
 
     def _flush(self) -> None:
-        pause = LONGER if self._told >= MANY else TOGETHER
-        self._flush_at, self._told = None, 0
-        self._next_flush = asyncio.get_running_loop().time() + pause
-        for box in self._boxes.values():
-            box.flush()
+        is_burst = self._changes >= BURST_SIZE
+        self._flush_timer, self._changes = None, 0
+        interval = BURST_FLUSH_INTERVAL if is_burst else FLUSH_INTERVAL
+        self._next_flush = asyncio.get_running_loop().time() + interval
+        for queue in self._queues.values():
+            queue.flush()
 
-    def _begin(self) -> None:
-        for box in self._boxes.values():
-            if not box.has_begun:
-                box.begin()
+    def _on_synced(self) -> None:
+        for queue in self._queues.values():
+            if not queue.has_begun:
+                queue.send_snapshot()
 
     def _deliver(self, worker: str, frame: bytes) -> bool:
         is_taken = self._send(worker, frame)
         if not is_taken:
-            asyncio.get_running_loop().call_later(TRY_AGAIN, self._try_again, worker)
+            asyncio.get_running_loop().call_later(RETRY_DELAY, self._retry, worker)
         return is_taken
 
-    def _try_again(self, worker: str) -> None:
-        if box := self._boxes.get(worker):
-            box.try_again()
+    def _retry(self, worker: str) -> None:
+        if queue := self._queues.get(worker):
+            queue.retry()
 
 
-class Kind:
-    """All objects of one kind, from one list and watch, as the views that workers want of them.
+class Reflector:
+    """Fills the stores of one kind from one list and watch.
 
-    A view gets its objects from a list. One that comes while a list is under way waits for that to
-    end, so that nobody is held up by those who come later, and shares the next list with others.
+    A store is filled by a list. One that is added while a list is under way waits for its end, so
+    that nobody is held up by those who come later, and shares the next list with others.
     """
 
     def __init__(
         self,
-        name: str,
-        changes: Callable[[], AsyncGenerator[WatchEvent, None]],
+        kind: str,
+        events: Callable[[], AsyncGenerator[WatchEvent, None]],
         on_change: Callable[[ProjectedStore, str], None],
-        on_listed: Callable[[], None],
-        gather: Callable[[], Awaitable[None]],
+        on_synced: Callable[[], None],
+        debounce_list: Callable[[], Awaitable[None]],
     ) -> None:
-        self._name, self._changes, self._gather = name, changes, gather
-        self._on_change, self._on_listed = on_change, on_listed
-        self._views: dict[tuple[Path, ...], ProjectedStore] = {}
-        self._listing: list[ProjectedStore] = []  # the views that saw this list from its beginning
+        self._kind, self._events, self._debounce_list = kind, events, debounce_list
+        self._on_change, self._on_synced = on_change, on_synced
+        self._stores: dict[tuple[FieldPath, ...], ProjectedStore] = {}
+        self._listing: list[ProjectedStore] = []  # the stores that see this list from its start
         self._listed: set[str] | None = None  # keys, while a list is under way
-        self._watch: asyncio.Task[None] | None = None
-        self._is_watching = False  # a list ended, and what changes is followed
+        self._task: asyncio.Task[None] | None = None
+        self._is_watching = False  # a list is complete, and its watch is followed
         self._alive_at = self._moved_at = time.monotonic()
-        self._trouble, self._trouble_at = "", 0.0
-        self._lists = self.undecodable = 0
+        self._failure, self._failed_at = "", 0.0
+        self._lists = self.malformed = 0
 
-    def view(self, paths: tuple[Path, ...]) -> ProjectedStore:
-        """The objects cut down to `paths`; they are there once a list ended."""
-        if paths not in self._views:
-            self._views[paths] = ProjectedStore(self._name)
-            if self._watch is None or self._is_watching:
-                self._list_anew()
-        return self._views[paths]
+    def store(self, paths: tuple[FieldPath, ...]) -> ProjectedStore:
+        """The objects cut down to `paths`; they are there once a list is complete."""
+        if paths not in self._stores:
+            self._stores[paths] = ProjectedStore(self._kind)
+            if self._task is None or self._is_watching:
+                self._relist()
+        return self._stores[paths]
 
     def status(self, now: float) -> Json:
+        """Objects, and seconds since a sign of life and since any event, failures included."""
         return {
-            "objects": max(len(view.values) for view in self._views.values()),
+            "objects": max(len(store.values) for store in self._stores.values()),
             "silent_seconds": round(now - self._alive_at, 3),
             "standstill_seconds": round(now - self._moved_at, 3),
-            "trouble": self._trouble,
+            "trouble": self._failure,
             "lists": self._lists,
         }
 
     async def close(self) -> None:
-        if self._watch:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        """End the watch."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
-    def _list_anew(self) -> None:
-        if self._watch:
-            self._watch.cancel()
+    def _relist(self) -> None:
+        if self._task:
+            self._task.cancel()
         self._is_watching = False
-        self._watch = asyncio.create_task(self._run(), name=f"watch {self._name}")
+        self._task = asyncio.create_task(self._run(), name=f"watch {self._kind}")
 
     async def _run(self) -> None:
         while True:
-            await self._gather()
+            await self._debounce_list()
             try:
-                await self._follow()
+                await self._list_and_watch()
             except Exception:  # around one stream: a bug with one kind must not stop it for ever
-                log.exception("watch failed and begins again", extra={"kind": self._name})
-                await asyncio.sleep(TRY_AGAIN)
+                log.exception("watch failed and begins again", extra={"kind": self._kind})
+                await asyncio.sleep(RETRY_DELAY)
 
-    async def _follow(self) -> None:
-        """List and watch, until a list ended that a view missed the beginning of."""
-        async with aclosing(self._changes()) as events:
+    async def _list_and_watch(self) -> None:
+        """Until a list is complete whose beginning a store missed."""
+        async with aclosing(self._events()) as events:
             async for event in events:
                 self._moved_at = time.monotonic()
                 try:
-                    self._take(event)
+                    self._handle(event)
                 except Exception:  # around one callback: one object must not end the watch
-                    self.undecodable += 1
-                    log.exception("watch event not taken in", extra={"kind": self._name})
-                if isinstance(event, ListEnds):
-                    self._is_watching = all(view.is_listed for view in self._views.values())
+                    self.malformed += 1
+                    log.exception("watch event not taken in", extra={"kind": self._kind})
+                if isinstance(event, ListCompleted):
+                    self._is_watching = all(store.has_synced for store in self._stores.values())
                     if not self._is_watching:
                         return
 
-    def _take(self, event: WatchEvent) -> None:
+    def _handle(self, event: WatchEvent) -> None:
         match event:
-            case ListBegins():
-                self._listed, self._listing = set(), list(self._views.values())
+            case ListStarted():
+                self._listed, self._listing = set(), list(self._stores.values())
                 self._lists += 1
                 return  # we want to list; that is no sign of life
-            case Trouble(why):
-                self._note_trouble(why)
+            case WatchFailed(why):
+                self._on_failed(why)
                 return
-            case Put(raw):
-                self._absorb(raw)
-            case Drop(raw):
-                self._forget(_key(raw))
-            case ListEnds():
-                self._finish_list()
-            case Undecodable(why):
+            case Updated(raw):
+                self._update(raw)
+            case Deleted(raw):
+                self._delete(_key(raw))
+            case ListCompleted():
+                self._complete_list()
+            case Malformed(why):
                 self._skip("", why)
-        self._note_life()
+        self._on_alive()
 
-    def _absorb(self, raw: Json) -> None:
+    def _update(self, raw: Json) -> None:
         key, version = _key(raw), _version(raw)
         if self._listed is not None:
             self._listed.add(key)
-        for paths, view in self._views.items():
+        for paths, store in self._stores.items():
             try:
                 value = orjson.dumps(project(raw, paths))
             except orjson.JSONEncodeError as error:
                 self._skip(key, str(error))
                 continue
-            if (old := view.values.get(key)) and old[1] == value:
+            if (old := store.values.get(key)) and old[1] == value:
                 continue
             # What orjson returns keeps a buffer of 4 KiB and more; a copy has its own size.
-            view.values[key] = (version, bytes(memoryview(value)))
-            self._on_change(view, key)
+            store.values[key] = (version, bytes(memoryview(value)))
+            self._on_change(store, key)
 
-    def _forget(self, key: str) -> None:
-        for view in self._views.values():
-            if view.values.pop(key, None):
-                self._on_change(view, key)
+    def _delete(self, key: str) -> None:
+        for store in self._stores.values():
+            if store.values.pop(key, None):
+                self._on_change(store, key)
 
-    def _finish_list(self) -> None:
+    def _complete_list(self) -> None:
         listed = self._listed or set()
-        for key in {key for view in self._views.values() for key in view.values} - listed:
-            self._forget(key)
+        for key in {key for store in self._stores.values() for key in store.values} - listed:
+            self._delete(key)
         self._listed = None
-        for view in self._listing:
-            view.is_listed = True
-        self._on_listed()
+        for store in self._listing:
+            store.has_synced = True
+        self._on_synced()
 
     def _skip(self, key: str, why: str) -> None:
-        self.undecodable += 1
-        log.error("object skipped", extra={"kind": self._name, "key": key, "why": why})
+        self.malformed += 1
+        log.error("object skipped", extra={"kind": self._kind, "key": key, "why": why})
 
-    def _note_trouble(self, why: str) -> None:
-        if not self._trouble:
-            self._trouble_at = time.monotonic()
-        if self._trouble != why:
-            log.warning("watch interrupted", extra={"kind": self._name, "why": why})
-        self._trouble = why
+    def _on_failed(self, why: str) -> None:
+        if not self._failure:
+            self._failed_at = time.monotonic()
+        if self._failure != why:
+            log.warning("watch interrupted", extra={"kind": self._kind, "why": why})
+        self._failure = why
 
-    def _note_life(self) -> None:
+    def _on_alive(self) -> None:
         self._alive_at = time.monotonic()
-        if self._trouble:
-            seconds = round(self._alive_at - self._trouble_at, 3)
-            log.info("watch works again", extra={"kind": self._name, "seconds": seconds})
-            self._trouble = ""
+        if self._failure:
+            seconds = round(self._alive_at - self._failed_at, 3)
+            log.info("watch works again", extra={"kind": self._kind, "seconds": seconds})
+            self._failure = ""
 
 
 def _key(raw: Json) -> str:

@@ -1,7 +1,8 @@
-"""What we lead: the main lease and, in a leader migration, a second one; who may act, and as what.
+"""What we lead: the main Lease and, in a leader migration, a second one; who may act, and as what.
 
-A worker whose controllers were assigned to the second lease may act while both are held. One with a
-controller under each begins without those of the second, and hands over when that is held, too.
+A worker whose controllers were assigned to the migration Lease may act while both are held. One
+with a controller under each starts without those of the migration Lease, and restarts with them
+when that is held, too.
 """
 
 import asyncio
@@ -16,12 +17,12 @@ from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.leader_migration import LeaderMigration, LeaseRole, disable_controllers
-from ccm.supervisor.leader import Leader, Timing
+from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector
 from ccm.supervisor.shards import controller_names
 
 
 class Leadership:
-    """Tells `on_permit` whenever a permission changed; to lose either lease is to lose."""
+    """Calls `on_permit` whenever a permission changed; to lose either Lease ends leadership."""
 
     def __init__(
         self,
@@ -33,48 +34,52 @@ class Leadership:
     ) -> None:
         self._settings, self._lease, self._migration = settings, lease, migration
         self._on_permit, self._clock = on_permit, clock
-        timing = _timing(settings)
-        self._main = Leader(lease, timing, self._on_main, clock)
-        self._second: Leader | None = None
+        config = LeaderElectionConfig(
+            settings.leader_elect_lease_duration,
+            settings.leader_elect_renew_deadline,
+            settings.leader_elect_retry_period,
+        )
+        self._main = LeaderElector(lease, config, self._on_main, clock)
+        self._second: LeaderElector | None = None
         if migration:
-            file = replace(lease, name=migration.lease_name)
-            self._second = Leader(file, timing, self._on_second, clock)
+            second = replace(lease, name=migration.lease_name)
+            self._second = LeaderElector(second, config, self._on_second, clock)
         self._main_until = self._second_until = 0.0
         self._has_main, self._has_second = asyncio.Event(), False
-        self._contender: Leader | None = None  # the second one, since the main lease is held
+        self._contender: LeaderElector | None = None  # `_second`, once the main Lease is held
 
     @property
     def identity(self) -> str:
         return self._main.identity
 
     @property
-    def sentence(self) -> str:
-        """What the elections decided last."""
+    def last_decision(self) -> str:
+        """What the elections decided last, as a sentence."""
         if self._contender:
-            return f"{self._main.sentence}; migration: {self._contender.sentence}"
-        return self._main.sentence
+            return f"{self._main.last_decision}; migration: {self._contender.last_decision}"
+        return self._main.last_decision
 
-    def leaders(self) -> Iterator[Leader]:
-        """The elections that we take part in."""
+    def electors(self) -> Iterator[LeaderElector]:
+        """The electors that take part in an election."""
         if self._settings.leader_elect:
             yield from filter(None, (self._main, self._second))
 
     @property
-    def looked_at(self) -> float:
-        """When a round of the election that is least far was last over."""
+    def checked_at(self) -> float:
+        """When the election that is furthest behind last ended an attempt."""
         if self._contender:
-            return min(self._main.looked_at, self._contender.looked_at)
-        return self._main.looked_at
+            return min(self._main.checked_at, self._contender.checked_at)
+        return self._main.checked_at
 
     def until(self, controller: str) -> float:
-        """Until when workers of this duty may act, as a monotonic time; 0 when they may not."""
+        """Until when workers of this controller may act (monotonic); 0 when they may not."""
         locks = self._locks(controller)
         if "migration" in locks and ("main" not in locks or self._has_second):
             return min(self._main_until, self._second_until)
         return self._main_until
 
     def settings_for(self, controller: str) -> Settings:
-        """What a worker has to do now: nothing of the second lease before that is held."""
+        """The settings of a worker: without the controllers of a migration Lease not yet held."""
         if (
             not self._migration
             or self._has_second
@@ -89,12 +94,12 @@ class Leadership:
         return disable_controllers(self._settings, later)
 
     def status(self, now: float) -> Json:
-        """What `status` shows."""
+        """The part `leader` of `status`."""
         status: Json = {
             "identity": self.identity,
             "is_leader": self._main_until > now,
             "seconds_left": round(max(self._main_until - now, 0.0), 1),
-            "decision": self.sentence if self._settings.leader_elect else "not used",
+            "decision": self.last_decision if self._settings.leader_elect else "not used",
         }
         if self._migration:
             status["migration"] = {
@@ -108,7 +113,7 @@ class Leadership:
         return self._lease.object_ref()
 
     def elections(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """What has to run; when one of them ends, a lease was lost."""
+        """The elections to run, by name; when one of them ends, a Lease was lost."""
         if not self._settings.leader_elect:
             yield "leadership", self._always_permit()
             return
@@ -117,16 +122,16 @@ class Leadership:
             yield "leader migration", self._contend(self._second)
 
     async def release(self) -> None:
-        """Give back what is held; the main lease last, because with it others go on."""
+        """Release what is held; the main Lease last, because with it others take over."""
         if not self._settings.leader_elect:
             return
         if self._second:
             await self._second.release()
         await self._main.release()
 
-    async def _contend(self, second: Leader) -> None:
+    async def _contend(self, second: LeaderElector) -> None:
         await self._has_main.wait()
-        second.looked_at = self._clock()
+        second.checked_at = self._clock()
         self._contender = second
         await second.run()
 
@@ -148,18 +153,10 @@ class Leadership:
         self._on_permit()
 
     def _locks(self, controller: str) -> set[LeaseRole | None]:
-        """The leases that the controllers of this duty run under."""
+        """The Leases under which the enabled controllers of this worker run."""
         wanted = [
             name
             for name in controller_names(controller)
             if is_enabled(name, self._settings.controllers)
         ]
         return {self._migration.lease_role(name) if self._migration else "main" for name in wanted}
-
-
-def _timing(settings: Settings) -> Timing:
-    return Timing(
-        settings.leader_elect_lease_duration,
-        settings.leader_elect_renew_deadline,
-        settings.leader_elect_retry_period,
-    )

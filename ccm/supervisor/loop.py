@@ -1,4 +1,4 @@
-"""The supervisor: puts lease, feed, budget, children and control together and runs until told."""
+"""The supervisor: puts lease, informer, budget, children and control together and runs them."""
 
 import asyncio
 import logging
@@ -41,23 +41,19 @@ from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor.budget import Budget
-from ccm.supervisor.child import Child, Start
+from ccm.supervisor.child import Child, WorkerProcess
 from ccm.supervisor.children import Children, Hooks
-from ccm.supervisor.commands import Commands
-from ccm.supervisor.deletions import Governor, Views, policy_of
-from ccm.supervisor.explaining import Explainer
-from ccm.supervisor.identities import Accounts, Identities, Shared
+from ccm.supervisor.commands import ControlCommands, Explainer, Verbosity
+from ccm.supervisor.deletions import DeletionGovernor, policy_of
+from ccm.supervisor.health_checks import Progress
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.metrics_collector import WorkerCounters
-from ccm.supervisor.nodes import PROJECTION as NODE_PROJECTION
-from ccm.supervisor.nodes import NodeInformer
-from ccm.supervisor.progress import Progress
+from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
 from ccm.supervisor.serving import HttpsDependencies, https_server
 from ccm.supervisor.shards import Shards, wanted_workers
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
-from ccm.supervisor.token_files import TokenFiles
-from ccm.supervisor.verbosity import Verbosity
+from ccm.supervisor.tokens import ServiceAccountTokens, SharedToken, TokenFiles, TokenSource
 
 log = logging.getLogger(__name__)
 
@@ -79,18 +75,18 @@ class Supervisor:
         self._notifier = SystemdNotifier(os.environ)
         self.verbosity = Verbosity(settings, self._broadcast)
         self._hub = Hub(paths.bus, self._on_message)
-        self._feed = SharedInformer(
+        self._informer = SharedInformer(
             kube, self._hub.send_raw, settings.watch_idle_limit, self._is_anybody_starting
         )
         self._budget = Budget(
             settings.cloud_rate, self._hub.send, self._is_responsive, settings.cloud_reserve
         )
-        self._identities: Identities = Shared(kube.access, self._hand_token)
-        server = kube.access.server
+        self._tokens: TokenSource = SharedToken(kube.config, self._hand_over_token)
+        server = kube.config.server
         if settings.use_service_account_credentials:
-            self._identities = Accounts(kube, self._hand_token)
+            self._tokens = ServiceAccountTokens(kube, self._hand_over_token)
             server = server.without_certificate()
-        self._tokens = TokenFiles(paths.directory)
+        self._token_files = TokenFiles(paths.directory)
         self._leader = Leadership(settings, lease, migration, self._on_permit)
         hooks = Hooks(
             self._hub.admit,
@@ -101,22 +97,23 @@ class Supervisor:
             self._settings_for,
         )
         self._children = Children(paths.bus, settings, server, hooks)
-        self._shards = Shards(settings.node_workers, self._children, self._feed, self._send_permit)
-        self._nodes = NodeInformer(self._feed.view(NODE_PROJECTION))
+        self._shards = Shards(
+            settings.node_workers, self._children, self._informer, self._send_permit
+        )
+        self._nodes = NodeLister(self._informer.store(NODE_PROJECTION))
         self._recorder = EventRecorder(kube, COMPONENT, self._leader.identity)
         state = Path(settings.state_dir or paths.directory) / "deletions.json"
-        views = Views(self._nodes.look, self._nodes.total)
-        self._governor = Governor(policy_of(settings), state, views, self._warn)
-        self._explaining = Explainer(self._children, self._shards, self._governor, self._hub.send)
-        commands = Commands(
+        self._governor = DeletionGovernor(policy_of(settings), state, self._nodes, self._warn)
+        self._explainer = Explainer(self._children, self._shards, self._governor, self._hub.send)
+        commands = ControlCommands(
             self._children,
             self._shards,
             self._governor,
-            self._explaining,
+            self._explainer,
+            self.verbosity,
             self.status,
             self.stop,
             self._reload,
-            self.verbosity.set,
         )
         self._control = ControlServer(paths.control, commands.answer)
         self._progress = Progress(settings, self._leader, self._children)
@@ -130,8 +127,8 @@ class Supervisor:
                 status=self.status,
                 leader=self._leader,
                 progress=self._progress,
-                feed=self._feed,
-                nodes=self._nodes.view,
+                informer=self._informer,
+                nodes=self._nodes.store,
                 children=self._children,
                 budget=self._budget,
                 worker_counters=self._worker_counters,
@@ -140,18 +137,18 @@ class Supervisor:
                 is_stopping=self._stop.is_set,
             )
         )
-        self._outcome = ExitCode.OK
-        self.faults: list[str] = []  # why the outcome is CONFIGURATION, for the operator
+        self._exit_code = ExitCode.OK
+        self.faults: list[str] = []  # why the exit code is CONFIGURATION, for the operator
 
     async def run(self) -> ExitCode:
         """Run until a signal, a command, a lost lease or a refused configuration."""
         self._handle_signals()
         wanted = wanted_workers(self._settings)
-        await self._identities.begin({*wanted.values()})
+        await self._tokens.start({*wanted.values()})
         await self._https.start()
         await self._control.start()
         self._children.add(wanted)
-        tasks = [self._watch_over(name, work) for name, work in self._own_work()]
+        tasks = [self._supervise(name, part) for name, part in self._parts()]
         log.info("supervisor started", extra={"version": __version__})
         try:
             await self._stop.wait()
@@ -161,19 +158,19 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._feed.close()
-            self._tokens.remove()
+            await self._informer.close()
+            self._token_files.remove()
             self._control.close()
             self._hub.close()
             await self._https.close()
-        return self._outcome
+        return self._exit_code
 
-    def _own_work(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+    def _parts(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         return [
             ("bus", self._hub.run()),
             *self._leader.elections(),
-            ("children", self._children.watch()),
-            ("identities", self._identities.run()),
+            ("children", self._children.run()),
+            ("tokens", self._tokens.run()),
             ("events", self._recorder.run()),
             ("https", self._https.run()),
             (
@@ -183,12 +180,12 @@ class Supervisor:
             ("watchdog", feed_watchdog(self._notifier, self._what_is_stuck)),
         ]
 
-    def _watch_over(self, name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run `work`; when it ends, for whatever reason, the supervisor stops."""
+    def _supervise(self, name: str, part: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run a part; when it ends, for whatever reason, the supervisor stops."""
 
         async def guarded() -> None:
             try:
-                await work
+                await part
             except Exception:  # a bug of ours: stop in order, be started again
                 log.exception("part of the supervisor failed", extra={"part": name})
             self._request_stop(ExitCode.FAILED)
@@ -196,35 +193,35 @@ class Supervisor:
         return asyncio.create_task(guarded(), name=name)
 
     async def _end(self) -> None:
-        """Drain the workers while we may still act, then give the lease back."""
+        """Drain the workers while we still lead, then release the lease."""
         log.info("stopping")
         self._notifier.stopping(self._settings.shutdown_timeout)
-        await self._children.end_all(self._settings.shutdown_timeout)
+        await self._children.stop_all(self._settings.shutdown_timeout)
         await self._leader.release()
 
     def _is_responsive(self, ident: str) -> bool:
-        """Whether this start was heard of just now; the budget grants nothing to one that hangs."""
+        """Whether this process gave a sign of life just now; one that hangs is granted nothing."""
         found = self._children.find(ident)
         return found is not None and time.monotonic() - found[1].heard_at < RESPONSIVE_WITHIN
 
     def _is_anybody_starting(self) -> bool:
-        """Whether a worker has yet to say what it wants; before any was started, too."""
+        """Whether a worker has yet to subscribe; also before any was started."""
         states = [child.life.state for child in self._children]
         return not states or WorkerState.STARTING in states
 
-    # What the parts tell us.
+    # What the workers and the parts report.
 
     def _on_message(self, ident: str, message: Message) -> None:
         found = self._children.find(ident)
         if found is None:
-            return  # the last words of a start that was replaced
-        child, start = found
-        start.heard_at = time.monotonic()
+            return  # from a process that was replaced
+        child, process = found
+        process.heard_at = time.monotonic()
         match message:
             case Ack(seq):
-                self._feed.acknowledge(ident, seq)
+                self._informer.acknowledge(ident, seq)
             case Beat(status, numbers):
-                start.status = status
+                process.status = status
                 self._worker_counters.update(ident, numbers)
             case GrantRequest():
                 self._budget.request(ident, message)
@@ -233,36 +230,35 @@ class Supervisor:
             case ProposeDeletions():
                 self._hub.send(ident, self._governor.on_message(ident, message))
             case Survived(key):
-                self._children.suspects.after_survival(child.controller, key)
+                self._children.quarantine.record_survival(child.controller, key)
             case _:
-                self._on_change(child, start, message)
+                self._on_change(child, process, message)
 
-    def _on_change(self, child: Child, start: Start, message: Message) -> None:
+    def _on_change(self, child: Child, process: WorkerProcess, message: Message) -> None:
         """The rarer messages, about the life of the worker itself."""
         match message:
             case Hello():
-                start.said_hello = True
+                process.said_hello = True
                 self._budget.declare(message.quotas)
                 self._nodes.scheme = self._nodes.scheme or message.scheme
-                if (bearer := self._identities.bearer(child.controller)) is not None:
-                    self._hub.send(
-                        start.ident, UseToken(self._tokens.put(child.controller, bearer))
-                    )
-                if start is child.current:
-                    self._children.note(child, WorkerEvent.SAID_HELLO)
-                self._feed.join(start.ident, message, self._shards.owns(child))
+                if (token := self._tokens.token(child.controller)) is not None:
+                    path = self._token_files.write(child.controller, token)
+                    self._hub.send(process.ident, UseToken(path))
+                if process is child.current:
+                    self._children.transition(child, WorkerEvent.SAID_HELLO)
+                self._informer.subscribe(process.ident, message, self._shards.owns(child))
             case Synced():
-                self._children.synced(child, start)
+                self._children.on_synced(child, process)
                 self._send_permit(child)
             case Resync(why):
                 log.warning("worker asks for a snapshot", extra={"worker": child.name, "why": why})
-                self._feed.begin_again(start.ident)
+                self._informer.resync(process.ident)
             case TokenRefused():
-                self._identities.refused(child.controller)
+                self._tokens.on_refused(child.controller)
             case Explained():
-                self._explaining.on_message(message)
+                self._explainer.on_message(message)
             case Fault(lines):
-                start.faults = lines
+                process.faults = lines
 
     def _what_is_stuck(self) -> str | None:
         """For the watchdog; systemd limits an orderly stop by its duration."""
@@ -273,24 +269,25 @@ class Supervisor:
             self._send_permit(child)
 
     def _send_permit(self, child: Child) -> None:
-        """Let the working start act, unless its keys are still in other hands."""
-        start = child.current
-        if start is None or start.is_held:
+        """Let the current process act, unless its keys still belong to others."""
+        process = child.current
+        if process is None or process.is_fenced:
             return
         until = self._leader.until(child.controller)
-        self._hub.send(start.ident, Permit(until))
-        may_act = until > time.monotonic()
-        self._children.note(child, WorkerEvent.PERMITTED if may_act else WorkerEvent.FENCED)
+        self._hub.send(process.ident, Permit(until))
+        is_leading = until > time.monotonic()
+        event = WorkerEvent.STARTED_LEADING if is_leading else WorkerEvent.STOPPED_LEADING
+        self._children.transition(child, event)
 
     def _on_gone(self, ident: str) -> None:
         self._hub.dismiss(ident)
-        self._feed.leave(ident)
+        self._informer.unsubscribe(ident)
         self._budget.forget(ident)
         self._governor.forget(ident)
         self._worker_counters.end(ident)
 
     def _on_refusal(self, child: Child) -> None:
-        """A worker cannot work as configured: at the start that is true for all of us."""
+        """A worker refused its configuration: when none runs yet, the supervisor ends with it."""
         for line in child.last_faults:
             log.error("worker refused to start", extra={"worker": child.name, "why": line})
         if not any(other.life.state is WorkerState.RUNNING for other in self._children):
@@ -302,23 +299,23 @@ class Supervisor:
 
     def _broadcast(self, message: Message) -> None:
         for child in self._children:
-            for start in child.running():
-                self._hub.send(start.ident, message)
+            for process in child.processes():
+                self._hub.send(process.ident, message)
 
-    def _hand_token(self, controller: str, bearer: str) -> None:
-        message = UseToken(self._tokens.put(controller, bearer))
+    def _hand_over_token(self, controller: str, token: str) -> None:
+        message = UseToken(self._token_files.write(controller, token))
         for child in self._children:
-            for start in child.running() if child.controller == controller else ():
-                self._hub.send(start.ident, message)
+            for process in child.processes() if child.controller == controller else ():
+                self._hub.send(process.ident, message)
 
     def _drain(self, ident: str, seconds: float) -> None:
         self._hub.send(ident, Drain(seconds))
 
     def _warn(self, reason: str, message: str) -> None:
-        """Tell people by an Event on the Lease, which outlives every Node."""
+        """Record a Warning Event on the Lease, which outlives every Node."""
         self._recorder.record(Event(self._leader.object_ref(), "Warning", reason, message))
 
-    # What people tell us.
+    # What people ask for.
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -333,23 +330,23 @@ class Supervisor:
             self._children.kill_all()
         self._request_stop(ExitCode.OK)
 
-    def _request_stop(self, outcome: ExitCode) -> None:
+    def _request_stop(self, code: ExitCode) -> None:
         if not self._stop.is_set():
-            self._outcome = outcome
+            self._exit_code = code
             self._stop.set()
 
     def _reload(self) -> str:
-        """Cloud configuration and credentials are read anew by successors of all workers.
+        """Replace all workers: their successors read cloud configuration and credentials again.
 
         A successor that refuses them ends, and the worker that it was to replace goes on. Of the
-        flags, only the verbosity in the file of `--config` counts without a restart.
+        flags, only the verbosity in the file of `--config` is read again without a restart.
         """
         self._notifier.reloading()
         log.info("reloading")
         flags = self.verbosity.reload()
         for child in self._children:
             self._children.restart(child)
-        return f"workers read the cloud configuration anew; {flags}"
+        return f"workers read the cloud configuration again; {flags}"
 
     def status(self) -> Json:
         """What `ccm-supervisor status` shows."""
@@ -360,9 +357,9 @@ class Supervisor:
             "up_seconds": round(now - self._began, 1),
             "leader": self._leader.status(now),
             "workers": [child.describe(now) for child in self._children],
-            "quarantined": self._children.suspects.status(now),
+            "quarantined": self._children.quarantine.status(now),
             "deletions": self._governor.status(now),
-            "informer": self._feed.status(now),
+            "informer": self._informer.status(now),
             "budget": self._budget.status(now),
-            "identities": self._identities.status(now),
+            "identities": self._tokens.status(now),
         }

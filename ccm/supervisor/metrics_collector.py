@@ -20,9 +20,9 @@ from ccm.settings import Settings
 from ccm.supervisor import status_metrics
 from ccm.supervisor.budget import worker_name
 from ccm.supervisor.https.endpoints import HealthEndpoints
-from ccm.supervisor.leader import Leader
+from ccm.supervisor.leader_election import LeaderElector
+from ccm.supervisor.nodes import UninitializedNodes
 from ccm.supervisor.status_metrics import Sample, controller_of_worker, queue_of_worker
-from ccm.supervisor.uninitialized import UninitializedNodes
 
 SUPERVISOR = "supervisor"  # the `controller` label of what the supervisor's own process counts
 
@@ -88,7 +88,7 @@ class SupervisorCollector(Collector):
     own_counters: tuple[Counters, ...]
     grant_waits: Callable[[], Iterator[tuple[str, str, Histogram]]]  # class, priority
     newcomers: UninitializedNodes
-    leaders: Callable[[], Iterator[Leader]]
+    leaders: Callable[[], Iterator[LeaderElector]]
     certificate_expiry: Callable[[], float | None]
     started: float = field(default_factory=time.time)
 
@@ -136,7 +136,7 @@ class SupervisorCollector(Collector):
         yield from self._own_process()
         for leader in self.leaders():
             yield metrics.LEADER_STATUS, (leader.lease_name,), float(leader.is_leading())
-            yield metrics.LEADER_SLOWPATH, (leader.lease_name,), leader.slow_rounds
+            yield metrics.LEADER_SLOWPATH, (leader.lease_name,), leader.slow_paths
         for worker in status["workers"]:
             name = worker["name"]
             yield metrics.WORKER_EXITS, (name,), self.worker_counters.exits[name]

@@ -1,13 +1,20 @@
-"""What the supervisor sees of the Nodes by itself, to judge what workers say of them."""
+"""What the supervisor reads of the Nodes by itself, to check what workers say of them."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from heapq import nsmallest
 
 import orjson
 
+from ccm import metrics
+from ccm.counters import Counters
 from ccm.decide.deletion import ObservedNode
-from ccm.model.node import UNINITIALIZED_TAINT, Node
+from ccm.model.objects import UNINITIALIZED_TAINT, Json, Node, text
 from ccm.model.projection import Projection
 from ccm.supervisor.delivery import ProjectedStore
 
-PROJECTION = Projection(
+NODE_PROJECTION = Projection(
     "Node",
     (
         ("metadata", "uid"),
@@ -17,24 +24,76 @@ PROJECTION = Projection(
         ("status", "conditions", ("type", "Ready"), "status"),
     ),
 )
+WAITING_SHOWN = 20  # uninitialized nodes that `status` lists by name
 
 
-class NodeInformer:
-    """The supervisor's own view of all Nodes. `scheme` is told by the first worker."""
+class NodeLister:
+    """The supervisor's own view of all Nodes. The first worker's hello sets `scheme`."""
 
-    def __init__(self, view: ProjectedStore) -> None:
-        self.view = view
+    def __init__(self, store: ProjectedStore) -> None:
+        self.store = store
         self.scheme = ""
 
-    def look(self, name: str) -> ObservedNode | None:
+    def get(self, name: str) -> ObservedNode | None:
         """The Node of this name; None when there is none, or nothing was listed yet."""
-        entry = self.view.values.get(name)
+        entry = self.store.values.get(name)
         if entry is None:
             return None
         node = Node(orjson.loads(entry[1]))
-        # Without a word from a provider every Node counts as somebody else's.
+        # As long as no provider's scheme is known, every Node counts as foreign.
         is_foreign = not self.scheme or node.is_foreign(self.scheme)
         return ObservedNode(node.uid, node.is_ready, is_foreign, bool(node.provider_id))
 
-    def total(self) -> int:
-        return len(self.view.values)
+    def count(self) -> int:
+        """How many Nodes there are."""
+        return len(self.store.values)
+
+
+class UninitializedNodes:
+    """How long Nodes carry the uninitialized taint; a standby replica counts nothing."""
+
+    def __init__(self, store: ProjectedStore, is_leading: Callable[[], bool]) -> None:
+        self._store, self._is_leading = store, is_leading
+        self._since: dict[str, tuple[str, float]] = {}  # name → UID, when it was first seen
+        self.counters = Counters()
+        store.handlers.append(self._on_change)
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def oldest(self, now: float) -> float:
+        """Seconds since the first of them was seen."""
+        return max((now - at for _, at in self._since.values()), default=0.0)
+
+    def status(self, now: float) -> Json:
+        """How many there are, and those that wait longest with their seconds."""
+        first = nsmallest(WAITING_SHOWN, self._since.items(), key=lambda item: item[1][1])
+        return {
+            "count": len(self),
+            "first": {name: round(now - at, 1) for name, (_, at) in first},
+        }
+
+    def _on_change(self, name: str) -> None:
+        entry = self._store.values.get(name)
+        node = Node(orjson.loads(entry[1])) if entry else None
+        now = time.monotonic()
+        uid, since = self._since.pop(name, (None, now))
+        if node and node.is_uninitialized:
+            self._since[name] = (node.uid, since if uid == node.uid else now)
+        elif node and uid == node.uid and self._is_leading():
+            self._observe(node, now - since)
+
+    def _observe(self, node: Node, seconds: float) -> None:
+        self.counters.observe(metrics.NODE_INITIALISATION_SECONDS, seconds=seconds)
+        if (age := _age(node)) is not None:
+            self.counters.observe(metrics.TAINT_REMOVAL_DELAY_SECONDS, seconds=age)
+            self.counters.observe(metrics.INITIAL_NODE_SYNC_DELAY_SECONDS, seconds=age)
+
+
+def _age(node: Node) -> float | None:
+    """Seconds since its creation, by two clocks: good enough for upstream's coarse buckets."""
+    try:
+        created = datetime.fromisoformat(text(node.meta.get("creationTimestamp")))
+        return max((datetime.now(UTC) - created).total_seconds(), 0.0)
+    except (ValueError, TypeError):
+        return None

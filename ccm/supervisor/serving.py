@@ -12,17 +12,16 @@ from ccm.settings import Settings
 from ccm.settings.configz import configz, flagz
 from ccm.settings.leader_migration import LeaderMigration
 from ccm.supervisor.budget import Budget
-from ccm.supervisor.checks import Checks
 from ccm.supervisor.children import Children
 from ccm.supervisor.delivery import ProjectedStore
+from ccm.supervisor.health_checks import HealthChecks, Progress
 from ccm.supervisor.https import status_page
 from ccm.supervisor.https.endpoints import Endpoints, HealthEndpoints
 from ccm.supervisor.https.server import HttpsServer
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.metrics_collector import HealthCollector, SupervisorCollector, WorkerCounters
-from ccm.supervisor.progress import Progress
-from ccm.supervisor.uninitialized import UninitializedNodes
+from ccm.supervisor.nodes import UninitializedNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class HttpsDependencies:
     status: Callable[[], Json]
     leader: Leadership
     progress: Progress
-    feed: SharedInformer
+    informer: SharedInformer
     nodes: ProjectedStore
     children: Children
     budget: Budget
@@ -48,8 +47,10 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
     """A server with all routes, not started yet."""
     settings, leader = parts.settings, parts.leader
     server = HttpsServer(settings)
-    newcomers = UninitializedNodes(parts.nodes, lambda: leader.until("node") > time.monotonic())
-    checks = Checks(settings, leader, parts.progress, parts.feed, parts.children, parts.is_stopping)
+    uninitialized = UninitializedNodes(parts.nodes, lambda: leader.until("node") > time.monotonic())
+    checks = HealthChecks(
+        settings, leader, parts.progress, parts.informer, parts.children, parts.is_stopping
+    )
     health = HealthEndpoints(
         {"healthz": checks.alive, "livez": checks.alive, "readyz": checks.ready}
     )
@@ -60,10 +61,10 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
             settings=settings,
             status=parts.status,
             worker_counters=parts.worker_counters,
-            own_counters=(parts.api_counters, newcomers.counters, server.counters),
+            own_counters=(parts.api_counters, uninitialized.counters, server.counters),
             grant_waits=parts.budget.waits,
-            newcomers=newcomers,
-            leaders=leader.leaders,
+            newcomers=uninitialized,
+            leaders=leader.electors,
             certificate_expiry=server.certificate_expiry,
         )
     )
@@ -80,9 +81,8 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
 
     def page_status() -> Json:
         failing = {it.name: why for it in checks.ready() if (why := it.check())}
-        uninitialized = newcomers.status(time.monotonic())
-        status = parts.status()
-        return {**status, "uninitialized_nodes": uninitialized, "failing_checks": failing}
+        waiting = uninitialized.status(time.monotonic())
+        return {**parts.status(), "uninitialized_nodes": waiting, "failing_checks": failing}
 
     server.add_routes(status_page.routes(page_status))
     return server

@@ -1,11 +1,11 @@
-"""Which node worker owns which node, and the way from one number of workers to another."""
+"""Which workers there are, which node worker owns which Node, and how their number changes."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 
 from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
-from ccm.decide.shards import owner
 from ccm.settings import Settings
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
@@ -14,10 +14,9 @@ from ccm.supervisor.informer import SharedInformer
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 60.0  # seconds for new workers to get ready, and for old ones to let keys go
+SCALE_TIMEOUT = 60.0  # seconds for new workers to sync, and for old ones to let keys go
 
-
-SINGLE = {
+SINGLE_WORKERS = {
     "route": ("route", ROUTE),
     "service": ("service", SERVICE),
     "volume-label": ("volume_label", VOLUME),
@@ -25,7 +24,18 @@ SINGLE = {
 """Workers that are one process each: name → package under `workers`, name in `--controllers`."""
 
 
-def names(count: int) -> tuple[str, ...]:
+def owner(key: str, shards: Sequence[str]) -> str:
+    """The shard that owns `key`, the same in every process and on every host.
+
+    Rendezvous hashing: few keys move when the number of shards changes.
+    """
+    if len(shards) == 1:
+        return shards[0]
+    return max(shards, key=lambda shard: blake2b(f"{shard}/{key}".encode(), digest_size=8).digest())
+
+
+def shard_names(count: int) -> tuple[str, ...]:
+    """The names of so many node workers."""
     return tuple(f"node-{number}" for number in range(count))
 
 
@@ -33,106 +43,107 @@ def controller_names(controller: str) -> tuple[str, ...]:
     """What `--controllers` calls the work of the package `workers.<controller>`."""
     if controller == "node":
         return (NODE, LIFECYCLE)
-    return tuple(name for package, name in SINGLE.values() if package == controller)
+    return tuple(name for package, name in SINGLE_WORKERS.values() if package == controller)
 
 
 def wanted_workers(settings: Settings) -> dict[str, str]:
     """Worker name → package under `workers`, for the controllers that are enabled."""
     wanted: dict[str, str] = {}
     if any(is_enabled(name, settings.controllers) for name in controller_names("node")):
-        wanted |= dict.fromkeys(names(settings.node_workers), "node")  # first: nodes wait for them
-    for worker, (package, name) in SINGLE.items():
+        # First, because nodes wait for them.
+        wanted |= dict.fromkeys(shard_names(settings.node_workers), "node")
+    for worker, (package, name) in SINGLE_WORKERS.items():
         if is_enabled(name, settings.controllers):
             wanted[worker] = package
     return wanted
 
 
 class Shards:
-    """The division of the nodes. A change of it moves keys without a gap and without double work.
+    """The division of the Nodes among workers. To change it leaves no gap and no double work.
 
-    A key first leaves the hands of its old owner, who says so by acknowledging the frame that takes
-    it away; only then does the new owner get it. Workers whose keys stay do not notice.
+    A key first leaves its old owner, who says so by acknowledging the frame that takes it away;
+    only then does the new owner get it. Workers whose keys stay do not notice.
     """
 
     def __init__(
-        self, count: int, children: Children, feed: SharedInformer, permit: Callable[[Child], None]
+        self,
+        count: int,
+        children: Children,
+        informer: SharedInformer,
+        permit: Callable[[Child], None],
     ) -> None:
-        self._children, self._feed, self._permit = children, feed, permit
-        self._now: Sequence[str] = names(count)
-        self._next: Sequence[str] = self._now
-        self._change = asyncio.Lock()
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self._now
+        self._children, self._informer, self._permit = children, informer, permit
+        self._current: Sequence[str] = shard_names(count)
+        self._next: Sequence[str] = self._current
+        self._scaling = asyncio.Lock()
 
     def owns(self, child: Child) -> Owns:
-        """What belongs to this worker; during a change only what it keeps."""
+        """The keys of this worker; during a change only those it keeps."""
         if child.controller != "node":
             return lambda kind, key: True
-        now, coming, name = self._now, self._next, child.name
-        if name not in now:
+        current, coming, name = self._current, self._next, child.name
+        if name not in current:
             return lambda kind, key: kind != "Node" or owner(key, coming) == name
-        if now == coming:
-            return lambda kind, key: kind != "Node" or owner(key, now) == name
-        return lambda kind, key: kind != "Node" or owner(key, now) == owner(key, coming) == name
+        if current == coming:
+            return lambda kind, key: kind != "Node" or owner(key, current) == name
+        return lambda kind, key: kind != "Node" or owner(key, current) == owner(key, coming) == name
 
     async def scale(self, count: int) -> str:
-        """Divide the nodes among `count` workers; the sentence says what was done."""
-        if self._change.locked():
+        """Divide the Nodes among `count` workers; the sentence says what was done."""
+        if self._scaling.locked():
             return "a change of the number of node workers is under way already"
-        async with self._change:
-            before = len(self._now)
-            self._next = names(count)
+        async with self._scaling:
+            before = len(self._current)
+            self._next = shard_names(count)
             try:
-                await asyncio.wait_for(self._move(), PATIENCE)
+                await asyncio.wait_for(self._move_keys(), SCALE_TIMEOUT)
             except TimeoutError:
                 log.error("number of node workers not changed in time", extra={"wanted": count})
-                self._give_up()
-                return f"not done within {PATIENCE:g} s; there are still {before} node workers"
+                self._roll_back()
+                return f"not done within {SCALE_TIMEOUT:g} s; there are still {before} node workers"
             return f"{count} node workers instead of {before}"
 
-    async def _move(self) -> None:
-        old = [child for child in self._children if child.name in self._now]
-        newcomers = [name for name in self._next if name not in self._now]
-        self._children.add(dict.fromkeys(newcomers, "node"), is_held=True)
-        await self._until(lambda: all(self._is_synced(name) for name in newcomers))
-        self._divide(old)
-        await self._until(lambda: all(self._feed.is_caught_up(ident) for ident in _idents(old)))
+    async def _move_keys(self) -> None:
+        old = [child for child in self._children if child.name in self._current]
+        added = [name for name in self._next if name not in self._current]
+        self._children.add(dict.fromkeys(added, "node"), is_fenced=True)
+        await self._until(lambda: all(self._is_synced(name) for name in added))
+        self._reassign(old)
+        await self._until(lambda: all(self._informer.is_caught_up(name) for name in _idents(old)))
         leaving = [child for child in old if child.name not in self._next]
         for child in leaving:
-            self._children.let_go(child)
-        await self._until(lambda: not any(child.running() for child in leaving))
-        self._now = self._next
-        stay = [child for child in self._children if child.name in self._now]
-        self._divide(stay)
-        for child in stay:
+            self._children.retire(child)
+        await self._until(lambda: not any(child.processes() for child in leaving))
+        self._current = self._next
+        staying = [child for child in self._children if child.name in self._current]
+        self._reassign(staying)
+        for child in staying:
             if child.current:
-                child.current.is_held = False
+                child.current.is_fenced = False
                 self._permit(child)
 
-    def _give_up(self) -> None:
-        """Back to the division that was: whoever came leaves, whoever was gets its keys back."""
-        self._next = self._now
+    def _roll_back(self) -> None:
+        """Retire the workers that were added, and give the others their keys back."""
+        self._next = self._current
         for child in self._children:
-            if child.controller == "node" and child.name not in self._now:
-                self._children.let_go(child)
-        self._divide([child for child in self._children if child.name in self._now])
+            if child.controller == "node" and child.name not in self._current:
+                self._children.retire(child)
+        self._reassign([child for child in self._children if child.name in self._current])
 
-    def _divide(self, children: Sequence[Child]) -> None:
+    def _reassign(self, children: Sequence[Child]) -> None:
         for child in children:
-            for start in child.running():
-                self._feed.divide(start.ident, self.owns(child))
+            for process in child.processes():
+                self._informer.reassign(process.ident, self.owns(child))
 
     def _is_synced(self, name: str) -> bool:
-        child = self._children.named(name)
+        child = self._children.get(name)
         return bool(child and child.current and child.current.is_synced)
 
     @staticmethod
-    async def _until(is_so: Callable[[], bool]) -> None:
-        while not is_so():  # noqa: ASYNC110 - several kinds of events may make it so
+    async def _until(condition: Callable[[], bool]) -> None:
+        while not condition():  # noqa: ASYNC110 - several kinds of events may make it true
             await asyncio.sleep(0.01)
 
 
 def _idents(children: Sequence[Child]) -> list[str]:
-    return [start.ident for child in children for start in child.running()]
+    return [process.ident for child in children for process in child.processes()]

@@ -9,7 +9,7 @@ from ccm.decide.children import WorkerState
 from ccm.metrics import Metric
 from ccm.model.objects import Json
 from ccm.supervisor.budget import worker_name
-from ccm.supervisor.shards import SINGLE
+from ccm.supervisor.shards import SINGLE_WORKERS
 
 Sample = tuple[Metric, tuple[str, ...], float]
 """A metric, its label values, and its value."""
@@ -86,7 +86,7 @@ def _controllers(workers: list[Json], enabled: tuple[str, ...]) -> Iterator[Samp
     controllers = {*map(controller_of_worker, running)}
     for alias, controller in ALIASES.items():
         if is_enabled(controller, enabled):
-            runs_in = alias if alias in SINGLE else "node"
+            runs_in = alias if alias in SINGLE_WORKERS else "node"
             labels = (alias, "cloud-controller-manager")
             yield metrics.RUNNING_CONTROLLERS, labels, float(runs_in in controllers)
 

@@ -21,7 +21,7 @@ from ccm.checks.services import ServiceEvidence, evaluate_services
 from ccm.cloud.interface import Quota
 from ccm.errors import CloudError, Denied, NotImplementedByProvider, Refused, Throttled
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
-from ccm.model.node import UNINITIALIZED_TAINT, Node
+from ccm.model.objects import UNINITIALIZED_TAINT, Node
 from ccm.model.rbac import PolicyRule
 from ccm.model.service import Service
 from ccm.settings import Settings

@@ -15,7 +15,7 @@ from ccm.checks.leases import observe_lease
 from ccm.cloud import registry
 from ccm.cloud.dry_run import WouldWrite
 from ccm.cloud.interface import ProviderContext
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.settings import Settings
 from tests.unit.api_server import json_answer, serving
 

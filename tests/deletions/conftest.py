@@ -1,11 +1,11 @@
-"""How Hypothesis works here, and the site that most tests of deletions begin with."""
+"""How Hypothesis works here, and the cluster that most tests of deletions begin with."""
 
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from .site import Site
+from .cluster import Cluster
 
 # No time limit per example: on a shared machine it measures the neighbours.
 settings.register_profile("deletions", deadline=None, database=None, print_blob=True)
@@ -13,5 +13,5 @@ settings.load_profile("deletions")
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path / "deletions.json")
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path / "deletions.json")

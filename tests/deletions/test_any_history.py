@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ccm.bus.frames import ProposeDeletions
 
-from .site import NOT_READY, POLICY, Site, names
+from .cluster import NOT_READY, POLICY, Cluster, names
 
 FRESH, SILENCE, LIMIT = 30.0, 60.0, 3
 
@@ -35,10 +35,10 @@ class AnyHistory(RuleBasedStateMachine):
         super().__init__()
         self.place = TemporaryDirectory()
         policy = replace(POLICY, limit=LIMIT, vanish_share=0.5)
-        self.site = Site(Path(self.place.name) / "deletions.json", policy)
+        self.cluster = Cluster(Path(self.place.name) / "deletions.json", policy)
         self.starts = {"a": 1, "b": 1}
         self.log: dict[str, list[Word]] = {}
-        self.rounds: set[tuple[float, str]] = set()
+        self.passes: set[tuple[float, str]] = set()
         self.seen_ready: dict[str, float] = {}
         self.used: dict[str, float] = {}  # UID → last permit or end of its worker
         self.accepted: set[str] = set()
@@ -51,7 +51,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     def create(self, name: str) -> None:
         self.serial += 1
-        self.site.nodes[name] = replace(NOT_READY, uid=f"uid-{self.serial}")
+        self.cluster.nodes[name] = replace(NOT_READY, uid=f"uid-{self.serial}")
 
     @initialize(size=st.integers(1, 8))
     def begin(self, size: int) -> None:
@@ -60,40 +60,40 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 2.5, 4.9, 5.0, 20.0, 59.9, 61.0, 599.0]))
     def time_passes(self, seconds: float) -> None:
-        self.site.later(seconds)
+        self.cluster.advance(seconds)
 
     @rule(number=st.integers(0, 8), what=st.sampled_from(["", "ready", "foreign", "without id"]))
     def a_node_changes(self, number: int, what: str) -> None:
         name = f"n{number}"
-        if not what or name not in self.site.nodes:
+        if not what or name not in self.cluster.nodes:
             self.create(name)
         elif what == "ready":
-            self.site.change(name, is_ready=not self.site.nodes[name].is_ready)
+            self.cluster.change(name, is_ready=not self.cluster.nodes[name].is_ready)
         elif what == "foreign":
-            self.site.change(name, is_foreign=not self.site.nodes[name].is_foreign)
+            self.cluster.change(name, is_foreign=not self.cluster.nodes[name].is_foreign)
         else:
-            has_id = self.site.nodes[name].has_provider_id
-            self.site.change(name, has_provider_id=not has_id)
+            has_id = self.cluster.nodes[name].has_provider_id
+            self.cluster.change(name, has_provider_id=not has_id)
 
     @rule(shard=st.sampled_from("ab"))
     def a_worker_restarts(self, shard: str) -> None:
         worker = self.worker(shard)
-        self.site.governor.forget(worker)
+        self.cluster.governor.forget(worker)
         self.starts[shard] += 1
 
     @rule()
     def the_supervisor_restarts(self) -> None:
-        self.site.restart()
+        self.cluster.restart()
         self.log, self.seen_ready, self.accepted = {}, {}, set()
-        self.rounds = set()
+        self.passes = set()
 
     @rule(freezes=st.sampled_from([True, False, False]))
     def a_person_decides(self, freezes: bool) -> None:
         self.is_frozen = freezes
         if freezes:
-            self.site.governor.freeze("test")
+            self.cluster.governor.freeze("test")
         else:
-            self.site.governor.allow()
+            self.cluster.governor.allow()
             self.accepted |= self.vanished()
 
     @rule(
@@ -104,15 +104,15 @@ class AnyHistory(RuleBasedStateMachine):
                       max_size=9),
         is_deleted=st.booleans(),
     )  # fmt: skip
-    def a_round(self, shard: str, words: list[str], ages: list[float], is_deleted: bool) -> None:
+    def a_pass(self, shard: str, words: list[str], ages: list[float], is_deleted: bool) -> None:
         self.on_message(shard, dict(zip(names(9), words, strict=True)), ages, is_deleted)
 
-    @precondition(lambda self: self.site.nodes)
-    @rule(data=st.data(), rounds=st.integers(2, 4))
-    def a_machine_is_gone(self, data: st.DataObject, rounds: int) -> None:
-        name = data.draw(st.sampled_from(sorted(self.site.nodes)))
-        for _ in range(rounds):
-            self.site.later()
+    @precondition(lambda self: self.cluster.nodes)
+    @rule(data=st.data(), passes=st.integers(2, 4))
+    def a_machine_is_gone(self, data: st.DataObject, passes: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.cluster.nodes)))
+        for _ in range(passes):
+            self.cluster.advance()
             for shard in "ab":
                 self.on_message(shard, {name: "gone"}, [0.0] * 9, False)
 
@@ -127,11 +127,11 @@ class AnyHistory(RuleBasedStateMachine):
     def on_message(
         self, shard: str, words: dict[str, str], ages: list[float], deletes: bool
     ) -> None:
-        now, worker = self.site.now, self.worker(shard)
+        now, worker = self.cluster.now, self.worker(shard)
         gone: list[list[Any]] = []
         not_gone: list[str] = []
         for (name, word), age in zip(words.items(), ages, strict=False):
-            status = self.site.nodes.get(name)
+            status = self.cluster.nodes.get(name)
             if status is None or not self.owned(shard, name) or word == "left out":
                 continue
             if word == "gone":
@@ -141,20 +141,20 @@ class AnyHistory(RuleBasedStateMachine):
             said = Word(now, status.uid, worker, word == "gone", now - age)
             self.log.setdefault(name, []).append(said)
         self.accepted &= self.vanished()
-        for name, status in self.site.nodes.items():
+        for name, status in self.cluster.nodes.items():
             if status.is_ready:
                 self.seen_ready[name] = now
         message = ProposeDeletions(len(gone) + len(not_gone), gone, not_gone)
-        permits = self.site.governor.on_message(worker, message).nodes
-        self.rounds.add((now, worker))
+        permits = self.cluster.governor.on_message(worker, message).nodes
+        self.passes.add((now, worker))
         proposed = {entry[0] for entry in gone}
         for name, uid, _ in permits:
             self.check(name, uid, proposed)
             self.permitted.append((now, uid))
             self.used[uid] = now
             if deletes:
-                del self.site.nodes[name]
-        window = {uid for at, uid in self.permitted if now - at < self.site.policy.window}
+                del self.cluster.nodes[name]
+        window = {uid for at, uid in self.permitted if now - at < self.cluster.policy.window}
         assert not permits or len(window) <= LIMIT
         assert len(permits) == len({name for name, _, _ in permits})
 
@@ -164,16 +164,16 @@ class AnyHistory(RuleBasedStateMachine):
         return {
             name
             for name, word in last.items()
-            if word.is_gone and self.site.now - word.heard < SILENCE
+            if word.is_gone and self.cluster.now - word.heard < SILENCE
         }
 
     def check(self, name: str, uid: str, proposed: set[str]) -> None:
-        status, now = self.site.nodes[name], self.site.now
+        status, now = self.cluster.nodes[name], self.cluster.now
         assert name in proposed
         assert status == replace(NOT_READY, uid=uid)
         assert not self.is_frozen
         doubted = self.vanished() - self.accepted
-        total = len(self.site.nodes.keys() | doubted)
+        total = len(self.cluster.nodes.keys() | doubted)
         assert len(doubted) <= max(1, 0.5 * total)
         assert any(self.is_confirmed(name, word) for word in self.log[name] if word.heard == now)
 
@@ -187,15 +187,15 @@ class AnyHistory(RuleBasedStateMachine):
             and not first.heard <= self.seen_ready.get(name, 0.0) <= second.heard
             and self.used.get(first.uid, 0.0) < first.answered
             and self.is_unbroken(name, first, second)
-            and self.is_in_every_round(name, first, second)
+            and self.is_in_every_pass(name, first, second)
             for first in self.log[name]
         )
 
-    def is_in_every_round(self, name: str, first: Word, second: Word) -> bool:
+    def is_in_every_pass(self, name: str, first: Word, second: Word) -> bool:
         spoken = {word.heard for word in self.log[name] if word.worker == first.worker}
         return all(
             at in spoken
-            for at, worker in self.rounds
+            for at, worker in self.passes
             if worker == first.worker and first.heard <= at <= second.heard
         )
 
@@ -236,26 +236,56 @@ STEPS = st.integers(0, 5 * 64).map(lambda n: n / 64)  # exact in binary
     turned=STEPS,
 )
 @settings(max_examples=100, deadline=None)
-def test_a_terminated_machine_goes_within_two_periods_and_a_round(
+def test_a_terminated_machine_goes_within_two_periods_and_a_pass(
     size: int, phases: list[float], latency: float, place: float, turned: float
 ) -> None:
-    period = POLICY.period + latency  # upstream's: the pause counts from the end of a round
+    period = POLICY.period + latency  # upstream's: the pause counts from the end of a pass
     with TemporaryDirectory() as directory:
-        site = Site(Path(directory) / "deletions.json").fill(size)
-        died = site.now + 20.0 + turned
+        cluster = Cluster(Path(directory) / "deletions.json").fill(size)
+        died = cluster.now + 20.0 + turned
         starts = sorted(
-            (site.now + phase + number * period, shard)
+            (cluster.now + phase + number * period, shard)
             for shard, phase in enumerate(phases)
             for number in range(20)
         )
         for start, shard in starts:
-            site.now = start + latency
+            cluster.now = start + latency
             if start >= died:
-                site.kill("n0")
+                cluster.kill("n0")
             is_asked = shard == 0 and start >= died
             gone = [["n0", "u0", "no such machine", start + place * latency]] if is_asked else []
             message = ProposeDeletions(len(gone), gone, [])
-            if site.governor.on_message(f"node-{shard}.1", message).nodes:
-                assert site.now <= died + 2 * period + latency
+            if cluster.governor.on_message(f"node-{shard}.1", message).nodes:
+                assert cluster.now <= died + 2 * period + latency
                 return
     raise AssertionError("it was never permitted")
+
+
+# What a worker may send that is not a pass.
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=12,
+)
+ALMOST = st.lists(
+    st.tuples(
+        st.sampled_from(["n0", "n1", "", 3, None]),
+        st.sampled_from(["u0", "u1", "", None]),
+        st.text(max_size=2) | st.none(),
+        st.floats() | st.integers() | st.just("1000") | st.booleans(),
+    ).map(list),
+    max_size=3,
+)
+
+
+@given(st.lists(st.tuples(ANYTHING, ANYTHING | ALMOST, ANYTHING), max_size=6))
+@settings(max_examples=100, deadline=None)
+def test_nonsense_from_a_worker_neither_deletes_nor_hurts(
+    messages: list[tuple[Any, Any, Any]],
+) -> None:
+    with TemporaryDirectory() as place:
+        cluster = Cluster(Path(place) / "deletions.json").fill(3).kill(*names(3))
+        for message in messages:  # the clock stands still: nothing can be confirmed
+            assert cluster.governor.on_message("node-0.1", ProposeDeletions(*message)).nodes == []
+        cluster.status()

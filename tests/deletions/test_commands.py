@@ -9,25 +9,25 @@ from click.testing import CliRunner, Result
 
 from ccm.bus.control import ControlServer
 from ccm.cli.operate import deletions
-from ccm.decide.deletion import Policy
+from ccm.decide.deletion import DeletionPolicy
 from ccm.supervisor.deletions import policy_of
 from tests.settings.writing import settings
 
-from .site import POLICY, Site
+from .cluster import POLICY, Cluster
 
 
 def test_the_policy_is_what_the_flags_say() -> None:
     assert policy_of(settings()) == POLICY
     words = ("--node-deletion-limit=3", "--node-monitor-period=1m", "--node-vanish-share=0.5")
-    assert policy_of(settings(*words)) == Policy(60.0, 3, 0.0, 600.0, 0.5)
+    assert policy_of(settings(*words)) == DeletionPolicy(60.0, 3, 0.0, 600.0, 0.5)
 
 
-async def typed(site: Site, runtime: Path, *words: str) -> Result:
+async def typed(cluster: Cluster, runtime: Path, *words: str) -> Result:
     """What `ccm-supervisor deletions …` prints, over a real control socket."""
 
     async def reply(request: dict[str, Any]) -> dict[str, Any]:
         assert request["command"] == "deletions"
-        return site.governor.answer(request)
+        return cluster.governor.answer(request)
 
     server = ControlServer(runtime / "control.sock", reply)
     await server.start()
@@ -38,35 +38,37 @@ async def typed(site: Site, runtime: Path, *words: str) -> Result:
 
 
 async def test_a_person_sees_and_switches_deletions(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SUDO_USER", "ada")
-    site.fill(3).kill("n0").round(["n0"])
+    cluster.fill(3).kill("n0").report(["n0"])
     here = f"--runtime-dir={tmp_path}"
-    shown = await typed(site, tmp_path, here)
+    shown = await typed(cluster, tmp_path, here)
     assert shown.output.splitlines() == [
         "allowed",
         "budget: 10 of 10 left in 10m",
         "since the start: 1 proposed, 0 permitted",
         "  n0  not yet: not-confirmed, not before 5s from now",
     ]
-    frozen = await typed(site, tmp_path, "freeze", "--reason", "audit", here)
+    frozen = await typed(cluster, tmp_path, "freeze", "--reason", "audit", here)
     assert "no node is deleted" in frozen.output
-    assert " by ada: audit" in (await typed(site, tmp_path, here)).output.splitlines()[0]
-    allowed = await typed(site, tmp_path, here, "allow")
+    assert " by ada: audit" in (await typed(cluster, tmp_path, here)).output.splitlines()[0]
+    allowed = await typed(cluster, tmp_path, here, "allow")
     assert allowed.exit_code == 0, allowed.output
-    assert site.status()["frozen"] is None
+    assert cluster.status()["frozen"] is None
 
 
-async def test_a_freeze_that_is_not_kept_is_told_as_a_failure(site: Site, tmp_path: Path) -> None:
-    site.path.unlink()
-    site.path.mkdir()
-    result = await typed(site, tmp_path, "freeze", f"--runtime-dir={tmp_path}")
+async def test_a_freeze_that_is_not_kept_is_told_as_a_failure(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.path.unlink()
+    cluster.path.mkdir()
+    result = await typed(cluster, tmp_path, "freeze", f"--runtime-dir={tmp_path}")
     assert result.exit_code == 2
     assert "a restart may forget it" in result.output
-    shown = await typed(site, tmp_path, f"--runtime-dir={tmp_path}")
+    shown = await typed(cluster, tmp_path, f"--runtime-dir={tmp_path}")
     assert "stopped: the state file" in shown.output
 
 
-def test_an_unknown_action_says_which_there_are(site: Site) -> None:
-    assert "show, freeze or allow" in site.governor.answer({"action": "melt"})["error"]
+def test_an_unknown_action_says_which_there_are(cluster: Cluster) -> None:
+    assert "show, freeze or allow" in cluster.governor.answer({"action": "melt"})["error"]

@@ -4,53 +4,53 @@ from dataclasses import replace
 
 import pytest
 
-from ccm.decide.deletion import CALM_ROUNDS, Hold, Situation, is_over, weigh
+from ccm.decide.deletion import HEALTHY_PASSES, ClusterState, Hold, has_recovered, update_hold
 
-from .site import POLICY
+from .cluster import POLICY
 
 NOW = 1000.0
-CALM = Situation(
+HEALTHY = ClusterState(
     total=100, vanished=30, permits=(), is_frozen=False, is_held=False, all_heard_since=NOW
 )
-MASS = replace(CALM, vanished=31)
+MASS = replace(HEALTHY, vanished=31)
 
 
-def after(rounds: str, hold: Hold | None = None, step: float = 5.0) -> tuple[Hold | None, float]:
-    """The hold after rounds such as "Aab": a worker each, a capital when it is a mass."""
+def after(passes: str, hold: Hold | None = None, step: float = 5.0) -> tuple[Hold | None, float]:
+    """The hold after passes such as "Aab": a worker each, a capital when it is a mass."""
     now = NOW
-    for index, sign in enumerate(rounds):
+    for index, sign in enumerate(passes):
         now = NOW + index * step
-        hold = weigh(hold, MASS if sign.isupper() else CALM, sign.lower(), POLICY, now)
+        hold = update_hold(hold, MASS if sign.isupper() else HEALTHY, sign.lower(), POLICY, now)
     return hold, now
 
 
-def is_open(rounds: str, workers: str, step: float = 5.0) -> bool:
-    hold, now = after(rounds, step=step)
-    return hold is None or is_over(hold, workers, POLICY, now)
+def is_open(passes: str, workers: str, step: float = 5.0) -> bool:
+    hold, now = after(passes, step=step)
+    return hold is None or has_recovered(hold, workers, POLICY, now)
 
 
 @pytest.mark.parametrize(
-    ("rounds", "workers", "step", "expected"),
+    ("passes", "workers", "step", "expected"),
     [
         pytest.param("aaa", "a", 5.0, True, id="it-was-never-a-mass"),
         pytest.param("A", "a", 5.0, False, id="a-mass"),
-        pytest.param("Aaa", "a", 5.0, False, id="two-calm-rounds"),
-        pytest.param("Aaaa", "a", 5.0, True, id="three-calm-rounds"),
+        pytest.param("Aaa", "a", 5.0, False, id="two-healthy-passes"),
+        pytest.param("Aaaa", "a", 5.0, True, id="three-healthy-passes"),
         pytest.param("AaaAaa", "a", 5.0, False, id="a-mass-again"),
-        pytest.param("Aaaabb", "ab", 5.0, False, id="one-worker-is-not-calm-for-long-enough"),
+        pytest.param("Aaaabb", "ab", 5.0, False, id="one-worker-is-not-healthy-for-long-enough"),
         pytest.param("Aababab", "ab", 5.0, True, id="both-workers"),
         pytest.param("Aaaaaaa", "ab", 5.0, False, id="one-worker-says-nothing"),
-        pytest.param("Aaaaaaaa", "a", 0.1, False, id="a-quick-burst-of-rounds"),
-        pytest.param("Aaa", "a", 100.0, False, id="slow-rounds-count-too"),
+        pytest.param("Aaaaaaaa", "a", 0.1, False, id="a-quick-burst-of-passes"),
+        pytest.param("Aaa", "a", 100.0, False, id="slow-passes-count-too"),
     ],
 )
-def test_a_hold_ends_after_calm_rounds_of_every_worker(
-    rounds: str, workers: str, step: float, expected: bool
+def test_a_hold_ends_after_healthy_passes_of_every_worker(
+    passes: str, workers: str, step: float, expected: bool
 ) -> None:
-    assert is_open(rounds, workers, step) is expected
+    assert is_open(passes, workers, step) is expected
 
 
 def test_a_hold_tells_of_its_beginning_and_of_the_latest_mass() -> None:
     hold, _ = after("AaA")
     assert hold == Hold(NOW, 31, 100)
-    assert CALM_ROUNDS == 3  # docs/deletion.md says three
+    assert HEALTHY_PASSES == 3  # docs/deletion.md says three

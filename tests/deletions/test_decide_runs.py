@@ -1,84 +1,95 @@
-"""How evidence grows and ends, and which rounds of a worker are believed."""
+"""How evidence grows and ends, and which passes of a worker are believed."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.decide.deletion import GoneAnswer, History, Round, Said, add_gone, interrupted, read_round
+from ccm.decide.deletion import (
+    GoneAnswer,
+    GoneHistory,
+    LastAnswer,
+    PassReport,
+    extend,
+    interrupt,
+    parse_report,
+)
 
-from .site import POLICY
+from .cluster import POLICY
 
 NOW = 1000.0
+GONE, NOT_GONE, NONE = LastAnswer.GONE, LastAnswer.NOT_GONE, LastAnswer.NONE
 
 
 def gone(at: float, uid: str = "u1") -> GoneAnswer:
     return GoneAnswer("n", uid, "no such machine", at)
 
 
-def run(first: float, last: float) -> History:
-    return History("u1", "w", Said.GONE, first=first, last=last)
+def run(first: float, last: float) -> GoneHistory:
+    return GoneHistory("u1", "w", LastAnswer.GONE, first=first, last=last)
 
 
-def not_gone_at(at: float) -> History:
-    return interrupted(run(900.0, 905.0), Said.NOT_GONE, at)
+def not_gone_at(at: float) -> GoneHistory:
+    return interrupt(run(900.0, 905.0), LastAnswer.NOT_GONE, at)
 
 
 @pytest.mark.parametrize(
     ("before", "answer", "worker", "expected"),
     [
-        pytest.param(None, gone(999.0), "w", (Said.GONE, 999.0, 999.0), id="the-first"),
-        pytest.param(None, gone(970.0), "w", (Said.GONE, 970.0, 970.0), id="just-fresh"),
-        pytest.param(None, gone(969.9), "w", (Said.NOTHING,), id="too-old"),
-        pytest.param(None, gone(1000.1), "w", (Said.NOTHING,), id="from-the-future"),
-        pytest.param(None, gone(float("nan")), "w", (Said.NOTHING,), id="no-time"),
-        pytest.param(run(990.0, 995.0), gone(999.0), "w", (Said.GONE, 990.0, 999.0), id="goes-on"),
-        pytest.param(run(990.0, 995.0), gone(995.0), "w", (Said.GONE, 990.0, 995.0), id="repeated"),
-        pytest.param(run(990.0, 995.0), gone(980.0), "w", (Said.GONE, 990.0, 995.0), id="late"),
-        pytest.param(run(990.0, 995.0), gone(960.0), "w", (Said.GONE, 990.0, 995.0), id="stale"),
-        pytest.param(run(900.0, 939.0), gone(999.0), "w", (Said.GONE, 900.0, 999.0), id="pause"),
-        pytest.param(run(900.0, 938.9), gone(999.0), "w", (Said.GONE, 999.0, 999.0), id="silence"),
-        pytest.param(run(990.0, 995.0), gone(999.0, "u2"), "w", (Said.GONE, 999.0, 999.0),
+        pytest.param(None, gone(999.0), "w", (GONE, 999.0, 999.0), id="the-first"),
+        pytest.param(None, gone(970.0), "w", (GONE, 970.0, 970.0), id="just-fresh"),
+        pytest.param(None, gone(969.9), "w", (NONE,), id="too-old"),
+        pytest.param(None, gone(1000.1), "w", (NONE,), id="from-the-future"),
+        pytest.param(None, gone(float("nan")), "w", (NONE,), id="no-time"),
+        pytest.param(run(990.0, 995.0), gone(999.0), "w", (GONE, 990.0, 999.0), id="goes-on"),
+        pytest.param(run(990.0, 995.0), gone(995.0), "w", (GONE, 990.0, 995.0), id="repeated"),
+        pytest.param(run(990.0, 995.0), gone(980.0), "w", (GONE, 990.0, 995.0), id="late"),
+        pytest.param(run(990.0, 995.0), gone(960.0), "w", (GONE, 990.0, 995.0), id="stale"),
+        pytest.param(run(900.0, 939.0), gone(999.0), "w", (GONE, 900.0, 999.0), id="pause"),
+        pytest.param(run(900.0, 938.9), gone(999.0), "w", (GONE, 999.0, 999.0), id="silence"),
+        pytest.param(run(990.0, 995.0), gone(999.0, "u2"), "w", (GONE, 999.0, 999.0),
                      id="created-anew"),
-        pytest.param(run(990.0, 995.0), gone(999.0), "w2", (Said.GONE, 999.0, 999.0),
+        pytest.param(run(990.0, 995.0), gone(999.0), "w2", (GONE, 999.0, 999.0),
                      id="another-worker"),
-        pytest.param(not_gone_at(996.0), gone(999.0), "w", (Said.GONE, 999.0, 999.0),
+        pytest.param(not_gone_at(996.0), gone(999.0), "w", (GONE, 999.0, 999.0),
                      id="after-a-contradiction"),
-        pytest.param(not_gone_at(996.0), gone(996.0), "w", (Said.NOT_GONE,),
+        pytest.param(not_gone_at(996.0), gone(996.0), "w", (NOT_GONE,),
                      id="given-before-the-contradiction"),
     ],
 )  # fmt: skip
 def test_a_run_of_answers_grows_only_by_new_unbroken_ones(
-    before: History | None, answer: GoneAnswer, worker: str, expected: tuple[object, ...]
+    before: GoneHistory | None, answer: GoneAnswer, worker: str, expected: tuple[object, ...]
 ) -> None:
-    after = add_gone(before, answer, worker, POLICY, NOW)
-    found = (after.said, after.first, after.last)
+    after = extend(before, answer, worker, POLICY, NOW)
+    found = (after.answer, after.first, after.last)
     assert found[: len(expected)] == expected
 
 
 def test_a_new_run_still_remembers_what_came_before_it() -> None:
-    known = add_gone(not_gone_at(996.0), gone(998.0), "w", POLICY, 998.0)
-    assert add_gone(known, gone(995.0), "w2", POLICY, NOW) == known
+    known = extend(not_gone_at(996.0), gone(998.0), "w", POLICY, 998.0)
+    assert extend(known, gone(995.0), "w2", POLICY, NOW) == known
 
 
 @given(st.lists(st.tuples(st.sampled_from(["gone", "else"]), st.floats(0, 40)), max_size=8))
-def test_a_contradiction_is_never_inside_a_run(rounds: list[tuple[str, float]]) -> None:
-    now, known, contradicted = 0.0, History("u1", "w"), float("-inf")
-    for word, age in rounds:
+def test_a_contradiction_is_never_inside_a_run(passes: list[tuple[str, float]]) -> None:
+    now, known, contradicted = 0.0, GoneHistory("u1", "w"), float("-inf")
+    for word, age in passes:
         now += 5.0
         if word == "gone":
-            known = add_gone(known, gone(now - age), "w", POLICY, now)
+            known = extend(known, gone(now - age), "w", POLICY, now)
         else:
-            known, contradicted = interrupted(known, Said.NOT_GONE, now), now
-        assert known.said is not Said.GONE or contradicted < known.first <= known.last <= now
+            known, contradicted = interrupt(known, LastAnswer.NOT_GONE, now), now
+        assert (
+            known.answer is not LastAnswer.GONE or contradicted < known.first <= known.last <= now
+        )
 
 
-# Rounds, as a process that runs provider code may send them.
+# Passes, as a process that runs provider code may send them.
 
 GOOD = ["n1", "u1", "no such machine", 5.0]
 
 
-def test_a_round_names_each_node_once() -> None:
-    assert read_round(3, [GOOD], ["n2"]) == Round(
+def test_a_pass_names_each_node_once() -> None:
+    assert parse_report(3, [GOOD], ["n2"]) == PassReport(
         (GoneAnswer("n1", "u1", "no such machine", 5.0),), ("n2",)
     )
 
@@ -115,4 +126,4 @@ def test_a_round_names_each_node_once() -> None:
 def test_a_round_with_anything_odd_in_it_is_not_believed_at_all(
     asked: object, gone: object, not_gone: object
 ) -> None:
-    assert read_round(asked, gone, not_gone) is None
+    assert parse_report(asked, gone, not_gone) is None

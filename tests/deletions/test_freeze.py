@@ -6,23 +6,23 @@ import pytest
 
 from ccm.supervisor.deletion_state import read_state
 
-from .site import Site
+from .cluster import Cluster
 
 
-def test_a_freeze_outlives_a_restart_until_it_is_lifted(site: Site) -> None:
-    site.fill(3).kill("n0")
-    site.governor.freeze("network audit", "ada")
-    site.restart()
+def test_a_freeze_outlives_a_restart_until_it_is_lifted(cluster: Cluster) -> None:
+    cluster.fill(3).kill("n0")
+    cluster.governor.freeze("network audit", "ada")
+    cluster.restart()
     for _ in range(3):
-        assert site.later().round(["n0"]) == []
-    assert site.why("n0") == "frozen"
-    assert site.status()["frozen"]["why"] == "network audit"
-    assert site.status()["frozen"]["by"] == "ada"
-    site.governor.allow()
-    site.restart()
-    assert site.status()["frozen"] is None
-    site.later().round(["n0"])
-    assert site.later().round(["n0"]) == ["n0"]
+        assert cluster.advance().report(["n0"]) == []
+    assert cluster.why("n0") == "frozen"
+    assert cluster.status()["frozen"]["why"] == "network audit"
+    assert cluster.status()["frozen"]["by"] == "ada"
+    cluster.governor.allow()
+    cluster.restart()
+    assert cluster.status()["frozen"] is None
+    cluster.advance().report(["n0"])
+    assert cluster.advance().report(["n0"]) == ["n0"]
 
 
 @pytest.mark.parametrize(
@@ -33,51 +33,51 @@ def test_a_freeze_outlives_a_restart_until_it_is_lifted(site: Site) -> None:
      b'{"freeze": false, "permitted": []}'],
 )  # fmt: skip
 def test_a_state_file_that_is_not_understood_freezes_until_allow_writes_it_anew(
-    site: Site, content: bytes
+    cluster: Cluster, content: bytes
 ) -> None:
-    site.path.write_bytes(content)
-    site.restart()
-    site.fill(3).kill("n0").round(["n0"])
-    assert site.later().round(["n0"]) == []
-    assert "cannot be read" in site.status()["frozen"]["why"]
-    assert site.path.read_bytes() == content
-    site.governor.allow()
-    assert site.later().round(["n0"]) == ["n0"]
-    assert read_state(site.path).permitted == ("u0",)
+    cluster.path.write_bytes(content)
+    cluster.restart()
+    cluster.fill(3).kill("n0").report(["n0"])
+    assert cluster.advance().report(["n0"]) == []
+    assert "cannot be read" in cluster.status()["frozen"]["why"]
+    assert cluster.path.read_bytes() == content
+    cluster.governor.allow()
+    assert cluster.advance().report(["n0"]) == ["n0"]
+    assert read_state(cluster.path).permitted == ("u0",)
 
 
 def test_nothing_is_permitted_that_cannot_be_written_down(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the directory should be")
-    site = Site(tmp_path / "state" / "deletions.json").fill(3).kill("n0")
+    cluster = Cluster(tmp_path / "state" / "deletions.json").fill(3).kill("n0")
     (tmp_path / "state").unlink()
-    site.governor.allow()
-    site.round(["n0"])
-    site.path.unlink()
-    site.path.mkdir()  # now the file cannot be replaced
-    assert site.later().round(["n0"]) == []
-    assert "cannot be written" in site.status()["trouble"]
-    assert site.status()["budget"]["left"] == 10
-    assert site.why("n0") == "frozen"
-    assert site.governor.answer({"action": "freeze"}).keys() == {"error"}
-    assert site.governor.answer({"action": "allow"}).keys() == {"error"}
-    assert site.status()["frozen"], "an allow that is not kept lifts nothing"
-    site.path.rmdir()
-    assert site.governor.answer({"action": "allow"}).keys() == {"ok"}
-    assert site.later().round(["n0"]) == ["n0"]
+    cluster.governor.allow()
+    cluster.report(["n0"])
+    cluster.path.unlink()
+    cluster.path.mkdir()  # now the file cannot be replaced
+    assert cluster.advance().report(["n0"]) == []
+    assert "cannot be written" in cluster.status()["trouble"]
+    assert cluster.status()["budget"]["left"] == 10
+    assert cluster.why("n0") == "frozen"
+    assert cluster.governor.answer({"action": "freeze"}).keys() == {"error"}
+    assert cluster.governor.answer({"action": "allow"}).keys() == {"error"}
+    assert cluster.status()["frozen"], "an allow that is not kept lifts nothing"
+    cluster.path.rmdir()
+    assert cluster.governor.answer({"action": "allow"}).keys() == {"ok"}
+    assert cluster.advance().report(["n0"]) == ["n0"]
 
 
-def test_a_disk_that_works_again_needs_nobody(site: Site) -> None:
-    site.fill(3).kill("n0").round(["n0"])
-    site.path.unlink()
-    site.path.mkdir()
-    assert site.later().round(["n0"]) == []
-    site.path.rmdir()
-    assert site.later().round(["n0"]) == ["n0"]
+def test_a_disk_that_works_again_needs_nobody(cluster: Cluster) -> None:
+    cluster.fill(3).kill("n0").report(["n0"])
+    cluster.path.unlink()
+    cluster.path.mkdir()
+    assert cluster.advance().report(["n0"]) == []
+    cluster.path.rmdir()
+    assert cluster.advance().report(["n0"]) == ["n0"]
 
 
-def test_a_permit_is_on_disk_before_the_worker_hears_of_it(site: Site) -> None:
-    site.fill(3).kill("n0").round(["n0"])
-    site.later().round(["n0"])
-    assert read_state(site.path).permitted == ("u0",)
-    assert site.path.stat().st_mode & 0o777 == 0o600
-    assert [file.name for file in site.path.parent.iterdir()] == [site.path.name]
+def test_a_permit_is_on_disk_before_the_worker_hears_of_it(cluster: Cluster) -> None:
+    cluster.fill(3).kill("n0").report(["n0"])
+    cluster.advance().report(["n0"])
+    assert read_state(cluster.path).permitted == ("u0",)
+    assert cluster.path.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in cluster.path.parent.iterdir()] == [cluster.path.name]

@@ -11,8 +11,7 @@ import pytest
 from ccm.errors import KubernetesError
 from ccm.kube import config
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.kube.cluster import RealCluster
@@ -89,7 +88,7 @@ async def api_server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 @asynccontextmanager
 async def _client(kubeconfig: Path) -> AsyncIterator[ApiServer]:
-    kube = Kube(await config.load(config.Source(str(kubeconfig))), "edge-cases")
+    kube = Kube(await config.load(str(kubeconfig)), "edge-cases")
     server = ApiServer(kube)
     try:
         yield server

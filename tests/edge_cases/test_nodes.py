@@ -6,7 +6,7 @@ import pytest
 
 from ccm.bus.sockets import Permission
 from ccm.model.cloud import Instance
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from tests.node.test_node_initialisation import INITIALISED
 from workers.node.patches import patch_for
 from workers.node.plan import plan

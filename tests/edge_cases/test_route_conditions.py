@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.kube.client import STRATEGIC_PATCH
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from tests.route.nodes import network_condition, routed
 from tests.route.test_route_condition import CASES, NOW
 from tests.unit.nodes import Tweak

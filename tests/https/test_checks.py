@@ -10,19 +10,18 @@ from typing import Any, cast
 import pytest
 
 from ccm.decide.children import Life, WorkerState
-from ccm.decide.lease import LeaseRecord
+from ccm.decide.lease import LeaderElectionRecord
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient
-from ccm.kube.watch import ListBegins, Trouble, WatchEvent
+from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed
 from ccm.model.projection import Projection
 from ccm.settings import Settings
-from ccm.supervisor.checks import Checks
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
+from ccm.supervisor.health_checks import HealthChecks, Progress
 from ccm.supervisor.informer import SharedInformer
-from ccm.supervisor.leader import Leader, Timing
+from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector
 from ccm.supervisor.leadership import Leadership
-from ccm.supervisor.progress import Progress
 from tests.unit.waiting import until
 
 
@@ -52,9 +51,9 @@ class Supervisor:
     def failing(self) -> dict[str, dict[str, str]]:
         """For both kinds of checks, those that fail."""
         leader = SimpleNamespace(lease_name="ccm", is_overdue=lambda: self.is_overdue)
-        checks = Checks(
+        checks = HealthChecks(
             self.settings,
-            cast(Leadership, SimpleNamespace(leaders=lambda: [leader])),
+            cast(Leadership, SimpleNamespace(electors=lambda: [leader])),
             cast(Progress, SimpleNamespace(what_is_stuck=lambda: self.stuck)),
             cast(SharedInformer, self),
             cast(Children, self.children),
@@ -160,16 +159,16 @@ async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
 ) -> None:
     async def changes(kube: Any, path: str, idle_limit: float) -> AsyncIterator[WatchEvent]:
         while path.endswith("services"):
-            yield Trouble("no connection")
+            yield WatchFailed("no connection")
             await asyncio.sleep(0.01)
-        yield ListBegins()
+        yield ListStarted()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("ccm.supervisor.informer.follow", changes)
-    monkeypatch.setattr("ccm.supervisor.informer.GATHER", 0.0)
+    monkeypatch.setattr("ccm.supervisor.informer.list_and_watch", changes)
+    monkeypatch.setattr("ccm.supervisor.informer.LIST_DEBOUNCE", 0.0)
     feed = SharedInformer(cast(Kube, None), lambda *_: True)
-    feed.view(Projection("Node", (("metadata", "uid"),)))
-    feed.view(Projection("Service", (("metadata", "uid"),)))
+    feed.store(Projection("Node", (("metadata", "uid"),)))
+    feed.store(Projection("Service", (("metadata", "uid"),)))
 
     def quiet(kind: str) -> float:
         facts = feed.status(time.monotonic())["kinds"][kind]
@@ -186,24 +185,26 @@ class LostLease:
 
     name, identity = "ccm", "me"
 
-    async def read(self, timeout: float) -> None:
+    async def get(self, timeout: float) -> None:
         return None
 
-    async def create(self, timeout: float) -> LeaseRecord:
-        return LeaseRecord("me", 15.0, "now", 1, "1")
+    async def create(self, timeout: float) -> LeaderElectionRecord:
+        return LeaderElectionRecord("me", 15.0, "now", 1, "1")
 
-    async def hold(self, timeout: float) -> LeaseRecord:
+    async def update(self, timeout: float) -> LeaderElectionRecord:
         await asyncio.Event().wait()
         raise AssertionError("nobody ends this wait")
 
-    async def announce(self, what: str) -> None:
+    async def record_event(self, what: str) -> None:
         return None
 
 
 async def test_a_leader_is_overdue_twenty_seconds_after_its_lease_ended() -> None:
     now = [1000.0]
     lease = cast(LeaseClient, LostLease())
-    leader = Leader(lease, Timing(15.0, 10.0, 0.001), lambda _: None, lambda: now[0])
+    leader = LeaderElector(
+        lease, LeaderElectionConfig(15.0, 10.0, 0.001), lambda _: None, lambda: now[0]
+    )
     assert not leader.is_overdue()
     running = asyncio.create_task(leader.run())
     await until(leader.is_leading)

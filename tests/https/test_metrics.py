@@ -15,13 +15,13 @@ from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget, Waits
-from ccm.supervisor.child import Child, Start
-from ccm.supervisor.deletions import Governor, Views, policy_of
+from ccm.supervisor.child import Child, WorkerProcess
+from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.delivery import ProjectedStore
 from ccm.supervisor.informer import SharedInformer
-from ccm.supervisor.leader import Leader
+from ccm.supervisor.leader_election import LeaderElector
 from ccm.supervisor.metrics_collector import SupervisorCollector, WorkerCounters
-from ccm.supervisor.uninitialized import UninitializedNodes
+from ccm.supervisor.nodes import UninitializedNodes
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -33,11 +33,12 @@ class Supervisor:
         self.settings = Settings(cloud_provider="simulated", controllers=("*",))
         self.worker_counters, self.counters, self.wait = WorkerCounters(), Counters(), Waits()
         self.newcomers = UninitializedNodes(ProjectedStore("Node"), lambda: True)
-        self.leader = SimpleNamespace(lease_name="ccm", is_leading=lambda: True, slow_rounds=2)
+        self.leader = SimpleNamespace(lease_name="ccm", is_leading=lambda: True, slow_paths=2)
         feed = SharedInformer(cast(Kube, None), lambda *_: True)
         budget = Budget({}, lambda *_: True, lambda _: True)
-        views = Views(lambda _: None, lambda: 7)
-        governor = Governor(policy_of(self.settings), directory / "state", views, lambda *_: None)
+        nodes = SimpleNamespace(get=lambda _: None, count=lambda: 7)
+        policy = policy_of(self.settings)
+        governor = DeletionGovernor(policy, directory / "state", nodes, lambda *_: None)
         now = time.monotonic()
         self.status: Json = {
             "version": "1.2.3",
@@ -54,7 +55,9 @@ class Supervisor:
     def worker(self, name: str, state: WorkerState = WorkerState.RUNNING, **facts: Any) -> None:
         """A worker as `status` shows it; without facts it has no process."""
         process: Any = SimpleNamespace(pid=1)
-        start = Start(f"{name}.1", process, Path("hand"), (), status=facts) if facts else None
+        start = (
+            WorkerProcess(f"{name}.1", process, Path("hand"), (), status=facts) if facts else None
+        )
         child = Child(name, "any", Life(state, deaths=3), 1, start)
         self.status["workers"].append(child.describe(time.monotonic()))
 
@@ -66,7 +69,7 @@ class Supervisor:
             own_counters=(self.counters, self.newcomers.counters),
             grant_waits=lambda: iter([("read", "node-init", self.wait.histogram)]),
             newcomers=self.newcomers,
-            leaders=lambda: iter([cast(Leader, self.leader)]),
+            leaders=lambda: iter([cast(LeaderElector, self.leader)]),
             certificate_expiry=lambda: 1_800_000_000.0,
         )
         registry = CollectorRegistry()

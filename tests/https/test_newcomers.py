@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
-from ccm.model.node import UNINITIALIZED_TAINT
+from ccm.model.objects import UNINITIALIZED_TAINT
 from ccm.supervisor.delivery import ProjectedStore
-from ccm.supervisor.uninitialized import UninitializedNodes
+from ccm.supervisor.nodes import UninitializedNodes
 
 
 class Cluster:
@@ -16,7 +16,7 @@ class Cluster:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.is_leading = 1000.0, True
-        monkeypatch.setattr("ccm.supervisor.uninitialized.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("ccm.supervisor.nodes.time.monotonic", lambda: self.now)
         self.view = ProjectedStore("Node")
         self.newcomers = UninitializedNodes(self.view, lambda: self.is_leading)
 
@@ -38,7 +38,7 @@ class Cluster:
         return sum(counts), total
 
     def _tell(self, name: str) -> None:
-        for listen in self.view.listeners:
+        for listen in self.view.handlers:
             listen(name)
 
 

@@ -10,7 +10,7 @@ from ccm.bus.frames import ProposeDeletions
 from ccm.controllers import LIFECYCLE, NODE
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from tests.unit.nodes import (
     OTHER_TAINT,
     Tweak,

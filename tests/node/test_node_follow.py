@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.model.cloud import Instance
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from tests.unit.cluster import patched
 from tests.unit.nodes import (
     Tweak,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from ccm.model.cloud import Instance
-from ccm.model.node import UNINITIALIZED_TAINT, Node
+from ccm.model.objects import UNINITIALIZED_TAINT, Node
 from tests.unit.cluster import patched
 from tests.unit.nodes import (
     OTHER_TAINT,

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from ccm.errors import KubernetesError
 from ccm.model.cloud import AddressType, Instance, NodeAddress
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from tests.unit.cluster import patched
 from tests.unit.nodes import (
     OTHER_TAINT,

@@ -6,8 +6,7 @@ import pytest
 
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, PowerState
-from ccm.model.node import SHUTDOWN_TAINT, Node
-from ccm.model.objects import Json
+from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.edge_cases.rows import row
 from tests.edge_cases.servers import ApiServer
 from tests.unit.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
@@ -29,7 +28,7 @@ def is_ready(status: str) -> Tweak:
 async def put(api_server: ApiServer, w: SupervisedWorld, *tweaks: Tweak) -> Node:
     """A Node that both halves of the world have seen."""
     made = await api_server.node(node(with_taint(OTHER_TAINT), *tweaks))
-    await until(lambda: w.look(made.name) and w.context.store.get("Node", made.name))
+    await until(lambda: w.nodes.get(made.name) and w.context.store.get("Node", made.name))
     return made
 
 

@@ -4,7 +4,7 @@ import asyncio
 from itertools import pairwise
 
 from ccm.bus.frames import Objects
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from workers.node.controller import PROJECTIONS
 from workers.node.passes import NODES_AT_ONCE, nodes_where
 from workers.store import Store

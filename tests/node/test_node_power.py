@@ -3,8 +3,7 @@
 import pytest
 
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
-from ccm.model.node import SHUTDOWN_TAINT, Node
-from ccm.model.objects import Json
+from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.unit.nodes import OTHER_TAINT, node, ready, with_provider_id, with_taint
 from workers.node.plan import SHUTDOWN, SetTaints, is_watched, plan_power
 

@@ -8,7 +8,7 @@ import pytest
 from ccm.controllers import NODE
 from ccm.errors import KubernetesError, Throttled
 from ccm.model.cloud import Gone, PowerState, Unknown
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from tests.unit.nodes import (
     machine,
     node,

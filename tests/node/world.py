@@ -12,12 +12,12 @@ from ccm.bus.frames import Ack, Message, ProposeDeletions, Resync, decode
 from ccm.controllers import LIFECYCLE
 from ccm.kube.client import Kube
 from ccm.model.cloud import Answer
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.model.projection import project
 from ccm.settings import Settings
-from ccm.supervisor.deletions import Governor, Views, policy_of
+from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.informer import SharedInformer
-from ccm.supervisor.nodes import PROJECTION, NodeInformer
+from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
 from tests.unit.cluster import Cluster
 from tests.unit.feeding import snapshot
 from tests.unit.waiting import PATIENCE, until
@@ -141,11 +141,10 @@ class SupervisedWorld:
         self.machines = Machines()
         self.proposals: list[ProposeDeletions] = []
         self.informer = SharedInformer(kube, self._deliver)
-        nodes = NodeInformer(self.informer.view(PROJECTION))
-        nodes.scheme = Cloud.scheme
-        views = Views(nodes.look, nodes.total)
-        self.look = nodes.look
-        self.governor = Governor(policy_of(settings), directory / "state", views, lambda *_: None)
+        self.nodes = NodeLister(self.informer.store(NODE_PROJECTION))
+        self.nodes.scheme = Cloud.scheme
+        policy, state = policy_of(settings), directory / "state"
+        self.governor = DeletionGovernor(policy, state, self.nodes, lambda *_: None)
         self.port = FakePort(self._on_message)
         self.context = controller_context(module, Cloud(self.machines), kube, self.port, settings)
         controller = NodeController(self.context, self.machines)
@@ -161,7 +160,7 @@ class SupervisedWorld:
             case Ack(seq):
                 self.informer.acknowledge(NAME, seq)
             case Resync():
-                self.informer.begin_again(NAME)
+                self.informer.resync(NAME)
             case ProposeDeletions():
                 self.proposals.append(message)
                 permits = self.governor.on_message(NAME, message)
@@ -178,7 +177,7 @@ async def supervised_world(kube: Kube) -> AsyncIterator[SupervisedWorld]:
     with TemporaryDirectory() as directory:
         made = SupervisedWorld(kube, Path(directory))
         work = asyncio.create_task(made.runner.run(hello(module)))
-        made.informer.join(NAME, hello(module), lambda kind, key: True)
+        made.informer.subscribe(NAME, hello(module), lambda kind, key: True)
         try:
             yield made
         finally:

@@ -13,8 +13,8 @@ import orjson
 
 from ccm.kube import config
 from ccm.kube.client import Kube
-from ccm.kube.watch import Put, follow
-from ccm.model.node import Node
+from ccm.kube.watch import Updated, list_and_watch
+from ccm.model.objects import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import new_machines, register
 from ccm.sandbox.observer import missing_fields
@@ -22,7 +22,7 @@ from ccm.sandbox.observer import missing_fields
 
 async def connect(kubeconfig: Path) -> Kube:
     """A client of the test's own, which the audit log tells apart from the supervisor's."""
-    return Kube(await config.load(config.Source(str(kubeconfig))), "bystander")
+    return Kube(await config.load(str(kubeconfig)), "bystander")
 
 
 async def add_machines_and_nodes(
@@ -48,8 +48,8 @@ class Witness:
     )
 
     async def run(self) -> None:
-        async for event in follow(self.kube, "/api/v1/nodes"):
-            if isinstance(event, Put):
+        async for event in list_and_watch(self.kube, "/api/v1/nodes"):
+            if isinstance(event, Updated):
                 self._see(Node(event.raw))
 
     def initialised(self) -> int:

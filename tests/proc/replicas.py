@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.node import UNINITIALIZED_TAINT
-from ccm.model.objects import Json
+from ccm.model.objects import UNINITIALIZED_TAINT, Json
 from tests.kube.audit import AuditEntry
 from tests.kube.cluster import RealCluster
 from tests.proc.running import RULES, Supervisor, Where, is_alive

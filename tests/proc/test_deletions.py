@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.node import SHUTDOWN_TAINT
+from ccm.model.objects import SHUTDOWN_TAINT
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.kubelets import ready_condition

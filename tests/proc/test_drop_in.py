@@ -9,7 +9,7 @@ import pytest
 
 from ccm.kube.client import Kube
 from ccm.manifests.rbac import APP_NAME
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import new_machines, registration
 from tests.kube.cluster import RealCluster

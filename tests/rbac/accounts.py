@@ -7,7 +7,7 @@ import orjson
 from aiohttp import web
 
 from ccm.kube.client import Kube
-from ccm.kube.identity import NAMESPACE
+from ccm.kube.service_accounts import NAMESPACE
 from tests.unit.api_server import failure, json_answer, serving
 
 COLLECTION = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"

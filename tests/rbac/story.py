@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Volume
 from ccm.sandbox.kubelets import new_machines, ready_condition, register, registration

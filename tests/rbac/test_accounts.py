@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ccm.kube.identity import ACCOUNTS
+from ccm.kube.service_accounts import ACCOUNTS
 from ccm.sandbox.kubelets import registration
 from ccm.sandbox.workload import SERVICE
 from tests.kube.cluster import RealCluster

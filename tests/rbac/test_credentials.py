@@ -23,7 +23,7 @@ END
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "RENEW_EVERY", 0.0)
+    monkeypatch.setattr(config, "REREAD_INTERVAL", 0.0)
 
 
 class Host:
@@ -53,7 +53,7 @@ class Host:
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "us"}}],
         }
         self._kubeconfig.write_text(json.dumps(body))
-        return Kube(await config.load(config.Source(str(self._kubeconfig))), "us")
+        return Kube(await config.load(str(self._kubeconfig)), "us")
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ async def test_the_token_of_a_pod_is_read_again_and_may_be_gone_for_a_moment(
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    access = await config.load(config.Source())
+    access = await config.load()
     assert (access.server.url, access.server.ca_file) == ("https://[fd00::1]:443", str(authority))
     assert await access.bearer() == "one"
     for content in (None, ""):

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from ccm import __version__
 from ccm.cli.main import main
 from ccm.errors import ExitCode
-from ccm.kube.identity import ACCOUNTS
+from ccm.kube.service_accounts import ACCOUNTS
 from ccm.manifests.workload import RUN, USER
 from tests.proc.running import Json
 from tests.rbac.grants import objects, rendered

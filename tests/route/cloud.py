@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import AddressType, NodeAddress, Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 
 MACHINE = "fake://"
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from tests.unit.nodes import Tweak, node, with_provider_id
 
 SCHEME = "fake"

@@ -9,8 +9,7 @@ import pytest
 from ccm.errors import KubernetesError
 from ccm.kube import config
 from ccm.kube.client import Kube
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.kube.cluster import RealCluster
 from tests.route.nodes import network_condition
@@ -31,7 +30,7 @@ async def kube(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     else:
         cluster: RealCluster = request.getfixturevalue("fresh_kube")
         kubeconfig = cluster.kubeconfig("admin")
-    client = Kube(await config.load(config.Source(str(kubeconfig))), "test")
+    client = Kube(await config.load(str(kubeconfig)), "test")
     yield client
     await client.close()
     if request.param == "sandbox":

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from tests.route.nodes import OLD, network_condition, routed, with_condition
 from tests.route.world import Nodes
 from tests.unit.nodes import Tweak

@@ -7,7 +7,7 @@ import pytest
 
 from ccm.cloud.interface import Routes
 from ccm.model.cloud import Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from tests.route.cloud import FakeRoutes
 from tests.route.nodes import (
     changed,

@@ -7,8 +7,7 @@ import pytest
 
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, RetryAfter, Throttled
 from ccm.model.cloud import Route
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from tests.route.cloud import outage
 from tests.route.nodes import (
     SCHEME,

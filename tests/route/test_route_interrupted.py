@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccm.model.cloud import Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from tests.route.nodes import SCHEME, network_condition, routed, with_condition, with_pod_cidrs
 from tests.unit.nodes import node, with_provider_id
 from workers.route.plan import (

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from ccm.kube.client import Kube
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from tests.proc.cluster_nodes import add_machines_and_nodes, kill
 from tests.proc.running import Cloud, Supervisor, Where, wait_for

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ccm.errors import CloudError, Denied, Refused, Throttled
 from ccm.model.cloud import Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from tests.route.cloud import Entry, FakeRoutes
 from tests.route.nodes import changed, network_condition, routed
 from tests.route.world import World, world

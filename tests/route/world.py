@@ -15,8 +15,7 @@ from ccm.cloud.interface import CloudProvider
 from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter
 from ccm.kube.client import STRATEGIC_PATCH
 from ccm.kube.events import EventRecorder
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.projection import project
 from ccm.sandbox.kubernetes.kinds import NODE
 from ccm.sandbox.kubernetes.patch import strategic_merge

@@ -61,11 +61,17 @@ WALKS = (
 )
 
 BACKGROUND = {
-    ("ccm/supervisor/leader.py", "Leader.run"): "renews the lease, and with it the permits",
-    ("ccm/supervisor/children.py", "Children.watch"): "looks after the workers once a second",
-    ("ccm/supervisor/identities.py", "Shared.run"): "looks for a new token once a second",
+    (
+        "ccm/supervisor/leader_election.py",
+        "LeaderElector.run",
+    ): "renews lease and permits",
+    ("ccm/supervisor/children.py", "Children.run"): "looks after the workers once a second",
+    ("ccm/supervisor/tokens.py", "SharedToken.run"): "looks for a new token once a second",
     ("ccm/supervisor/systemd.py", "update_status"): "tells systemd twice a second",
-    ("ccm/supervisor/metrics_collector.py", "WorkerCounters.update"): "adds up what a heartbeat has counted",
+    (
+        "ccm/supervisor/metrics_collector.py",
+        "WorkerCounters.update",
+    ): "adds up counts",
     ("ccm/bus/sockets.py", "Permission.renew"): "takes in a permit",
     ("ccm/kube/events.py", "EventRecorder.run"): "sends Events behind the work",
     ("workers/runner.py", "Runner._beat"): "heartbeat",

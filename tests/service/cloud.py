@@ -10,8 +10,7 @@ from ccm.cloud.gate import _priority
 from ccm.decide.budget import Priority
 from ccm.errors import NoRoom, Refused
 from ccm.model.cloud import Balancer, Ingress, IpMode
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.service import Feature, Service
 from workers.service.plan import SPEC_FIELDS
 

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 from ccm.errors import KubernetesError
 from ccm.kube.client import JSON_PATCH, Kube
-from ccm.model.node import Node
-from ccm.model.objects import Json, mapping
+from ccm.model.objects import Json, Node, mapping
 from ccm.model.service import Service
 from tests.unit.cluster import patched
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.service import FINALIZER, Service
 from workers.service.hosts import EXCLUDE_LABEL, TO_BE_DELETED_TAINT
 

@@ -53,7 +53,7 @@ class GrantSource:
 @asynccontextmanager
 async def started(kubeconfig: Path, cloud: CloudServer) -> AsyncIterator[tuple[Controller, Queue]]:
     """A worker in this process with an informer of its own, until the end of the block."""
-    kube = Kube(await config.load(config.Source(str(kubeconfig))), "service-worker")
+    kube = Kube(await config.load(str(kubeconfig)), "service-worker")
     gate = WorkerGate(GrantSource(), 10.0, lambda: None)
     provider = SimulatedCloud()
     text = f"[Global]\nurl={cloud.url}\ntoken={cloud.tokens.full}\n"
@@ -65,7 +65,7 @@ async def started(kubeconfig: Path, cloud: CloudServer) -> AsyncIterator[tuple[C
         if isinstance(message, Ack):
             informers[0].acknowledge("service", message.seq)
         if isinstance(message, Resync):
-            informers[0].begin_again("service")
+            informers[0].resync("service")
         return True
 
     settings = Settings(cloud_provider="simulated", cluster_name="test", concurrent_service_syncs=4)
@@ -79,7 +79,7 @@ async def started(kubeconfig: Path, cloud: CloudServer) -> AsyncIterator[tuple[C
             return True
 
         informers.append(SharedInformer(kube, deliver))
-        informers[0].join("service", HELLO, lambda kind, key: True)
+        informers[0].subscribe("service", HELLO, lambda kind, key: True)
         try:
             yield controller, cast(Queue, context.queue)
         finally:
@@ -111,7 +111,7 @@ async def kubeconfigs(
 
 @pytest.fixture
 async def api(kubeconfigs: tuple[Path, Path]) -> AsyncIterator[Kube]:
-    api = Kube(await config.load(config.Source(str(kubeconfigs[1]))), "bystander")
+    api = Kube(await config.load(str(kubeconfigs[1])), "bystander")
     yield api
     for path in (LIVE, *(f"/api/v1/nodes/live-{number}" for number in range(3))):
         try:

@@ -6,8 +6,7 @@ import pytest
 
 from ccm.errors import KubernetesError
 from ccm.model.cloud import Ingress, IpMode
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.service import FINALIZER, Feature, Service
 from tests.edge_cases.rows import row
 from tests.unit.cluster import patched

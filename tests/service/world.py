@@ -15,8 +15,7 @@ from ccm.bus.sockets import Permission
 from ccm.cloud.gate import SupervisorGrants
 from ccm.kube.client import Kube
 from ccm.kube.events import EventRecorder
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.projection import project
 from ccm.model.service import Service
 from ccm.settings import Settings

@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 import orjson
 from aiohttp import web
 
-from ccm.kube.access import Access
-from ccm.kube.client import Kube, RateLimit
+from ccm.http import Server
+from ccm.kube.client import Kube, RateLimit, RestConfig
 from ccm.model.objects import Json
-from ccm.model.server import Server
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -37,11 +36,11 @@ class ApiServer:
             self.busy -= 1
 
     @property
-    def access(self) -> Access:
-        return Access(Server(self.url))
+    def config(self) -> RestConfig:
+        return RestConfig(Server(self.url))
 
     def kube(self, in_flight: int = 32, rate: RateLimit | None = None) -> Kube:
-        return Kube(self.access, "test-agent", in_flight, rate)
+        return Kube(self.config, "test-agent", in_flight, rate)
 
 
 @asynccontextmanager

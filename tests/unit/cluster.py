@@ -8,8 +8,7 @@ import jsonpatch
 
 from ccm.errors import KubernetesError
 from ccm.kube.client import JSON_PATCH, Kube
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 
 
 def patched(raw: Json, operations: Any) -> Json:

@@ -2,7 +2,7 @@
 
 import asyncio
 import selectors
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
@@ -12,11 +12,11 @@ from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json
-from ccm.supervisor.leader import Leader, Timing
+from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector
 
 T = TypeVar("T")
 
-TIMING = Timing(lease_duration=15.0, renew_deadline=10.0, retry_period=2.0)
+CONFIG = LeaderElectionConfig(lease_duration=15.0, renew_deadline=10.0, retry_period=2.0)
 
 
 class _NoWaiting(selectors.SelectSelector):
@@ -46,6 +46,16 @@ def play(story: Coroutine[Any, Any, T]) -> T:
     """Run `story` in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(story)
+
+
+def in_virtual_time(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test that plays `story`."""
+
+    def test() -> None:
+        play(story())
+
+    test.__doc__ = story.__doc__
+    return test
 
 
 class Fate(Enum):
@@ -200,14 +210,14 @@ class Replica:
         identity: str,
         script: Iterable[Request] = (),
         *,
-        timing: Timing = TIMING,
+        timing: LeaderElectionConfig = CONFIG,
         offset: float = 0.0,
         rate: float = 1.0,
     ) -> None:
         self.wire = Wire(server, script)
         file = LeaseClient(self.wire.kube, "ns", "ccm", identity, timing.lease_duration)
         self.identity, self._offset, self._rate = identity, offset, rate
-        self.leader = Leader(file, timing, self._on_permit, self.clock)
+        self.leader = LeaderElector(file, timing, self._on_permit, self.clock)
         self.permits: list[tuple[float, float]] = []  # when it was told, until when it says
         self.may_act_until = float("-inf")
         self.rivals: list[Replica] = []

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ccm.model.cloud import AddressType, Instance, NodeAddress
-from ccm.model.node import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Node
-from ccm.model.objects import Json
+from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Json, Node
 
 Tweak = Callable[[Json], None]
 

@@ -11,7 +11,7 @@ from ccm.bus.in_flight import InFlightJournal, read_in_flight
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NoPermit, Throttled
 from ccm.model.cloud import Answer, Instance
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from tests.node.world import Machines
 from tests.worlds.context import FakePort, new_quarantine
 from workers.batch_reader import BatchReader

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.decide.children import STEADY, TABLE, Life, WorkerEvent, WorkerState, follow, restart_delay
+from ccm.decide.children import (
+    STEADY_TIME,
+    TABLE,
+    Life,
+    WorkerEvent,
+    WorkerState,
+    next_life,
+    restart_delay,
+)
 
 ENDS = (WorkerEvent.DIED, WorkerEvent.REFUSED, WorkerEvent.ENDED)
 EVERY_PAIR = [
@@ -19,7 +27,7 @@ def test_an_event_changes_the_state_as_the_table_says_and_in_no_other_way(
     state: WorkerState, event: WorkerEvent
 ) -> None:
     before = Life(state, since=10.0, deaths=2)
-    after = follow(before, event, 20.0)
+    after = next_life(before, event, 20.0)
     if (state, event) in TABLE:
         assert (after.state, after.since) == (TABLE[(state, event)], 20.0)
     else:
@@ -31,7 +39,7 @@ def test_an_event_changes_the_state_as_the_table_says_and_in_no_other_way(
 )
 @pytest.mark.parametrize("event", ENDS[:2])
 def test_no_living_worker_outlives_its_process(state: WorkerState, event: WorkerEvent) -> None:
-    assert follow(Life(state), event, 1.0).state in (WorkerState.BACKOFF, WorkerState.FAILED)
+    assert next_life(Life(state), event, 1.0).state in (WorkerState.BACKOFF, WorkerState.FAILED)
 
 
 def test_a_worker_comes_to_act_step_by_step() -> None:
@@ -40,9 +48,9 @@ def test_a_worker_comes_to_act_step_by_step() -> None:
         WorkerEvent.STARTED,
         WorkerEvent.SAID_HELLO,
         WorkerEvent.SYNCED,
-        WorkerEvent.PERMITTED,
+        WorkerEvent.STARTED_LEADING,
     ):
-        life = follow(life, event, 1.0)
+        life = next_life(life, event, 1.0)
     assert life.state is WorkerState.RUNNING
 
 
@@ -50,7 +58,7 @@ def test_a_worker_comes_to_act_step_by_step() -> None:
 def test_only_a_worker_that_has_everything_may_act(events: list[WorkerEvent]) -> None:
     life, has_synced = Life(), False
     for event in events:
-        before, life = life.state, follow(life, event, 1.0)
+        before, life = life.state, next_life(life, event, 1.0)
         if life.state is WorkerState.STARTING:
             has_synced = False
         if before is WorkerState.SYNCING and event is WorkerEvent.SYNCED:
@@ -65,27 +73,27 @@ def died(life: Life, ran_for: float) -> Life:
         WorkerEvent.STARTED,
         WorkerEvent.SAID_HELLO,
         WorkerEvent.SYNCED,
-        WorkerEvent.PERMITTED,
+        WorkerEvent.STARTED_LEADING,
     ):
-        life = follow(life, event, now)
-    return follow(life, WorkerEvent.DIED, now + ran_for)
+        life = next_life(life, event, now)
+    return next_life(life, WorkerEvent.DIED, now + ran_for)
 
 
 @given(st.integers(1, 200))
 def test_deaths_in_a_row_are_counted(times: int) -> None:
     life = Life()
     for _ in range(times):
-        life = died(life, ran_for=STEADY - 0.1)
+        life = died(life, ran_for=STEADY_TIME - 0.1)
     assert (life.state, life.deaths) == (WorkerState.BACKOFF, times)
 
 
 @given(st.integers(0, 200))
 def test_a_steady_run_forgets_earlier_deaths(times: int) -> None:
-    assert died(Life(WorkerState.BACKOFF, deaths=times), ran_for=STEADY).deaths == 1
+    assert died(Life(WorkerState.BACKOFF, deaths=times), ran_for=STEADY_TIME).deaths == 1
 
 
 def test_a_worker_that_dies_while_it_drains_has_not_failed() -> None:
-    life = follow(Life(WorkerState.DRAINING, deaths=1), WorkerEvent.DIED, 1.0)
+    life = next_life(Life(WorkerState.DRAINING, deaths=1), WorkerEvent.DIED, 1.0)
     assert (life.state, life.deaths) == (WorkerState.STOPPED, 1)
 
 

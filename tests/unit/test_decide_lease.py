@@ -1,74 +1,67 @@
 """Who may lead: the table of one replica's decisions, and that two never act at once."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ccm.decide.lease import (
+    AcquireLease,
     CreateLease,
+    LeaderElectionRecord,
     LeaseAction,
-    LeaseRecord,
-    LeaveLease,
+    ObservedRecord,
     RenewLease,
-    Seen,
-    TakeLease,
+    StandBy,
     decide,
-    notice,
+    observe,
     permit_until,
 )
 
 DURATION, DEADLINE = 15.0, 10.0
 
-OTHERS = LeaseRecord("other", DURATION, renewed="2020-01-01T00:00:00", transitions=3, version="7")
+OTHERS = LeaderElectionRecord(
+    "other", DURATION, renewed="2020-01-01T00:00:00", transitions=3, version="7"
+)
 DELETED = replace(OTHERS, version="")
 
 
+def seen(at: float, record: LeaderElectionRecord = OTHERS, **changes: Any) -> ObservedRecord:
+    return ObservedRecord(replace(record, **changes), at)
+
+
 @pytest.mark.parametrize(
-    ("seen", "now", "expected"),
+    ("observed", "now", "expected"),
     [
         pytest.param(None, 100.0, CreateLease(), id="there-is-no-lease"),
-        pytest.param(
-            Seen(replace(OTHERS, holder=""), 100.0),
-            100.0,
-            TakeLease("it was released"),
-            id="released",
-        ),
-        pytest.param(Seen(replace(OTHERS, holder="me"), 0.0), 999.0, RenewLease(), id="ours"),
-        pytest.param(Seen(OTHERS, 100.0), 100.0, LeaveLease("other", 15.0), id="just-seen"),
-        pytest.param(Seen(OTHERS, 100.0), 114.0, LeaveLease("other", 1.0), id="nearly-over"),
-        pytest.param(
-            Seen(OTHERS, 100.0), 115.0, TakeLease("other did not renew it for 15 s"), id="just-over"
-        ),
-        pytest.param(
-            Seen(replace(OTHERS, duration=60.0), 100.0),
-            130.0,
-            LeaveLease("other", 30.0),
-            id="the-holders-own-duration-counts",
-        ),
-        pytest.param(Seen(DELETED, 100.0), 114.0, LeaveLease("other", 1.0), id="deleted"),
-        pytest.param(Seen(DELETED, 100.0), 115.0, CreateLease(), id="deleted-and-over"),
-        pytest.param(
-            Seen(replace(DELETED, holder="me"), 0.0), 1.0, CreateLease(), id="ours-and-deleted"
-        ),
-        pytest.param(
-            Seen(replace(DELETED, holder=""), 0.0), 1.0, CreateLease(), id="released-and-deleted"
-        ),
+        pytest.param(seen(100.0, holder=""), 100.0, AcquireLease("it was released"), id="released"),
+        pytest.param(seen(0.0, holder="me"), 999.0, RenewLease(), id="ours"),
+        pytest.param(seen(100.0), 100.0, StandBy("other", 15.0), id="just-seen"),
+        pytest.param(seen(100.0), 114.0, StandBy("other", 1.0), id="nearly-over"),
+        pytest.param(seen(100.0), 115.0, AcquireLease("other did not renew it for 15 s"),
+                     id="just-over"),
+        pytest.param(seen(100.0, duration=60.0), 130.0, StandBy("other", 30.0),
+                     id="the-holders-own-duration-counts"),
+        pytest.param(seen(100.0, DELETED), 114.0, StandBy("other", 1.0), id="deleted"),
+        pytest.param(seen(100.0, DELETED), 115.0, CreateLease(), id="deleted-and-over"),
+        pytest.param(seen(0.0, DELETED, holder="me"), 1.0, CreateLease(), id="ours-and-deleted"),
+        pytest.param(seen(0.0, DELETED, holder=""), 1.0, CreateLease(), id="released-and-deleted"),
     ],
-)
+)  # fmt: skip
 def test_a_replica_decides_by_what_it_saw_and_when(
-    seen: Seen | None, now: float, expected: LeaseAction
+    observed: ObservedRecord | None, now: float, expected: LeaseAction
 ) -> None:
-    assert decide(seen, "me", now) == expected
+    assert decide(observed, "me", now) == expected
 
 
 @pytest.mark.parametrize(
     "stamp", ["1970-01-01T00:00:00", "2999-01-01T00:00:00", "", "not a time at all"]
 )
 def test_the_time_written_in_a_lease_decides_nothing(stamp: str) -> None:
-    seen = notice(None, replace(OTHERS, renewed=stamp), 50.0)
-    assert decide(seen, "me", 51.0) == LeaveLease("other", 14.0)
+    observed = observe(None, replace(OTHERS, renewed=stamp), 50.0)
+    assert decide(observed, "me", 51.0) == StandBy("other", 14.0)
 
 
 @pytest.mark.parametrize(
@@ -83,15 +76,14 @@ def test_the_time_written_in_a_lease_decides_nothing(stamp: str) -> None:
     ],
 )
 def test_only_a_write_of_the_holder_makes_a_lease_fresh(
-    change: dict[str, object], seen_at: float
+    change: dict[str, Any], seen_at: float
 ) -> None:
-    changed = replace(OTHERS, **change)  # type: ignore[arg-type]
-    assert notice(Seen(OTHERS, 100.0), changed, 109.0) == Seen(changed, seen_at)
+    assert observe(seen(100.0), replace(OTHERS, **change), 109.0) == seen(seen_at, **change)
 
 
 def test_a_deleted_lease_is_remembered_as_it_was_last_seen() -> None:
-    assert notice(Seen(OTHERS, 100.0), None, 109.0) == Seen(DELETED, 100.0)
-    assert notice(None, None, 109.0) is None
+    assert observe(seen(100.0), None, 109.0) == seen(100.0, DELETED)
+    assert observe(None, None, 109.0) is None
 
 
 def test_the_permit_counts_from_when_the_renewal_was_sent() -> None:
@@ -105,10 +97,10 @@ def test_the_permit_counts_from_when_the_renewal_was_sent() -> None:
 class Store:
     """The Lease on the API server; `version` changes with every write."""
 
-    record: LeaseRecord | None = None
+    record: LeaderElectionRecord | None = None
     version: int = 0
 
-    def write(self, base: str, record: LeaseRecord) -> LeaseRecord | None:
+    def write(self, base: str, record: LeaderElectionRecord) -> LeaderElectionRecord | None:
         """The record as stored, or None when it is not `base` any more that is replaced."""
         if base != (self.record.version if self.record else ""):
             return None
@@ -122,7 +114,7 @@ class Sent:
     """A write that has left: what it replaces, what it says, when it left by its sender's clock."""
 
     base: str
-    record: LeaseRecord
+    record: LeaderElectionRecord
     at: float
 
 
@@ -133,7 +125,7 @@ class Replica:
     name: str
     offset: float
     wall_offset: float
-    seen: Seen | None = None
+    observed: ObservedRecord | None = None
     permit: float = float("-inf")
     sent: Sent | None = None
 
@@ -143,21 +135,21 @@ class Replica:
     def may_act(self, time: float) -> bool:
         return self.now(time) < self.permit
 
-    def look(self, store: Store, time: float) -> None:
+    def read(self, store: Store, time: float) -> None:
         if store.record is None:
-            self.seen = None
+            self.observed = None
         else:
-            self.seen = notice(self.seen, store.record, self.now(time))
+            self.observed = observe(self.observed, store.record, self.now(time))
 
     def send(self, time: float) -> None:
         """Let the write that was decided on leave, from what was last seen."""
-        if self.sent or isinstance(decide(self.seen, self.name, self.now(time)), LeaveLease):
+        if self.sent or isinstance(decide(self.observed, self.name, self.now(time)), StandBy):
             return
-        old = self.seen.record if self.seen else None
+        old = self.observed.record if self.observed else None
         term = old.transitions + (old.holder != self.name) if old else 0
         stamp = f"{time + self.wall_offset:.6f} by {self.name}"
         base = old.version if old else ""
-        record = LeaseRecord(self.name, DURATION, stamp, term, base)
+        record = LeaderElectionRecord(self.name, DURATION, stamp, term, base)
         self.sent = Sent(base, record, self.now(time))
 
     def land(self, store: Store, is_heard: bool) -> None:
@@ -165,30 +157,32 @@ class Replica:
             return
         stored, sent, self.sent = store.write(self.sent.base, self.sent.record), self.sent, None
         if stored and is_heard:
-            self.seen = Seen(stored, sent.at)
+            self.observed = ObservedRecord(stored, sent.at)
             self.permit = permit_until(sent.at, DEADLINE)
         else:
-            self.seen = None
+            self.observed = None
 
     def release(self, store: Store, time: float) -> None:
-        if self.seen is None or self.sent or not self.may_act(time):
+        if self.observed is None or self.sent or not self.may_act(time):
             return
         self.permit = float("-inf")
-        store.write(self.seen.record.version, replace(self.seen.record, holder="", duration=1.0))
-        self.seen = None
+        store.write(
+            self.observed.record.version, replace(self.observed.record, holder="", duration=1.0)
+        )
+        self.observed = None
 
 
-ACTIONS = ("cycle", "look", "send", "land", "land-unheard", "release", "annotate")
+ACTIONS = ("cycle", "read", "send", "land", "land-unheard", "release", "annotate")
 
 
 def perform(action: str, replica: Replica, store: Store, time: float) -> None:
     match action:
         case "cycle":  # everything at once, as it mostly goes
-            replica.look(store, time)
+            replica.read(store, time)
             replica.send(time)
             replica.land(store, is_heard=True)
-        case "look":
-            replica.look(store, time)
+        case "read":
+            replica.read(store, time)
         case "send":
             replica.send(time)
         case "land" | "land-unheard":
@@ -215,7 +209,7 @@ skew = st.floats(-1e4, 1e4)
 SLOW_RENEWAL: list[Step] = [
     (0.0, 0, "send"),
     (0.0, 0, "land"),
-    (0.0, 1, "look"),
+    (0.0, 1, "read"),
     (9.9, 0, "send"),
     (5.1, 1, "send"),
     (0.0, 0, "land"),
@@ -225,10 +219,10 @@ SLOW_RENEWAL: list[Step] = [
 ANNOTATED: list[Step] = [
     (0.0, 0, "send"),
     (0.0, 0, "land"),
-    (0.0, 1, "look"),
+    (0.0, 1, "read"),
     (9.9, 1, "annotate"),
-    (0.0, 1, "look"),
-    (5.1, 1, "look"),
+    (0.0, 1, "read"),
+    (5.1, 1, "read"),
     (0.0, 1, "send"),
     (0.0, 1, "land"),
 ]
@@ -261,7 +255,7 @@ def test_a_silent_holder_is_replaced_once_its_duration_is_over() -> None:
     store, holder, waiting = Store(), Replica("a", 0.0, 0.0), Replica("b", 777.0, -99.0)
     holder.send(0.0)
     holder.land(store, is_heard=True)
-    waiting.look(store, 3.0)
+    waiting.read(store, 3.0)
     waiting.send(17.9)
     assert waiting.sent is None
     waiting.send(18.1)

@@ -4,7 +4,7 @@ import pytest
 
 from ccm.decide.orphans import orphaned_balancers, orphaned_routes
 from ccm.model.cloud import OwnedBalancer, Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.model.service import FINALIZER, Service
 
 

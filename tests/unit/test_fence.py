@@ -33,7 +33,7 @@ async def fenced(
     permission.renew(time.monotonic() + 60)
     async with serving(*answers) as (server, _):
         fence = Fence(permission.check, delivery=2.5)
-        kube = Kube(server.access, "test-agent", in_flight, rate, fence)
+        kube = Kube(server.config, "test-agent", in_flight, rate, fence)
         try:
             yield server, kube, permission
         finally:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ccm import http
-from ccm.http import HttpClient, HttpResponse, request_target
-from ccm.model.server import Server
+from ccm.http import HttpClient, HttpResponse, Server, request_target
 from tests.https.pki import Authority
 
 from .waiting import PATIENCE, until

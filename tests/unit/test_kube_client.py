@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 
 from ccm.errors import KubernetesError, Unreachable
-from ccm.kube.access import Access
-from ccm.kube.client import JSON_PATCH, Kube, RateLimit
+from ccm.kube.client import JSON_PATCH, Kube, RateLimit, RestConfig
 
 from .api_server import failure, json_answer, reset, serving, silence, text_answer
 from .waiting import until
@@ -31,7 +30,7 @@ async def test_the_token_is_sent() -> None:
         return "secret"
 
     async with serving(json_answer(NODE)) as (server, kube):
-        ours = Kube(Access(kube.access.server, token), "test-agent")
+        ours = Kube(RestConfig(kube.config.server, token), "test-agent")
         await ours.get("/api")
         await ours.close()
         assert server.requests[0].headers["Authorization"] == "Bearer secret"
@@ -42,7 +41,7 @@ async def test_a_token_that_cannot_be_sent_is_no_way_to_the_server() -> None:
         return "half\nanother"
 
     async with serving(json_answer(NODE)) as (server, kube):
-        ours = Kube(Access(kube.access.server, token), "test-agent")
+        ours = Kube(RestConfig(kube.config.server, token), "test-agent")
         with pytest.raises(Unreachable, match="not printable") as error:
             await ours.get("/api")
         await ours.close()
@@ -169,7 +168,7 @@ async def test_while_the_server_is_busy_nobody_else_asks_it_either() -> None:
 async def test_a_server_that_stays_busy_is_given_up_with_its_own_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ccm.kube.client._TRIES_WHEN_BUSY", 1)
+    monkeypatch.setattr("ccm.kube.client._MAX_ATTEMPTS", 1)
     async with serving(failure(429, "TooManyRequests", Retry_After="7")) as (server, kube):
         with pytest.raises(KubernetesError) as raised:
             await kube.get("/api")

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from ccm.errors import ConfigurationFault
-from ccm.kube.config import Source, load
+from ccm.kube.config import load
 from ccm.model.objects import Json
 
 URL = "https://api.example.com:6443"
 
 
-def written(path: Path, cluster: Json, user: Json) -> Source:
+def written(path: Path, cluster: Json, user: Json) -> str:
     """A kubeconfig with this cluster and user."""
     body = {
         "current-context": "here",
@@ -22,7 +22,7 @@ def written(path: Path, cluster: Json, user: Json) -> Source:
     }
     file = path / "kubeconfig"
     file.write_text(json.dumps(body))
-    return Source(str(file))
+    return str(file)
 
 
 async def test_a_token_and_the_name_in_the_servers_certificate(tmp_path: Path) -> None:
@@ -45,8 +45,8 @@ async def test_certificates_are_files(tmp_path: Path) -> None:
 
 
 async def test_the_master_flag_wins(tmp_path: Path) -> None:
-    source = written(tmp_path, {}, {"token": "secret"})
-    access = await load(Source(source.kubeconfig, "http://127.0.0.1:8080/"))
+    kubeconfig = written(tmp_path, {}, {"token": "secret"})
+    access = await load(kubeconfig, "http://127.0.0.1:8080/")
     assert access.server.url == "http://127.0.0.1:8080"
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes Events, sent behind the work."""
+"""Kubernetes Events, sent in the background."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ NODE = ObjectRef("v1", "Node", "n1", "uid-1")
 SERVICE = ObjectRef("v1", "Service", "web", "uid-2", namespace="shop")
 
 
-def note(message: str = "Node synced successfully", object_ref: ObjectRef = NODE) -> Event:
+def an_event(message: str = "Node synced successfully", object_ref: ObjectRef = NODE) -> Event:
     return Event(object_ref, "Normal", "Synced", message)
 
 
@@ -51,7 +51,7 @@ async def recording(cluster: Cluster) -> AsyncIterator[EventRecorder]:
 async def test_an_event_says_what_about_whom_and_from_whom() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
-        recorder.record(note())
+        recorder.record(an_event())
         await recorder.drain(PATIENCE)
     (event,) = cluster.events
     assert event["involvedObject"] == {
@@ -74,7 +74,7 @@ async def test_an_event_says_what_about_whom_and_from_whom() -> None:
 async def test_an_event_about_a_namespaced_object_is_in_its_namespace() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
-        recorder.record(note(object_ref=SERVICE))
+        recorder.record(an_event(object_ref=SERVICE))
         await recorder.drain(PATIENCE)
     assert cluster.events[0]["metadata"]["namespace"] == "shop"
     assert cluster.events[0]["involvedObject"]["namespace"] == "shop"
@@ -84,7 +84,7 @@ async def test_events_come_in_order_under_names_of_their_own() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
         for number in range(20):
-            recorder.record(note(f"{number}"))
+            recorder.record(an_event(f"{number}"))
         await recorder.drain(PATIENCE)
     assert [event["message"] for event in cluster.events] == [str(n) for n in range(20)]
     assert len({event["metadata"]["name"] for event in cluster.events}) == 20
@@ -96,22 +96,22 @@ async def test_an_equal_event_is_not_sent_again_for_a_while(
     cluster = Cluster()
     async with recording(cluster) as recorder:
         for _ in range(3):
-            recorder.record(note())
-            recorder.record(note())
+            recorder.record(an_event())
+            recorder.record(an_event())
             await recorder.drain(PATIENCE)
         assert len(cluster.events) == 1
-        monkeypatch.setattr(events, "REPEAT", 0.0)
-        recorder.record(note())
+        monkeypatch.setattr(events, "REPEAT_INTERVAL", 0.0)
+        recorder.record(an_event())
         await recorder.drain(PATIENCE)
         assert len(cluster.events) == 2
 
 
 async def test_a_storm_of_events_costs_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "QUEUE", 10)
+    monkeypatch.setattr(events, "QUEUE_LIMIT", 10)
     cluster = Cluster()
     recorder = EventRecorder(cluster.kube, "cloud-node-controller", "node-0")
     for number in range(1000):
-        recorder.record(note(str(number)))
+        recorder.record(an_event(str(number)))
     assert (recorder.waiting, recorder.lost) == (10, 990)
     task = asyncio.create_task(recorder.run())
     await until(lambda: len(cluster.events) == 10)
@@ -122,8 +122,8 @@ async def test_a_storm_of_events_costs_bounded_memory(monkeypatch: pytest.Monkey
 async def test_an_event_that_is_refused_holds_up_no_other() -> None:
     cluster = Flaky(refusals=1)
     async with recording(cluster) as recorder:
-        recorder.record(note("first"))
-        recorder.record(note("second"))
+        recorder.record(an_event("first"))
+        recorder.record(an_event("second"))
         await recorder.drain(PATIENCE)
         assert [event["message"] for event in cluster.events] == ["second"]
         assert recorder.lost == 1
@@ -131,6 +131,6 @@ async def test_an_event_that_is_refused_holds_up_no_other() -> None:
 
 async def test_a_stop_does_not_wait_for_events_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     recorder = EventRecorder(Cluster().kube, "cloud-node-controller", "node-0")
-    recorder.record(note())
+    recorder.record(an_event())
     await recorder.drain(0.01)
     assert "events not sent before the stop" in caplog.messages

@@ -3,6 +3,7 @@
 import re
 import socket
 import uuid
+from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from ccm.errors import KubernetesError
+from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient, new_identity
 from ccm.model.objects import Json
 
@@ -54,121 +56,116 @@ class Leases:
         return spec
 
 
-def file(kube: Any, identity: str = "one", duration: float = 15.0) -> LeaseClient:
+@pytest.fixture
+def leases() -> Leases:
+    return Leases()
+
+
+@pytest.fixture
+async def kube(leases: Leases) -> AsyncIterator[Kube]:
+    async with serving(leases.handle) as (_, kube):
+        yield kube
+
+
+def client(kube: Kube, identity: str = "one", duration: float = 15.0) -> LeaseClient:
     return LeaseClient(kube, "kube-system", "ccm", identity, duration)
 
 
-async def test_there_is_none_at_first() -> None:
-    async with serving(Leases().handle) as (_, kube):
-        assert await file(kube).read(1.0) is None
+async def test_there_is_none_at_first(kube: Kube) -> None:
+    assert await client(kube).get(1.0) is None
 
 
-async def test_a_new_lease_is_ours() -> None:
-    leases = Leases()
-    async with serving(leases.handle) as (_, kube):
-        record = await file(kube).create(1.0)
-        assert (record.holder, record.duration, record.transitions) == ("one", 15.0, 0)
-        assert record == await file(kube, "two").read(1.0)
-        assert leases.spec["leaseDurationSeconds"] == 15
-        assert MICROTIME.fullmatch(leases.spec["renewTime"])
-        assert MICROTIME.fullmatch(leases.spec["acquireTime"])
+async def test_a_new_lease_is_ours(leases: Leases, kube: Kube) -> None:
+    record = await client(kube).create(1.0)
+    assert (record.holder, record.duration, record.transitions) == ("one", 15.0, 0)
+    assert record == await client(kube, "two").get(1.0)
+    assert leases.spec["leaseDurationSeconds"] == 15
+    assert MICROTIME.fullmatch(leases.spec["renewTime"])
+    assert MICROTIME.fullmatch(leases.spec["acquireTime"])
 
 
-async def test_of_two_that_create_it_one_wins() -> None:
-    async with serving(Leases().handle) as (_, kube):
-        await file(kube, "one").create(1.0)
-        with pytest.raises(KubernetesError) as conflict:
-            await file(kube, "two").create(1.0)
-        assert conflict.value.status == 409
+async def test_of_two_that_create_it_one_wins(kube: Kube) -> None:
+    await client(kube, "one").create(1.0)
+    with pytest.raises(KubernetesError) as conflict:
+        await client(kube, "two").create(1.0)
+    assert conflict.value.status == 409
 
 
-async def test_a_renewal_changes_the_time_and_nothing_else() -> None:
-    leases = Leases()
-    async with serving(leases.handle) as (_, kube):
-        mine = file(kube)
-        first = await mine.create(1.0)
-        acquired = leases.spec["acquireTime"]
-        second = await mine.hold(1.0)
-        assert second.renewed > first.renewed
-        assert (second.holder, second.transitions) == ("one", 0)
-        assert leases.spec["acquireTime"] == acquired
+async def test_a_renewal_changes_the_time_and_nothing_else(leases: Leases, kube: Kube) -> None:
+    mine = client(kube)
+    first = await mine.create(1.0)
+    acquired = leases.spec["acquireTime"]
+    second = await mine.update(1.0)
+    assert second.renewed > first.renewed
+    assert (second.holder, second.transitions) == ("one", 0)
+    assert leases.spec["acquireTime"] == acquired
 
 
-async def test_taking_over_is_a_transition() -> None:
-    leases = Leases()
-    async with serving(leases.handle) as (_, kube):
-        await file(kube, "one").create(1.0)
-        acquired = leases.spec["acquireTime"]
-        other = file(kube, "two")
-        await other.read(1.0)
-        record = await other.hold(1.0)
-        assert (record.holder, record.transitions) == ("two", 1)
-        assert leases.spec["acquireTime"] > acquired
+async def test_taking_over_is_a_transition(leases: Leases, kube: Kube) -> None:
+    await client(kube, "one").create(1.0)
+    acquired = leases.spec["acquireTime"]
+    other = client(kube, "two")
+    await other.get(1.0)
+    record = await other.update(1.0)
+    assert (record.holder, record.transitions) == ("two", 1)
+    assert leases.spec["acquireTime"] > acquired
 
 
-async def test_a_write_against_an_older_version_is_refused() -> None:
-    leases = Leases()
-    async with serving(leases.handle) as (_, kube):
-        mine, other = file(kube, "one"), file(kube, "two")
-        await mine.create(1.0)
-        await other.read(1.0)
-        await other.hold(1.0)
-        with pytest.raises(KubernetesError) as conflict:
-            await mine.hold(1.0)
-        assert conflict.value.status == 409
-        assert leases.spec["holderIdentity"] == "two"
+async def test_a_write_against_an_older_version_is_refused(leases: Leases, kube: Kube) -> None:
+    mine, other = client(kube, "one"), client(kube, "two")
+    await mine.create(1.0)
+    await other.get(1.0)
+    await other.update(1.0)
+    with pytest.raises(KubernetesError) as conflict:
+        await mine.update(1.0)
+    assert conflict.value.status == 409
+    assert leases.spec["holderIdentity"] == "two"
 
 
-async def test_a_released_lease_has_no_holder_and_no_time_left() -> None:
-    leases = Leases()
-    async with serving(leases.handle) as (_, kube):
-        mine = file(kube)
-        await mine.create(1.0)
-        await mine.release(1.0)
-        assert leases.spec["holderIdentity"] == ""
-        assert leases.spec["leaseDurationSeconds"] == 1
-        record = await file(kube, "two").read(1.0)
-        assert record
-        assert record.holder == ""
+async def test_a_released_lease_has_no_holder_and_no_time_left(leases: Leases, kube: Kube) -> None:
+    mine = client(kube)
+    await mine.create(1.0)
+    await mine.release(1.0)
+    assert leases.spec["holderIdentity"] == ""
+    assert leases.spec["leaseDurationSeconds"] == 1
+    record = await client(kube, "two").get(1.0)
+    assert record
+    assert record.holder == ""
 
 
-async def test_what_others_wrote_into_the_lease_survives() -> None:
-    leases = Leases()
-    async with serving(leases.handle) as (_, kube):
-        mine = file(kube)
-        await mine.create(1.0)
-        assert leases.lease
-        leases.lease["metadata"]["annotations"] = {"why": "kept"}
-        leases.spec["strategy"] = "OldestEmulationVersion"
-        await mine.read(1.0)
-        await mine.hold(1.0)
-        assert leases.lease["metadata"]["annotations"] == {"why": "kept"}
-        assert leases.spec["strategy"] == "OldestEmulationVersion"
+async def test_what_others_wrote_into_the_lease_survives(leases: Leases, kube: Kube) -> None:
+    mine = client(kube)
+    await mine.create(1.0)
+    assert leases.lease
+    leases.lease["metadata"]["annotations"] = {"why": "kept"}
+    leases.spec["strategy"] = "OldestEmulationVersion"
+    await mine.get(1.0)
+    await mine.update(1.0)
+    assert leases.lease["metadata"]["annotations"] == {"why": "kept"}
+    assert leases.spec["strategy"] == "OldestEmulationVersion"
 
 
 @pytest.mark.parametrize(
     "spec",
     [{}, None, {"holderIdentity": None, "leaseDurationSeconds": None, "leaseTransitions": "x"}],
 )
-async def test_a_lease_without_the_usual_fields_can_be_read_and_taken(spec: Json | None) -> None:
-    leases = Leases()
+async def test_a_lease_without_the_usual_fields_can_be_read_and_taken(
+    leases: Leases, kube: Kube, spec: Json | None
+) -> None:
     leases.lease = {"metadata": {"name": "ccm", "resourceVersion": "0"}, "spec": spec}
-    async with serving(leases.handle) as (_, kube):
-        mine = file(kube)
-        record = await mine.read(1.0)
-        assert record
-        assert (record.holder, record.duration, record.transitions) == ("", 15.0, 0)
-        assert (await mine.hold(1.0)).holder == "one"
+    mine = client(kube)
+    record = await mine.get(1.0)
+    assert record
+    assert (record.holder, record.duration, record.transitions) == ("", 15.0, 0)
+    assert (await mine.update(1.0)).holder == "one"
 
 
 @pytest.mark.parametrize(("duration", "written"), [(15.0, 15), (14.4, 15), (2.1, 3), (0.2, 1)])
 async def test_others_never_wait_for_less_than_the_configured_duration(
-    duration: float, written: int
+    leases: Leases, kube: Kube, duration: float, written: int
 ) -> None:
-    leases = Leases()
-    async with serving(leases.handle) as (_, kube):
-        await file(kube, duration=duration).create(1.0)
-        assert leases.spec["leaseDurationSeconds"] == written
+    await client(kube, duration=duration).create(1.0)
+    assert leases.spec["leaseDurationSeconds"] == written
 
 
 async def test_an_announcement_is_an_event_on_the_lease_as_upstream_writes_it() -> None:
@@ -181,9 +178,9 @@ async def test_an_announcement_is_an_event_on_the_lease_as_upstream_writes_it() 
         return await leases.handle(request)
 
     async with serving(handle) as (_, kube):
-        mine = file(kube)
+        mine = client(kube)
         await mine.create(1.0)
-        await mine.announce("became leader")
+        await mine.record_event("became leader")
     [event] = events
     assert (event["type"], event["reason"]) == ("Normal", "LeaderElection")
     assert event["message"] == "one became leader"
@@ -198,7 +195,7 @@ async def test_another_error_is_not_taken_for_a_missing_lease() -> None:
 
     async with serving(forbidden) as (_, kube):
         with pytest.raises(KubernetesError, match="Forbidden"):
-            await file(kube).read(1.0)
+            await client(kube).get(1.0)
 
 
 def test_two_starts_on_one_host_have_two_identities() -> None:

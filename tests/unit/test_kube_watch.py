@@ -11,15 +11,15 @@ from ccm.decide.backoff import Backoff
 from ccm.kube import watch
 from ccm.kube.client import Kube
 from ccm.kube.watch import (
-    Alive,
-    Drop,
-    ListBegins,
-    ListEnds,
-    Put,
-    Trouble,
-    Undecodable,
+    Bookmark,
+    Deleted,
+    ListCompleted,
+    ListStarted,
+    Malformed,
+    Updated,
     WatchEvent,
-    follow,
+    WatchFailed,
+    list_and_watch,
 )
 from ccm.model.objects import Json
 
@@ -29,7 +29,7 @@ from .waiting import PATIENCE
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "SHORT", 0.01)
+    monkeypatch.setattr(watch, "MIN_WATCH_DURATION", 0.01)
     monkeypatch.setattr(watch, "RETRY", Backoff(first=0.01, most=0.05))
 
 
@@ -42,6 +42,25 @@ def listing(version: int, *items: object, more: str = "") -> Handler:
     return json_answer({"items": list(items), "metadata": meta})
 
 
+SIGNS: dict[str, WatchEvent] = {"[": ListStarted(), "]": ListCompleted(), "open": Bookmark()}
+KINDS = {"[": ListStarted, "]": ListCompleted, "open": Bookmark, "put": Updated, "bad": Malformed}
+
+
+def story(text: str) -> list[WatchEvent]:
+    """Events such as `[ a1 ] open -a2`: a list, then a watch; name and version of objects."""
+    return [
+        SIGNS.get(word)
+        or (Deleted if word[0] == "-" else Updated)(obj(word.strip("-")[0], int(word[-1])))
+        for word in text.split()
+    ]
+
+
+def kinds(found: list[WatchEvent]) -> str:
+    """The same without objects: `put`, `bad`, and `failed` for a failure."""
+    names = {kind: word for word, kind in KINDS.items()}
+    return " ".join(names.get(type(event), "failed") for event in found)
+
+
 def line(kind: str, body: object) -> bytes:
     return orjson.dumps({"type": kind, "object": body}) + b"\n"
 
@@ -52,10 +71,13 @@ GONE = line("ERROR", {"code": 410, "reason": "Expired", "message": "too old"})
 async def events(kube: Kube, count: int | None) -> list[WatchEvent]:
     """The first `count` events, or those up to the end of a list."""
     found: list[WatchEvent] = []
-    async with asyncio.timeout(PATIENCE), aclosing(follow(kube, "/api/v1/nodes", 0.15)) as coming:
+    async with (
+        asyncio.timeout(PATIENCE),
+        aclosing(list_and_watch(kube, "/api/v1/nodes", 0.15)) as coming,
+    ):
         async for event in coming:
             found.append(event)
-            if len(found) == count or (count is None and event == ListEnds()):
+            if len(found) == count or (count is None and event == ListCompleted()):
                 return found
     raise AssertionError("a watch has no end")
 
@@ -76,15 +98,7 @@ async def test_a_list_is_followed_by_what_changes() -> None:
     ]
     answers = (listing(5, obj("a", 1)), stream(*changes, then="silence"))
     async with serving(*answers) as (server, kube):
-        assert await events(kube, 7) == [
-            ListBegins(),
-            Put(obj("a", 1)),
-            ListEnds(),
-            Alive(),
-            Put(obj("a", 6)),
-            Put(obj("b", 7)),
-            Drop(obj("a", 8)),
-        ]
+        assert await events(kube, 7) == story("[ a1 ] open a6 b7 -a8")
         assert asked(server) == ["list", "watch 5"]
         assert server.requests[1].query["allowWatchBookmarks"] == "true"
         assert int(server.requests[1].query["timeoutSeconds"]) >= watch.SERVER_TIMEOUT
@@ -93,32 +107,18 @@ async def test_a_list_is_followed_by_what_changes() -> None:
 async def test_a_long_list_comes_in_pages() -> None:
     pages = (listing(5, obj("a", 1), more="next"), listing(5, obj("b", 2)), stream(then="silence"))
     async with serving(*pages) as (server, kube):
-        assert await events(kube, 5) == [
-            ListBegins(),
-            Put(obj("a", 1)),
-            Put(obj("b", 2)),
-            ListEnds(),
-            Alive(),
-        ]
-        assert [request.query.get("continue") for request in server.requests] == [
-            None,
-            "next",
-            None,
-        ]
+        assert await events(kube, 5) == story("[ a1 b2 ] open")
+        continued = [request.query.get("continue") for request in server.requests]
+        assert continued == [None, "next", None]
 
 
 async def test_a_list_whose_rest_expired_begins_again() -> None:
     expired = failure(410, "Expired")
     answers = (listing(5, obj("a", 1), more="next"), expired, listing(6), stream(then="silence"))
     async with serving(*answers) as (server, kube):
-        assert await events(kube, 6) == [
-            ListBegins(),
-            Put(obj("a", 1)),
-            Trouble("410 Expired: no"),
-            ListBegins(),
-            ListEnds(),
-            Alive(),
-        ]
+        found = await events(kube, 6)
+        assert found.pop(2) == WatchFailed("410 Expired: no")
+        assert found == story("[ a1 [ ] open")
         assert asked(server) == ["list", "list", "list", "watch 6"]
 
 
@@ -126,8 +126,8 @@ async def test_a_list_whose_rest_expired_begins_again() -> None:
 async def test_a_version_that_is_too_old_is_listed_again(gone: Handler) -> None:
     answers = (listing(5), stream(), gone, listing(9, obj("a", 8)), stream(then="silence"))
     async with serving(*answers) as (server, kube):
-        found = [event for event in await events(kube, 7) if event != Alive()]
-        assert found[:5] == [ListBegins(), ListEnds(), ListBegins(), Put(obj("a", 8)), ListEnds()]
+        found = [event for event in await events(kube, 7) if event != Bookmark()]
+        assert found[:5] == story("[ ] [ a8 ]")
         assert asked(server)[:4] == ["list", "watch 5", "watch 5", "list"]
 
 
@@ -154,14 +154,14 @@ async def test_a_watch_that_ends_goes_on_from_where_it_was() -> None:
 async def test_a_bookmark_moves_the_position() -> None:
     bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "99"}})
     async with serving(listing(5), stream(bookmark), stream(then="silence")) as (server, kube):
-        assert (await events(kube, 5))[3] == Alive("99")
+        assert (await events(kube, 5))[3] == Bookmark("99")
         assert asked(server)[-1] == "watch 99"
 
 
 async def test_a_watch_that_ends_at_once_is_not_asked_for_without_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watch, "SHORT", 0.1)
+    monkeypatch.setattr(watch, "MIN_WATCH_DURATION", 0.1)
     async with serving(listing(5), stream()) as (_, kube):
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -178,8 +178,8 @@ async def test_a_connection_reset_in_the_middle_of_an_object_loses_nothing() -> 
     )
     async with serving(*answers) as (server, kube):
         found = await events(kube, 7)
-        assert [type(event) for event in found[2:]] == [Alive, Put, Trouble, Alive, Put]
-        assert found[-1] == Put(obj("b", 7))
+        assert kinds(found[2:]) == "open put failed open put"
+        assert found[-1:] == story("b7")
         assert asked(server) == ["list", "watch 5", "watch 6"]
 
 
@@ -187,7 +187,7 @@ async def test_an_object_that_comes_in_pieces_is_put_together() -> None:
     text = line("ADDED", obj("a", 6)) + line("ADDED", obj("b", 7))
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
     async with serving(listing(5), stream(*pieces, then="silence")) as (_, kube):
-        assert (await events(kube, 5))[3:] == [Put(obj("a", 6)), Put(obj("b", 7))]
+        assert (await events(kube, 5))[3:] == story("a6 b7")
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,7 @@ async def test_an_odd_line_is_asked_for_once_more_and_then_a_list_says_what_is_t
     answers = (listing(5), spoilt, spoilt, listing(7, obj("a", 6)), stream(then="silence"))
     async with serving(*answers) as (server, kube):
         found = await events(kube, 9)
-        kinds = [type(event) for event in found[3:]]
-        assert kinds == [Trouble, Alive, ListBegins, Put, ListEnds, Alive]
+        assert kinds(found[3:]) == "failed open [ put ] open"
         assert asked(server) == ["list", "watch 5", "watch 5", "list", "watch 7"]
 
 
@@ -221,15 +220,7 @@ async def test_odd_lines_are_skipped_when_the_list_has_odd_objects_too() -> None
     changes = stream(line("MODIFIED", {"metadata": {}}), line("ADDED", obj("b", 6)), then="silence")
     async with serving(page, page, changes) as (server, kube):
         found = await events(kube, 10)
-        assert [type(event) for event in found[3:]] == [
-            ListBegins,
-            Put,
-            Undecodable,
-            ListEnds,
-            Alive,
-            Undecodable,
-            Put,
-        ]
+        assert kinds(found[3:]) == "[ put bad ] open bad put"
         assert asked(server) == ["list", "list", "watch 5"]
 
 
@@ -238,21 +229,21 @@ async def test_a_line_that_was_spoilt_on_its_way_is_not_lost() -> None:
     answers = (listing(5), stream(spoilt, then="silence"), stream(good, then="silence"))
     async with serving(*answers) as (_, kube):
         found = await events(kube, 6)
-        assert [type(event) for event in found[3:]] == [Trouble, Alive, Put]
+        assert kinds(found[3:]) == "failed open put"
 
 
 async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LONGEST_LINE", 100)
+    monkeypatch.setattr(watch, "MAX_LINE_SIZE", 100)
     endless = stream(*[b"x" * 30] * 5, then="silence")
     async with serving(listing(5), endless, stream(then="silence")) as (_, kube):
         found = await events(kube, 5)
-        assert found[3:] == [Trouble("a line of more than 100 bytes"), Alive()]
+        assert found[3:] == [WatchFailed("a line of more than 100 bytes"), Bookmark()]
 
 
 async def test_empty_lines_are_nothing() -> None:
     text = b"\n\n" + line("ADDED", obj("a", 6)) + b"\n"
     async with serving(listing(5), stream(text, then="silence")) as (_, kube):
-        assert (await events(kube, 4))[3] == Put(obj("a", 6))
+        assert (await events(kube, 4))[3:] == story("a6")
 
 
 @pytest.mark.parametrize(
@@ -262,21 +253,19 @@ async def test_empty_lines_are_nothing() -> None:
 async def test_an_odd_item_of_a_list_is_asked_for_once_more_and_then_skipped(odd: object) -> None:
     page = listing(5, obj("a", 1), odd, obj("b", 2))
     async with serving(page, page, stream(then="silence")) as (_, kube):
-        kinds = [type(event) for event in await events(kube, 8)]
-        assert kinds[:3] == [ListBegins, Put, Trouble]
-        assert kinds[3:] == [ListBegins, Put, Undecodable, Put, ListEnds]
+        assert kinds(await events(kube, 8)) == "[ put failed [ put bad put ]"
 
 
 @pytest.mark.parametrize("name", ["node with blanks", "名", "a\nb", "a%2Fb", "A_b", "..."])
 async def test_an_unusual_name_is_a_name(name: str) -> None:
     async with serving(listing(5, obj(name, 1)), stream(then="silence")) as (_, kube):
-        assert (await events(kube, 2))[1] == Put(obj(name, 1))
+        assert (await events(kube, 2))[1] == Updated(obj(name, 1))
 
 
 async def test_a_list_of_null_is_empty() -> None:
     page = json_answer({"items": None, "metadata": {"resourceVersion": "5"}})
     async with serving(page, stream(then="silence")) as (_, kube):
-        assert await events(kube, 3) == [ListBegins(), ListEnds(), Alive()]
+        assert await events(kube, 3) == story("[ ] open")
 
 
 @pytest.mark.parametrize(
@@ -292,25 +281,24 @@ async def test_a_list_of_null_is_empty() -> None:
 async def test_an_answer_that_is_no_list_does_not_mean_that_nothing_is_there(answer: Json) -> None:
     answers = (json_answer(answer), listing(5, obj("a", 1)), stream(then="silence"))
     async with serving(*answers) as (_, kube):
-        found = await events(kube, None)
-        assert [type(event) for event in found] == [ListBegins, Trouble, ListBegins, Put, ListEnds]
+        assert kinds(await events(kube, None)) == "[ failed [ put ]"
 
 
 async def test_a_silent_connection_is_left_for_another_without_a_word() -> None:
     quiet = stream(line("ADDED", obj("a", 6)), then="silence")
     async with serving(listing(5), quiet, stream(then="silence")) as (server, kube):
         found = await events(kube, 5)
-        assert found[3:] == [Put(obj("a", 6)), Alive()]
+        assert found[3:] == story("a6 open")
         assert asked(server) == ["list", "watch 5", "watch 6"]
 
 
-async def test_a_watch_request_without_an_answer_is_trouble(
+async def test_a_watch_request_without_an_answer_is_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watch, "HEADERS_LIMIT", 0.05)
+    monkeypatch.setattr(watch, "RESPONSE_TIMEOUT", 0.05)
     async with serving(listing(5), silence, stream(then="silence")) as (server, kube):
         found = await events(kube, 4)
-        assert [type(event) for event in found[2:]] == [Trouble, Alive]
+        assert kinds(found[2:]) == "failed open"
         assert asked(server) == ["list", "watch 5", "watch 5"]
 
 
@@ -326,21 +314,21 @@ async def test_signs_of_life_keep_a_connection() -> None:
 
     async with serving(listing(5), beats) as (server, kube):
         found = await events(kube, 9)
-        assert not [event for event in found if isinstance(event, Trouble)]
+        assert not [event for event in found if isinstance(event, WatchFailed)]
         assert asked(server) == ["list", "watch 5"]
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "broken",
     [failure(500, "InternalError"), failure(403, "Forbidden"), reset],
     ids=["500", "403", "reset"],
 )
-async def test_a_list_that_fails_is_tried_again_from_its_beginning(trouble: Handler) -> None:
-    answers = (trouble, trouble, listing(5, obj("a", 1)), stream(then="silence"))
+async def test_a_list_that_fails_is_tried_again_from_its_beginning(broken: Handler) -> None:
+    answers = (broken, broken, listing(5, obj("a", 1)), stream(then="silence"))
     async with serving(*answers) as (_, kube):
         found = await events(kube, None)
-        assert [type(event) for event in found[:2]] == [ListBegins, Trouble]
-        assert found[-3:] == [ListBegins(), Put(obj("a", 1)), ListEnds()]
+        assert kinds(found[:2]) == "[ failed"
+        assert found[-3:] == story("[ a1 ]")
 
 
 async def test_failures_in_a_row_wait_longer_and_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +352,7 @@ async def test_the_servers_word_on_when_to_come_back_is_kept() -> None:
 async def test_a_server_that_asks_for_very_long_patience_gets_less(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watch, "LONGEST_WAIT", 0.05)
+    monkeypatch.setattr(watch, "MAX_RETRY_AFTER", 0.05)
     busy = failure(503, "ServiceUnavailable", Retry_After="86400")
     async with serving(busy, listing(5), stream(then="silence")) as (_, kube):
         await events(kube, 3)
@@ -391,11 +379,11 @@ async def test_a_change_that_came_through_ends_the_growth_of_the_waits(
         await events(kube, 2 + 3 * len(broken) + 1)
 
 
-async def test_another_error_event_is_trouble_and_no_new_list() -> None:
+async def test_another_error_event_is_a_failure_and_no_relist() -> None:
     error = line("ERROR", {"code": 500, "reason": "InternalError", "message": "etcd"})
     async with serving(listing(5), stream(error), stream(then="silence")) as (server, kube):
         found = await events(kube, 5)
-        assert found[3:] == [Trouble("500 InternalError: etcd"), Alive()]
+        assert found[3:] == [WatchFailed("500 InternalError: etcd"), Bookmark()]
         assert asked(server) == ["list", "watch 5", "watch 5"]
 
 

@@ -1,7 +1,6 @@
 """One lease or two: who may act under which, in virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,16 +12,9 @@ from ccm.settings import Settings
 from ccm.settings.leader_migration import LeaderMigration
 from ccm.supervisor.leadership import Leadership
 
-from .lease_world import TIMING, ApiServer, Fate, Replica, Request, Wire, play
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, Wire, in_virtual_time
 
 MIGRATION = LeaderMigration("second", ((SERVICE, "*"), (LIFECYCLE, "*"), (ROUTE, "somebody-else")))
-
-
-def in_virtual_time(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    def test() -> None:
-        play(story())
-
-    return test
 
 
 def now() -> float:
@@ -62,7 +54,7 @@ class World:
             "ns",
             "ccm",
             "us",
-            TIMING.lease_duration,
+            CONFIG.lease_duration,
         )
         chosen = Settings(**settings)
         if migration:
@@ -146,7 +138,7 @@ async def test_a_standby_leaves_the_second_lease_alone() -> None:
     await rival.release()
     for _ in range(30):
         await asyncio.sleep(0.1)
-        assert now() - w.ours.looked_at < TIMING.retry_period + 1.0  # it did not stand still
+        assert now() - w.ours.checked_at < CONFIG.retry_period + 1.0  # it did not stand still
     assert w.second.holder() == "us"
 
 
@@ -223,7 +215,7 @@ async def test_both_leases_are_given_back_the_main_one_last() -> None:
     w.start()
     await asyncio.sleep(3.0)
     await w.ours.release()
-    await asyncio.wait_for(asyncio.gather(*w.elections.values()), TIMING.retry_period)
+    await asyncio.wait_for(asyncio.gather(*w.elections.values()), CONFIG.retry_period)
     assert w.main.holder() == w.second.holder() == ""
     assert w.second.log[-1][0] < w.main.log[-1][0]
 
@@ -234,7 +226,7 @@ async def test_the_sentence_and_the_facts_tell_of_both() -> None:
     await w.rival(w.second)
     w.start()
     await asyncio.sleep(3.0)
-    assert w.ours.sentence == "holds the lease; migration: stands by; rival leads"
+    assert w.ours.last_decision == "holds the lease; migration: stands by; rival leads"
     assert w.ours.status(now())["migration"] == {"lease": "second", "is_leader": False}
     assert w.ours.status(now())["is_leader"] is True
 
@@ -246,7 +238,7 @@ async def test_an_election_that_stands_still_is_noticed_in_either_lease() -> Non
     await asyncio.sleep(3.0)
     w.elections["leader migration"].cancel()
     await asyncio.sleep(30.0)
-    assert now() - w.ours.looked_at >= 30.0
+    assert now() - w.ours.checked_at >= 30.0
 
 
 @in_virtual_time

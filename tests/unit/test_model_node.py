@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.model.node import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Node
+from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Node
 
 from .nodes import labelled, node, provided_ip, ready, tainted, with_provider_id
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.model.projection import Path, paths_from_json, project
+from ccm.model.projection import FieldPath, paths_from_json, project
 
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 PRESSURE = {"type": "MemoryPressure", "status": "False"}
@@ -43,12 +43,12 @@ NODE = {
         ),
     ],
 )
-def test_a_path_selects_its_part_in_its_shape(path: Path, expected: object) -> None:
+def test_a_path_selects_its_part_in_its_shape(path: FieldPath, expected: object) -> None:
     assert project(NODE, [path]) == expected
 
 
 def test_several_paths_come_together() -> None:
-    paths: list[Path] = [
+    paths: list[FieldPath] = [
         ("metadata", "name"),
         ("status", "conditions", ("type", "Ready"), "status"),
         ("status", "conditions", ("type", "MemoryPressure"), "status"),
@@ -64,7 +64,7 @@ def test_what_was_not_selected_does_not_change_the_projection() -> None:
     heartbeat = deepcopy(NODE)
     heartbeat["metadata"]["resourceVersion"] = "8"  # type: ignore[index]
     heartbeat["status"]["conditions"][0]["status"] = "Unknown"  # type: ignore[index]
-    paths: list[Path] = [("metadata", "name"), ("status", "conditions", ("type", "Ready"))]
+    paths: list[FieldPath] = [("metadata", "name"), ("status", "conditions", ("type", "Ready"))]
     assert project(heartbeat, paths) == project(NODE, paths)
 
 
@@ -91,24 +91,24 @@ any_paths = st.lists(st.lists(steps, min_size=1, max_size=4).map(tuple), max_siz
 
 
 @given(trees, any_paths)
-def test_any_object_can_be_projected(raw: Any, paths: list[Path]) -> None:
+def test_any_object_can_be_projected(raw: Any, paths: list[FieldPath]) -> None:
     assert isinstance(project(raw, paths), dict)
 
 
 @given(trees, any_paths)
-def test_projecting_changes_nothing_in_the_object(raw: Any, paths: list[Path]) -> None:
+def test_projecting_changes_nothing_in_the_object(raw: Any, paths: list[FieldPath]) -> None:
     before = deepcopy(raw)
     project(raw, paths)
     assert raw == before
 
 
 @given(trees, any_paths)
-def test_projecting_twice_is_projecting_once(raw: Any, paths: list[Path]) -> None:
+def test_projecting_twice_is_projecting_once(raw: Any, paths: list[FieldPath]) -> None:
     once = project(raw, paths)
     assert project(once, paths) == once
 
 
-def selected(raw: Any, path: Path) -> list[Any]:
+def selected(raw: Any, path: FieldPath) -> list[Any]:
     """The values at the end of `path`; a list where a step picks entries may hold several."""
     values = [raw]
     for step in path:
@@ -127,14 +127,14 @@ def selected(raw: Any, path: Path) -> list[Any]:
 
 
 @given(trees, any_paths)
-def test_what_a_path_selects_is_in_the_projection(raw: Any, paths: list[Path]) -> None:
+def test_what_a_path_selects_is_in_the_projection(raw: Any, paths: list[FieldPath]) -> None:
     part = project(raw, paths)
     for path in paths:
         if isinstance(path[0], str) and not _picks_from_a_picked_list(path):
             assert selected(part, path) == selected(raw, path)
 
 
-def _picks_from_a_picked_list(path: Path) -> bool:
+def _picks_from_a_picked_list(path: FieldPath) -> bool:
     """Whether two steps that pick entries follow each other, which selects nothing."""
     return any(not isinstance(one, str) and not isinstance(two, str) for one, two in pairwise(path))
 

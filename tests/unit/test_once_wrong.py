@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from ccm.bus import control
-from ccm.decide.children import STEADY, Life, WorkerEvent, WorkerState, follow
+from ccm.decide.children import STEADY_TIME, Life, WorkerEvent, WorkerState, next_life
 from ccm.durations import format_duration, parse_duration
 from ccm.errors import CloudError
 from ccm.model.objects import Json
 from ccm.model.projection import project
-from ccm.supervisor.delivery import WINDOW
+from ccm.supervisor.delivery import MAX_UNACKED_FRAMES
 from tests.node.world import world
 from workers.node.metadata import AddressProblem, prefer
 from workers.queue import ReconcileLog, WorkQueue
 
+from .delivery_world import World as Deliveries
 from .feeding import frame
 from .nodes import addresses, node, tainted
-from .telling import SharedInformer
 from .waiting import let_run
 
 
@@ -122,32 +122,32 @@ async def test_other_users_are_refused(short_dir: Path, monkeypatch: pytest.Monk
 
 
 def test_moved_back() -> None:
-    feed = SharedInformer().listed()
-    feed.put("a", 1)
-    feed.settle()
-    for n in range(WINDOW + 2):
-        feed.put("b", n)
-    feed.move("a")
-    feed.move()
-    feed.settle()
-    assert feed.told() == feed.there()
+    world = Deliveries().listed()
+    world.put("a", 1)
+    world.settle()
+    for n in range(MAX_UNACKED_FRAMES + 2):
+        world.put("b", n)
+    world.move("a")
+    world.move()
+    world.settle()
+    assert world.known() == world.owned()
 
 
 def test_own_before_begin() -> None:
-    feed = SharedInformer()
-    feed.put("a", 1)
-    feed.move("b")
-    assert not feed.worker.on_the_way
+    world = Deliveries()
+    world.put("a", 1)
+    world.move("b")
+    assert not world.worker.in_transit
 
 
 def test_standby_steady() -> None:
     life = Life(WorkerState.STANDBY, since=0.0, deaths=5)
-    assert follow(life, WorkerEvent.DIED, 10 * STEADY).deaths == 1
+    assert next_life(life, WorkerEvent.DIED, 10 * STEADY_TIME).deaths == 1
 
 
 @pytest.mark.parametrize("state", [WorkerState.FAILED, WorkerState.SKIPPED])
 def test_a_worker_that_is_started_again_by_command_is_starting(state: WorkerState) -> None:
-    assert follow(Life(state), WorkerEvent.STARTED, 1.0).state is WorkerState.STARTING
+    assert next_life(Life(state), WorkerEvent.STARTED, 1.0).state is WorkerState.STARTING
 
 
 async def test_queue_lost_wakeup() -> None:

@@ -9,7 +9,7 @@ from ccm.bus.frames import LogLevel, Message
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.log import set_verbosity
 from ccm.settings import Settings
-from ccm.supervisor.verbosity import Verbosity
+from ccm.supervisor.commands import Verbosity
 
 
 @pytest.fixture(autouse=True)

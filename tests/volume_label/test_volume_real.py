@@ -37,7 +37,7 @@ NAME = "pv-of-volume-label"
 
 @pytest.fixture
 async def api(kube: RealCluster) -> AsyncIterator[Kube]:
-    source = config.Source(str(kube.kubeconfig("admin")))
+    source = str(kube.kubeconfig("admin"))
     api = Kube(await config.load(source), "volume-label-test")
     yield api
     await api.close()

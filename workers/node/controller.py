@@ -14,8 +14,7 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, NoPermit, Unreachable
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
-from ccm.model.node import PROVIDED_NODE_IP, Node
-from ccm.model.objects import Json
+from ccm.model.objects import PROVIDED_NODE_IP, Json, Node
 from ccm.model.projection import Projection
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from ccm.model.cloud import AddressType, Instance, NodeAddress
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 
 Ip = IPv4Address | IPv6Address
 

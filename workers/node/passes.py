@@ -8,7 +8,7 @@ from ccm.bus.frames import ProposeDeletions
 from ccm.decide.budget import Priority
 from ccm.errors import NoPermit
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from workers.batch_reader import BatchReader
 from workers.controller import ControllerContext
 from workers.node.plan import CannotPlan, follow, is_watched

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import assert_never
 from urllib.parse import quote
 
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from workers.node.plan import Action, Initialize, SetAddresses, SetLabels, SetTaints
 from workers.performer import Patch
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ccm.model.cloud import Answer, Instance, PowerState
-from ccm.model.node import SHUTDOWN_TAINT, UNINITIALIZED_TAINT, Node
-from ccm.model.objects import Json
+from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT, Json, Node
 from workers.node.metadata import (
     AddressProblem,
     agreeing_labels,

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.cloud import Route
-from ccm.model.node import Node
-from ccm.model.objects import Json, mapping, objects
+from ccm.model.objects import Json, Node, mapping, objects
 from workers.route.pod_cidrs import Network, PodCidrIndex, PodCidrs, is_managed
 from workers.route.table import KnownRoute, RouteTable
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from ccm.model.node import Node
+from ccm.model.objects import Node
 
 Network = IPv4Network | IPv6Network
 

@@ -14,8 +14,7 @@ from ccm.cloud.interface import Routes
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
-from ccm.model.node import Node
-from ccm.model.objects import Json, mapping
+from ccm.model.objects import Json, Node, mapping
 from workers.controller import ControllerContext
 from workers.performer import Merge
 from workers.route.listing import Listing

@@ -13,7 +13,7 @@ from ccm.decide.backoff import Backoff
 from ccm.errors import Refused, RetryAfter
 from ccm.kube.events import ObjectRef
 from ccm.model.objects import Json
-from ccm.model.projection import Path, Projection
+from ccm.model.projection import FieldPath, Projection
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
@@ -47,12 +47,12 @@ REVERTED_RETRY = 60.0  # seconds until another try when that is so
 MASS_DELETION_RETRY = 60.0  # seconds until another look when too many Services have vanished
 
 _METADATA = ("name", "namespace", "uid", "annotations", "finalizers", "deletionTimestamp")
-_SERVICE: tuple[Path, ...] = (
+_SERVICE: tuple[FieldPath, ...] = (
     *(("metadata", name) for name in _METADATA),
     *(("spec", name) for name in SPEC_FIELDS),
     ("status", "loadBalancer"),
 )
-_NODE: tuple[Path, ...] = (
+_NODE: tuple[FieldPath, ...] = (
     ("metadata", "name"),
     ("metadata", "uid"),
     ("metadata", "deletionTimestamp"),

@@ -3,8 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from ccm.model.node import Node
-from ccm.model.objects import Json, mapping
+from ccm.model.objects import Json, Node, mapping
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"

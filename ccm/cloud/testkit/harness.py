@@ -28,8 +28,7 @@ from ccm.cloud.testkit.adapter import (
 from ccm.cloud.testkit.gate import GateCall, KitGate
 from ccm.errors import RetryAfter
 from ccm.model.cloud import Answer, Unknown
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.service import Service, admits_everybody
 from ccm.model.volume import PersistentVolume
 

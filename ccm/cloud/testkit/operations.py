@@ -12,7 +12,7 @@ from ccm.cloud.testkit.gate import Interruption
 from ccm.cloud.testkit.harness import Harness, node_of, port, service, volume
 from ccm.errors import CloudError
 from ccm.model.cloud import Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 
 CIDR = "10.244.7.0/24"
 

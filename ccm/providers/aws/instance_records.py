@@ -6,8 +6,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
-from ccm.model.node import Node
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.aws import ids
 
 POWER_STATES = {

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Instance, Unknown
-from ccm.model.node import Node
-from ccm.model.objects import Json, text
+from ccm.model.objects import Json, Node, text
 from ccm.providers.aws.client import MAX_FILTER_VALUES, MAX_INSTANCES_PER_PAGE, AwsApi, AwsError
 from ccm.providers.aws.ids import INSTANCE_ID
 from ccm.providers.aws.instance_records import (

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from ccm.model.cloud import Route
-from ccm.model.node import Node
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, Node, mapping, objects, text
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from typing import Any
 
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
-from ccm.model.node import Node
-from ccm.model.objects import Json, objects, text
+from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.aws import ids
 from ccm.providers.aws.client import AwsApi, AwsError
 from ccm.providers.aws.route_tables import (

@@ -11,9 +11,8 @@ import orjson
 
 from ccm.cloud.interface import Gate
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
-from ccm.http import HttpClient, HttpResponse, request_target
+from ccm.http import HttpClient, HttpResponse, Server, request_target
 from ccm.model.objects import Json, mapping, text
-from ccm.model.server import Server
 from ccm.providers.simulated.config import SimulatedConfig, read_token
 
 COMMON_HEADERS = (("User-Agent", "ccm-supervisor"), ("Accept", "application/json"))

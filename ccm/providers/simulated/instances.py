@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from ccm.errors import CloudError
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
-from ccm.model.node import Node
-from ccm.model.objects import mapping, objects, text
+from ccm.model.objects import Node, mapping, objects, text
 from ccm.providers.simulated.api import LookupResult, SimulatedApi
 
 SCHEME = "simulated"

@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
-from ccm.model.node import Node
-from ccm.model.objects import Json, mapping, text
+from ccm.model.objects import Json, Node, mapping, text
 from ccm.model.service import Feature, Service, admits_everybody
 from ccm.providers.simulated.api import ApiRequest, NotFound, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME

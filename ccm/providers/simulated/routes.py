@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 from ccm.errors import Refused, RetryAfter
 from ccm.model.cloud import Route
-from ccm.model.node import Node
-from ccm.model.objects import mapping, text
+from ccm.model.objects import Node, mapping, text
 from ccm.providers.simulated.api import ApiRequest, Conflict, NotFound, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
 

@@ -128,9 +128,9 @@ class HttpsServer:
         """By the flag's kubeconfig, else with the supervisor's own access."""
         settings, flag = self._settings, f"--{purpose}-kubeconfig"
         own: str = getattr(settings, f"{purpose}_kubeconfig")
-        source = config.Source(own) if own else config.Source(settings.kubeconfig, settings.master)
+        flags = (own, "") if own else (settings.kubeconfig, settings.master)
         try:
-            access = await config.load(source)
+            access = await config.load(*flags)
         except ConfigurationFault as fault:
             raise ConfigurationFault(flag, fault.problem, fault.remedy) from fault
         kube = Kube(access, f"ccm-supervisor/{purpose}", MAX_REVIEWS_IN_FLIGHT)

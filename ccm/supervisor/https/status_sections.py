@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ccm.decide.deletion import RULES
+from ccm.decide.deletion import DELETION_RULES
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.supervisor.https import status_html as html
 from ccm.supervisor.https.status_html import Section, StatusPart, TableColumn, number, plural
@@ -79,7 +79,9 @@ IDENTITY_COLUMNS = (
     TableColumn("Error", "trouble"),
 )
 
-MEANINGS = {str(rule.reason): f"{rule.meaning} {rule.remedy}".replace("`", "'") for rule in RULES}
+MEANINGS = {
+    str(rule.reason): f"{rule.meaning} {rule.remedy}".replace("`", "'") for rule in DELETION_RULES
+}
 """By the reason why a deletion is not permitted."""
 
 

@@ -5,7 +5,7 @@ import pytest
 from ccm.cloud.gate import invoke
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import AddressType, Gone, Instance, NodeAddress, PowerState, Unknown
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Garbage, Proxy, Refusal, Request, Reset, throttling
 from tests.providers.aws.world import ZONES, Account, Start, node, node_of

@@ -12,7 +12,7 @@ import pytest
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.gate import Interruption, KitGate, ProcessKilled
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.model.service import Service
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Proxy

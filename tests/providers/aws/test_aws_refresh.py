@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from ccm.controllers import NODE
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.providers.aws.provider import AwsCloud
 from tests.node.world import Cloud, world
 from tests.proc.running import long, until

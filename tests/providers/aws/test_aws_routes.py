@@ -7,7 +7,7 @@ import pytest
 from ccm.cloud.gate import invoke
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.proxy import Proxy, Refusal, Request
 from tests.providers.aws.world import Account, Start, node_of, tags

@@ -7,8 +7,7 @@ from typing import Any
 from ccm.cloud.gate import invoke
 from ccm.cloud.interface import Gate, ProviderContext
 from ccm.cloud.testkit.harness import port, service
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.aws.elb.annotations import PREFIX
 from ccm.providers.aws.provider import AwsCloud

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ccm.cloud.interface import ProviderContext
 from ccm.errors import CloudError
-from ccm.model.node import Node
+from ccm.model.objects import Node
 
 T = TypeVar("T")
 

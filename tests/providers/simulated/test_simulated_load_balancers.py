@@ -9,8 +9,7 @@ import pytest
 from ccm.cloud.interface import ListsOwned, LoadBalancers
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
 from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
-from ccm.model.node import Node
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.load_balancers import PREFIX, SCHEME_ANNOTATION, SimulatedLoadBalancers

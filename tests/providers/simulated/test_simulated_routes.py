@@ -7,7 +7,7 @@ import pytest
 
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
 from ccm.model.cloud import Route
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.routes import SimulatedRoutes
 from ccm.sandbox.cloud import records

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer
-from ccm.model.node import Node
-from ccm.model.objects import Json, text
+from ccm.model.objects import Json, Node, text
 from ccm.model.service import Service
 from ccm.providers.aws.client import AwsError, retry_on
 from ccm.providers.aws.elb import classic_plan

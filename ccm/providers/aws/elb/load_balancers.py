@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ccm.errors import Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
-from ccm.model.node import Node
+from ccm.model.objects import Node
 from ccm.model.service import Feature, Service
 from ccm.providers.aws.client import AwsApi
 from ccm.providers.aws.config import AwsConfig

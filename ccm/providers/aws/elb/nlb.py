@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ccm.errors import Refused
 from ccm.model.cloud import Balancer
-from ccm.model.node import Node
-from ccm.model.objects import text
+from ccm.model.objects import Node, text
 from ccm.model.service import Service
 from ccm.providers.aws.client import AwsApi, retry_on
 from ccm.providers.aws.elb import nlb_plan

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ccm.errors import Refused
-from ccm.model.node import Node
-from ccm.model.objects import text
+from ccm.model.objects import Node, text
 from ccm.model.service import HealthCheck, Network, Service
 from ccm.providers.aws import ids
 from ccm.providers.aws.config import SharedProbe

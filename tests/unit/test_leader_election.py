@@ -1,27 +1,16 @@
 """The election against an API server that fails in every way, in virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ccm.model.objects import Json
 
-from .lease_world import TIMING, ApiServer, Fate, Replica, Request, play
-
-Story = Callable[[], Coroutine[Any, Any, None]]
-
-
-def in_virtual_time(story: Story) -> Callable[[], None]:
-    """A test that plays `story` and checks that it left no replica running."""
-
-    def test() -> None:
-        play(story())
-
-    test.__doc__ = story.__doc__
-    return test
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time, play
 
 
 async def leads_at(replica: Replica, within: float = 60.0) -> float:
@@ -40,14 +29,15 @@ async def until(condition: Callable[[], bool], within: float) -> None:
             await asyncio.sleep(0.01)
 
 
-async def started(server: ApiServer, *identities: str) -> list[Replica]:
+async def started(*identities: str) -> tuple[ApiServer, list[Replica]]:
     """Replicas that run, of which the first leads."""
+    server = ApiServer()
     replicas = [Replica(server, identity) for identity in identities]
     for replica in replicas:
         replica.start()
         await leads_at(replicas[0])
     await asyncio.sleep(1.0)
-    return replicas
+    return server, replicas
 
 
 def last_write(server: ApiServer, holder: str) -> float:
@@ -58,20 +48,19 @@ def events(server: ApiServer) -> list[str]:
     return [event["message"] for event in server.events]
 
 
-# Taking, keeping and giving back.
+# Acquiring, renewing and releasing.
 
 
 @in_virtual_time
 async def test_a_replica_alone_leads_and_renews_every_retry_period() -> None:
-    server = ApiServer()
-    [one] = await started(server, "one")
+    server, [one] = await started("one")
     assert server.holder() == "one"
-    assert one.leader.sentence == "created the lease and leads"
+    assert one.leader.last_decision == "created the lease and leads"
     await asyncio.sleep(20)
     writes = [when for when, method, _ in server.log if method != "GET"]
     gaps = {round(after - before, 1) for before, after in pairwise(writes)}
-    assert gaps == {TIMING.retry_period}
-    assert one.leader.sentence == "holds the lease"
+    assert gaps == {CONFIG.retry_period}
+    assert one.leader.last_decision == "holds the lease"
     assert not any(method == "GET" for _, method, _ in server.log)
 
 
@@ -82,41 +71,39 @@ async def test_a_permit_counts_from_the_sending_of_the_renewal() -> None:
     await leads_at(one)
     [(told, end)] = one.permits
     assert told == pytest.approx(4.01)
-    assert end == pytest.approx(0.01 + TIMING.renew_deadline)
+    assert end == pytest.approx(0.01 + CONFIG.renew_deadline)
 
 
 @in_virtual_time
 async def test_a_standby_is_never_told_that_it_may_act() -> None:
-    _, two = await started(ApiServer(), "one", "two")
+    _, [_, two] = await started("one", "two")
     await asyncio.sleep(120)
     assert two.permits == []
-    assert two.leader.sentence == "stands by; one leads"
+    assert two.leader.last_decision == "stands by; one leads"
 
 
 @in_virtual_time
 async def test_a_released_lease_is_taken_at_the_next_look() -> None:
-    server = ApiServer()
-    one, two = await started(server, "one", "two")
+    server, [one, two] = await started("one", "two")
     await asyncio.sleep(9.3)
     await one.release()
     released = server.log[-1][0]
     assert server.spec["leaseDurationSeconds"] == 1
-    assert await leads_at(two) - released < TIMING.retry_period / 4 + 0.1
-    assert "it was released" in two.leader.sentence
+    assert await leads_at(two) - released < CONFIG.retry_period / 4 + 0.1
+    assert "it was released" in two.leader.last_decision
     assert server.spec["leaseTransitions"] == 1
-    await ends(one, TIMING.retry_period)
-    assert one.leader.sentence == "released the lease"
+    await ends(one, CONFIG.retry_period)
+    assert one.leader.last_decision == "released the lease"
     assert events(server) == ["one became leader", "one stopped leading", "two became leader"]
 
 
 @in_virtual_time
 async def test_a_killed_holder_is_replaced_within_lease_duration_and_retry_period() -> None:
-    server = ApiServer()
-    one, two = await started(server, "one", "two")
+    server, [one, two] = await started("one", "two")
     await asyncio.sleep(6.7)
     await one.kill()
     silent = await leads_at(two) - last_write(server, "one")
-    assert TIMING.lease_duration <= silent <= TIMING.lease_duration + TIMING.retry_period
+    assert CONFIG.lease_duration <= silent <= CONFIG.lease_duration + CONFIG.retry_period
 
 
 @in_virtual_time
@@ -130,7 +117,7 @@ async def test_a_foreign_holder_that_renews_keeps_us_out_and_one_that_stops_does
     assert ours.permits == []
     silent_since = asyncio.get_running_loop().time()
     silent = await leads_at(ours) - silent_since
-    assert TIMING.lease_duration <= silent <= TIMING.lease_duration + TIMING.retry_period
+    assert CONFIG.lease_duration <= silent <= CONFIG.lease_duration + CONFIG.retry_period
     assert server.spec["leaseTransitions"] == 5
 
 
@@ -150,37 +137,35 @@ def foreign_lease(holder: str, renewals: int) -> Json:
     }
 
 
-# Trouble.
+# Failures.
 
 
 @in_virtual_time
 async def test_a_renewal_that_went_through_unheard_does_not_cost_the_leadership() -> None:
-    server = ApiServer()
-    [one] = await started(server, "one")
+    server, [one] = await started("one")
     one.wire.script = iter([Request(Fate.UNHEARD)])
     await asyncio.sleep(30)
     assert not one.has_ended
     assert server.spec["leaseTransitions"] == 0
     longest = max(b - a for (a, _), (b, _) in pairwise(one.permits))
-    assert longest < TIMING.renew_deadline  # it was never without a permission
+    assert longest < CONFIG.renew_deadline  # it was never without a permission
 
 
 @in_virtual_time
 async def test_a_lease_taken_by_a_write_that_went_unheard_is_ours_at_the_next_look() -> None:
     one = Replica(server := ApiServer(), "one", [Request(), Request(Fate.UNHEARD)])
     one.start()
-    assert await leads_at(one) < TIMING.request_timeout + TIMING.retry_period
+    assert await leads_at(one) < CONFIG.request_timeout + CONFIG.retry_period
     assert server.spec["leaseTransitions"] == 0
 
 
 @in_virtual_time
 async def test_a_change_by_somebody_else_costs_no_time() -> None:
-    server = ApiServer()
-    [one] = await started(server, "one")
+    server, [one] = await started("one")
     for _ in range(10):
         server.annotate()
         await asyncio.sleep(2.0)
-        assert one.leader.sentence == "holds the lease"
+        assert one.leader.last_decision == "holds the lease"
     assert not one.has_ended
 
 
@@ -191,15 +176,14 @@ def test_a_holder_that_cannot_renew_ends_with_its_permission_and_before_another_
     fate: Fate,
 ) -> None:
     async def story() -> None:
-        server = ApiServer()
-        one, two = await started(server, "one", "two")
+        _, [one, two] = await started("one", "two")
         two.rivals = [one]
         one.wire.normally = Request(fate)
         end = one.permits[-1][1]
         await ends(one)
         assert asyncio.get_running_loop().time() == pytest.approx(end, abs=0.05)
         assert one.permits[-1][1] == 0.0
-        assert "could not reach the lease" in one.leader.sentence
+        assert "could not reach the lease" in one.leader.last_decision
         await leads_at(two)
         assert two.overlaps == []
 
@@ -208,24 +192,22 @@ def test_a_holder_that_cannot_renew_ends_with_its_permission_and_before_another_
 
 @in_virtual_time
 async def test_a_short_outage_costs_nothing() -> None:
-    server = ApiServer()
-    [one] = await started(server, "one")
+    _, [one] = await started("one")
     one.wire.script = iter([Request(Fate.LOST), Request(Fate.FAILED), Request(Fate.REFUSED)])
     await asyncio.sleep(30)
     assert not one.has_ended
     assert one.leader.is_leading()
-    assert one.leader.sentence == "holds the lease"
+    assert one.leader.last_decision == "holds the lease"
 
 
 @in_virtual_time
 async def test_a_holder_that_was_stopped_ends_and_takes_nothing_back() -> None:
-    server = ApiServer()
-    one, two = await started(server, "one", "two")
+    server, [one, two] = await started("one", "two")
     one.wire.script = iter([Request(Fate.FROZEN, there=60.0)])
     await ends(one, 90.0)
     assert two.leader.is_leading()
     assert server.holder() == "two"
-    assert one.leader.sentence == "stands by; two leads"
+    assert one.leader.last_decision == "stands by; two leads"
     await one.release()
     assert server.holder() == "two"
     assert events(server)[-1] == "one stopped leading"
@@ -233,8 +215,7 @@ async def test_a_holder_that_was_stopped_ends_and_takes_nothing_back() -> None:
 
 @in_virtual_time
 async def test_a_stopped_holder_whose_lease_nobody_took_gives_it_back() -> None:
-    server = ApiServer()
-    [one] = await started(server, "one")
+    server, [one] = await started("one")
     one.wire.script = iter([Request(Fate.FROZEN, there=60.0)])
     await ends(one, 90.0)
     await one.release()
@@ -243,18 +224,16 @@ async def test_a_stopped_holder_whose_lease_nobody_took_gives_it_back() -> None:
 
 @in_virtual_time
 async def test_a_lease_taken_away_by_force_is_noticed_at_the_next_renewal() -> None:
-    server = ApiServer()
-    [one] = await started(server, "one")
+    server, [one] = await started("one")
     server.put(foreign_lease("thief", 1))
-    await ends(one, TIMING.retry_period + 0.1)
+    await ends(one, CONFIG.retry_period + 0.1)
     assert one.permits[-1][1] == 0.0
     assert server.holder() == "thief"
 
 
 @in_virtual_time
 async def test_a_deleted_lease_goes_back_to_its_holder() -> None:
-    server = ApiServer()
-    one, two = await started(server, "one", "two")
+    server, [one, two] = await started("one", "two")
     server.lease = None
     await asyncio.sleep(30)
     assert server.holder() == "one"
@@ -264,12 +243,11 @@ async def test_a_deleted_lease_goes_back_to_its_holder() -> None:
 
 @in_virtual_time
 async def test_a_deleted_lease_of_a_dead_holder_is_made_anew_when_it_would_have_run_out() -> None:
-    server = ApiServer()
-    one, two = await started(server, "one", "two")
+    server, [one, two] = await started("one", "two")
     await one.kill()
     server.lease = None
     silent = await leads_at(two) - last_write(server, "one")
-    assert TIMING.lease_duration <= silent <= TIMING.lease_duration + TIMING.retry_period
+    assert CONFIG.lease_duration <= silent <= CONFIG.lease_duration + CONFIG.retry_period
 
 
 @in_virtual_time
@@ -286,7 +264,7 @@ async def test_an_event_that_hangs_delays_neither_renewals_nor_the_stop() -> Non
     assert asyncio.get_running_loop().time() - began < 2.0
 
 
-# Giving back in bad moments.
+# Releasing at a bad moment.
 
 
 @pytest.mark.parametrize("there", [0.0, 0.005, 0.5])
@@ -307,8 +285,7 @@ def test_a_release_while_a_write_is_under_way_leaves_nothing_held(fate: Fate, th
 
 @in_virtual_time
 async def test_a_release_that_fails_still_ends_the_permission() -> None:
-    server = ApiServer()
-    [one] = await started(server, "one")
+    server, [one] = await started("one")
     one.wire.normally = Request(Fate.REFUSED)
     await one.release()
     assert one.permits[-1][1] == 0.0
@@ -326,9 +303,76 @@ async def test_what_is_not_held_is_not_released() -> None:
 
 @in_virtual_time
 async def test_a_standby_that_stops_gives_nothing_back() -> None:
-    server = ApiServer()
-    _, two = await started(server, "one", "two")
+    server, [_, two] = await started("one", "two")
     await two.release()
     await ends(two)
     assert server.holder() == "one"
     assert events(server) == ["one became leader"]
+
+
+# Two replicas that compete: whatever happens, they never lead at once.
+
+seconds = st.sampled_from([0.0, 0.01, 0.5, 2.0, 4.9, 5.1, 9.9, 10.1, 14.9, 15.1]) | st.floats(0, 20)
+requests = st.builds(Request, st.sampled_from(Fate), there=seconds, back=seconds)
+scripts = st.lists(st.just(Request()) | requests, max_size=25)
+clocks = st.tuples(st.floats(-1e5, 1e5), st.floats(0.99, 1.01))
+deeds = st.lists(
+    st.tuples(seconds, st.sampled_from(["release a", "release b", "kill a", "kill b", "annotate"])),
+    max_size=6,
+)
+
+
+class Duel:
+    """Two replicas, each started again under another name when it ended."""
+
+    def __init__(self, scripts: list[list[Request]], clocks: list[tuple[float, float]]) -> None:
+        self.server, self.overlaps = ApiServer(), list[str]()
+        self._scripts = [iter(script) for script in scripts]
+        self._clocks, self._starts = clocks, 0
+        self._all: list[Replica] = []
+        self.now = [self._start(0), self._start(1)]
+
+    def _start(self, side: int) -> Replica:
+        self._starts += 1
+        offset, rate = self._clocks[side]
+        script = self._scripts[side]
+        replica = Replica(self.server, f"{side}-{self._starts}", script, offset=offset, rate=rate)
+        replica.overlaps = self.overlaps
+        for other in self._all:
+            other.rivals.append(replica)
+            replica.rivals.append(other)
+        self._all.append(replica)
+        replica.start()
+        return replica
+
+    async def play(self, deeds: list[tuple[float, str]]) -> None:
+        for wait, deed in deeds:
+            await self._let_pass(wait)
+            if deed == "annotate":
+                self.server.annotate()
+                continue
+            replica = self.now["ab".index(deed[-1])]
+            await (replica.release() if deed.startswith("release") else replica.kill())
+        await self._let_pass(60.0)
+
+    async def _let_pass(self, wait: float) -> None:
+        end = asyncio.get_running_loop().time() + wait
+        while (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(min(left, 0.5))
+            self.now = [
+                self._start(side) if replica.has_ended else replica
+                for side, replica in enumerate(self.now)
+            ]
+
+
+@settings(max_examples=150)
+@given(st.lists(scripts, min_size=2, max_size=2), st.lists(clocks, min_size=2, max_size=2), deeds)
+def test_two_replicas_never_have_a_valid_permit_at_the_same_instant(
+    scripts: list[list[Request]], clocks: list[tuple[float, float]], deeds: list[tuple[float, str]]
+) -> None:
+    async def story() -> list[str]:
+        duel = Duel(scripts, clocks)
+        await duel.play(deeds)
+        return duel.overlaps
+
+    assert play(story()) == []

@@ -8,19 +8,19 @@ from typing import Any
 import orjson
 
 from ccm.bus.frames import ProposeDeletions
-from ccm.decide.deletion import ObservedNode, Policy
-from ccm.supervisor.deletions import Governor, Views
+from ccm.decide.deletion import DeletionPolicy, ObservedNode
+from ccm.supervisor.deletions import DeletionGovernor
 
-POLICY = Policy(period=5.0, limit=10, limit_percent=10.0, window=600.0, vanish_share=0.3)
+POLICY = DeletionPolicy(period=5.0, limit=10, limit_percent=10.0, window=600.0, vanish_share=0.3)
 NOT_READY = ObservedNode("", is_ready=False, is_foreign=False, has_provider_id=True)
 
 
 @dataclass
-class Site:
+class Cluster:
     """A cluster as the supervisor sees it, its clock, and the governor with its state file."""
 
     path: Path
-    policy: Policy = POLICY
+    policy: DeletionPolicy = POLICY
     now: float = 1000.0
     nodes: dict[str, ObservedNode] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
@@ -29,16 +29,21 @@ class Site:
         self.restart()
 
     def restart(self) -> None:
-        views = Views(self.nodes.get, lambda: len(self.nodes))
-        self.governor = Governor(
+        self.governor = DeletionGovernor(
             self.policy,
             self.path,
-            views,
+            self,
             lambda reason, message: self.warnings.append((reason, message)),
             lambda: self.now,
         )
 
-    def fill(self, count: int) -> "Site":
+    def get(self, name: str) -> ObservedNode | None:
+        return self.nodes.get(name)
+
+    def count(self) -> int:
+        return len(self.nodes)
+
+    def fill(self, count: int) -> "Cluster":
         for number in range(count):
             self.nodes[f"n{number}"] = replace(NOT_READY, uid=f"u{number}", is_ready=True)
         return self
@@ -46,20 +51,20 @@ class Site:
     def change(self, name: str, **status: Any) -> None:
         self.nodes[name] = replace(self.nodes[name], **status)
 
-    def round(
+    def report(
         self, gone: Iterable[str] = (), not_gone: Iterable[str] = (), worker: str = "node-0.1"
     ) -> list[str]:
-        """The names permitted after a round in which the cloud answers right now."""
+        """One pass of a worker, answered by the cloud right now; the names permitted after it."""
         entries = [[name, self.nodes[name].uid, "no such machine", self.now] for name in gone]
         names = list(not_gone)
         message = ProposeDeletions(len(entries) + len(names), entries, names)
         return [entry[0] for entry in self.governor.on_message(worker, message).nodes]
 
-    def later(self, seconds: float = 5.0) -> "Site":
+    def advance(self, seconds: float = 5.0) -> "Cluster":
         self.now += seconds
         return self
 
-    def kill(self, *names: str) -> "Site":
+    def kill(self, *names: str) -> "Cluster":
         for name in names:
             self.change(name, is_ready=False)
         return self

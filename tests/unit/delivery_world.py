@@ -1,4 +1,4 @@
-"""A feed of two kinds and a worker that takes it in, for tests of what lies between."""
+"""Stores of two kinds and a worker, for tests of the delivery queue between them."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -18,25 +18,25 @@ PROJECTIONS = (Projection("Node", ()), Projection("Service", ()))
 
 
 class Worker:
-    """A receiver: the frames on their way to it, and the store it takes them into."""
+    """A receiver: the frames on their way to it, and the store it absorbs them into."""
 
     def __init__(self) -> None:
         self.store = Store(PROJECTIONS)
-        self.on_the_way: deque[bytes] = deque()
-        self.is_there = True
+        self.in_transit: deque[bytes] = deque()
+        self.is_reachable = True
         self.completed = 0
         self.moved: list[str] = []
 
     def send(self, frame: bytes) -> bool:
-        if self.is_there:
-            self.on_the_way.append(frame)
-        return self.is_there
+        if self.is_reachable:
+            self.in_transit.append(frame)
+        return self.is_reachable
 
     def take_one(self) -> int | str | None:
-        """What the worker answers to its next frame: a number to acknowledge, or a complaint."""
-        if not self.on_the_way:
+        """The worker's answer to its next frame: a number to acknowledge, or a complaint."""
+        if not self.in_transit:
             return None
-        message = decode(self.on_the_way.popleft())
+        message = decode(self.in_transit.popleft())
         assert isinstance(message, Objects)
         try:
             self.completed += self.store.absorb(message).completed
@@ -46,67 +46,67 @@ class Worker:
         return message.seq
 
 
-class SharedInformer:
-    """Views of two kinds, and one mailbox on them."""
+class World:
+    """Stores of two kinds, and the delivery queue of one worker."""
 
     def __init__(self) -> None:
         self.nodes, self.services = ProjectedStore("Node"), ProjectedStore("Service")
         self.version = 0
         self.elsewhere = frozenset({"other"})
         self.worker = Worker()
-        self.join()
+        self.restart()
 
-    def join(self) -> None:
-        """Another start of the worker."""
+    def restart(self) -> None:
+        """Another process of the worker."""
         self.worker = Worker()
         owns = _all_but(self.elsewhere)
-        self.box = DeliveryQueue((self.nodes, self.services), owns, self.worker.send)
-        self.box.begin()
+        self.queue = DeliveryQueue((self.nodes, self.services), owns, self.worker.send)
+        self.queue.send_snapshot()
 
     def move(self, *elsewhere: str) -> None:
         """From now on exactly these keys belong to other workers."""
         self.elsewhere = frozenset(elsewhere)
-        self.box.own(_all_but(self.elsewhere))
+        self.queue.reassign(_all_but(self.elsewhere))
 
-    def listed(self) -> "SharedInformer":
-        self.nodes.is_listed = self.services.is_listed = True
-        self.box.begin()
+    def listed(self) -> "World":
+        self.nodes.has_synced = self.services.has_synced = True
+        self.queue.send_snapshot()
         return self
 
-    def put(self, key: str, text: object, view: ProjectedStore | None = None) -> None:
-        view = view or self.nodes
+    def put(self, key: str, text: object, store: ProjectedStore | None = None) -> None:
+        store = store or self.nodes
         self.version += 1
-        view.values[key] = (self.version, orjson.dumps({"is": text}))
-        self.box.mark(view.kind, key)
-        self.box.flush()
+        store.values[key] = (self.version, orjson.dumps({"is": text}))
+        self.queue.add(store.kind, key)
+        self.queue.flush()
 
     def delete(self, key: str) -> None:
         if self.nodes.values.pop(key, None):
-            self.box.mark("Node", key)
-            self.box.flush()
+            self.queue.add("Node", key)
+            self.queue.flush()
 
     def deliver(self) -> None:
         """The worker takes one frame and answers."""
         answer = self.worker.take_one()
         if isinstance(answer, int):
-            self.box.acknowledge(answer)
+            self.queue.acknowledge(answer)
         elif answer:
-            self.box.begin()
+            self.queue.send_snapshot()
 
     def settle(self) -> None:
         for _ in range(10_000):
-            if not self.worker.on_the_way:
+            if not self.worker.in_transit:
                 return
             self.deliver()
-        pytest.fail("the feed does not come to rest")
+        pytest.fail("the deliveries do not end")
 
-    def told(self) -> dict[str, object]:
+    def known(self) -> dict[str, object]:
         """The Nodes the worker knows."""
         names = [key for kind, key in self.worker.store.names() if kind == "Node"]
         return {key: (self.worker.store.get("Node", key) or {})["is"] for key in names}
 
-    def there(self) -> dict[str, object]:
-        """The Nodes there are for this worker."""
+    def owned(self) -> dict[str, object]:
+        """The Nodes that it should know."""
         return {
             key: orjson.loads(value)["is"]
             for key, (_, value) in self.nodes.values.items()
@@ -121,5 +121,8 @@ def _all_but(elsewhere: frozenset[str]) -> Owns:
 @contextmanager
 def small_frames() -> Iterator[None]:
     """Two values a frame and two frames on their way."""
-    with patch.object(delivery, "FRAME_BYTES", 20), patch.object(delivery, "WINDOW", 2):
+    with (
+        patch.object(delivery, "FRAME_SIZE_LIMIT", 20),
+        patch.object(delivery, "MAX_UNACKED_FRAMES", 2),
+    ):
         yield

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.node import PROVIDED_NODE_IP, Node
+from ccm.model.objects import PROVIDED_NODE_IP, Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Address, Machine
 from ccm.sandbox.kubelets import new_machines, register, registration
@@ -40,7 +40,7 @@ from tests.proc.running import Cloud, Json, Supervisor, Where, wait_for
 
 pytestmark = pytest.mark.real
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "feed.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "informer.md"
 NODES = "/api/v1/nodes"
 
 

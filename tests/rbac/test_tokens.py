@@ -1,4 +1,4 @@
-"""Tokens of the workers' accounts: asked for, handed over, renewed, and never shown."""
+"""Tokens of the workers' accounts: requested, handed over, renewed, and never shown."""
 
 import asyncio
 import time
@@ -10,21 +10,19 @@ import pytest
 
 from ccm.bus.frames import UseToken, decode, encode
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
-from ccm.kube.access import Access
-from ccm.kube.client import Kube
-from ccm.kube.identity import ACCOUNTS, Identity, Token
-from ccm.model.server import Server
-from ccm.supervisor import identities
-from ccm.supervisor.identities import Accounts, Shared
-from ccm.supervisor.token_files import TokenFiles
+from ccm.http import Server
+from ccm.kube.client import Kube, RestConfig, WorkerToken
+from ccm.kube.service_accounts import ACCOUNTS, Token
+from ccm.supervisor import tokens
+from ccm.supervisor.tokens import ServiceAccountTokens, SharedToken, TokenFiles
 from tests.rbac.accounts import accounts
 from tests.unit.waiting import until
 
 NODE, ROUTE = ACCOUNTS["node"], ACCOUNTS["route"]
 
 
-class Given:
-    """What was handed to the workers of each duty, in its order."""
+class HandedOver:
+    """What was handed over to the workers of each controller, in order."""
 
     def __init__(self) -> None:
         self.tokens: list[tuple[str, str]] = []
@@ -34,11 +32,13 @@ class Given:
 
 
 @asynccontextmanager
-async def kept(kube: Kube, *controllers: str) -> AsyncIterator[tuple[Accounts, Given]]:
-    """Identities that have begun, and run."""
-    given = Given()
-    own = Accounts(kube, given.take)
-    await own.begin(controllers)
+async def kept(
+    kube: Kube, *controllers: str
+) -> AsyncIterator[tuple[ServiceAccountTokens, HandedOver]]:
+    """Tokens that are kept fresh."""
+    given = HandedOver()
+    own = ServiceAccountTokens(kube, given.take)
+    await own.start(controllers)
     running = asyncio.create_task(own.run())
     try:
         yield own, given
@@ -47,16 +47,16 @@ async def kept(kube: Kube, *controllers: str) -> AsyncIterator[tuple[Accounts, G
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_each_duty_gets_a_token_of_its_own_account() -> None:
+async def test_each_controller_gets_a_token_of_its_own_account() -> None:
     async with accounts(NODE, ROUTE) as (_, kube), kept(kube, "node", "route") as (own, _):
-        assert (own.bearer("node") or "").startswith(NODE)
-        assert (own.bearer("route") or "").startswith(ROUTE)
+        assert (own.token("node") or "").startswith(NODE)
+        assert (own.token("route") or "").startswith(ROUTE)
 
 
-async def test_a_missing_account_is_made() -> None:
+async def test_a_missing_account_is_created() -> None:
     async with accounts() as (known, kube), kept(kube, "node") as (own, _):
         assert known.uids == {NODE: 1}
-        assert (own.bearer("node") or "").startswith(NODE)
+        assert (own.token("node") or "").startswith(NODE)
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["no-token", "no-account"])
@@ -67,7 +67,7 @@ async def test_a_token_that_we_may_not_have_is_a_fault_that_names_the_remedy(
         known.may_make = False
         known.troubles = [403] if is_there else []
         with pytest.raises(ConfigurationFault) as fault:
-            await Accounts(kube, Given().take).begin(["node"])
+            await ServiceAccountTokens(kube, HandedOver().take).start(["node"])
         assert NODE in str(fault.value)
         assert "ccm-supervisor manifests" in str(fault.value)
 
@@ -76,87 +76,87 @@ async def test_an_api_server_in_trouble_is_asked_again() -> None:
     async with accounts(NODE) as (known, kube):
         known.troubles = [500, 500]
         async with kept(kube, "node") as (own, given):
-            assert own.bearer("node") is None
+            assert own.token("node") is None
             await until(lambda: given.tokens == [("node", f"{NODE}/1/1")])
             assert own.status(time.monotonic())[NODE]["trouble"] == ""
 
 
-async def test_a_token_is_renewed_before_it_ends_and_handed_over() -> None:
+async def test_a_token_is_renewed_before_it_expires_and_handed_over() -> None:
     async with accounts(NODE) as (known, kube):
         known.lifetime = 1
         began = time.monotonic()
         async with kept(kube, "node") as (own, given):
             await until(lambda: len(given.tokens) == 2)
-            assert identities.RENEW_AT <= time.monotonic() - began < 1.0
-            assert given.tokens[-1] == ("node", own.bearer("node")) == ("node", f"{NODE}/1/2")
+            assert tokens.RENEW_FRACTION <= time.monotonic() - began < 1.0
+            assert given.tokens[-1] == ("node", own.token("node")) == ("node", f"{NODE}/1/2")
 
 
-async def test_a_token_that_cannot_be_renewed_stays_and_the_trouble_is_visible() -> None:
+async def test_a_token_that_cannot_be_renewed_stays_and_the_error_is_visible() -> None:
     async with accounts(NODE) as (known, kube):
         known.lifetime = 1
         async with kept(kube, "node") as (own, _):
             known.troubles = [403] * 100
-            first = own.bearer("node")
+            first = own.token("node")
             await until(lambda: own.status(time.monotonic())[NODE]["trouble"])
-            assert own.bearer("node") == first
+            assert own.token("node") == first
             known.troubles = []
-            await until(lambda: own.bearer("node") != first)
+            await until(lambda: own.token("node") != first)
 
 
 async def test_a_refused_token_is_replaced_but_not_in_a_storm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As when the account was deleted and made anew: what it had is worth nothing now."""
-    monkeypatch.setattr(identities, "SOONEST", 0.3)
+    monkeypatch.setattr(tokens, "MIN_RENEW_INTERVAL", 0.3)
     async with accounts(NODE, ROUTE) as (known, kube), kept(kube, "node", "route") as (own, given):
         known.make(NODE)
         began = time.monotonic()
-        own.refused("node")
+        own.on_refused("node")
         await until(lambda: len(given.tokens) == 3)
         assert time.monotonic() - began >= 0.25
-        assert (own.bearer("node") or "").startswith(f"{NODE}/2/")
+        assert (own.token("node") or "").startswith(f"{NODE}/2/")
 
 
 @asynccontextmanager
-async def worker(supervisor: Kube) -> AsyncIterator[tuple[Identity, Kube, list[str]]]:
-    """A worker's identity, its client, and its complaints."""
+async def worker(supervisor: Kube) -> AsyncIterator[tuple[WorkerToken, Kube, list[str]]]:
+    """A worker's held, its client, and its complaints."""
     complaints: list[str] = []
-    identity = Identity(lambda: complaints.append("refused"))
-    kube = Kube(Access(supervisor.access.server, identity.bearer), "worker")
-    kube.on_unauthorized = identity.refused
-    yield identity, kube, complaints
+    held = WorkerToken(lambda: complaints.append("refused"))
+    kube = Kube(RestConfig(supervisor.config.server, held.bearer), "worker")
+    kube.on_unauthorized = held.refused
+    yield held, kube, complaints
     await kube.close()
 
 
-async def test_without_its_token_a_worker_asks_nothing() -> None:
-    async with accounts(NODE) as (known, kube), worker(kube) as (identity, own, _):
+async def test_without_its_token_a_worker_sends_no_request() -> None:
+    async with accounts(NODE) as (known, kube), worker(kube) as (held, own, _):
         with pytest.raises(Unreachable):
             await own.request("GET", "/api/v1/nodes", timeout=0.05)
         assert known.askers == []
         asking = asyncio.create_task(own.get("/api/v1/nodes"))
-        identity.take(f"{NODE}/1/1")
+        held.set(f"{NODE}/1/1")
         await asking
         assert known.askers == [f"Bearer {NODE}/1/1"]
 
 
 async def test_a_new_token_is_used_from_the_next_request_on() -> None:
-    async with accounts(NODE) as (known, kube), worker(kube) as (identity, own, _):
+    async with accounts(NODE) as (known, kube), worker(kube) as (held, own, _):
         for number in (1, 2):
-            identity.take(f"{NODE}/1/{number}")
+            held.set(f"{NODE}/1/{number}")
             await own.get("/api/v1/nodes")
         assert known.askers == [f"Bearer {NODE}/1/1", f"Bearer {NODE}/1/2"]
 
 
 async def test_a_worker_complains_once_of_each_token_that_is_refused() -> None:
-    async with accounts(NODE) as (known, kube), worker(kube) as (identity, own, complaints):
-        identity.take(f"{NODE}/1/1")
+    async with accounts(NODE) as (known, kube), worker(kube) as (held, own, complaints):
+        held.set(f"{NODE}/1/1")
         known.make(NODE)
         await refused(own, times=3)
         assert complaints == ["refused"]
-        identity.take(f"{NODE}/1/2")
+        held.set(f"{NODE}/1/2")
         await refused(own, times=3)
         assert complaints == ["refused"] * 2
-        identity.take(f"{NODE}/2/3")
+        held.set(f"{NODE}/2/3")
         await own.get("/api/v1/nodes")
 
 
@@ -170,19 +170,19 @@ async def refused(kube: Kube, times: int) -> None:
 async def test_without_service_accounts_everybody_has_the_token_of_the_supervisor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(identities, "LOOK", 0.01)
-    tokens, given = ["first"], Given()
+    monkeypatch.setattr(tokens, "POLL_INTERVAL", 0.01)
+    read, given = ["first"], HandedOver()
 
     async def token() -> str:
-        return tokens[-1]
+        return read[-1]
 
-    own = Shared(Access(Server("https://127.0.0.1:1"), token), given.take)
-    await own.begin(["node", "route"])
-    assert own.bearer("node") == own.bearer("route") == "first"
+    own = SharedToken(RestConfig(Server("https://127.0.0.1:1"), token), given.take)
+    await own.start(["node", "route"])
+    assert own.token("node") == own.token("route") == "first"
     running = asyncio.create_task(own.run())
-    tokens.append("second")
+    read.append("second")
     await until(lambda: given.tokens == [("node", "second"), ("route", "second")])
-    assert own.bearer("route") == "second"
+    assert own.token("route") == "second"
     running.cancel()
 
 
@@ -192,11 +192,13 @@ def test_who_shows_a_token_of_its_own_does_not_show_the_supervisors_certificate(
 
 
 async def test_who_has_a_certificate_needs_no_token() -> None:
-    own = Shared(Access(Server("https://127.0.0.1:1", cert_file="ours.crt")), Given().take)
-    await own.begin(["node"])
-    assert own.bearer("node") == ""
-    async with accounts(NODE) as (known, kube), worker(kube) as (identity, client, _):
-        identity.take("")
+    own = SharedToken(
+        RestConfig(Server("https://127.0.0.1:1", cert_file="ours.crt")), HandedOver().take
+    )
+    await own.start(["node"])
+    assert own.token("node") == ""
+    async with accounts(NODE) as (known, kube), worker(kube) as (held, client, _):
+        held.set("")
         await refused(client, times=1)  # by this server, which knows no certificates
         assert known.askers == [""]
 
@@ -204,7 +206,7 @@ async def test_who_has_a_certificate_needs_no_token() -> None:
 def test_a_token_travels_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
     files = TokenFiles(tmp_path)
     for bearer in ("canary-1", "canary-2"):
-        message = decode(encode(UseToken(files.put("node", bearer))))
+        message = decode(encode(UseToken(files.write("node", bearer))))
         assert isinstance(message, UseToken)
         assert Path(message.file).read_text() == bearer
         assert Path(message.file).stat().st_mode & 0o777 == 0o600

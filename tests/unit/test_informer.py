@@ -1,4 +1,4 @@
-"""From an API server to workers: what they are told, and what `status` says meanwhile."""
+"""From an API server to workers: what they are sent, and what `status` says meanwhile."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from ccm.kube import watch
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.model.projection import Projection
-from ccm.supervisor import informer as informer_module
+from ccm.supervisor import informer
 from ccm.supervisor.informer import SharedInformer
 from workers.store import Store
 
@@ -31,10 +31,10 @@ TAINTS = Projection("Node", (("spec", "taints"),))
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "SHORT", 0.01)
+    monkeypatch.setattr(watch, "MIN_WATCH_DURATION", 0.01)
     monkeypatch.setattr(watch, "RETRY", Backoff(first=0.01, most=0.02))
-    monkeypatch.setattr(informer_module, "GATHER", 0.02)
-    monkeypatch.setattr(informer_module, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(informer, "LIST_DEBOUNCE", 0.02)
+    monkeypatch.setattr(informer, "RETRY_DELAY", 0.01)
 
 
 def node(name: str, version: object = 1, **labels: Any) -> Json:
@@ -74,18 +74,18 @@ class Nodes:
 
 
 class Worker:
-    """A worker that takes in and acknowledges what it is told, unless it is away."""
+    """A worker that absorbs and acknowledges its frames, unless it is away."""
 
-    def __init__(self, feed: SharedInformer, name: str, *projections: Projection) -> None:
+    def __init__(self, shared: SharedInformer, name: str, *projections: Projection) -> None:
         self.store = Store(projections)
-        self._feed, self.name = feed, name
+        self._informer, self.name = shared, name
         self.is_synced, self.is_taking = False, True
 
-    def join(self) -> None:
+    def subscribe(self) -> None:
         projections = [{"kind": want.kind, "paths": want.paths} for want in self.store.projections]
         hello = decode(encode(Hello(projections, {})))  # as it arrives: tuples are lists then
         assert isinstance(hello, Hello)
-        self._feed.join(self.name, hello, lambda kind, key: True)
+        self._informer.subscribe(self.name, hello, lambda kind, key: True)
 
     def take(self, frame: bytes) -> bool:
         if not self.is_taking:
@@ -93,7 +93,7 @@ class Worker:
         message = decode(frame)
         assert isinstance(message, Objects)
         self.is_synced |= self.store.absorb(message).completed
-        asyncio.get_running_loop().call_soon(self._feed.acknowledge, self.name, message.seq)
+        asyncio.get_running_loop().call_soon(self._informer.acknowledge, self.name, message.seq)
         return True
 
     def labels(self) -> Json:
@@ -103,29 +103,33 @@ class Worker:
 
 
 class World:
-    """A feed between an API server and workers."""
+    """An informer between an API server and workers."""
 
     def __init__(self, kube: Kube) -> None:
         self.workers: dict[str, Worker] = {}
         self.starting = self.asked = 0  # workers that have yet to say what they want
-        self.feed = SharedInformer(
+        self.informer = SharedInformer(
             kube,
             lambda name, frame: self.workers[name].take(frame),
-            more_to_come=self._more_to_come,
+            is_anybody_starting=self._is_anybody_starting,
         )
 
-    def _more_to_come(self) -> bool:
+    def _is_anybody_starting(self) -> bool:
         self.asked += 1
         return self.starting > 0
 
     def worker(self, name: str, *projections: Projection) -> Worker:
-        self.workers[name] = worker = Worker(self.feed, name, *projections)
-        worker.join()
+        self.workers[name] = worker = Worker(self.informer, name, *projections)
+        worker.subscribe()
         return worker
+
+    def queue(self, worker: str) -> Json:
+        queues: dict[str, Json] = self.informer.status(0.0)["delivery_queues"]
+        return queues[worker]
 
     @property
     def nodes(self) -> Json:
-        kinds: dict[str, Json] = self.feed.status(time.monotonic())["kinds"]
+        kinds: dict[str, Json] = self.informer.status(time.monotonic())["kinds"]
         return kinds["Node"]
 
 
@@ -134,7 +138,7 @@ async def world(server: Callable[[web.Request], Any]) -> AsyncIterator[tuple[Wor
     async with serving(server) as (api, kube):
         made = World(kube)
         yield made, api
-        await made.feed.close()
+        await made.informer.close()
 
 
 async def test_a_worker_gets_what_is_there_and_what_changes() -> None:
@@ -149,16 +153,16 @@ async def test_a_worker_gets_what_is_there_and_what_changes() -> None:
         assert here.nodes["objects"] == 2
 
 
-async def test_what_no_worker_wants_to_know_is_told_to_nobody() -> None:
+async def test_what_no_worker_wants_is_sent_to_nobody() -> None:
     nodes = Nodes(node("a", **{"is": 1}))
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
-        before = here.feed.status(0.0)["delivery_queues"]["w"]["frames"]
+        before = here.queue("w")["frames"]
         nodes.say("MODIFIED", {**node("a", 101, **{"is": 1}), "status": {"heartbeat": 5}})
         nodes.say("ADDED", node("b", 102, **{"is": 1}))
         await until(lambda: "b" in worker.labels())
-        assert here.feed.status(0.0)["delivery_queues"]["w"]["frames"] == before + 1
+        assert here.queue("w")["frames"] == before + 1
 
 
 async def test_what_went_away_unseen_is_taken_away_by_the_next_list() -> None:
@@ -192,7 +196,7 @@ async def test_a_list_waits_for_workers_that_have_yet_to_say_what_they_want() ->
 
 
 async def test_a_list_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informer_module, "GATHER_MOST", 0.05)
+    monkeypatch.setattr(informer, "LIST_DEBOUNCE_LIMIT", 0.05)
     async with world(Nodes(node("a"))) as (here, _):
         here.starting = 1
         worker = here.worker("w", LABELS)
@@ -200,16 +204,16 @@ async def test_a_list_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_changes_of_a_moment_share_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informer_module, "TOGETHER", 0.2)
+    monkeypatch.setattr(informer, "FLUSH_INTERVAL", 0.2)
     nodes = Nodes(node("a"))
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
-        before = here.feed.status(0.0)["delivery_queues"]["w"]["frames"]
+        before = here.queue("w")["frames"]
         for number in range(6):
             nodes.say("ADDED", node(f"n{number}", 101 + number))
         await until(lambda: len(worker.labels()) == 7)
-        assert here.feed.status(0.0)["delivery_queues"]["w"]["frames"] - before <= 3
+        assert here.queue("w")["frames"] - before <= 3
 
 
 async def test_a_worker_that_comes_during_a_list_waits_for_the_next_and_holds_up_nobody() -> None:
@@ -231,7 +235,7 @@ async def test_a_worker_with_known_wants_costs_the_api_server_nothing() -> None:
     async with world(nodes) as (here, _):
         first = here.worker("w1", LABELS)
         await until(lambda: first.is_synced)
-        here.feed.leave("w1")
+        here.informer.unsubscribe("w1")
         second = here.worker("w2", LABELS)
         assert second.is_synced
         assert nodes.lists == 1
@@ -244,9 +248,9 @@ async def test_a_worker_that_comes_while_the_api_server_is_down_gets_its_snapsho
         early = here.worker("w1", LABELS)
         await until(lambda: len(api.requests) > 2)
         later = here.worker("w2", TAINTS)
-        here.feed.divide("w1", lambda kind, key: True)
-        here.feed.acknowledge("w2", 1)
-        assert not here.feed.is_caught_up("w1")
+        here.informer.reassign("w1", lambda kind, key: True)
+        here.informer.acknowledge("w2", 1)
+        assert not here.informer.is_caught_up("w1")
         nodes.is_up = True
         await until(lambda: early.is_synced and later.is_synced)
         assert nodes.lists == 1
@@ -269,7 +273,7 @@ async def test_an_object_that_cannot_be_passed_on_is_skipped_alone(
         nodes.say("MODIFIED", node("b", "9" * 5000, **{"is": 2}))
         nodes.say("ADDED", node("c", "²", **{"is": 3}))
         await until(lambda: worker.labels() == {"a": 1, "b": 2, "c": 3})
-        assert here.feed.status(0.0)["undecodable"] == 2
+        assert here.informer.status(0.0)["undecodable"] == 2
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
         "object skipped"
     ] * 2
@@ -301,8 +305,8 @@ async def test_status_tells_how_long_the_api_server_has_been_silent(
         nodes.is_up = True
         await until(lambda: not here.nodes["trouble"])
         assert here.nodes["silent_seconds"] < 0.05
-    told = [record.message for record in caplog.records if record.name == "ccm.supervisor.informer"]
-    assert told == ["watch interrupted", "watch works again"]
+    ours = [record for record in caplog.records if record.name == "ccm.supervisor.informer"]
+    assert [record.message for record in ours] == ["watch interrupted", "watch works again"]
 
 
 async def test_silence_from_the_beginning_counts() -> None:
@@ -316,30 +320,30 @@ async def test_silence_from_the_beginning_counts() -> None:
 async def test_a_watch_that_fails_in_a_way_nobody_thought_of_begins_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nodes, follow, rounds = Nodes(node("a")), watch.follow, 0
+    nodes, list_and_watch, rounds = Nodes(node("a")), watch.list_and_watch, 0
 
     async def broken(*arguments: Any) -> Any:
         nonlocal rounds
         rounds += 1
         if rounds == 1:
             raise ValueError("a bug")
-        async for event in follow(*arguments):
+        async for event in list_and_watch(*arguments):
             yield event
 
-    monkeypatch.setattr(informer_module, "follow", broken)
+    monkeypatch.setattr(informer, "list_and_watch", broken)
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
 
 
-async def test_a_worker_whose_socket_was_full_is_told_later() -> None:
+async def test_a_worker_whose_socket_was_full_is_sent_its_frames_later() -> None:
     nodes = Nodes(node("a", **{"is": 1}))
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
         worker.is_taking = False
         nodes.say("MODIFIED", node("a", 101, **{"is": 2}))
-        await until(lambda: here.feed.status(0.0)["delivery_queues"]["w"]["depth"] == 1)
+        await until(lambda: here.queue("w")["depth"] == 1)
         worker.is_taking = True
         await until(lambda: worker.labels() == {"a": 2})
 

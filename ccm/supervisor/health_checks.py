@@ -1,0 +1,120 @@
+"""What `/livez`, `/readyz` and systemd are told: whether the parts progress and are in place."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from ccm.decide.children import WorkerState
+from ccm.kube.watch import MAX_RETRY_AFTER, RESPONSE_TIMEOUT
+from ccm.settings import Settings
+from ccm.supervisor.child import Child
+from ccm.supervisor.children import Children
+from ccm.supervisor.https.endpoints import PING, HealthChecker
+from ccm.supervisor.informer import SharedInformer
+from ccm.supervisor.leadership import Leadership
+
+CHILDREN_STALL_LIMIT = 15.0  # seconds without a check of the workers, which is due every second
+WATCH_STALL_MARGIN = 30.0  # seconds that a watch may take beyond all that it may wait for
+WATCH_SILENCE_MARGIN = 20.0  # seconds without an event beyond what a quiet cluster explains
+READY_STATES = (WorkerState.STANDBY, WorkerState.RUNNING, WorkerState.SKIPPED)
+
+
+class Progress:
+    """Whether the supervisor is up, in one sentence, and which part of it is stuck."""
+
+    def __init__(self, settings: Settings, leader: Leadership, children: Children) -> None:
+        self._settings, self._leader, self._children = settings, leader, children
+
+    def is_settled(self) -> bool:
+        """Whether every worker has come up, or was tried at least once, and none is replaced."""
+        return all(
+            not child.successor
+            and (
+                child.life.deaths
+                or child.life.state not in (WorkerState.STARTING, WorkerState.SYNCING)
+            )
+            for child in self._children
+        )
+
+    def sentence(self) -> str:
+        """The `STATUS=` line."""
+        decision = self._leader.last_decision if self._settings.leader_elect else "needs no lease"
+        states = Counter(child.life.state for child in self._children)
+        workers = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        return f"{decision}; workers: {workers}"
+
+    def what_is_stuck(self) -> str | None:
+        """The part that made no progress for too long; an absent API server does not count."""
+        now = time.monotonic()
+        if self._settings.leader_elect:
+            age = now - self._leader.checked_at
+            if age > 3 * self._settings.leader_elect_renew_deadline:
+                return f"leader election made no progress for {age:.0f} s"
+        age = now - self._children.checked_at
+        if age > CHILDREN_STALL_LIMIT:
+            return f"the workers were not checked for {age:.0f} s"
+        return None
+
+
+class HealthChecks:
+    """Live is who makes progress, whatever the API server does; ready is who could act at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        leader: Leadership,
+        progress: Progress,
+        informer: SharedInformer,
+        children: Children,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._settings, self._leader, self._progress = settings, leader, progress
+        self._informer, self._children, self._is_stopping = informer, children, is_stopping
+
+    def alive(self) -> Iterator[HealthChecker]:
+        """What only a new process can mend; also `/healthz`, which upstream's probes use."""
+        yield HealthChecker(PING, lambda: None)
+        if self._settings.leader_elect:
+            yield HealthChecker("leaderElection", self._election)
+        yield HealthChecker("progress", self._progress.what_is_stuck)
+        yield HealthChecker("watches", self._stalled_watches)
+
+    def ready(self) -> Iterator[HealthChecker]:
+        """The same, and that the watches are up to date and every worker has its snapshot."""
+        yield from self.alive()
+        yield HealthChecker("freshness", self._silent_watches)
+        for child in self._children:
+            yield HealthChecker(child.name, partial(_not_ready, child))
+        yield HealthChecker("shutdown", lambda: "it stops" if self._is_stopping() else None)
+
+    def _election(self) -> str | None:
+        overdue = [
+            elector.lease_name for elector in self._leader.electors() if elector.is_overdue()
+        ]
+        return f"failed election to renew leadership on lease {overdue[0]}" if overdue else None
+
+    def _stalled_watches(self) -> str | None:
+        """A watch that fails and retries is not stalled."""
+        limit = self._settings.watch_idle_limit + RESPONSE_TIMEOUT + MAX_RETRY_AFTER
+        return self._older("standstill_seconds", limit + WATCH_STALL_MARGIN)
+
+    def _silent_watches(self) -> str | None:
+        return self._older("silent_seconds", self._settings.watch_idle_limit + WATCH_SILENCE_MARGIN)
+
+    def _older(self, age: str, limit: float) -> str | None:
+        kinds = self._informer.status(time.monotonic())["kinds"]
+        old = [
+            f"{kind} for {status[age]:.0f} s {status['trouble']}".rstrip()
+            for kind, status in kinds.items()
+            if status[age] > limit
+        ]
+        return f"nothing from the watch of {', '.join(old)}" if old else None
+
+
+def _not_ready(child: Child) -> str | None:
+    """Why this worker could not act; during a hand-over the successor may be the ready one."""
+    has_synced_successor = child.successor is not None and child.successor.is_synced
+    if child.life.state in READY_STATES or has_synced_successor:
+        return None
+    return f"worker is {child.life.state}"

@@ -1,0 +1,205 @@
+"""Leader election of this replica: acquire the Lease, renew it, and know until when we may act."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ccm.decide.lease import (
+    AcquireLease,
+    CreateLease,
+    LeaderElectionRecord,
+    ObservedRecord,
+    RenewLease,
+    StandBy,
+    decide,
+    observe,
+    permit_until,
+)
+from ccm.errors import KubernetesError, Unreachable
+from ccm.kube.lease import LeaseClient
+
+log = logging.getLogger(__name__)
+
+HEALTH_TOLERANCE = 20.0  # seconds beyond the lease's end until a leader is unhealthy, as upstream
+READS_PER_RETRY_PERIOD = 4  # of a replica that has nothing to renew
+EVENT_TIMEOUT = 1.0  # seconds that a stop waits for its Event to be sent
+CONFLICT_STATUSES = (404, 409)  # answers to a write when the Lease is not what we observed last
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElectionConfig:
+    """Upstream's three durations, in seconds."""
+
+    lease_duration: float
+    renew_deadline: float
+    retry_period: float
+
+    @property
+    def request_timeout(self) -> float:
+        """The longest that one request for the Lease may take."""
+        return max(self.renew_deadline / 2, 1.0)
+
+
+class LeaderElector:
+    """Runs the election; calls `on_permit` with the time until which we may act when it changes.
+
+    A replica leads once at most: when leadership is lost, `run` returns and the process should end.
+    """
+
+    def __init__(
+        self,
+        lease: LeaseClient,
+        config: LeaderElectionConfig,
+        on_permit: Callable[[float], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lease, self._config, self._on_permit = lease, config, on_permit
+        self._clock = clock
+        self._observed: ObservedRecord | None = None
+        self._until = 0.0
+        self._has_led = self._is_over = False
+        self._requests = asyncio.Lock()  # held during one attempt
+        self._event: asyncio.Task[None] | None = None
+        self.checked_at = clock()  # when an attempt last ended
+        self.slow_paths = 0  # attempts in which somebody else had written the Lease
+        self.last_decision = "the lease was not read yet"
+
+    @property
+    def identity(self) -> str:
+        return self._lease.identity
+
+    @property
+    def lease_name(self) -> str:
+        return self._lease.name
+
+    def is_leading(self) -> bool:
+        """Whether the last renewal still counts."""
+        return self._clock() < self._until
+
+    def is_overdue(self) -> bool:
+        """Whether we led, should long have noticed that it is over, and did not (as upstream)."""
+        renewed_at = self._until - self._config.renew_deadline
+        limit = self._config.lease_duration + HEALTH_TOLERANCE
+        return self._has_led and self._clock() - renewed_at > limit
+
+    async def run(self) -> None:
+        """Return when leadership is lost, or when `release` was called."""
+        while not self._is_over and (self.is_leading() or not self._has_led):
+            await self._attempt()
+        if not self._is_over:
+            deadline = self._config.renew_deadline
+            late = f"not renewed for {deadline:g} s; last: {self.last_decision}"
+            why = late if self._until else self.last_decision
+            log.error("leadership lost", extra={"lease": self._lease.name, "why": why})
+            self._stop_leading()
+
+    async def release(self) -> None:
+        """End the election, and release the Lease if it is ours.
+
+        Call this when nothing of ours writes any more: a successor may act at once.
+        """
+        self._is_over = True
+        async with self._requests:  # the write in flight may be the one that acquires the Lease
+            self._stop_leading()
+            try:
+                await self._release()
+            except (KubernetesError, Unreachable) as error:
+                log.warning("lease not released", extra={"error": str(error)})
+        if self._event:
+            await asyncio.wait({self._event}, timeout=EVENT_TIMEOUT)
+
+    async def _attempt(self) -> None:
+        """Try to acquire or renew the Lease once, then wait for the next attempt."""
+        before, is_renewed = self.last_decision, False
+        async with self._requests:
+            if self._is_over:
+                return
+            try:
+                self.last_decision = await self._try_acquire_or_renew()
+                is_renewed = self.is_leading()
+            except (KubernetesError, Unreachable) as error:
+                self.last_decision = f"could not reach the lease: {error}"
+        self.checked_at = self._clock()
+        if self.last_decision != before:
+            extra = {"lease": self._lease.name, "decision": self.last_decision}
+            log.info("leader election", extra=extra)
+        await asyncio.sleep(self._pause(is_renewed))
+
+    def _pause(self, is_renewed: bool) -> float:
+        """A renewed Lease has time; otherwise a read is cheap, and what we wait for is urgent."""
+        retry = self._config.retry_period
+        pause = retry if is_renewed else retry / READS_PER_RETRY_PERIOD
+        return min(pause, max(self._until - self._clock(), 0.0)) if self._has_led else pause
+
+    async def _try_acquire_or_renew(self) -> str:
+        # The holder writes without reading first: a conflict tells when somebody wrote meanwhile.
+        if not self.is_leading() or self._observed is None:
+            await self._observe()
+        try:
+            return await self._act()
+        except KubernetesError as error:
+            if error.status not in CONFLICT_STATUSES:
+                raise
+        # Perhaps that was ourselves, with a write that went through and was never answered.
+        self.slow_paths += 1
+        await self._observe()
+        return await self._act()
+
+    async def _observe(self) -> None:
+        record = await self._lease.get(self._timeout())
+        self._observed = observe(self._observed, record, self._clock())
+
+    async def _act(self) -> str:
+        now = self._clock()
+        match decide(self._observed, self.identity, now):
+            case CreateLease():
+                self._on_renewed(await self._lease.create(self._timeout()), now)
+                return "created the lease and leads"
+            case AcquireLease(why):
+                self._on_renewed(await self._lease.update(self._timeout()), now)
+                return f"took the lease ({why}) and leads"
+            case RenewLease():
+                self._on_renewed(await self._lease.update(self._timeout()), now)
+                return "holds the lease"
+            case StandBy(holder, _):
+                self._permit(0.0)
+                return f"stands by; {holder} leads"
+
+    def _timeout(self) -> float:
+        """A leader needs no answer that comes after its permission has ended."""
+        left = self._until - self._clock()
+        return min(self._config.request_timeout, left) if left > 0 else self._config.request_timeout
+
+    async def _release(self) -> None:
+        timeout = self._config.request_timeout
+        record = await self._lease.get(timeout)
+        if record and record.holder == self.identity:
+            await self._lease.release(timeout)
+            self.last_decision = "released the lease"
+
+    def _on_renewed(self, record: LeaderElectionRecord, sent_at: float) -> None:
+        self._observed = ObservedRecord(record, sent_at)
+        if self._is_over:
+            return  # it is released at once
+        self._permit(permit_until(sent_at, self._config.renew_deadline))
+        if not self._has_led:
+            self._has_led = True
+            log.info("became leader", extra={"lease": self._lease.name, "identity": self.identity})
+            self._record_event("became leader")
+
+    def _stop_leading(self) -> None:
+        self._permit(0.0)
+        if self._has_led:
+            self._has_led = False
+            self._record_event("stopped leading")
+
+    def _permit(self, until: float) -> None:
+        if until or self._until:
+            self._until = until
+            self._on_permit(until)
+
+    def _record_event(self, what: str) -> None:
+        """Beside the election, which must not wait for an Event."""
+        self._event = asyncio.create_task(self._lease.record_event(what))

@@ -1,0 +1,194 @@
+"""The bearer tokens of the workers: where they come from, and the files they are handed over in."""
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ccm.decide.backoff import Backoff
+from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
+from ccm.kube.client import Kube, RestConfig
+from ccm.kube.service_accounts import ACCOUNTS, NAMESPACE, Token, request_token
+from ccm.model.objects import Json
+
+log = logging.getLogger(__name__)
+
+RENEW_FRACTION = 0.8  # of a token's lifetime after which it is renewed, as upstream
+MIN_RENEW_INTERVAL = 5.0  # seconds between two tokens of one account, however often refused
+POLL_INTERVAL = 1.0  # seconds between two reads of our own token
+RETRY = Backoff(first=0.5, most=30.0, jitter=0.5)
+
+OnToken = Callable[[str, str], None]
+"""Gets a controller and its new token, for the workers that run; others get it at their hello."""
+
+
+class SharedToken:
+    """The supervisor's own token for every controller; empty where a client certificate is used."""
+
+    def __init__(self, config: RestConfig, on_token: OnToken) -> None:
+        self._config, self._on_token = config, on_token
+        self._controllers: list[str] = []
+        self._token: str | None = None
+
+    async def start(self, controllers: Iterable[str]) -> None:
+        """Read the token."""
+        self._controllers = list(controllers)
+        self._token = await self._config.bearer()
+
+    async def run(self) -> None:
+        """Hand over a changed token, for ever."""
+        while True:
+            await asyncio.sleep(POLL_INTERVAL)
+            if (token := await self._config.bearer()) != self._token:
+                self._token = token
+                for controller in self._controllers:
+                    self._on_token(controller, token)
+
+    def token(self, controller: str) -> str | None:
+        """The token of this controller; None before `start`."""
+        return self._token
+
+    def on_refused(self, controller: str) -> None:
+        """The API server answered 401 to a worker."""
+        log.warning("token refused", extra={"controller": controller})
+
+    def status(self, now: float) -> Json:
+        """The part `identities` of `status`."""
+        return {}
+
+
+@dataclass
+class _Account:
+    """What we know of one service account."""
+
+    name: str
+    token: Token | None = None
+    issued_at: float = 0.0
+    error: str = ""
+    is_forbidden: bool = False
+    refused: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def expires_at(self) -> float:
+        return self.issued_at + self.token.seconds if self.token else 0.0
+
+    @property
+    def renew_at(self) -> float:
+        return self.issued_at + RENEW_FRACTION * self.token.seconds if self.token else 0.0
+
+
+class ServiceAccountTokens:
+    """A token of each controller's own service account, which only the supervisor requests."""
+
+    def __init__(self, kube: Kube, on_token: OnToken) -> None:
+        self._kube, self._on_token = kube, on_token
+        self._accounts: dict[str, _Account] = {}
+
+    async def start(self, controllers: Iterable[str]) -> None:
+        """Request the first tokens; what fails `run` tries again.
+
+        Raises `ConfigurationFault` when we may not have one.
+        """
+        self._accounts = {controller: _Account(ACCOUNTS[controller]) for controller in controllers}
+        await asyncio.gather(*(self._renew(controller) for controller in self._accounts))
+        for account in self._accounts.values():
+            if account.is_forbidden:
+                raise ConfigurationFault(
+                    "--use-service-account-credentials",
+                    f"no token of service account {NAMESPACE}/{account.name} ({account.error})",
+                    "apply what 'ccm-supervisor manifests' prints for these flags",
+                )
+
+    async def run(self) -> None:
+        """Renew every token in time, for ever."""
+        async with asyncio.TaskGroup() as group:
+            for controller in self._accounts:
+                group.create_task(self._keep_fresh(controller))
+            await asyncio.Event().wait()
+
+    def token(self, controller: str) -> str | None:
+        """The token of this controller; None when there is none yet."""
+        token = self._accounts[controller].token
+        return token.bearer if token else None
+
+    def on_refused(self, controller: str) -> None:
+        """Request another one: the account was perhaps deleted and created again."""
+        account = self._accounts[controller]
+        log.warning("token refused", extra={"account": account.name})
+        account.refused.set()
+
+    def status(self, now: float) -> Json:
+        """The part `identities` of `status`."""
+        return {
+            account.name: {
+                "seconds_left": round(max(account.expires_at - now, 0.0), 1),
+                "trouble": account.error,
+            }
+            for account in self._accounts.values()
+        }
+
+    async def _keep_fresh(self, controller: str) -> None:
+        account, failures = self._accounts[controller], 0
+        while True:
+            wait = RETRY.delay(failures, random.random()) if failures else 0.0
+            await _wait_until_due(account, max(account.renew_at - time.monotonic(), wait))
+            failures = 0 if await self._renew(controller) else failures + 1
+
+    async def _renew(self, controller: str) -> bool:
+        account, requested_at = self._accounts[controller], time.monotonic()
+        try:
+            account.token = await request_token(self._kube, account.name)
+        except (KubernetesError, Unreachable) as error:
+            if not account.error:
+                log.warning("no new token", extra={"account": account.name, "error": str(error)})
+            account.error = str(error)
+            account.is_forbidden = isinstance(error, KubernetesError) and error.status == 403
+            return False
+        if account.error:
+            log.info("there is a new token again", extra={"account": account.name})
+        account.issued_at, account.error = requested_at, ""
+        self._on_token(controller, account.token.bearer)
+        return True
+
+
+async def _wait_until_due(account: _Account, seconds: float) -> None:
+    """Wait `seconds`, or until the token is refused and is older than `MIN_RENEW_INTERVAL`."""
+    try:
+        async with asyncio.timeout(seconds):
+            await account.refused.wait()
+    except TimeoutError:
+        return
+    account.refused.clear()
+    await asyncio.sleep(account.issued_at + MIN_RENEW_INTERVAL - time.monotonic())
+
+
+TokenSource = SharedToken | ServiceAccountTokens
+"""Where the workers' tokens come from: a worker has its own, and no means to request one."""
+
+
+class TokenFiles:
+    """One file a controller in the runtime directory (0700): tokens never travel over the bus."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._written: set[Path] = set()
+
+    def write(self, controller: str, token: str) -> str:
+        """The path of the file that now holds the token; a reader sees the old or the new one."""
+        path = self._directory / f"{controller}.token"
+        draft = path.with_suffix(".new")
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(token)
+        draft.replace(path)
+        self._written.add(path)
+        return str(path)
+
+    def remove(self) -> None:
+        """Delete all files written."""
+        for path in self._written:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,152 @@
+"""How many Nodes may go: a window has a limit, and a mass gone at once stops every deletion."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from .cluster import POLICY, Cluster, names
+
+
+def test_a_permit_is_good_once_and_another_needs_two_new_answers(cluster: Cluster) -> None:
+    cluster.fill(3).kill("n0").report(["n0"])
+    assert cluster.advance().report(["n0"]) == ["n0"]
+    assert cluster.report(["n0"]) == []
+    assert cluster.advance().report(["n0"]) == []
+    assert cluster.advance().report(["n0"]) == ["n0"]
+    assert cluster.status()["budget"]["left"] == 9
+
+
+def test_a_deletion_that_failed_is_not_stopped_by_its_own_permit(tmp_path: Path) -> None:
+    cluster = (
+        Cluster(tmp_path / "deletions.json", replace(POLICY, limit=1)).fill(9).kill("n0", "n1")
+    )
+    cluster.report(["n0"])
+    assert cluster.advance().report(["n0"]) == ["n0"]
+    cluster.advance().report(["n0", "n1"])
+    assert cluster.advance().report(["n0", "n1"]) == ["n0"]
+
+
+def test_no_more_nodes_go_in_a_window_than_the_limit(cluster: Cluster) -> None:
+    cluster.fill(100).kill(*names(12)).report(names(12))
+    first = cluster.advance().report(names(12))
+    assert len(first) == 10
+    for name in first:
+        del cluster.nodes[name]
+    left = [name for name in names(12) if name not in first]
+    assert cluster.advance().report(left) == []
+    assert cluster.why(left[0]) == "budget"
+    assert cluster.advance(595.0).report(left) == []  # a silence on the way
+    assert cluster.advance().report(left) == left
+
+
+def test_permits_of_the_last_window_count_as_new_after_a_restart(cluster: Cluster) -> None:
+    cluster.fill(100).kill(*names(12)).report(names(12))
+    gone = cluster.advance().report(names(12))
+    left = [name for name in names(12) if name not in gone]
+    cluster.advance(500.0).restart()
+    assert cluster.status()["budget"]["left"] == 0
+    cluster.advance(500.0).report(left)
+    assert cluster.advance().report(left) == []
+    cluster.advance(95.0).report(left)
+    assert cluster.advance().report(left) == left
+
+
+def test_permits_that_are_over_do_not_come_back_with_a_restart(cluster: Cluster) -> None:
+    cluster.fill(100).kill("n0").report(["n0"])
+    assert cluster.advance().report(["n0"]) == ["n0"]
+    cluster.advance(600.0).report()
+    cluster.restart()
+    assert cluster.status()["budget"]["left"] == 10
+
+
+def shards_report(cluster: Cluster, *gone: list[str]) -> list[str]:
+    """One pass of each worker; what they were permitted together."""
+    return [
+        name
+        for number, part in enumerate(gone)
+        for name in cluster.report(part, worker=f"node-{number}.1")
+    ]
+
+
+def test_many_gone_at_once_over_all_workers_hold_every_deletion(cluster: Cluster) -> None:
+    cluster.fill(100).kill(*names(31))
+    for _ in range(20):
+        assert shards_report(cluster.advance(), names(16), names(15, first=16)) == []
+    assert cluster.why("n0") == "many-vanished"
+    assert cluster.status()["counts"]["held"] == 31
+    assert [reason for reason, _ in cluster.warnings] == ["NodeDeletionsHeld"]
+    assert "31 of 100" in cluster.warnings[0][1]
+
+
+def test_a_second_worker_that_reports_the_rest_of_the_mass_comes_in_time(cluster: Cluster) -> None:
+    cluster.fill(100).kill(*names(40))
+    cluster.report(worker="node-1.1")
+    cluster.advance(1.0).report(names(20))
+    assert cluster.advance().report(names(20)) == []  # the second worker was not heard since
+    cluster.advance(0.1).report(names(20, first=20), worker="node-1.1")
+    assert cluster.advance().report(names(20)) == []
+    assert cluster.why("n0") == "many-vanished"
+
+
+def test_the_hold_ends_after_healthy_passes_and_needs_new_answers(cluster: Cluster) -> None:
+    cluster.fill(100).kill(*names(31))
+    shards_report(cluster, names(16), names(15, first=16))
+    for _ in range(3):
+        assert cluster.status()["held"]
+        assert cluster.advance().report(["n0"], not_gone=names(15, first=1)) == []
+        cluster.report(not_gone=names(15, first=16), worker="node-1.1")
+    assert cluster.status()["held"] == ""
+    assert shards_report(cluster.advance(), ["n0"], []) == []
+    assert shards_report(cluster.advance(), ["n0"], []) == ["n0"]
+
+
+def test_a_worker_that_crashes_does_not_end_the_hold(cluster: Cluster) -> None:
+    cluster.fill(100).kill(*names(31))
+    shards_report(cluster, names(16), names(15, first=16))
+    cluster.governor.forget("node-1.1")
+    for _ in range(4):
+        assert cluster.advance().report(names(16)) == []
+    assert cluster.status()["held"]
+
+
+def test_nodes_deleted_a_moment_ago_still_count_as_vanished(cluster: Cluster) -> None:
+    cluster.fill(10).kill(*names(6)).report(names(3))
+    for name in cluster.advance().report(names(3)):
+        del cluster.nodes[name]
+    cluster.advance().report(names(3, first=3))
+    assert cluster.advance().report(names(3, first=3)) == []
+    assert "6 of 10" in cluster.warnings[0][1]
+
+
+def test_allow_accepts_what_is_gone_now_and_doubts_what_vanishes_later(cluster: Cluster) -> None:
+    cluster.fill(100).kill(*names(90)).report(names(40))
+    cluster.governor.allow()
+    assert cluster.advance().report(names(40)) == []
+    assert len(cluster.advance().report(names(40))) == 10
+    cluster.advance().report(names(80))
+    assert cluster.advance().report(names(80)) == []
+    assert [reason for reason, _ in cluster.warnings] == ["NodeDeletionsHeld"] * 2
+
+
+def test_a_node_that_came_back_is_doubted_again(cluster: Cluster) -> None:
+    cluster.fill(6).kill(*names(2)).report(names(2))
+    cluster.governor.allow()
+    cluster.advance().report(not_gone=names(2))
+    cluster.advance().report(names(2))
+    assert cluster.status()["held"]
+
+
+def test_allow_accepts_no_node_that_is_not_gone(cluster: Cluster) -> None:
+    cluster.fill(6).kill(*names(2)).report(names(2))
+    cluster.advance().report(not_gone=names(2))
+    cluster.governor.allow()
+    cluster.advance().report(names(2))
+    assert cluster.status()["held"]
+
+
+def test_allow_does_not_accept_a_node_that_is_created_anew_later(cluster: Cluster) -> None:
+    cluster.fill(6).kill(*names(2)).report(names(2))
+    cluster.governor.allow()
+    for name in names(2):
+        cluster.change(name, uid=f"new-{name}")
+    cluster.advance().report(names(2))
+    assert cluster.status()["held"]

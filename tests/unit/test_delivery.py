@@ -1,0 +1,332 @@
+"""What a worker is sent: newest state only, bounded, gap-proof, whatever the socket takes."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccm.supervisor.delivery import FRAME_SIZE_LIMIT, MAX_UNACKED_FRAMES
+
+from .delivery_world import World, small_frames
+
+
+def test_nothing_is_sent_before_everything_has_synced() -> None:
+    world = World()
+    world.nodes.has_synced = True
+    world.queue.send_snapshot()
+    world.put("a", 1)
+    world.move("a")
+    world.queue.acknowledge(1)
+    world.queue.flush()
+    assert not world.worker.in_transit
+    assert not world.queue.has_begun
+    world.put("b", 1)
+    world.listed().settle()
+    assert world.known() == {"b": 1}
+
+
+def test_a_snapshot_has_everything_of_all_kinds() -> None:
+    world = World()
+    for number in range(100):
+        world.put(f"n{number}", number)
+        world.put(f"s{number}", number, world.services)
+    world.listed().settle()
+    assert world.known() == world.owned()
+    assert world.worker.store.count("Service") == 100
+    assert world.worker.completed == 1
+
+
+def test_an_empty_snapshot_is_told_too() -> None:
+    world = World().listed()
+    world.settle()
+    assert world.worker.completed == 1
+
+
+def test_a_snapshot_of_many_frames_is_complete_with_its_last() -> None:
+    with small_frames():
+        world = World()
+        for number in range(15):
+            world.put(f"n{number}", number)
+        world.listed()
+        while not world.worker.completed:
+            assert world.known() == {}
+            world.deliver()
+    assert world.known() == world.owned()
+
+
+def test_what_belongs_to_another_worker_is_not_told() -> None:
+    world = World()
+    world.put("other", 1)
+    world.listed()
+    world.put("other", 2)
+    world.put("mine", 3)
+    world.settle()
+    assert world.known() == {"mine": 3}
+
+
+def test_a_slow_worker_gets_the_newest_state_and_no_queue_of_old_ones() -> None:
+    world = World().listed()
+    world.settle()
+    for number in range(MAX_UNACKED_FRAMES):
+        world.put("a", number)
+    for number in range(1000):
+        world.put("a", f"later {number}")
+    assert (world.queue.in_flight, world.queue.depth) == (MAX_UNACKED_FRAMES, 1)
+    world.settle()
+    assert world.known() == {"a": "later 999"}
+    assert world.queue.frames_sent == 1 + MAX_UNACKED_FRAMES + 1
+
+
+def test_a_worker_that_never_answers_costs_bounded_memory() -> None:
+    world = World().listed()
+    for change in range(50_000):
+        world.put(f"n{change % 1000}", change)
+    assert (world.queue.in_flight, len(world.worker.in_transit)) == (
+        MAX_UNACKED_FRAMES,
+        MAX_UNACKED_FRAMES,
+    )
+    assert world.queue.depth <= 1000
+    assert sum(map(len, world.worker.in_transit)) < (MAX_UNACKED_FRAMES + 1) * FRAME_SIZE_LIMIT
+    world.settle()
+    assert world.known() == world.owned()
+
+
+def test_a_frame_is_closed_once_it_is_long() -> None:
+    world = World()
+    for number in range(10):
+        world.put(f"n{number}", "x" * (FRAME_SIZE_LIMIT // 2))
+    world.listed()
+    assert all(len(frame) < 2 * FRAME_SIZE_LIMIT for frame in world.worker.in_transit)
+    world.settle()
+    assert world.known() == world.owned()
+
+
+def test_a_lost_frame_is_noticed_and_made_good_by_a_snapshot() -> None:
+    world = World().listed()
+    world.settle()
+    world.put("a", 1)
+    world.worker.in_transit.clear()
+    world.put("b", 2)
+    world.settle()
+    assert world.known() == {"a": 1, "b": 2}
+
+
+def test_changes_while_the_worker_is_away_are_in_the_snapshot_of_its_successor() -> None:
+    world = World().listed()
+    world.put("a", 1)
+    world.put("b", 1)
+    world.settle()
+    world.worker.is_reachable = False
+    world.put("a", 2)
+    world.delete("b")
+    world.restart()
+    world.settle()
+    assert world.known() == {"a": 2}
+
+
+@pytest.mark.parametrize("seq", [-1, 0, 10**9])
+def test_an_answer_to_a_frame_that_was_never_sent_opens_the_window_no_further(seq: int) -> None:
+    world = World().listed()
+    world.queue.acknowledge(seq)
+    for number in range(100):
+        world.put(f"n{number}", number)
+        assert 0 <= world.queue.in_flight <= MAX_UNACKED_FRAMES
+
+
+def test_an_object_that_goes_away_during_its_snapshot_is_not_left_over() -> None:
+    with small_frames():
+        world = World()
+        for number in range(5):
+            world.put(f"n{number}", "a value")
+        world.listed()
+        world.delete("n0")  # has left
+        world.delete("n4")  # has not
+        world.settle()
+    assert world.known() == world.owned()
+    assert sorted(world.known()) == ["n1", "n2", "n3"]
+
+
+def test_a_frame_that_the_socket_does_not_take_is_sent_later() -> None:
+    world = World().listed()
+    world.settle()
+    world.worker.is_reachable = False
+    world.put("a", 1)
+    world.delete("a")
+    world.put("b", 1)
+    assert world.queue.in_flight == 0
+    assert not world.queue.is_caught_up
+    world.worker.is_reachable = True
+    world.queue.retry()
+    world.settle()
+    assert world.known() == {"b": 1}
+    assert world.queue.is_caught_up
+
+
+def test_a_full_socket_is_not_tried_at_each_change() -> None:
+    world = World().listed()
+    world.settle()
+    tries: list[bytes] = []
+
+    def refuse(frame: bytes) -> bool:
+        tries.append(frame)
+        return False
+
+    world.queue._send = refuse
+    for number in range(1000):
+        world.put(f"n{number}", number)
+    assert len(tries) == 1
+    assert world.queue.depth == 1000
+
+
+def test_a_key_that_moves_away_is_named_although_a_snapshot_begins_anew() -> None:
+    world = World().listed()
+    world.put("a", 1)
+    world.settle()
+    for number in range(MAX_UNACKED_FRAMES):
+        world.put("b", number)
+    world.move("a")  # waits behind a full window
+    world.worker.in_transit.clear()
+    world.queue.send_snapshot()
+    world.settle()
+    assert world.worker.moved == ["a"]
+    assert world.known() == {"b": MAX_UNACKED_FRAMES - 1}
+
+
+# Keys that move from one worker to another while both run.
+
+
+def three() -> World:
+    """A worker that knows a, b and c."""
+    world = World().listed()
+    for key in "abc":
+        world.put(key, 1)
+    world.settle()
+    return world
+
+
+def test_a_key_that_went_elsewhere_is_taken_away_and_named() -> None:
+    world = three()
+    world.move("a", "c")
+    world.settle()
+    assert world.known() == {"b": 1}
+    assert sorted(world.worker.moved) == ["a", "c"]
+
+
+def test_a_deleted_key_is_not_named_as_moved() -> None:
+    world = three()
+    world.delete("a")
+    world.settle()
+    assert (world.known(), world.worker.moved) == ({"b": 1, "c": 1}, [])
+
+
+def test_a_key_that_comes_back_is_told_as_it_is_now() -> None:
+    world = three()
+    world.move("a")
+    world.settle()
+    world.put("a", 2)
+    world.settle()
+    assert world.known() == {"b": 1, "c": 1}
+    world.move()
+    world.settle()
+    assert world.known() == {"a": 2, "b": 1, "c": 1}
+
+
+def test_the_queue_is_caught_up_once_the_worker_gave_the_key_up() -> None:
+    world = three()
+    caught_up = [world.queue.is_caught_up]
+    world.move("a")
+    caught_up.append(world.queue.is_caught_up)
+    world.settle()
+    caught_up.append(world.queue.is_caught_up)
+    assert caught_up == [True, False, True]
+
+
+def test_a_slow_worker_is_not_caught_up() -> None:
+    world = three()
+    for number in range(MAX_UNACKED_FRAMES + 1):
+        world.put("a", number)
+    world.move("b")
+    before = world.queue.is_caught_up
+    world.settle()
+    assert (before, world.queue.is_caught_up) == (False, True)
+    assert world.worker.moved == ["b"]
+
+
+def test_a_division_that_changes_nothing_tells_nothing() -> None:
+    world = three()
+    frames = world.queue.frames_sent
+    world.move("somebody-else")
+    assert world.queue.frames_sent == frames
+
+
+keys = st.sampled_from(["n0", "n1", "n2", "n9", "other"])
+others = ["take", "answer", "lose", "restart", "full", "free", "again"]
+moves = st.lists(
+    st.tuples(st.sampled_from(["put", "delete", "move"]), keys)
+    | st.tuples(st.sampled_from(others), st.just("")),
+    max_size=60,
+)
+
+
+@settings(max_examples=500)
+@given(st.integers(0, 12), moves)
+def test_whatever_happens_a_worker_ends_with_what_there_is(
+    before: int, history: list[tuple[str, str]]
+) -> None:
+    with small_frames():
+        world = World()
+        for number in range(before):
+            world.put(f"n{number}", "before")
+        world.listed()
+        _play(world, history)
+        world.worker.is_reachable = True
+        world.queue.retry()
+        world.settle()
+        assert world.known() == world.owned()
+        assert world.queue.is_caught_up
+
+
+def _play(world: World, history: list[tuple[str, str]]) -> None:
+    answers: deque[int | str] = deque()  # on their way back
+    for number, (move, key) in enumerate(history):
+        if key:
+            _change(world, move, key, number)
+        else:
+            _carry(world, move, answers)
+    for answer in answers:
+        _hear(world, answer)
+
+
+def _change(world: World, move: str, key: str, number: int) -> None:
+    """What happens to the objects."""
+    match move:
+        case "put":
+            world.put(key, number)
+        case "delete":
+            world.delete(key)
+        case "move":
+            world.move(*world.elsewhere ^ {key})
+
+
+def _carry(world: World, move: str, answers: deque[int | str]) -> None:
+    """What happens to frames and answers on their way."""
+    match move:
+        case "take":
+            if answer := world.worker.take_one():
+                answers.append(answer)
+        case "answer" if answers:
+            _hear(world, answers.popleft())
+        case "lose" if len(world.worker.in_transit) > 1:  # the next one shows the gap
+            world.worker.in_transit.popleft()
+        case "restart":
+            answers.clear()
+            world.restart()
+        case "full" | "free":
+            world.worker.is_reachable = move == "free"
+        case "again":
+            world.queue.retry()
+
+
+def _hear(world: World, answer: int | str) -> None:
+    world.queue.acknowledge(answer) if isinstance(answer, int) else world.queue.send_snapshot()
