@@ -6,39 +6,10 @@ from typing import assert_never
 from ccm.bus.sockets import Permission
 from ccm.kube.client import JSON_PATCH, STRATEGIC_PATCH, Kube
 from ccm.model.objects import Json
+from ccm.model.writes import Delete, Merge, Patch, Write
 
 WRITE_TIMEOUT = 30.0  # seconds a write may take at the most
 CONFLICTS = (409, 422)  # answers to a write when the object is not what it was: plan again
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """A JSON patch of one object; its `test` operations say what it was planned against."""
-
-    path: str
-    operations: tuple[Json, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """A strategic merge patch of one object: conditions merge by type, the others stay.
-
-    With `metadata.uid` in it, it fails when the object is another one by now.
-    """
-
-    path: str
-    body: Json
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """The deletion of one object, if it is still the one with this UID."""
-
-    path: str
-    uid: str
-
-
-Write = Patch | Merge | Delete
 
 
 @dataclass

@@ -26,7 +26,7 @@ from ccm.model.cloud import Instance
 from ccm.model.objects import Node
 from ccm.providers.simulated.instances import read_machine
 from workers.batch_reader import BATCH_INTERVAL
-from workers.node.patches import patch_for
+from workers.node.plan import patch_for
 from workers.node.plan import plan as plan_writes
 
 NODE_WRITES = ("nodes", "nodes/status")

@@ -10,7 +10,7 @@ import jsonpatch
 
 from ccm.errors import KubernetesError
 from ccm.model.objects import Json, mapping
-from workers.performer import Delete, Merge, Patch, Write
+from ccm.model.writes import Delete, Merge, Patch, Write
 
 KINDS = {"nodes": "Node", "services": "Service", "persistentvolumes": "PersistentVolume"}
 """What controllers write to: the resource in paths, and its kind."""

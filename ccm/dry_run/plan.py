@@ -40,6 +40,7 @@ from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json
 from ccm.model.projection import project
+from ccm.model.writes import Write
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
@@ -48,7 +49,7 @@ from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
 from ccm.supervisor.shards import wanted_workers
 from workers.controller import ControllerContext, ControllerModule
 from workers.main import provider_context, require_cluster_id
-from workers.performer import Performer, Write
+from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Connection, Runner

@@ -32,7 +32,7 @@ KILL_DELAY = 2.0  # seconds a silent worker gets to write its stacks before SIGK
 class Hooks:
     """What happens to a process, by its name on the bus, and the settings for a controller."""
 
-    admit: Callable[[str, int], None]
+    admit: Callable[[Child, WorkerProcess], None]
     gone: Callable[[str], None]
     drain: Callable[[str, float], None]
     permit: Callable[[Child], None]
@@ -106,14 +106,6 @@ class Children:
     def get(self, name: str) -> Child | None:
         """The worker of this name."""
         return self._children.get(name)
-
-    def find(self, ident: str) -> tuple[Child, WorkerProcess] | None:
-        """The worker and the process that has this name on the bus."""
-        child = self._children.get(ident.rpartition(".")[0])
-        for process in child.processes() if child else ():
-            if child and process.ident == ident:
-                return child, process
-        return None
 
     def add(self, controllers: Mapping[str, str], is_fenced: bool = False) -> None:
         """Start workers: name → controller. Fenced ones sync but must not act yet."""
@@ -253,7 +245,7 @@ class Children:
             quarantined=self.quarantine.quarantined(child.controller),
         )
         process = WorkerProcess(ident, start_process(spec), journal_path, settings.controllers)
-        self._hooks.admit(ident, process.handle.pid)
+        self._hooks.admit(child, process)
         loop = asyncio.get_running_loop()
         loop.add_reader(process.handle.sentinel, self._on_exit, child, process)
         return process

@@ -1,7 +1,8 @@
 """What one worker was not sent yet: the names of changed objects, never a queue of their states."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -15,6 +16,30 @@ ABSENT = (0, b"null")  # version and value of an object that does not exist
 
 ObjectName = tuple[str, str]  # kind, key
 Owns = Callable[[str, str], bool]  # of kind and key: whether they are this worker's
+
+
+def owner(key: str, shards: Sequence[str]) -> str:
+    """The shard that owns `key`, the same in every process and on every host.
+
+    Rendezvous hashing: few keys move when the number of shards changes.
+    """
+    if len(shards) == 1:
+        return shards[0]
+    return max(shards, key=lambda shard: blake2b(f"{shard}/{key}".encode(), digest_size=8).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Which keys are a worker's: Nodes that it owns in each of `divisions`, and all other objects.
+
+    A division is the names of the shards among which the Nodes are divided.
+    """
+
+    worker: str = ""
+    divisions: tuple[tuple[str, ...], ...] = ()
+
+    def __call__(self, kind: str, key: str) -> bool:
+        return kind != "Node" or all(owner(key, shards) == self.worker for shards in self.divisions)
 
 
 @dataclass

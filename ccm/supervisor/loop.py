@@ -88,8 +88,9 @@ class Supervisor:
             server = server.without_certificate()
         self._token_files = TokenFiles(paths.directory)
         self._leader = Leadership(settings, lease, migration, self._on_permit)
+        self._processes: dict[str, tuple[Child, WorkerProcess]] = {}  # by their names on the bus
         hooks = Hooks(
-            self._hub.admit,
+            self._on_started,
             self._on_gone,
             self._drain,
             self._send_permit,
@@ -201,7 +202,7 @@ class Supervisor:
 
     def _is_responsive(self, ident: str) -> bool:
         """Whether this process gave a sign of life just now; one that hangs is granted nothing."""
-        found = self._children.find(ident)
+        found = self._processes.get(ident)
         return found is not None and time.monotonic() - found[1].heard_at < RESPONSIVE_WITHIN
 
     def _is_anybody_starting(self) -> bool:
@@ -212,9 +213,9 @@ class Supervisor:
     # What the workers and the parts report.
 
     def _on_message(self, ident: str, message: Message) -> None:
-        found = self._children.find(ident)
+        found = self._processes.get(ident)
         if found is None:
-            return  # from a process that was replaced
+            return  # from a process that has ended
         child, process = found
         process.heard_at = time.monotonic()
         match message:
@@ -279,7 +280,12 @@ class Supervisor:
         event = WorkerEvent.STARTED_LEADING if is_leading else WorkerEvent.STOPPED_LEADING
         self._children.transition(child, event)
 
+    def _on_started(self, child: Child, process: WorkerProcess) -> None:
+        self._processes[process.ident] = child, process
+        self._hub.admit(process.ident, process.handle.pid)
+
     def _on_gone(self, ident: str) -> None:
+        self._processes.pop(ident, None)
         self._hub.dismiss(ident)
         self._informer.unsubscribe(ident)
         self._budget.forget(ident)

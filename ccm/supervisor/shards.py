@@ -3,13 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 
 from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
 from ccm.settings import Settings
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
-from ccm.supervisor.delivery import Owns
+from ccm.supervisor.delivery import Ownership
 from ccm.supervisor.informer import SharedInformer
 
 log = logging.getLogger(__name__)
@@ -22,16 +21,6 @@ SINGLE_WORKERS = {
     "volume-label": ("volume_label", VOLUME),
 }
 """Workers that are one process each: name → package under `workers`, name in `--controllers`."""
-
-
-def owner(key: str, shards: Sequence[str]) -> str:
-    """The shard that owns `key`, the same in every process and on every host.
-
-    Rendezvous hashing: few keys move when the number of shards changes.
-    """
-    if len(shards) == 1:
-        return shards[0]
-    return max(shards, key=lambda shard: blake2b(f"{shard}/{key}".encode(), digest_size=8).digest())
 
 
 def shard_names(count: int) -> tuple[str, ...]:
@@ -73,20 +62,17 @@ class Shards:
         permit: Callable[[Child], None],
     ) -> None:
         self._children, self._informer, self._permit = children, informer, permit
-        self._current: Sequence[str] = shard_names(count)
-        self._next: Sequence[str] = self._current
+        self._current: tuple[str, ...] = shard_names(count)
+        self._next = self._current
         self._scaling = asyncio.Lock()
 
-    def owns(self, child: Child) -> Owns:
+    def owns(self, child: Child) -> Ownership:
         """The keys of this worker; during a change only those it keeps."""
         if child.controller != "node":
-            return lambda kind, key: True
-        current, coming, name = self._current, self._next, child.name
-        if name not in current:
-            return lambda kind, key: kind != "Node" or owner(key, coming) == name
-        if current == coming:
-            return lambda kind, key: kind != "Node" or owner(key, current) == name
-        return lambda kind, key: kind != "Node" or owner(key, current) == owner(key, coming) == name
+            return Ownership()
+        if child.name not in self._current:
+            return Ownership(child.name, (self._next,))
+        return Ownership(child.name, tuple({self._current: None, self._next: None}))
 
     async def scale(self, count: int) -> str:
         """Divide the Nodes among `count` workers; the sentence says what was done."""

@@ -7,11 +7,12 @@ import pytest
 from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.model.service import Service
+from ccm.model.writes import Delete, Merge, Patch
 from tests.service.cloud import Balancers, Provider
 from tests.service.world import PATHS, controller_context
 from tests.unit.feeding import snapshot
 from workers.controller import Result
-from workers.performer import Delete, Merge, Patch, Performer
+from workers.performer import Performer
 from workers.service.controller import ServiceController
 
 from .servers import ApiServer

@@ -8,8 +8,7 @@ from ccm.bus.sockets import Permission
 from ccm.model.cloud import Instance
 from ccm.model.objects import Node
 from tests.node.test_node_initialisation import INITIALISED
-from workers.node.patches import patch_for
-from workers.node.plan import plan
+from workers.node.plan import patch_for, plan
 from workers.performer import Performer
 
 from .servers import ApiServer

@@ -16,8 +16,7 @@ from tests.unit.nodes import (
     with_addresses,
     with_provider_id,
 )
-from workers.node.patches import patch_for
-from workers.node.plan import CannotPlan, SetAddresses, SetLabels, follow
+from workers.node.plan import CannotPlan, SetAddresses, SetLabels, follow, patch_for
 
 from .test_node_interrupted import machines, tweaks
 

@@ -20,8 +20,7 @@ from tests.unit.nodes import (
     with_provider_id,
     with_taint,
 )
-from workers.node.patches import patch_for
-from workers.node.plan import CannotPlan, Initialize, SetAddresses, plan
+from workers.node.plan import CannotPlan, Initialize, SetAddresses, patch_for, plan
 
 OFFERED = ("Hostname node-1.internal", "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163")
 ZONED: Mapping[str, str] = {

@@ -25,8 +25,7 @@ from tests.unit.nodes import (
     with_taint,
 )
 from workers.node.metadata import desired_addresses
-from workers.node.patches import patch_for
-from workers.node.plan import CannotPlan, plan
+from workers.node.plan import CannotPlan, patch_for, plan
 
 HOSTS = ["Hostname a", "Hostname b", "InternalIP 10.0.0.1", "InternalIP 10.0.0.2", "ExternalIP ::1"]
 ZONES = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"]

@@ -10,10 +10,10 @@ from ccm.errors import KubernetesError
 from ccm.kube import config
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, Node
+from ccm.model.writes import Merge
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.kube.cluster import RealCluster
 from tests.route.nodes import network_condition
-from workers.performer import Merge
 from workers.route.plan import condition
 from workers.route.steps import patch_for
 

@@ -14,7 +14,8 @@ from ccm.bus.sockets import Permission
 from ccm.errors import NoPermit
 from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Event, EventRecorder, ObjectRef
-from workers.performer import Patch, Performer
+from ccm.model.writes import Patch
+from workers.performer import Performer
 
 from .api_server import ApiServer, Handler, failure, json_answer, serving, silence
 from .waiting import until

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.supervisor.shards import owner
+from ccm.supervisor.delivery import owner
 
 KEYS = [f"node-{number}.example.internal" for number in range(5000)]
 

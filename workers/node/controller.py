@@ -16,13 +16,12 @@ from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import PROVIDED_NODE_IP, Json, Node
 from ccm.model.projection import Projection
+from ccm.model.writes import Delete
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
 from workers.node.passes import MonitorPass, RefreshPass
-from workers.node.patches import patch_for
-from workers.node.plan import Action, CannotPlan, follow, plan, plan_power
-from workers.performer import Delete
+from workers.node.plan import Action, CannotPlan, follow, patch_for, plan, plan_power
 from workers.queue import RETRY
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
 from ccm.model.objects import Json, Node, mapping
+from ccm.model.writes import Merge
 from workers.controller import ControllerContext
-from workers.performer import Merge
 from workers.route.listing import Listing
 from workers.route.plan import (
     CONDITION,

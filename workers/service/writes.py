@@ -8,7 +8,7 @@ from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Ingress
 from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, Service
-from workers.performer import Patch
+from ccm.model.writes import Patch
 from workers.service.hosts import Hosts
 from workers.service.plan import AddFinalizer, RemoveFinalizer, ServiceWrite, SetStatus
 

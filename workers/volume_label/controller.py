@@ -12,10 +12,11 @@ from ccm.model.cloud import PlaceAnswer, Unknown
 from ccm.model.objects import Json
 from ccm.model.projection import Projection
 from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
+from ccm.model.writes import Patch
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
-from workers.performer import CONFLICTS, Patch
+from workers.performer import CONFLICTS
 from workers.queue import RETRY
 from workers.volume_label.patches import patch_for
 from workers.volume_label.plan import Done, LabelRules, Reject, SetLabels, plan, why_left_alone

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from ccm.model.objects import Json
 from ccm.model.volume import INITIALIZER, PersistentVolume
-from workers.performer import Patch
+from ccm.model.writes import Patch
 from workers.volume_label.plan import REGION_KEYS, ZONE_KEYS, SetLabels
 
 
