@@ -48,3 +48,42 @@ def after_death(known: Suspicions, in_flight: Iterable[str], now: float) -> dict
 def after_survival(known: Suspicions, key: str) -> dict[str, Suspicion]:
     """The suspicions once `key` was reconciled and the worker lived."""
     return {other: suspicion for other, suspicion in known.items() if other != key}
+
+
+class Quarantine:
+    """Keys in flight when a worker died, by controller: they stay suspect in any shard."""
+
+    def __init__(self) -> None:
+        self._suspicions: dict[str, dict[str, Suspicion]] = {}
+
+    def record_death(
+        self, controller: str, in_flight: Iterable[str], now: float
+    ) -> dict[str, Suspicion]:
+        """A worker died with these keys in flight; returns those that it quarantines."""
+        before = self._suspicions.get(controller, {})
+        after = self._suspicions[controller] = after_death(before, in_flight, now)
+        return {k: s for k, s in after.items() if s.is_quarantined and s != before.get(k)}
+
+    def record_survival(self, controller: str, key: str) -> None:
+        """A suspect was reconciled alone, and the worker lives."""
+        self._suspicions[controller] = after_survival(self._suspicions.get(controller, {}), key)
+
+    def suspects(self, controller: str) -> tuple[str, ...]:
+        """Keys to reconcile alone, at once."""
+        known = self._suspicions.get(controller, {})
+        return tuple(key for key, suspicion in known.items() if not suspicion.is_quarantined)
+
+    def quarantined(self, controller: str) -> dict[str, float]:
+        """Keys to leave alone until a monotonic time, and then to reconcile alone."""
+        known = self._suspicions.get(controller, {})
+        return {key: entry.until for key, entry in known.items() if entry.is_quarantined}
+
+    def status(self, now: float) -> dict[str, dict[str, float]]:
+        """Quarantined keys by controller, each with the seconds until its next try."""
+        return {
+            controller: {
+                key: round(until - now, 1) for key, until in self.quarantined(controller).items()
+            }
+            for controller in self._suspicions
+            if self.quarantined(controller)
+        }

@@ -1,4 +1,4 @@
-"""The worker processes of this supervisor: start, check, replace and stop them."""
+"""The workers of this supervisor and their processes: start, check, replace and stop them."""
 
 import asyncio
 import logging
@@ -6,19 +6,20 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ccm.bus.frames import WorkerSpec
 from ccm.bus.in_flight import read_in_flight
 from ccm.decide.children import Life, WorkerEvent, WorkerState, next_life, restart_delay
-from ccm.decide.quarantine import Suspicion, after_death, after_survival
+from ccm.decide.quarantine import Quarantine
 from ccm.errors import ExitCode
 from ccm.http import Server
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.supervisor.child import Child, WorkerProcess, start_process
+from ccm.supervisor.spawn import start_process
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,60 @@ ORDERLY_EXITS = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -sign
 CHECK_INTERVAL = 1.0  # seconds between two checks of all workers
 STARTUP_SILENCE_FACTOR = 3  # a worker that still loads its code may be silent so much longer
 KILL_DELAY = 2.0  # seconds a silent worker gets to write its stacks before SIGKILL
+
+
+@dataclass
+class WorkerProcess:
+    """One process of a worker. `is_fenced`: it must not act yet, others still own its keys."""
+
+    ident: str
+    handle: Any
+    journal_path: Path
+    controllers: tuple[str, ...]
+    is_fenced: bool = False
+    said_hello: bool = False
+    is_synced: bool = False
+    heard_at: float = field(default_factory=time.monotonic)
+    status: Json = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Child:
+    """A worker: its current process, and during a hand-over the successor."""
+
+    name: str
+    controller: str
+    life: Life = field(default_factory=Life)
+    starts: int = 0
+    current: WorkerProcess | None = None
+    successor: WorkerProcess | None = None
+    is_leaving: bool = False  # scaled away: it is not started again
+    last_faults: list[str] = field(default_factory=list)
+
+    def processes(self) -> list[WorkerProcess]:
+        """Its running processes, the current one first."""
+        return [process for process in (self.current, self.successor) if process]
+
+    @property
+    def pid(self) -> int | None:
+        return self.current.handle.pid if self.current else None
+
+    def describe(self, now: float) -> Json:
+        """Its entry under `workers` in `status`."""
+        silent = now - self.current.heard_at if self.current else 0.0
+        return {
+            "name": self.name,
+            "state": self.life.state,
+            "state_seconds": round(now - self.life.since, 1),
+            "pid": self.pid,
+            "restarts": max(self.starts - 1, 0),
+            "deaths_in_a_row": self.life.deaths,
+            "successor_pid": self.successor.handle.pid if self.successor else None,
+            "silent_seconds": round(silent, 1),
+            "faults": self.last_faults,
+            **(self.current.status if self.current else {}),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,48 +93,6 @@ class Hooks:
     permit: Callable[[Child], None]
     refused: Callable[[Child], None]
     settings_for: Callable[[str], Settings]
-
-
-class Quarantine:
-    """Keys in flight when a worker died, by controller: they stay suspect in any shard."""
-
-    def __init__(self) -> None:
-        self._suspicions: dict[str, dict[str, Suspicion]] = {}
-
-    def record_death(self, controller: str, in_flight: Iterable[str], now: float) -> None:
-        """A worker died with these keys in flight."""
-        before = self._suspicions.get(controller, {})
-        after = self._suspicions[controller] = after_death(before, in_flight, now)
-        for key, suspicion in after.items():
-            if suspicion.is_quarantined and suspicion != before.get(key):
-                log.error(
-                    "quarantined: its reconcile ended a worker again",
-                    extra={"controller": controller, "key": key, "deaths": suspicion.deaths},
-                )
-
-    def record_survival(self, controller: str, key: str) -> None:
-        """A suspect was reconciled alone, and the worker lives."""
-        self._suspicions[controller] = after_survival(self._suspicions.get(controller, {}), key)
-
-    def suspects(self, controller: str) -> tuple[str, ...]:
-        """Keys to reconcile alone, at once."""
-        known = self._suspicions.get(controller, {})
-        return tuple(key for key, suspicion in known.items() if not suspicion.is_quarantined)
-
-    def quarantined(self, controller: str) -> dict[str, float]:
-        """Keys to leave alone until a monotonic time, and then to reconcile alone."""
-        known = self._suspicions.get(controller, {})
-        return {key: entry.until for key, entry in known.items() if entry.is_quarantined}
-
-    def status(self, now: float) -> Json:
-        """Quarantined keys by controller, each with the seconds until its next try."""
-        return {
-            controller: {
-                key: round(until - now, 1) for key, until in self.quarantined(controller).items()
-            }
-            for controller in self._suspicions
-            if self.quarantined(controller)
-        }
 
 
 class Children:
@@ -269,8 +282,13 @@ class Children:
             log.error("worker ended by itself: it hung and its permission ran out", extra=extra)
         elif code not in ORDERLY_EXITS and not self._is_stopping:
             in_flight = read_in_flight(process.journal_path)
-            self.quarantine.record_death(child.controller, in_flight, time.monotonic())
             log.error("worker died", extra=extra)
+            culprits = self.quarantine.record_death(child.controller, in_flight, time.monotonic())
+            for key, suspicion in culprits.items():
+                log.error(
+                    "quarantined: its reconcile ended a worker again",
+                    extra={"controller": child.controller, "key": key, "deaths": suspicion.deaths},
+                )
         process.journal_path.unlink(missing_ok=True)
         if process is child.successor:
             self._lose_successor(child, process)

@@ -41,8 +41,7 @@ from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor.budget import Budget
-from ccm.supervisor.child import Child, WorkerProcess
-from ccm.supervisor.children import Children, Hooks
+from ccm.supervisor.children import Child, Children, Hooks, WorkerProcess
 from ccm.supervisor.commands import ControlCommands, Explainer, Verbosity
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.health_checks import Progress

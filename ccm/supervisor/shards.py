@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
 from ccm.settings import Settings
-from ccm.supervisor.child import Child
-from ccm.supervisor.children import Children
+from ccm.supervisor.children import Child, Children
 from ccm.supervisor.delivery import Ownership
 from ccm.supervisor.informer import SharedInformer
 

@@ -16,8 +16,7 @@ from ccm.kube.lease import LeaseClient
 from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed
 from ccm.model.projection import Projection
 from ccm.settings import Settings
-from ccm.supervisor.child import Child
-from ccm.supervisor.children import Children
+from ccm.supervisor.children import Child, Children
 from ccm.supervisor.health_checks import HealthChecks, Progress
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector
