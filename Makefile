@@ -70,8 +70,9 @@ fmt: venv ## Format the code
 fmt-check: venv
 	$(BIN)/ruff format --check $(CODE)
 
-lint: venv ## Lint
+lint: venv ## Lint, and find dead code
 	$(BIN)/ruff check $(CODE)
+	$(BIN)/vulture
 
 types: venv ## Check types
 	$(BIN)/mypy

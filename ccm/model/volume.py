@@ -11,8 +11,7 @@ REGION = "topology.kubernetes.io/region"
 LEGACY_ZONE = "failure-domain.beta.kubernetes.io/zone"
 LEGACY_REGION = "failure-domain.beta.kubernetes.io/region"
 
-IN_LABEL = "__"  # separates the zones in a label
-IN_PARAMETER = ","  # separates the zones in a parameter of a StorageClass
+ZONE_SEPARATOR = "__"  # between the zones in a label
 
 INITIALIZER = "pvlabel.kubernetes.io"
 """Waited for this controller's labels before Kubernetes 1.14; newer servers drop it."""
@@ -64,14 +63,14 @@ class PersistentVolume(KubernetesObject):
         return value if isinstance(value, dict) else None
 
 
-def zones_text(zones: Iterable[str], between: str = IN_LABEL) -> str:
-    """Several zones as one text, always the same for the same zones."""
-    return between.join(sorted(set(zones)))
+def zones_text(zones: Iterable[str]) -> str:
+    """Several zones as the value of a label, always the same for the same zones."""
+    return ZONE_SEPARATOR.join(sorted(set(zones)))
 
 
-def read_zones(zones: str, between: str = IN_LABEL) -> frozenset[str]:
-    """The zones in such a text; ValueError when one of them is empty."""
-    found = frozenset(zone.strip() for zone in zones.split(between))
+def read_zones(zones: str) -> frozenset[str]:
+    """The zones in the value of a label; ValueError when one of them is empty."""
+    found = frozenset(zone.strip() for zone in zones.split(ZONE_SEPARATOR))
     if "" in found:
         raise ValueError(f"{zones!r} has an empty zone in it")
     return found
