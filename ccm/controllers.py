@@ -1,4 +1,4 @@
-"""The controllers by name, and the syntax of `--controllers` (upstream's, reference §7.3)."""
+"""The controllers by name, and the syntax of `--controllers` (upstream's)."""
 
 from collections.abc import Sequence
 

@@ -28,7 +28,7 @@ class WorkerSpec:
     `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
     ("node-0.3"), `controller` is the package under `workers` that it runs. `suspects` are
     keys that run alone, `quarantined` those that run alone and not before a monotonic time. The
-    token for `server` comes over the bus.
+    token for `server` comes in a file: see `UseToken`.
     """
 
     name: str
@@ -111,10 +111,10 @@ class CloudThrottled:
 
 @dataclass(frozen=True, slots=True)
 class ProposeDeletions:
-    """What the cloud said in one round about the nodes of this worker that are not Ready.
+    """What the cloud said in one pass about the nodes of this worker that are not Ready.
 
-    `asked` is how many nodes the round was about. `gone` has an entry
-    `[name, uid, evidence, answered_at]` for each that the cloud positively does not have, with the
+    `asked` is how many nodes the pass was about. `gone` has an entry
+    `[name, uid, evidence, asked_at]` for each that the cloud positively does not have, with the
     time of the question; a node about which the cloud said anything else is in `not_gone`.
     """
 
