@@ -73,7 +73,7 @@ def _with_variables(code: str) -> str:
     """The code with the text that it gave to a variable in place of the variable."""
     for name, text in _ASSIGNED.findall(code):
         code = code.replace(f"${name}", " ".join(text.split()))
-    return code
+    return _ASSIGNED.sub("", code)
 
 
 def anchor(heading: str) -> str:

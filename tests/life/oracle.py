@@ -197,5 +197,9 @@ def _compared(what: str, wanted: set[str], there: list[str]) -> Iterator[str]:
 
 
 def _sorted(value: Any) -> Any:
-    """Lists without their order."""
-    return value if isinstance(value, str | dict) else sorted(value, key=repr)
+    """Lists without their order, nor that of the fields of what is in them."""
+    if isinstance(value, str | dict):
+        return value
+    return sorted(
+        value, key=lambda one: repr(sorted(one.items()) if isinstance(one, dict) else one)
+    )
