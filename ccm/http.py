@@ -235,14 +235,20 @@ class HttpClient:
         headers: RequestHeaders,
         body: bytes = b"",
         may_retry: bool = False,
+        before_send: Callable[[], None] = lambda: None,
     ) -> HttpResponse:
-        """The complete response; `may_retry` when the server had closed the idle connection."""
+        """The complete response; `may_retry` when the server had closed the idle connection.
+
+        `before_send` is called on an open connection, right before the bytes leave; what it raises
+        keeps them here.
+        """
         request = self._serialize(method, target, headers, body)
         while True:
             connection = self._take_idle()
             is_reused = connection is not None
             connection = connection or await self._connect()
             try:
+                before_send()
                 connection.send(request)
                 response = await connection.response()
             except BaseException as error:

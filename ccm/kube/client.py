@@ -14,7 +14,7 @@ from aiohappyeyeballs import AddrInfoType
 
 from ccm import metrics
 from ccm.counters import Counters
-from ccm.errors import KubernetesError, Unreachable
+from ccm.errors import KubernetesError, NoPermit, Unreachable
 from ccm.http import (
     HttpClient,
     HttpConnection,
@@ -96,7 +96,7 @@ class RateLimit:
 class Fence:
     """What keeps a write from taking effect when it no longer should.
 
-    `before_write` is called when all waiting is over and a write is about to leave, also for a
+    `before_write` is called on the open connection when a write is about to leave, also for a
     retry; what it raises prevents the write. What the API server has not acknowledged after
     `delivery` seconds, the kernel gives up, even when this process has ended: otherwise it would
     deliver it minutes later, when a broken network works again.
@@ -185,9 +185,6 @@ class Kube:
                 await self._rate.wait()
             if (pause := self._throttled_until - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
-            if method != "GET":
-                self._fence.before_write()
-                self.writes += 1
             answer = await self._send(method, target, headers, data)
             if answer.status < 400:
                 return answer.body
@@ -206,15 +203,24 @@ class Kube:
         """One request and its complete response, counted."""
         began, code = time.monotonic(), "<error>"
         try:
-            answer = await self._http.request(method, target, headers, data, method == "GET")
+            is_read = method == "GET"
+            before_send = (lambda: None) if is_read else self._before_write
+            answer = await self._http.request(method, target, headers, data, is_read, before_send)
             code = str(answer.status)
             self.server_date = answer.header("Date")
             return answer
+        except NoPermit:
+            code = ""  # nothing was sent
+            raise
         finally:
-            self.counters.count(metrics.API_REQUESTS, code, method)
-            self.counters.observe(
-                metrics.API_REQUEST_SECONDS, method, seconds=time.monotonic() - began
-            )
+            if code:
+                seconds = time.monotonic() - began
+                self.counters.count(metrics.API_REQUESTS, code, method)
+                self.counters.observe(metrics.API_REQUEST_SECONDS, method, seconds=seconds)
+
+    def _before_write(self) -> None:
+        self._fence.before_write()
+        self.writes += 1
 
     @asynccontextmanager
     async def stream(

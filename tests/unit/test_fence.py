@@ -12,6 +12,7 @@ import pytest
 
 from ccm.bus.sockets import Permission
 from ccm.errors import NoPermit
+from ccm.http import HttpConnection
 from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Event, EventRecorder, ObjectRef
 from ccm.model.writes import Patch
@@ -93,6 +94,21 @@ async def test_a_write_that_the_server_put_off_is_checked_again() -> None:
         with pytest.raises(NoPermit):
             await writing
         assert len(server.requests) == 1
+
+
+async def test_a_write_that_waited_for_its_connection_is_checked_again() -> None:
+    async with fenced(OK) as (server, kube, permission):
+
+        async def connect_slowly() -> HttpConnection:
+            connection = await connect()
+            permission.renew(0.0)
+            return connection
+
+        connect = kube._http._connect
+        kube._http._connect = connect_slowly  # type: ignore[method-assign]
+        with pytest.raises(NoPermit):
+            await Performer(kube, permission, grace=1.0).perform(PATCH)
+        assert (kube.writes, server.requests) == (0, [])
 
 
 async def test_the_kernel_does_not_deliver_for_longer_than_it_may() -> None:
