@@ -59,9 +59,10 @@ edge-cases: venv ## Run upstream's edge cases and print which tests hold each of
 # The smoke needs the real API server, which is minutes of building: elsewhere it is for the asking.
 check: fmt-check lint types layers test $(if $(CI),bench-smoke) ## Everything CI runs
 
-docs: venv ## Write the pages that are made from the code
-	$(BIN)/python -m ccm.settings.document > docs/flags.md
-	$(BIN)/python -m ccm.metrics > docs/metrics.md
+docs: venv ## Write the tables that are made from the code below the introductions of their pages
+	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md
+	$(BIN)/python -m ccm.settings.document >> docs/flags.md
+	$(BIN)/python -m ccm.metrics >> docs/metrics.md
 
 fmt: venv ## Format the code
 	$(BIN)/ruff format $(CODE)

@@ -1,4 +1,5 @@
-"""Every metric once: name, type, labels and help. Run as a module it prints `docs/metrics.md`.
+"""Every metric once: name, type, labels and help. Run as a module it prints the tables of
+`docs/metrics.md`.
 
 Names and meanings are upstream's where it has the same thing. No label ever holds the name of an
 object. What worker processes count (`ccm.counters`) lacks its first label: the supervisor, which
@@ -325,33 +326,9 @@ def catalogue() -> Iterator[Metric]:
     return (value for value in globals().values() if isinstance(value, Metric))
 
 
-INTRODUCTION = """\
-# Metrics
-
-Made by `make docs` from the code; a test compares them. `/metrics` of the supervisor serves all of
-them, those of its workers included, so there is one target a replica; [endpoints](endpoints.md)
-says who may read it. Names without `ccm_` are upstream's, and mean the same here.
-
-**Counters never decrease** while the supervisor runs: what a worker counted stays when it is
-restarted. At most the last second of a worker that crashes is lost.
-
-**Labels** are few and never the name of an object. `controller` is `node` (all its workers
-together), `route`, `service`, `volume-label`, or `supervisor` for its own process; `worker` is one
-worker as in `status`. What would be the 65th label set of one metric in one process is counted as
-`other`.
-
-**Replicas.** A standby serves the same metrics. Of Nodes and watches it reports what it observes;
-actions are counted by the replica that performed them. Sum counters over replicas; for the present
-state ask the leader: `… and on (instance) ccm_permission_seconds > 0`.
-
-Upstream's `service_controller_nodesync_latency_seconds` is not here: hosts are updated one load
-balancer at a time, so there is no pass over all of them to measure.
-"""
-
-
-def documentation() -> str:
-    """`docs/metrics.md`: a table for each group."""
-    parts = [INTRODUCTION]
+def tables() -> str:
+    """All that stands in `docs/metrics.md` below its introduction: a table for each group."""
+    parts = []
     for group, members in groupby(catalogue(), lambda metric: metric.group):
         head = ["| name | type | labels | meaning |", "|---|---|---|---|"]
         parts.append("\n".join([f"## {group}\n", *head, *map(_row, members), ""]))
@@ -367,4 +344,4 @@ def _row(metric: Metric) -> str:
 
 
 if __name__ == "__main__":
-    print(documentation(), end="")
+    print(tables(), end="")

@@ -6,11 +6,10 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
 from ccm import __version__
-from ccm.checks.context import Check, CheckContext, once
+from ccm.checks.context import CheckContext, once
 from ccm.checks.finding import Finding, NotChecked, abbreviate, failed, from_fault, ok, warning
 from ccm.durations import format_duration
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
@@ -40,21 +39,6 @@ VerbsByResource = Mapping[tuple[str, str], frozenset[str]]
 # Reading from the API server.
 
 
-@dataclass(frozen=True, slots=True)
-class ServerContact:
-    """What became of the first request to the API server.
-
-    `flag` is the one that says where it is; `clock_offset` how many seconds its clock is before
-    ours. The date of an answer has whole seconds, so that is right to half a second at best.
-    """
-
-    flag: str
-    url: str
-    version: Json = field(default_factory=dict)
-    clock_offset: float | None = None
-    error: Exception | None = None
-
-
 @once
 async def open_client(context: CheckContext) -> tuple[Kube, str]:
     """A client as `start` would have it, and the address; raises `ConfigurationFault`."""
@@ -73,17 +57,15 @@ async def open_client(context: CheckContext) -> tuple[Kube, str]:
 
 
 @once
-async def contact_server(context: CheckContext) -> ServerContact:
-    """Ask for the version, which everybody may; raises nothing."""
-    flag, url = address_flag(context.settings), ""
-    try:
-        kube, url = await open_client(context)
-        sent = time.time()
-        version = await kube.request("GET", "/version", timeout=REQUEST_TIMEOUT)
-    except (ConfigurationFault, KubernetesError, Unreachable) as error:
-        return ServerContact(flag, url, error=error)
-    offset = _clock_offset(kube.server_date, (sent + time.time()) / 2)
-    return ServerContact(flag, url, version, offset)
+async def contact_server(context: CheckContext) -> tuple[Json, float | None]:
+    """The version, which everybody may ask for, and how many seconds the clock is before ours.
+
+    The date of an answer has whole seconds, so that is right to half a second at best.
+    """
+    kube, _ = await open_client(context)
+    sent = time.time()
+    version = await kube.request("GET", "/version", timeout=REQUEST_TIMEOUT)
+    return version, _clock_offset(kube.server_date, (sent + time.time()) / 2)
 
 
 def _clock_offset(date: str, now: float) -> float | None:
@@ -95,16 +77,20 @@ def _clock_offset(date: str, now: float) -> float | None:
 
 async def connect(context: CheckContext) -> Kube:
     """A client of an API server that answers; raises `NotChecked`."""
-    if (await contact_server(context)).error:
-        raise NotChecked("the API server does not answer as it should; see api-server")
+    try:
+        await contact_server(context)
+    except (ConfigurationFault, KubernetesError, Unreachable) as error:
+        reason = "the API server does not answer as it should; see api-server"
+        raise NotChecked(reason) from error
     kube, _ = await open_client(context)
     return kube
 
 
 async def server_clock(context: CheckContext) -> Callable[[], float]:
-    """The wall clock of the API server, whose times stand in all objects."""
-    offset = (await contact_server(context)).clock_offset or 0.0
-    return lambda: time.time() + offset
+    """The wall clock of the API server, whose times stand in all objects; raises `NotChecked`."""
+    await connect(context)
+    _, offset = await contact_server(context)
+    return lambda: time.time() + (offset or 0.0)
 
 
 async def list_objects(context: CheckContext, path: str) -> list[Json]:
@@ -153,16 +139,17 @@ async def exists(kube: Kube, path: str) -> bool | None:
 
 async def check_api_server(context: CheckContext) -> Iterable[Finding]:
     """Whether the API server answers, and otherwise what stands in the way."""
-    contact = await contact_server(context)
-    match contact.error:
-        case None:
-            return [ok(f"{contact.url} answers")]
-        case ConfigurationFault() as fault:
-            return [from_fault(fault)]
-        case KubernetesError() as error:
-            return [_refused(contact.flag, contact.url, error)]
-        case error:
-            return [_unreachable(contact.flag, contact.url, error)]
+    flag, url = address_flag(context.settings), ""
+    try:
+        _, url = await open_client(context)
+        await contact_server(context)
+    except ConfigurationFault as fault:
+        return [from_fault(fault)]
+    except KubernetesError as error:
+        return [_refused(flag, url, error)]
+    except Unreachable as error:
+        return [_unreachable(flag, url, error)]
+    return [ok(f"{url} answers")]
 
 
 def _refused(flag: str, url: str, error: KubernetesError) -> Finding:
@@ -199,8 +186,9 @@ async def check_resources(context: CheckContext) -> Iterable[Finding]:
     groups = sorted({rule.group for rule in rules})
     served = await asyncio.gather(*(_discover(kube, group) for group in groups))
     verbs = {key: value for part in served for key, value in part.items()}
-    version = text((await contact_server(context)).version.get("gitVersion"))
-    return [evaluate_version(version), *evaluate_resources(rules, verbs)]
+    version, _ = await contact_server(context)
+    found = evaluate_resources(rules, verbs)
+    return [evaluate_version(text(version.get("gitVersion"))), *found]
 
 
 async def _discover(kube: Kube, group: str) -> VerbsByResource:
@@ -256,7 +244,7 @@ def evaluate_resources(rules: Iterable[PolicyRule], served: VerbsByResource) -> 
 async def check_clock(context: CheckContext) -> Iterable[Finding]:
     """Whether this machine's clock agrees with the API server's."""
     await connect(context)
-    offset = (await contact_server(context)).clock_offset
+    _, offset = await contact_server(context)
     if offset is None:
         raise NotChecked("the API server does not say what time it is")
     return [evaluate_clock(offset)]
@@ -272,10 +260,3 @@ def evaluate_clock(offset: float) -> Finding:
     if abs(offset) > CLOCK_WARNING:
         return warning(message, remedy)
     return ok("this clock and the API server's agree")
-
-
-CHECKS = (
-    Check("api-server", check_api_server),
-    Check("api-resources", check_resources),
-    Check("clock", check_clock),
-)

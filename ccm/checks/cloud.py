@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 from ccm.checks.api_server import list_nodes, list_objects
-from ccm.checks.context import Check, CheckContext, once, or_none
+from ccm.checks.context import CheckContext, once, or_none
 from ccm.checks.finding import Finding, NotChecked, failed, from_fault, ok, warning
 from ccm.cloud.dry_run import ReadingGate
 from ccm.cloud.gate import WorkerGate, invoke
-from ccm.cloud.interface import CloudProvider, ProviderContext, Volumes
-from ccm.cloud.registry import load_provider, read_config
+from ccm.cloud.interface import CloudProvider, Volumes
+from ccm.cloud.registry import load_provider
 from ccm.controllers import LIFECYCLE, NODE, SERVICE, VOLUME
 from ccm.decide.budget import Priority
 from ccm.errors import (
@@ -34,12 +34,10 @@ from ccm.model.cloud import Answer
 from ccm.model.objects import Node
 from ccm.model.service import Service
 from ccm.model.volume import PersistentVolume
-from workers.main import require_cluster_id
+from workers.main import provider_context, require_cluster_id
 
 log = logging.getLogger(__name__)
 
-START_TIMEOUT = 15.0
-READS_TIMEOUT = 30.0
 CALL_TIMEOUT = 8.0  # unless --cloud-call-timeout is shorter
 
 NO_SUCH_NAME = "ccm-supervisor-check"
@@ -56,56 +54,38 @@ NO_SUCH_SERVICE = Service(
 class CountingGrants:
     """Grants every call, and counts them by class of the budget: a check makes few."""
 
-    def __init__(self) -> None:
-        self.spent: Counter[str] = Counter()
+    def __init__(self, spent: Counter[str]) -> None:
+        self._spent = spent
 
     async def take(self, budget: str, priority: Priority) -> float:
         """Grant at once."""
-        self.spent[budget] += 1
+        self._spent[budget] += 1
         return asyncio.get_running_loop().time()
 
     def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
         """Nothing to slow down."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderStart:
-    """A provider that is initialized, or what is wrong with it."""
-
-    provider: CloudProvider | None
-    grants: CountingGrants
-    faults: tuple[ConfigurationFault, ...] = ()
-    bug: str = ""
-
-
 @once
-async def start_provider(context: CheckContext) -> ProviderStart:
-    """Initialize the provider as a worker does, behind a gate that stops writes; raises nothing."""
-    settings, grants = context.settings, CountingGrants()
+async def start_provider(context: CheckContext) -> CloudProvider:
+    """Initialize the provider as a worker does, behind a gate that stops writes.
+
+    Raises `ConfigurationFault` or `ConfigurationFaults`, and `CloudError` for anything else.
+    """
+    settings, grants = context.settings, CountingGrants(context.cloud_calls)
     timeout = min(settings.cloud_call_timeout, CALL_TIMEOUT)
     gate = ReadingGate(WorkerGate(grants, timeout, lambda: None))
     try:
-        content = read_config(settings.cloud_config)
+        given = provider_context(settings, gate, "check")
         provider = load_provider(settings.cloud_provider)
-        path, cluster = settings.cloud_config, settings.cluster_name
-        is_untagged = settings.allow_untagged_cloud
-        await provider.initialize(
-            ProviderContext(gate, content, path, cluster, "check", is_untagged)
-        )
-    except ConfigurationFaults as faults:
-        return ProviderStart(None, grants, tuple(faults.faults))
-    except ConfigurationFault as fault:
-        return ProviderStart(None, grants, (fault,))
+        await provider.initialize(given)
+    except (ConfigurationFault, ConfigurationFaults):
+        raise
     except Exception as bug:  # around one callback: somebody else's code
         log.debug("provider failed", exc_info=True)
-        return ProviderStart(None, grants, bug=repr(bug))
+        raise CloudError(f"provider {settings.cloud_provider} failed: {bug!r}") from bug
     context.resources.push_async_callback(_close, provider)
-    try:
-        if not settings.allow_untagged_cloud:
-            require_cluster_id(provider, settings)
-    except ConfigurationFault as fault:
-        return ProviderStart(provider, grants, (fault,))
-    return ProviderStart(provider, grants)
+    return provider
 
 
 async def _close(provider: CloudProvider) -> None:
@@ -117,10 +97,10 @@ async def _close(provider: CloudProvider) -> None:
 
 async def require_provider(context: CheckContext) -> CloudProvider:
     """A provider that is initialized; raises `NotChecked`."""
-    provider = (await start_provider(context)).provider
-    if provider is None:
-        raise NotChecked("the provider did not start; see cloud-provider")
-    return provider
+    try:
+        return await start_provider(context)
+    except (ConfigurationFault, ConfigurationFaults, CloudError) as error:
+        raise NotChecked("the provider did not start; see cloud-provider") from error
 
 
 # cloud-provider: it is there, takes its configuration, and has what the controllers need.
@@ -128,18 +108,22 @@ async def require_provider(context: CheckContext) -> CloudProvider:
 
 async def check_provider(context: CheckContext) -> Iterable[Finding]:
     """Whether the provider starts, and what it lacks."""
-    name, start = context.settings.cloud_provider, await start_provider(context)
-    found = [*map(from_fault, start.faults)]
-    if start.bug:
-        remedy = "report this to the provider's author"
-        found.append(failed(f"provider {name} failed: {start.bug}", remedy))
-    if start.provider and not found:
-        found += _missing_parts(context, start.provider)
-        parts = ("instances", "load_balancers", "routes", "volumes")
-        present = [part.replace("_", " ") for part in parts if getattr(start.provider, part)]
-        has = ", ".join(present) or "nothing"
-        return found or [ok(f"{name} takes its configuration; it has {has}")]
-    return found
+    settings = context.settings
+    try:
+        provider = await start_provider(context)
+        if not settings.allow_untagged_cloud:
+            require_cluster_id(provider, settings)
+    except ConfigurationFaults as faults:
+        return map(from_fault, faults.faults)
+    except ConfigurationFault as fault:
+        return [from_fault(fault)]
+    except CloudError as error:
+        return [failed(str(error), "report this to the provider's author")]
+    parts = ("instances", "load_balancers", "routes", "volumes")
+    present = [part.replace("_", " ") for part in parts if getattr(provider, part)]
+    has = f"{settings.cloud_provider} takes its configuration; it has"
+    fits = ok(f"{has} {', '.join(present) or 'nothing'}")
+    return [*_missing_parts(context, provider)] or [fits]
 
 
 def _missing_parts(context: CheckContext, provider: CloudProvider) -> Iterator[Finding]:
@@ -176,8 +160,7 @@ class CloudRead:
 @once
 async def probe_reads(context: CheckContext) -> Sequence[CloudRead]:
     """Read each part that the controllers need, one after the other."""
-    provider = await require_provider(context)
-    read = partial(read_cloud, (await start_provider(context)).grants)
+    provider, read = await require_provider(context), partial(read_cloud, context.cloud_calls)
     nodes, reads = await or_none(list_nodes(context)) or (), list[CloudRead]()
     if provider.instances and context.runs(NODE, LIFECYCLE):
         describe, size = provider.instances.describe, provider.instances.batch_size
@@ -196,13 +179,13 @@ async def probe_reads(context: CheckContext) -> Sequence[CloudRead]:
 
 
 async def read_cloud(
-    grants: CountingGrants, part: str, subject: str, method: Callable[..., Any], *arguments: Any
+    calls: Counter[str], part: str, subject: str, method: Callable[..., Any], *arguments: Any
 ) -> CloudRead:
     """Call a method of the provider; an error is part of the result.
 
-    The cost is right when nothing else is read meanwhile.
+    The cost, as `calls` counts it, is right when nothing else is read meanwhile.
     """
-    before = Counter(grants.spent)
+    before = Counter(calls)
     answers: Mapping[str, Answer] = {}
     error: CloudError | None = None
     try:
@@ -213,7 +196,7 @@ async def read_cloud(
     except Exception as bug:  # around one callback: somebody else's code
         log.debug("provider failed", exc_info=True)
         error = CloudError(f"the provider failed: {bug!r}")
-    return CloudRead(part, subject, grants.spent - before, answers, error)
+    return CloudRead(part, subject, calls - before, answers, error)
 
 
 def sample_nodes(nodes: Sequence[Node], scheme: str, size: int) -> list[Sequence[Node]]:
@@ -268,9 +251,3 @@ def _meaning(error: CloudError) -> ErrorMeaning | None:
             return failed, "the cloud refused to read", "correct what it names"
     remedy = "check the address in --cloud-config, the way there, and that the cloud works"
     return failed, "no answer about", remedy
-
-
-CHECKS = (
-    Check("cloud-provider", check_provider, START_TIMEOUT),
-    Check("cloud-reads", check_reads, READS_TIMEOUT),
-)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import ceil
 
 from ccm.checks.api_server import list_nodes
-from ccm.checks.cloud import READS_TIMEOUT, probe_reads, require_provider
-from ccm.checks.context import Check, CheckContext
+from ccm.checks.cloud import probe_reads, require_provider
+from ccm.checks.context import CheckContext
 from ccm.checks.finding import Finding, failed, ok, warning
 from ccm.cloud.interface import Quota
-from ccm.controllers import LIFECYCLE, NODE
+from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.durations import format_duration
 from ccm.settings import Settings
 
@@ -28,8 +28,6 @@ class BudgetEvidence:
     batch_size: int
     nodes: int
     unready: int
-    runs_node: bool
-    runs_lifecycle: bool
     cost: Mapping[str, Counter[str]]
 
 
@@ -46,8 +44,6 @@ async def check_budget(context: CheckContext) -> Iterable[Finding]:
         batch_size=provider.instances.batch_size if provider.instances else 1,
         nodes=len(ours),
         unready=sum(not node.is_ready for node in ours),
-        runs_node=context.runs(NODE),
-        runs_lifecycle=context.runs(LIFECYCLE),
         cost=cost,
     )
     return evaluate_budget(evidence)
@@ -76,17 +72,10 @@ def evaluate_budget(evidence: BudgetEvidence) -> Iterator[Finding]:
 def _hourly(evidence: BudgetEvidence) -> dict[str, float]:
     """Periodic calls: node status updates, monitoring of unready nodes, lists of routes."""
     settings = evidence.settings
-    passes = {
-        "instances": (
-            evidence.runs_node
-            * _batches(evidence, evidence.nodes)
-            / settings.node_status_update_frequency
-            + evidence.runs_lifecycle
-            * _batches(evidence, evidence.unready)
-            / settings.node_monitor_period
-        ),
-        "routes": 1 / settings.route_reconciliation_period,
-    }
+    updates = _batches(evidence, NODE, evidence.nodes) / settings.node_status_update_frequency
+    lookups = _batches(evidence, LIFECYCLE, evidence.unready) / settings.node_monitor_period
+    routes = 1 / settings.route_reconciliation_period
+    passes = {"instances": updates + lookups, "routes": routes}
     calls: dict[str, float] = {}
     for part, per_second in passes.items():
         for budget, cost in evidence.cost.get(part, Counter()).items():
@@ -94,8 +83,10 @@ def _hourly(evidence: BudgetEvidence) -> dict[str, float]:
     return {budget: count for budget, count in calls.items() if count}
 
 
-def _batches(evidence: BudgetEvidence, nodes: int) -> int:
-    """Reads for so many nodes, shared among the node workers."""
+def _batches(evidence: BudgetEvidence, controller: str, nodes: int) -> int:
+    """Reads for so many nodes, shared among the node workers; 0 when the controller is off."""
+    if not is_enabled(controller, evidence.settings.controllers):
+        return 0
     workers = min(evidence.settings.node_workers, nodes)
     return workers * ceil(nodes / workers / evidence.batch_size) if workers else 0
 
@@ -113,7 +104,7 @@ def _of_hour(budget: str, calls: float, allowed: float) -> Finding:
 
 
 def _of_full_pass(evidence: BudgetEvidence, rates: Mapping[str, float]) -> Iterator[Finding]:
-    reads = _batches(evidence, evidence.nodes) if evidence.runs_node else 0
+    reads = _batches(evidence, NODE, evidence.nodes)
     for budget, cost in evidence.cost.get("instances", Counter()).items():
         seconds = reads * cost / rates[budget] if rates.get(budget) else 0.0
         if seconds > FULL_PASS_WARNING:
@@ -122,6 +113,3 @@ def _of_full_pass(evidence: BudgetEvidence, rates: Mapping[str, float]) -> Itera
                 f"{format_duration(round(seconds))}: as long may a new node wait",
                 f"if your quota is higher, say so: --cloud-rate={budget}=…",
             )
-
-
-CHECK = Check("cloud-budget", check_budget, READS_TIMEOUT)

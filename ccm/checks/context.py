@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ class CheckContext:
     def __init__(self, settings: Settings, raw_values: Mapping[str, RawValue]) -> None:
         self.settings, self.raw_values = settings, raw_values
         self.resources = AsyncExitStack()
+        self.cloud_calls: Counter[str] = Counter()  # by class of the budget
         self.probes: dict[Callable[..., Any], asyncio.Task[Any]] = {}
 
     async def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from ccm.checks.context import Check, CheckContext
+from ccm.checks.context import CheckContext
 from ccm.checks.finding import Finding, ok, warning
 from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
 from ccm.durations import format_duration
@@ -102,6 +102,3 @@ def _of_requests(settings: Settings) -> Iterator[Finding]:
             f"--kube-api-in-flight={settings.kube_api_in_flight} lets through",
             "raise --kube-api-in-flight to it",
         )
-
-
-CHECK = Check("flags", check_flags)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ccm.bus.control import NotRunning, ask
 from ccm.bus.paths import SOCKET_PATH_LIMIT, RuntimePaths
-from ccm.checks.context import Check, CheckContext, once
+from ccm.checks.context import CheckContext, once
 from ccm.checks.finding import Finding, failed, ok, warning
 from ccm.model.objects import Json, mapping
 from ccm.settings import Settings, default_runtime_dir
@@ -26,31 +26,13 @@ FILES_PER_WORKER = 6  # in the supervisor: sentinel, pipes, its connection on th
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedDirectory:
-    """A directory, or the nearest one above it that exists; `mode` and `owner` are of `found`."""
-
-    path: Path
-    found: Path
-    is_directory: bool
-    owner: int
-    mode: int
-    is_writable: bool
-
-    @property
-    def exists(self) -> bool:
-        return self.found == self.path
-
-
-@dataclass(frozen=True, slots=True)
 class ObservedRuntime:
-    """The runtime directory as we find it, as user `uid`.
+    """The runtime directory as we find it.
 
     `holder` is the process that has the lock; `status` what it answers, empty for nothing.
     """
 
-    directory: ObservedDirectory
-    uid: int
-    socket_bytes: int  # of the longest path of a socket
+    directory: Path
     holder: str = ""
     status: Json | None = None
 
@@ -75,28 +57,7 @@ def observe_runtime(directory: str) -> ObservedRuntime:
     """The same, blocking; makes and changes nothing."""
     paths = RuntimePaths(Path(directory).absolute())
     holder = _lock_holder(paths.lock)
-    return ObservedRuntime(
-        directory=observe_directory(paths.directory, allow_link=False),
-        uid=os.geteuid(),
-        socket_bytes=len(os.fsencode(paths.control)),
-        holder=holder,
-        status=_status(paths.control) if holder else None,
-    )
-
-
-def observe_directory(path: Path, allow_link: bool = True) -> ObservedDirectory:
-    """What is at `path`; a link that leads nowhere, or is not allowed, is no directory."""
-    found = next(each for each in (path, *path.parents) if os.path.lexists(each))
-    is_followed = found.exists() and (allow_link or found != path)
-    info = found.stat(follow_symlinks=is_followed)
-    return ObservedDirectory(
-        path=path,
-        found=found,
-        is_directory=stat.S_ISDIR(info.st_mode),
-        owner=info.st_uid,
-        mode=stat.S_IMODE(info.st_mode),
-        is_writable=os.access(found, os.W_OK | os.X_OK),
-    )
+    return ObservedRuntime(paths.directory, holder, _status(paths.control) if holder else None)
 
 
 def _lock_holder(lock: Path) -> str:
@@ -118,19 +79,16 @@ def _status(control: Path) -> Json:
         return {}
 
 
-# directories
-
-
 async def check_directories(context: CheckContext) -> Iterable[Finding]:
     """Whether the directories can be used, and whether somebody uses them."""
     runtime, state_dir = await probe_runtime(context), context.settings.state_dir
     directory = runtime.directory
-    found = [*_of_runtime(runtime), *_of_directory("--runtime-dir", directory)]
+    found = [*_of_runtime(runtime), *unusable_directory("--runtime-dir", directory, False)]
     if state_dir:
-        directory = observe_directory(Path(state_dir).absolute())
-        found += _of_directory("--state-dir", directory)
-    found = found or [*_of_deletions(directory.path / "deletions.json")]
-    return found or [ok(f"{runtime.directory.path} {_use(runtime)}")]
+        directory = Path(state_dir).absolute()
+        found += unusable_directory("--state-dir", directory)
+    found = found or [*_of_deletions(directory / "deletions.json")]
+    return found or [ok(f"{runtime.directory} {_use(runtime)}")]
 
 
 def _of_deletions(path: Path) -> Iterator[Finding]:
@@ -146,46 +104,53 @@ def _of_deletions(path: Path) -> Iterator[Finding]:
 def _use(runtime: ObservedRuntime) -> str:
     if runtime.is_running:
         return "is in use by a supervisor that answers"
-    return "is free" if runtime.directory.exists else "can be created"
+    return "is free" if runtime.directory.exists() else "can be created"
 
 
 def _of_runtime(runtime: ObservedRuntime) -> Iterator[Finding]:
     directory = runtime.directory
-    if runtime.socket_bytes > SOCKET_PATH_LIMIT:
+    if len(os.fsencode(RuntimePaths(directory).control)) > SOCKET_PATH_LIMIT:
         yield failed(
-            f"--runtime-dir: {directory.path} is too long for a socket in it",
+            f"--runtime-dir: {directory} is too long for a socket in it",
             "choose a shorter path",
         )
     if runtime.holder and not runtime.is_running:
         yield failed(
-            f"--runtime-dir: {directory.path} is in use by a running supervisor "
+            f"--runtime-dir: {directory} is in use by a running supervisor "
             f"(pid {runtime.holder}) that does not answer",
             "stop that one first, or choose another directory",
         )
-    if not (directory.exists and directory.is_directory):
+    if os.path.islink(directory) or not os.path.isdir(directory):  # false where we may not look
         return
-    if directory.owner != runtime.uid:
+    info, uid = directory.stat(), os.geteuid()
+    if info.st_uid != uid:
         yield failed(
-            f"--runtime-dir: {directory.path} belongs to user {directory.owner}, "
-            f"and we are user {runtime.uid}",
+            f"--runtime-dir: {directory} belongs to user {info.st_uid}, and we are user {uid}",
             "run this as the user of 'start', or choose another directory",
         )
-    elif directory.mode & ~PRIVATE_MODE:
+    elif (mode := stat.S_IMODE(info.st_mode)) & ~PRIVATE_MODE:
         yield warning(
-            f"--runtime-dir: {directory.path} has mode {directory.mode:04o}: others can look in",
-            f"chmod 0700 {directory.path}; a start does that by itself",
+            f"--runtime-dir: {directory} has mode {mode:04o}: others can look in",
+            f"chmod 0700 {directory}; a start does that by itself",
         )
 
 
-def _of_directory(flag: str, directory: ObservedDirectory) -> Iterator[Finding]:
+def unusable_directory(flag: str, path: Path, allow_link: bool = True) -> Iterator[Finding]:
+    """Why nothing can be written to `path`, or to the nearest directory above it that exists.
+
+    A link that leads nowhere, or is not allowed, is no directory.
+    """
+    found = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    is_followed = found.exists() and (allow_link or found != path)
+    mode = found.stat(follow_symlinks=is_followed).st_mode
     problem = ""
-    if not directory.is_directory:
-        problem = f"{directory.found} is not a directory"
-    elif not directory.is_writable:
-        problem = f"{directory.found} cannot be written (mode {stat.filemode(directory.mode)})"
+    if not stat.S_ISDIR(mode):
+        problem = f"{found} is not a directory"
+    elif not os.access(found, os.W_OK | os.X_OK):
+        problem = f"{found} cannot be written (mode {stat.filemode(mode)})"
     if problem:
         yield failed(
-            f"{flag}: {directory.path} cannot be used: {problem}",
+            f"{flag}: {path} cannot be used: {problem}",
             "choose a directory that this user may write",
         )
 
@@ -207,9 +172,3 @@ def evaluate_open_files(limit: int, settings: Settings) -> Finding:
     if limit not in (resource.RLIM_INFINITY, -1) and limit < need:
         return failed(message, f"raise the limit: ulimit -n {max(1024, need)}, or LimitNOFILE=")
     return ok(message)
-
-
-CHECKS = (
-    Check("directories", check_directories),
-    Check("open-files", check_open_files),
-)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ccm.checks.api_server import connect
-from ccm.checks.context import Check, CheckContext
+from ccm.checks.context import CheckContext
 from ccm.checks.finding import (
     CheckState,
     Finding,
@@ -91,6 +91,3 @@ def _needed_rules(settings: Settings) -> Sequence[PolicyRule]:
     is_off = settings.authentication_skip_lookup
     may_fail = is_off or settings.authentication_tolerate_lookup_failure
     return REVIEW_RULES if may_fail else (*REVIEW_RULES, CLIENT_CA_RULE)
-
-
-CHECK = Check("https", check_https)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ccm.checks.api_server import REQUEST_TIMEOUT, connect, exists
-from ccm.checks.context import Check, CheckContext
+from ccm.checks.context import CheckContext
 from ccm.checks.finding import Finding, abbreviate, failed, not_checked, ok, pluralize, warning
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
@@ -72,9 +72,6 @@ async def _answered(kube: Kube, review: AccessReview, user: str) -> AccessReview
             return review
         raise
     return replace(review, is_allowed=mapping(answer.get("status")).get("allowed") is True)
-
-
-# permissions
 
 
 async def check_permissions(context: CheckContext) -> Iterable[Finding]:
@@ -145,9 +142,3 @@ def evaluate_accounts(accounts: Mapping[str, bool | None]) -> Iterator[Finding]:
         yield not_checked(f"this identity may not read service accounts: {abbreviate(hidden)}")
     if not missing and not hidden:
         yield ok(f"each has its account: {', '.join(accounts)}")
-
-
-CHECKS = (
-    Check("permissions", check_permissions),
-    Check("service-accounts", check_accounts),
-)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ccm.checks import (
     api_server,
@@ -13,11 +13,9 @@ from ccm.checks import (
     flags,
     host,
     https,
-    leases,
+    leaders,
     nodes,
-    other_controllers,
     permissions,
-    pod_cidrs,
     services,
 )
 from ccm.checks.context import Check, CheckContext
@@ -28,19 +26,27 @@ from ccm.model.objects import Json
 
 log = logging.getLogger(__name__)
 
-CHECKS: tuple[Check, ...] = (
-    flags.CHECK,
-    *host.CHECKS,
-    https.CHECK,
-    *api_server.CHECKS,
-    *permissions.CHECKS,
-    leases.CHECK,
-    other_controllers.CHECK,
-    *cloud.CHECKS,
-    cloud_budget.CHECK,
-    *nodes.CHECKS,
-    pod_cidrs.CHECK,
-    services.CHECK,
+CHECKS = (
+    Check("flags", flags.check_flags),
+    Check("directories", host.check_directories),
+    Check("open-files", host.check_open_files),
+    Check("https", https.check_https),
+    Check("api-server", api_server.check_api_server),
+    Check("api-resources", api_server.check_resources),
+    Check("clock", api_server.check_clock),
+    Check("permissions", permissions.check_permissions),
+    Check("service-accounts", permissions.check_accounts),
+    Check("lease", leaders.check_lease),
+    Check("other-controllers", leaders.check_other_controllers),
+    Check("cloud-provider", cloud.check_provider, timeout=15.0),
+    Check("cloud-reads", cloud.check_reads, timeout=30.0),
+    Check("cloud-budget", cloud_budget.check_budget, timeout=30.0),
+    Check("provider-ids", nodes.check_provider_ids),
+    Check("kubelets", nodes.check_kubelets),
+    Check("uninitialized-nodes", nodes.check_initialization),
+    Check("machines", nodes.check_machines),
+    Check("pod-cidrs", nodes.check_pod_cidrs),
+    Check("services", services.check_services),
 )
 """In the order of the report."""
 
@@ -104,10 +110,7 @@ def to_json(results: Sequence[CheckResult], version: str, provider: str) -> Json
                 "name": result.name,
                 "state": result.state,
                 "seconds": round(result.seconds, 3),
-                "findings": [
-                    {"state": each.state, "message": each.message, "remedy": each.remedy}
-                    for each in result.findings
-                ],
+                "findings": [asdict(finding) for finding in result.findings],
             }
             for result in results
         ],

@@ -9,7 +9,6 @@ import click
 import orjson
 
 from ccm.cli.reporting import fail
-from ccm.errors import ConfigurationFaults
 
 if TYPE_CHECKING:
     from ccm.decide.orphans import Orphan
@@ -44,18 +43,18 @@ def list_orphans(output: str, flags: tuple[str, ...]) -> None:
 async def _find(reading: "Reading") -> "list[Orphan]":
     """The cloud is listed before the cluster: what is created in between is no orphan."""
     from ccm.checks.api_server import list_nodes, list_services
-    from ccm.checks.cloud import require_provider, start_provider
+    from ccm.checks.cloud import start_provider
     from ccm.checks.context import CheckContext
     from ccm.cloud.gate import invoke
     from ccm.cloud.interface import ListsOwned
     from ccm.decide.orphans import Orphan, orphaned_balancers, orphaned_routes
+    from workers.main import require_cluster_id
 
     context = CheckContext(reading.settings, reading.raw_values)
     try:
-        start = await start_provider(context)
-        if start.faults:
-            raise ConfigurationFaults([*start.faults])
-        provider, found = await require_provider(context), list[Orphan]()
+        provider, found = await start_provider(context), list[Orphan]()
+        if not reading.settings.allow_untagged_cloud:
+            require_cluster_id(provider, reading.settings)
         balancers: object = provider.load_balancers
         if isinstance(balancers, ListsOwned):
             found += orphaned_balancers(await invoke(balancers.owned), await list_services(context))

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -39,7 +39,7 @@ from ccm.kube.client import Fence, Kube, RestConfig
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json
-from ccm.model.projection import project
+from ccm.model.projection import Projection, project
 from ccm.model.writes import Write
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
@@ -135,17 +135,25 @@ class EventList(EventRecorder):
         self.events[event] = None
 
 
-@dataclass
 class Port:
     """The supervisor as one controller sees it, in this process."""
 
-    dry_run: "DryRun"
-    permission: Permission = field(default_factory=Permission)
-    frames: int = 0  # that were sent to the controller
+    def __init__(self, governor: DeletionGovernor, store: Store) -> None:
+        self.store, self.permission = store, Permission()
+        self.permission.renew(sys.float_info.max)
+        self.runner: Runner
+        self._governor, self._frames = governor, 0
 
     def send(self, message: Message) -> bool:
-        self.dry_run.on_message(self, message)
+        """Take a message of the controller; only the governor has an answer to one."""
+        if isinstance(message, ProposeDeletions):
+            self.runner.on_message(self._governor.on_message(WORKER, message))
         return True
+
+    def deliver(self, entries: list[list[object]], is_snapshot: bool = False) -> None:
+        """Let the controller see these objects."""
+        self._frames += 1
+        self.runner.on_message(Objects(1, self._frames, is_snapshot, entries))
 
 
 class DryRun:
@@ -156,7 +164,7 @@ class DryRun:
         self._directory = directory
         self._changes: Changes = {}
         self._events = EventList(kube)
-        self._runners: list[tuple[Port, Runner, Store]] = []
+        self._ports: list[Port] = []
         self._seen = ProjectedStore("Node")
         self._nodes = NodeLister(self._seen)
         policy = policy_of(settings)
@@ -183,8 +191,8 @@ class DryRun:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        for _, runner, _ in self._runners:
-            runner.drain(0.0)
+        for port in self._ports:
+            port.runner.drain(0.0)
         await self._stack.aclose()
 
     async def until_idle(self, timeout: float) -> bool:
@@ -202,7 +210,7 @@ class DryRun:
 
     def plan(self, is_complete: bool) -> Plan:
         """What was recorded so far."""
-        reasons = [runner.status()["reasons"] for _, runner, _ in self._runners]
+        reasons = [port.runner.status()["reasons"] for port in self._ports]
         reasons.append(dict(_undeleted(self._governor.status(time.monotonic())["candidates"])))
         return Plan(
             kubernetes=list(self._copy.changes()),
@@ -217,25 +225,15 @@ class DryRun:
             is_complete=is_complete,
         )
 
-    def on_message(self, port: Port, message: Message) -> None:
-        """What a controller tells the supervisor: only the governor has an answer to it."""
-        if isinstance(message, ProposeDeletions):
-            answer = self._governor.on_message(WORKER, message)
-            for known, runner, _ in self._runners:
-                if known is port:
-                    runner.on_message(answer)
-
     def _start(self, controller: str, provider: CloudProvider) -> None:
         name = f"workers.{controller}.controller"
         module = cast(ControllerModule, importlib.import_module(name))
-        port = Port(self)
-        store = Store(module.PROJECTIONS)
-        port.permission.renew(sys.float_info.max)
+        port = Port(self._governor, Store(module.PROJECTIONS))
         journal = InFlightJournal(self._directory / f"{controller}.journal")
         context = ControllerContext(
             settings=self._settings,
             provider=provider,
-            store=store,
+            store=port.store,
             queue=WorkQueue(module.BACKOFF),
             quarantine=Quarantine(journal, port.send, (), {}, module.concurrency(self._settings)),
             performer=RecordingPerformer(self._kube, port.permission, self._copy),
@@ -245,31 +243,26 @@ class DryRun:
         made = module.new_controller(context)
         if made is None:
             return
-        runner = Runner(Connection(port, self._grants, self._gate), context, made)
-        self._runners.append((port, runner, store))
-        running = asyncio.create_task(runner.run(Hello([], {})))
+        port.runner = Runner(Connection(port, self._grants, self._gate), context, made)
+        self._ports.append(port)
+        running = asyncio.create_task(port.runner.run(Hello([], {})))
         self._stack.push_async_callback(asyncio.wait, [running])
-        port.frames = 1
-        runner.on_message(Objects(1, 1, True, list(self._entries(store))))
-
-    def _entries(self, store: Store) -> Iterator[list[object]]:
-        for projection in store.projections:
-            for key, obj in self._copy.now[projection.kind].items():
-                value = project(obj, projection.paths)
-                yield [projection.kind, key, version_of(obj), value]
+        snapshot = (
+            _entry(projection, key, obj)
+            for projection in port.store.projections
+            for key, obj in self._copy.now[projection.kind].items()
+        )
+        port.deliver(list(snapshot), is_snapshot=True)
 
     def _on_change(self, kind: str, key: str, obj: Json | None) -> None:
         """A controller wrote: all of them see it, as from a watch."""
         if kind == "Node":
             self._see_node(key, obj)
-        for port, runner, store in self._runners:
-            for projection in store.projections:
+        for port in self._ports:
+            for projection in port.store.projections:
                 if projection.kind == kind:
-                    value = project(obj, projection.paths) if obj else None
-                    entry = [kind, key, version_of(obj) if obj else 0, value]
-                    port.frames += 1
-                    frame = Objects(1, port.frames, False, [entry])
-                    asyncio.get_running_loop().call_soon(runner.on_message, frame)
+                    entry = _entry(projection, key, obj)
+                    asyncio.get_running_loop().call_soon(port.deliver, [entry])
 
     def _see_node(self, name: str, obj: Json | None) -> None:
         self._seen.values.pop(name, None)
@@ -303,7 +296,13 @@ class DryRun:
 
     def _is_idle(self) -> bool:
         candidates = self._governor.status(time.monotonic())["candidates"]
-        return is_idle([runner.status() for _, runner, _ in self._runners], candidates)
+        return is_idle([port.runner.status() for port in self._ports], candidates)
+
+
+def _entry(projection: Projection, key: str, obj: Json | None) -> list[object]:
+    """An object as a frame has it; one that is gone has no value."""
+    value = project(obj, projection.paths) if obj else None
+    return [projection.kind, key, version_of(obj) if obj else 0, value]
 
 
 def is_idle(controllers: Iterable[Json], deletion_candidates: Iterable[Json]) -> bool:

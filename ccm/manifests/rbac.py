@@ -119,11 +119,14 @@ def _account(subject: Subject, is_for_pods: bool) -> Manifest:
 def _grants(subject: Subject) -> Iterator[Manifest]:
     name = APP_NAME if subject.name == APP_NAME else f"{APP_NAME}:{subject.name}"
     for namespace, rules in groupby(subject.rules, lambda rule: rule.namespace):
-        kind = "Role" if namespace else "ClusterRole"
-        role, comments = _role(kind, metadata(name, namespace), list(rules))
+        kind, meta = "Role" if namespace else "ClusterRole", metadata(name, namespace)
+        granted = list(rules)
+        body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": meta}
         where = f"in {namespace}" if namespace else "in the whole cluster"
-        yield Manifest(role, [f"What {subject.process} may do {where}:", *comments])
-        yield Manifest(_binding(metadata(name, namespace), kind, name, subject))
+        purposes = (f"  {rule.resource}: {why}" for rule in granted for why in rule.purposes)
+        comments = dict.fromkeys((f"What {subject.process} may do {where}:", *purposes))
+        yield Manifest({**body, "rules": [rule_body(rule) for rule in granted]}, [*comments])
+        yield Manifest(_binding(meta, kind, name, subject))
 
 
 def _delegation(subject: Subject, settings: Settings) -> Iterator[Manifest]:
@@ -135,19 +138,14 @@ def _delegation(subject: Subject, settings: Settings) -> Iterator[Manifest]:
         yield Manifest(_binding(meta, "Role", CA_READER, subject))
 
 
-def _role(kind: str, meta: Json, rules: Sequence[PolicyRule]) -> tuple[Json, list[str]]:
-    bodies = [
-        {
-            "apiGroups": [rule.group],
-            "resources": [rule.resource],
-            **({"resourceNames": [*rule.names]} if rule.names else {}),
-            "verbs": [*rule.verbs],
-        }
-        for rule in rules
-    ]
-    body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": meta, "rules": bodies}
-    purposes = [(rule.resource, why) for rule in rules for why in rule.purposes]
-    return body, [*dict.fromkeys(f"  {resource}: {why}" for resource, why in purposes)]
+def rule_body(rule: PolicyRule) -> Json:
+    """A rule as a Role has it."""
+    return {
+        "apiGroups": [rule.group],
+        "resources": [rule.resource],
+        **({"resourceNames": [*rule.names]} if rule.names else {}),
+        "verbs": [*rule.verbs],
+    }
 
 
 def _binding(meta: Json, kind: str, role: str, subject: Subject) -> Json:

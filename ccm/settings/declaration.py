@@ -1,8 +1,9 @@
 """How a flag is declared: one field of a dataclass, with what the command line and docs need."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from ccm.settings.syntax import BOOLEAN, InvalidValue, Syntax
@@ -66,25 +67,19 @@ class Flag:
         return self.syntax.join(values)
 
 
-def ours(default: Any, syntax: Syntax, text: str, **more: str) -> Any:
-    """A flag that upstream does not have; `more` is further fields of `Flag`, or a `heading`."""
-    return _declared(default, syntax, text, Origin.OURS, more)
-
-
-def upstream(default: Any, syntax: Syntax, text: str, **more: str) -> Any:
-    """A flag of upstream with its meaning."""
-    return _declared(default, syntax, text, Origin.UPSTREAM, more)
-
-
-def ignored(default: Any, syntax: Syntax, text: str, **more: str) -> Any:
-    """A flag of upstream that is checked and changes nothing here; `text` says why."""
-    return _declared(default, syntax, text, Origin.NO_EFFECT, more)
-
-
-def _declared(
-    default: Any, syntax: Syntax, text: str, origin: Origin, more: Mapping[str, str]
-) -> Any:
+def _declared(origin: Origin, default: Any, syntax: Syntax, text: str, **more: str) -> Any:
+    """A flag; `more` is further fields of `Flag`, or a `heading`."""
     metadata = {"syntax": syntax, "help": text, "origin": origin, **more}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+ours = partial(_declared, Origin.OURS)
+"""A flag that upstream does not have."""
+
+upstream = partial(_declared, Origin.UPSTREAM)
+"""A flag of upstream with its meaning."""
+
+ignored = partial(_declared, Origin.NO_EFFECT)
+"""A flag of upstream that is checked and changes nothing here; the text says why."""

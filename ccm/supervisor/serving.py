@@ -73,8 +73,8 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
         metrics=metrics,
         slis=slis,
         status=parts.status,
-        configz=lambda: configz(settings, parts.migration),
-        flagz=lambda: flagz(settings),
+        configz=configz(settings, parts.migration),
+        flagz=flagz(settings),
         set_verbosity=parts.set_verbosity,
     )
     server.add_routes(endpoints.routes(settings.profiling))

@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 from ccm.checks import api_server, cloud, flags, host, permissions
 from ccm.checks.cloud_budget import BudgetEvidence, evaluate_budget
 from ccm.checks.finding import CheckState, Finding, abbreviate
-from ccm.checks.leases import LeaseEvidence, ObservedLease, evaluate_lease, parse_lease
-from ccm.checks.nodes import evaluate_initialization, evaluate_machines, evaluate_provider_ids
+from ccm.checks.leaders import ObservedLease, evaluate_lease, parse_lease
+from ccm.checks.nodes import (
+    evaluate_initialization,
+    evaluate_machines,
+    evaluate_pod_cidrs,
+    evaluate_provider_ids,
+)
 from ccm.checks.permissions import AccessReview
-from ccm.checks.pod_cidrs import evaluate_pod_cidrs
-from ccm.checks.services import ServiceEvidence, evaluate_services
+from ccm.checks.services import evaluate_services
 from ccm.cloud.interface import Quota
+from ccm.controllers import ROUTE
 from ccm.errors import CloudError, Denied, NotImplementedByProvider, Refused, Throttled
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import UNINITIALIZED_TAINT, Node
@@ -149,33 +154,31 @@ def test_an_account_that_cannot_be_seen_is_not_missing() -> None:
 # The Lease.
 
 OURS = "host-1_6d9f4b7e-6f0e-4c0e-9d0a-0a1b2c3d4e5f"
-FREE = LeaseEvidence("ccm", "kube-system", True, None, None, False)
+NOT_ELECTED = {"settings": Settings(leader_elect=False)}
+ELSEWHERE = {"settings": Settings(leader_elect_resource_namespace="own")}
 HELD = ObservedLease("ccm", OURS, "ccm-supervisor", "t", 15.0, 3.0, is_alive=True)
 
 
 @pytest.mark.parametrize(
-    ("evidence", "state", "word"),
+    ("changes", "state", "word"),
     [
-        (FREE, "ok", "not there yet"),
-        (replace(FREE, namespace="own"), "not checked", "namespace own"),
-        (replace(FREE, has_namespace=False), "failed", "no namespace"),
-        (replace(FREE, lease=HELD), "ok", "another replica stands by"),
-        (replace(FREE, lease=replace(HELD, holder="", is_alive=False)), "ok", "is free"),
-        (replace(FREE, lease=replace(HELD, is_alive=False, age=60.0)), "ok", "expired 1m ago"),
-        (replace(FREE, lease=replace(HELD, field_manager="nimbus")), "warning", "and a nimbus"),
-        (
-            replace(FREE, lease=replace(HELD, field_manager="")),
-            "warning",
-            "stands by until it ends",
-        ),
-        (replace(FREE, lease=replace(HELD, field_manager=""), leads_here=True), "ok", "stands by"),
-        (replace(FREE, lease=replace(HELD, holder="me", field_manager="x")), "warning", "for ever"),
-        (replace(FREE, is_elected=False), "ok", "run one replica only"),
-        (replace(FREE, is_elected=False, lease=HELD), "failed", "both would act"),
+        ({}, "ok", "not there yet"),
+        (ELSEWHERE, "not checked", "namespace own"),
+        ({"has_namespace": False}, "failed", "no namespace"),
+        ({"lease": HELD}, "ok", "another replica stands by"),
+        ({"lease": replace(HELD, holder="", is_alive=False)}, "ok", "is free"),
+        ({"lease": replace(HELD, is_alive=False, age=60.0)}, "ok", "expired 1m ago"),
+        ({"lease": replace(HELD, field_manager="nimbus")}, "warning", "and a nimbus"),
+        ({"lease": replace(HELD, field_manager="")}, "warning", "stands by until it ends"),
+        ({"lease": replace(HELD, field_manager=""), "leads_here": True}, "ok", "stands by"),
+        ({"lease": replace(HELD, holder="me", field_manager="x")}, "warning", "for ever"),
+        (NOT_ELECTED, "ok", "run one replica only"),
+        ({**NOT_ELECTED, "lease": HELD}, "failed", "both would act"),
     ],
 )
-def test_a_lease_is_evaluated_by_its_holder(evidence: LeaseEvidence, state: str, word: str) -> None:
-    found = evaluate_lease(evidence)
+def test_a_lease_is_evaluated_by_its_holder(changes: Any, state: str, word: str) -> None:
+    free = {"settings": Settings(), "lease": None, "has_namespace": None, "leads_here": False}
+    found = evaluate_lease(**{**free, **changes})
     assert found.state == state
     assert word in found.message
 
@@ -219,8 +222,6 @@ LARGE = BudgetEvidence(
     batch_size=100,
     nodes=5000,
     unready=0,
-    runs_node=True,
-    runs_lifecycle=True,
     cost={"instances": Counter({"read": 1}), "routes": Counter({"read": 50})},
 )
 
@@ -236,7 +237,7 @@ LARGE = BudgetEvidence(
         ({"settings": Settings(cloud_reserve=0.9)}, "ok", "of 7200 (13%)"),
         ({"settings": Settings(node_workers=60)}, "ok", "about 1020 calls"),
         ({"unready": 5000}, "warning", "about 36900 calls"),  # a read a pass whatever its size
-        ({"runs_node": False, "runs_lifecycle": False}, "ok", "about 300 calls"),
+        ({"settings": Settings(controllers=(ROUTE,))}, "ok", "about 300 calls"),
         ({"cost": {}}, "ok", "no periodic calls"),
         (
             {"quotas": {"read": Quota(1.0, 1)}, "batch_size": 1},
@@ -362,5 +363,5 @@ def service(name: str, **spec: Any) -> Service:
     ],
 )
 def test_a_service_is_told_of_once(one: Service, changes: Any, told: list[str]) -> None:
-    evidence = ServiceEvidence([one], [], frozenset(), "one", 1e9)
-    assert states(evaluate_services(replace(evidence, **changes))) == told
+    late = {"classes": [], "supported_features": frozenset(), "leader": "one", "now": 1e9}
+    assert states(evaluate_services([one], **{**late, **changes})) == told

@@ -10,8 +10,8 @@ import pytest
 
 from ccm.checks.cloud import NO_SUCH_NODE, read_cloud, sample_nodes, start_provider
 from ccm.checks.context import CheckContext
-from ccm.checks.host import observe_directory, observe_runtime
-from ccm.checks.leases import observe_lease
+from ccm.checks.host import observe_runtime, unusable_directory
+from ccm.checks.leaders import observe_lease
 from ccm.cloud import registry
 from ccm.cloud.dry_run import WouldWrite
 from ccm.cloud.interface import ProviderContext
@@ -79,17 +79,19 @@ class Meddler:
 async def test_a_provider_that_would_write_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud: Any = Meddler()
     monkeypatch.setitem(registry._in_code, "meddler", lambda: cloud)
-    start = await start_provider(CheckContext(Settings(cloud_provider="meddler"), {}))
-    assert (start.faults, start.bug) == ((), "")
-    read = await read_cloud(start.grants, "instances", "machines", cloud.describe, [NO_SUCH_NODE])
+    context = CheckContext(Settings(cloud_provider="meddler"), {})
+    await start_provider(context)
+    calls = context.cloud_calls
+    read = await read_cloud(calls, "instances", "machines", cloud.describe, [NO_SUCH_NODE])
     assert isinstance(read.error, WouldWrite)
     assert not cloud.wrote
-    assert not start.grants.spent
+    assert not calls
 
 
 def test_observing_a_runtime_directory_makes_nothing(tmp_path: Path) -> None:
     seen = observe_runtime(str(tmp_path / "a" / "b"))
-    assert (seen.directory.found, seen.holder, seen.status) == (tmp_path, "", None)
+    assert (seen.holder, seen.status) == ("", None)
+    assert not [*unusable_directory("--runtime-dir", seen.directory, allow_link=False)]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,7 +99,9 @@ def test_a_link_will_do_for_state_and_not_for_sockets(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     link = tmp_path / "link"
     link.symlink_to("there")
-    assert observe_directory(link).is_directory
-    assert not observe_runtime(str(link)).directory.is_directory
+    assert not [*unusable_directory("--state-dir", link)]
+    [found] = unusable_directory("--runtime-dir", link, allow_link=False)
+    assert found.message.endswith("link is not a directory")
     (tmp_path / "there").rmdir()
-    assert not observe_directory(link).is_directory
+    [found] = unusable_directory("--state-dir", link)
+    assert found.message.endswith("link is not a directory")

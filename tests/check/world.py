@@ -11,7 +11,7 @@ from typing import TypeVar
 from click.testing import CliRunner
 
 from ccm.cli.main import main
-from ccm.manifests.rbac import subjects
+from ccm.manifests.rbac import rule_body, subjects
 from ccm.model.rbac import PolicyRule
 from ccm.sandbox import workload
 from ccm.sandbox.cloud.client import CloudAdmin
@@ -112,16 +112,7 @@ def needed_rules() -> tuple[PolicyRule, ...]:
 def grant(cluster: RealCluster, identity: str, rules: Iterable[PolicyRule]) -> None:
     """Just these, in the namespaces they are for."""
     for namespace, part in groupby(rules, lambda rule: rule.namespace):
-        granted = [
-            {
-                "apiGroups": [rule.group],
-                "resources": [rule.resource],
-                "verbs": list(rule.verbs),
-                **({"resourceNames": list(rule.names)} if rule.names else {}),
-            }
-            for rule in part
-        ]
-        cluster.grant(identity, granted, namespace or None)
+        cluster.grant(identity, [rule_body(rule) for rule in part], namespace or None)
 
 
 def make_healthy(cluster: RealCluster, cloud: Cloud, supervisor: Supervisor) -> None:

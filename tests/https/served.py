@@ -112,20 +112,14 @@ ROUTES = (web.get("/page", who), web.put("/page", who), web.get("/healthz", who)
 
 def serving(reviews: ReviewApi, **flags: Any) -> AbstractAsyncContextManager[LocalServer]:
     """A server of small pages with these settings; its questions go to `reviews`."""
-
-    def make(settings: Settings) -> HttpsServer:
-        server = HttpsServer(settings)
-        server.add_routes(ROUTES)
-        return server
-
-    return served_by(make, master=reviews.url, **flags)
+    return serving_routes(ROUTES, master=reviews.url, **flags)
 
 
 @asynccontextmanager
-async def served_by(
-    make: Callable[[Settings], HttpsServer], **flags: Any
+async def serving_routes(
+    routes: Iterable[web.RouteDef], **flags: Any
 ) -> AsyncIterator[LocalServer]:
-    """The server that is made from these settings, at a port of its own."""
+    """A server of these routes with these settings, at a port of its own."""
     port = ReservedPort()
     settings = Settings(
         cloud_provider="simulated",
@@ -134,7 +128,8 @@ async def served_by(
         permit_port_sharing=True,
         **flags,
     )
-    server = make(settings)
+    server = HttpsServer(settings)
+    server.add_routes(routes)
     running: asyncio.Task[None] | None = None
     try:
         await server.start()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -70,58 +70,49 @@ def supervisor() -> Supervisor:
     return Supervisor()
 
 
-def test_all_is_well(supervisor: Supervisor) -> None:
-    assert supervisor.failing() == {"alive": {}, "ready": {}}
-
-
-Tweak = Callable[[Supervisor], None]
-
-
-def that(**state: Any) -> Tweak:
-    def tweak(supervisor: Supervisor) -> None:
-        for name, value in state.items():
-            setattr(supervisor, name, value)
-
-    return tweak
+QUIET = Settings().watch_idle_limit + 15
 
 
 @pytest.mark.parametrize(
-    ("tweak", "check"),
+    ("state", "dead", "unready"),
     [
-        pytest.param(that(stuck="the workers were not looked at"), "progress", id="stuck"),
-        pytest.param(that(is_overdue=True), "leaderElection", id="election"),
-        pytest.param(that(silent=400.0, standstill=200.0), "watches", id="watch"),
+        pytest.param({}, {}, {}, id="well"),
+        pytest.param({"stuck": "it stands"}, {"progress": "it stands"}, {}, id="stuck"),
         pytest.param(
-            that(standstill=200.0, trouble="429 TooManyRequests"), "watches", id="watch-in-trouble"
+            {"is_overdue": True},
+            {"leaderElection": "failed election to renew leadership on lease ccm"},
+            {},
+            id="election",
         ),
-    ],
-)
-def test_who_does_not_come_round_is_not_alive(
-    supervisor: Supervisor, tweak: Tweak, check: str
-) -> None:
-    tweak(supervisor)
-    failing = supervisor.failing()
-    assert failing["alive"].keys() == {check}
-    assert failing["ready"].keys() >= {check}
-
-
-@pytest.mark.parametrize(
-    ("tweak", "check", "why"),
-    [
         pytest.param(
-            that(silent=300.0, trouble="no connection"),
-            "freshness",
-            "nothing from the watch of Node for 300 s no connection",
+            {"is_overdue": True, "settings": Settings(leader_elect=False)}, {}, {}, id="no-election"
+        ),
+        pytest.param(
+            {"silent": 400.0, "standstill": 200.0},
+            {"watches": "nothing from the watch of Node for 200 s, Service for 200 s"},
+            {"freshness": "nothing from the watch of Node for 400 s"},
+            id="watch",
+        ),
+        pytest.param(
+            {"standstill": 200.0, "trouble": "429"},
+            {"watches": "nothing from the watch of Node for 200 s 429, Service for 200 s 429"},
+            {},
+            id="watch-in-trouble",
+        ),
+        pytest.param({"silent": QUIET, "standstill": QUIET}, {}, {}, id="quiet-cluster"),
+        pytest.param(
+            {"silent": 300.0, "trouble": "no connection"},
+            {},
+            {"freshness": "nothing from the watch of Node for 300 s no connection"},
             id="api-server-away",
         ),
-        pytest.param(that(is_stopping=True), "shutdown", "it stops", id="stopping"),
+        pytest.param({"is_stopping": True}, {}, {"shutdown": "it stops"}, id="stopping"),
     ],
 )
-def test_what_a_new_process_would_not_mend_leaves_us_alive(
-    supervisor: Supervisor, tweak: Tweak, check: str, why: str
+def test_who_makes_no_progress_is_not_alive_and_who_cannot_act_is_not_ready(
+    state: dict[str, Any], dead: dict[str, str], unready: dict[str, str]
 ) -> None:
-    tweak(supervisor)
-    assert supervisor.failing() == {"alive": {}, "ready": {check: why}}
+    assert Supervisor(**state).failing() == {"alive": dead, "ready": dead | unready}
 
 
 @pytest.mark.parametrize("state", list(WorkerState))
@@ -140,17 +131,6 @@ def test_a_hand_over_is_no_gap(supervisor: Supervisor, is_synced: bool) -> None:
     child.life = Life(WorkerState.DRAINING)
     child.successor = cast(Any, SimpleNamespace(is_synced=is_synced))
     assert bool(supervisor.failing()["ready"]) is not is_synced
-
-
-def test_a_quiet_cluster_is_fresh(supervisor: Supervisor) -> None:
-    supervisor.silent = supervisor.standstill = supervisor.settings.watch_idle_limit + 15
-    assert supervisor.failing() == {"alive": {}, "ready": {}}
-
-
-def test_without_an_election_there_is_none_to_watch(supervisor: Supervisor) -> None:
-    supervisor.settings = Settings(leader_elect=False)
-    supervisor.is_overdue = True
-    assert supervisor.failing()["alive"] == {}
 
 
 async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(

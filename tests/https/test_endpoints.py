@@ -1,8 +1,10 @@
 """The endpoints: their responses, and that none is served without permission."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,11 +12,16 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from ccm.settings import Settings
 from ccm.settings.configz import configz, flagz
-from ccm.supervisor.https.endpoints import Endpoints, HealthChecker, HealthEndpoints
+from ccm.supervisor.https.endpoints import (
+    Endpoints,
+    HealthChecker,
+    HealthEndpoints,
+    HealthReport,
+    HealthStatistics,
+)
 from ccm.supervisor.metrics_collector import HealthCollector
-from tests.https import served
 from tests.https.review_api import ReviewApi
-from tests.https.served import LocalServer, Response, serving
+from tests.https.served import LocalServer, Response, serving_routes
 
 
 @dataclass
@@ -43,8 +50,8 @@ class Supervisor:
             metrics=metrics,
             slis=slis,
             status=lambda: {"version": "1.2.3", "up_seconds": 3723.4, "workers": []},
-            configz=lambda: configz(self.settings),
-            flagz=lambda: flagz(self.settings),
+            configz=configz(self.settings),
+            flagz=flagz(self.settings),
             set_verbosity=self.verbosities.append,
         )
 
@@ -68,10 +75,9 @@ class AsAdmin:
 async def showing(reviews: ReviewApi, is_profiling: bool = True) -> AsyncIterator[AsAdmin]:
     reviews.add_token("root", "admin", "system:masters")
     supervisor = Supervisor()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(served, "ROUTES", tuple(supervisor.endpoints().routes(is_profiling)))
-        async with serving(reviews) as server:
-            yield AsAdmin(supervisor, server)
+    routes = supervisor.endpoints().routes(is_profiling)
+    async with serving_routes(routes, master=reviews.url) as server:
+        yield AsAdmin(supervisor, server)
 
 
 @pytest.fixture
@@ -193,3 +199,95 @@ async def test_responses_are_not_cached_and_not_sniffed(admin: AsAdmin) -> None:
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Cache-Control"] == "no-cache, private"
         assert headers["Server"] == "ccm-supervisor"
+
+
+class Parts:
+    """Checks whose state a test decides."""
+
+    def __init__(self) -> None:
+        self.wrong: dict[str, str] = {}
+        self.names = ["ping", "bad"]
+
+    def checks(self) -> list[HealthChecker]:
+        return [HealthChecker(name, partial(self._look, name)) for name in self.names]
+
+    def _look(self, name: str) -> str | None:
+        return self.wrong.get(name) or None
+
+
+@pytest.fixture
+def parts() -> Parts:
+    return Parts()
+
+
+@pytest.fixture
+def health(parts: Parts) -> HealthEndpoints:
+    return HealthEndpoints({"livez": parts.checks, "readyz": parts.checks})
+
+
+EXCLUDED = "[+]bad excluded: ok"
+UNMATCHED = 'warn: some health checks cannot be excluded: no matches for "x", "y"'
+
+
+@pytest.mark.parametrize(
+    ("why", "excluded", "told"),
+    [
+        ("", [], ["[+]ping ok", "[+]bad ok", "livez check passed"]),
+        ("late", [], ["[+]ping ok", "[-]bad failed: reason withheld", "livez check failed"]),
+        ("late", ["bad"], ["[+]ping ok", EXCLUDED, "livez check passed"]),
+        ("late", ["bad", "bad"], ["[+]ping ok", EXCLUDED, "livez check passed"]),
+        ("late", ["ping", "bad"], ["[+]ping excluded: ok", EXCLUDED, "livez check passed"]),
+        ("", ["x", "y"], ["[+]ping ok", "[+]bad ok", UNMATCHED, "livez check passed"]),
+    ],
+)
+def test_all_checks_together_withhold_reasons_and_an_excluded_one_is_well(
+    parts: Parts, health: HealthEndpoints, why: str, excluded: list[str], told: list[str]
+) -> None:
+    parts.wrong["bad"] = why
+    is_healthy = told[-1].endswith("passed")
+    expected = HealthReport(is_healthy, "".join(f"{line}\n" for line in told))
+    assert health.report("livez", excluded) == expected
+
+
+def test_one_check_alone_tells_its_reason(parts: Parts, health: HealthEndpoints) -> None:
+    parts.wrong["bad"] = "this will fail"
+    assert health.report_one("livez", "ping") == HealthReport(True, "ok")
+    assert health.report_one("livez", "bad") == HealthReport(
+        False, "internal server error: this will fail\n"
+    )
+    assert health.report_one("livez", "other") is None
+
+
+def test_a_change_is_logged_once_with_its_reason(
+    parts: Parts, health: HealthEndpoints, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for why in ("", "it is late", "it is later", ""):
+        parts.wrong["bad"] = why
+        for _ in range(3):
+            health.report("livez")
+    told = [
+        (record.levelname, record.message, vars(record).get("why")) for record in caplog.records
+    ]
+    assert told == [
+        ("WARNING", "health check failed", "it is late"),
+        ("INFO", "health check recovered", None),
+    ]
+
+
+def test_looks_are_counted_until_they_are_forgotten(parts: Parts, health: HealthEndpoints) -> None:
+    health.report("livez")
+    parts.wrong["bad"] = "late"
+    health.report("livez")
+    health.report("livez", ["bad"])
+    assert list(health.statistics()) == [
+        ("livez", "bad", HealthStatistics(1, 1, "late")),
+        ("livez", "ping", HealthStatistics(3, 0)),
+    ]
+    health.reset()
+    assert list(health.statistics()) == []
+
+
+def test_checks_are_asked_for_anew_each_time(parts: Parts, health: HealthEndpoints) -> None:
+    parts.names.append("node-1")
+    assert "[+]node-1 ok" in health.report("livez").text

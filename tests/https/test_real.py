@@ -8,30 +8,17 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from ccm.settings import Settings
-from ccm.supervisor.https.server import HttpsServer
+from ccm.checks.https import CLIENT_CA_RULE, REVIEW_RULES
+from ccm.manifests.rbac import rule_body
 from tests.https.pki import Authority
-from tests.https.served import LocalServer, eventually, served_by
+from tests.https.served import LocalServer, eventually, serving_routes
 from tests.https.test_endpoints import Supervisor
 from tests.kube.cluster import RealCluster
 
 pytestmark = pytest.mark.real
 
 NAMESPACE = "ccm-https"
-REVIEWER = [
-    {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
-    {
-        "apiGroups": ["authorization.k8s.io"],
-        "resources": ["subjectaccessreviews"],
-        "verbs": ["create"],
-    },
-    {
-        "apiGroups": [""],
-        "resources": ["configmaps"],
-        "resourceNames": ["extension-apiserver-authentication"],
-        "verbs": ["get"],
-    },
-]
+REVIEWER = [rule_body(rule) for rule in (*REVIEW_RULES, CLIENT_CA_RULE)]
 """What the supervisor needs for its own server, as `ccm-supervisor manifests` grants it."""
 
 PAGES = [
@@ -87,13 +74,8 @@ def real(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 async def server(real: Real) -> AsyncIterator[LocalServer]:
     """All pages, by a supervisor with the permissions that the manifests give."""
     kubeconfig = real.cluster.service_account_kubeconfig(NAMESPACE, "supervisor", REVIEWER)
-
-    def make(settings: Settings) -> HttpsServer:
-        server = HttpsServer(settings)
-        server.add_routes(Supervisor().endpoints().routes(is_profiling=True))
-        return server
-
-    async with served_by(make, kubeconfig=str(kubeconfig)) as server:
+    routes = Supervisor().endpoints().routes(is_profiling=True)
+    async with serving_routes(routes, kubeconfig=str(kubeconfig)) as server:
         yield server
 
 
@@ -170,14 +152,9 @@ async def test_the_api_server_published_the_cas_that_it_was_given(real: Real) ->
 
 async def test_without_the_right_to_ask_nobody_gets_in(real: Real) -> None:
     kubeconfig = real.cluster.service_account_kubeconfig(NAMESPACE, "may-ask-nothing")
-
-    def make(settings: Settings) -> HttpsServer:
-        server = HttpsServer(settings)
-        server.add_routes(Supervisor().endpoints().routes(is_profiling=True))
-        return server
-
+    routes = Supervisor().endpoints().routes(is_profiling=True)
     token = real.token("metrics-reader", "/metrics")
-    async with served_by(make, kubeconfig=str(kubeconfig)) as server:
+    async with serving_routes(routes, kubeconfig=str(kubeconfig)) as server:
         assert (await server.get("/metrics", token=token)).status == 500
         assert (await server.get("/metrics")).status == 500
         assert (await server.get("/healthz")).status == 200

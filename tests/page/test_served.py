@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from ccm.model.objects import Json
-from ccm.settings import Settings
-from ccm.supervisor.https.server import HttpsServer
 from ccm.supervisor.https.status_page import routes
 from tests.https.review_api import serving_reviews
-from tests.https.served import LocalServer, served_by
+from tests.https.served import LocalServer, serving_routes
 
 from .statuses import PageReader, troubled
 
@@ -21,17 +19,12 @@ from .statuses import PageReader, troubled
 @asynccontextmanager
 async def showing(facts: Json, **flags: Any) -> AsyncIterator[LocalServer]:
     """A server with this page, which the group `viewers` may see."""
-
-    def make(settings: Settings) -> HttpsServer:
-        server = HttpsServer(settings)
-        server.add_routes(routes(lambda: facts))
-        return server
-
     async with serving_reviews() as reviews:
         reviews.add_token("alice", "alice", "viewers")
         reviews.add_token("bob", "bob", "others")
         reviews.allow("viewers", "/")
-        async with served_by(make, master=reviews.url, **flags) as server:
+        page = routes(lambda: facts)
+        async with serving_routes(page, master=reviews.url, **flags) as server:
             yield server
 
 

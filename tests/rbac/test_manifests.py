@@ -1,4 +1,4 @@
-"""What `ccm-supervisor manifests` prints: stable, minimal, and shipped as it is."""
+"""What `ccm-supervisor manifests` prints: stable, minimal, shipped as it is, and documented."""
 
 import re
 import shlex
@@ -12,7 +12,11 @@ from ccm import __version__
 from ccm.cli.main import main
 from ccm.errors import ExitCode
 from ccm.kube.service_accounts import ACCOUNTS
+from ccm.manifests.rbac import subjects
 from ccm.manifests.workload import RUN, USER
+from ccm.model.rbac import PolicyRule
+from ccm.settings import Settings
+from tests.docs.pages import table_rows
 from tests.proc.running import Json
 from tests.rbac.grants import objects, rendered
 
@@ -198,3 +202,16 @@ def test_every_document_is_plain_yaml() -> None:
     assert not re.search(r"[&*]id\d", text)
     assert all(body["apiVersion"] and body["kind"] for body in yaml.safe_load_all(text))
     assert max(map(len, text.splitlines()[1:])) <= 100
+
+
+def test_the_table_of_rights_is_the_one_in_the_code() -> None:
+    _, *told = table_rows("permissions.md", "rights")
+    accounts = subjects(Settings(use_service_account_credentials=True), "kube-system")
+    assert told == [row(each.name, right) for each in accounts for right in each.rules]
+
+
+def row(account: str, right: PolicyRule) -> list[str]:
+    resource = ".".join(filter(None, (right.resource, right.group)))
+    target = " ".join(filter(None, (f"`{resource}`", ", ".join(right.names))))
+    where = right.namespace or "the cluster"
+    return [f"`{account}`", ", ".join(right.verbs), target, where, right.purpose]

@@ -7,61 +7,71 @@ from ccm.settings import CertKey, read_arguments
 from tests.edge_cases.rows import row
 from tests.settings.writing import faults, settings
 
+A_PAIR, NAMED_PAIR = CertKey("a.crt", "a.key"), CertKey("b.crt", "b.key", ("*.b.c", "b.c"))
+WELL_KNOWN = ("/healthz", "/readyz", "/livez")
+BOOLEANS = "--allocate-node-cidrs --leader-elect=false --profiling=F"
+OLD_NAMES = "service-lb-controller,-service,route,-cloud-node-lifecycle-controller"
+FULL_NAMES = (
+    "service-lb-controller",
+    "-service-lb-controller",
+    "node-route-controller",
+    "-cloud-node-lifecycle-controller",
+)
+
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "field", "value"),
     [
-        ["--node-workers=3"],
-        ["--node-workers", "3"],
-        ["--node_workers=3"],
-        ["--node_workers", "3"],
-        ["--node-workers=1", "--node-workers=3"],
+        ("--node-workers=3", "node_workers", 3),
+        ("--node-workers 3", "node_workers", 3),
+        ("--node_workers=3", "node_workers", 3),
+        ("--node_workers 3", "node_workers", 3),
+        ("--node-workers=1 --node-workers=3", "node_workers", 3),
+        ("-v=4", "v", 4),
+        ("-v4", "v", 4),
+        ("-v 4", "v", 4),
+        ("--v=4", "v", 4),
+        ("--v 4", "v", 4),
+        # A value may look like a flag.
+        ("--controllers -service", "controllers", ("-service-lb-controller",)),
+        ("--cluster-name --odd", "cluster_name", "--odd"),
+        # A boolean stands alone, or takes its value after the sign.
+        (BOOLEANS, "allocate_node_cidrs", True),
+        (BOOLEANS, "leader_elect", False),
+        (BOOLEANS, "profiling", False),
+        # Lists and mappings are repeated; of a name in a mapping the last value counts.
+        (
+            "--controllers=route,-service --controllers=cloud-node",
+            "controllers",
+            ("node-route-controller", "-service-lb-controller", "cloud-node-controller"),
+        ),
+        (
+            "--cloud-rate=read=5,write=1 --cloud-rate=read=7",
+            "cloud_rate",
+            {"read": 7.0, "write": 1.0},
+        ),
+        (
+            "--tls-sni-cert-key=a.crt,a.key --tls-sni-cert-key=b.crt,b.key:*.b.c,b.c",
+            "tls_sni_cert_key",
+            (A_PAIR, NAMED_PAIR),
+        ),
+        pytest.param(
+            "--authorization-always-allow-paths=",
+            "authorization_always_allow_paths",
+            (),
+            id="OP2-emptied",
+        ),
+        pytest.param("", "authorization_always_allow_paths", WELL_KNOWN, id="OP2-default"),
+        pytest.param(f"--controllers={OLD_NAMES}", "controllers", FULL_NAMES, id="OP6"),
     ],
 )
-def test_a_value_follows_its_flag(words: list[str]) -> None:
-    assert settings(*words).node_workers == 3
-
-
-@pytest.mark.parametrize("words", [["-v=4"], ["-v4"], ["-v", "4"], ["--v=4"], ["--v", "4"]])
-def test_the_verbosity_has_a_short_name(words: list[str]) -> None:
-    assert settings(*words).v == 4
-
-
-def test_a_value_may_look_like_a_flag() -> None:
-    assert settings("--controllers", "-service").controllers == ("-service-lb-controller",)
-    assert settings("--cluster-name", "--odd").cluster_name == "--odd"
-
-
-def test_a_boolean_stands_alone() -> None:
-    made = settings("--allocate-node-cidrs", "--leader-elect=false", "--profiling=F")
-    assert (made.allocate_node_cidrs, made.leader_elect, made.profiling) == (True, False, False)
+def test_words_become_a_value(words: str, field: str, value: object) -> None:
+    assert getattr(settings(*words.split()), field) == value
 
 
 def test_a_boolean_takes_no_value_from_the_next_word() -> None:
     found = faults("--leader-elect", "false")
     assert found == {"'false'": "is not a flag; a value is joined to its flag by '=', as in --v=4"}
-
-
-def test_a_list_is_separated_by_commas_and_repeated() -> None:
-    made = settings("--controllers=route,-service", "--controllers=cloud-node")
-    assert made.controllers == (
-        "node-route-controller",
-        "-service-lb-controller",
-        "cloud-node-controller",
-    )
-
-
-def test_a_mapping_is_repeated_and_a_name_counts_last() -> None:
-    made = settings("--cloud-rate=read=5,write=1", "--cloud-rate=read=7")
-    assert made.cloud_rate == {"read": 7.0, "write": 1.0}
-
-
-def test_certificates_for_names_are_one_value_each() -> None:
-    made = settings("--tls-sni-cert-key=a.crt,a.key", "--tls-sni-cert-key=b.crt,b.key:*.b.c,b.c")
-    assert made.tls_sni_cert_key == (
-        CertKey("a.crt", "a.key"),
-        CertKey("b.crt", "b.key", ("*.b.c", "b.c")),
-    )
 
 
 @pytest.mark.parametrize(
@@ -128,12 +138,6 @@ def test_the_version_is_requested(words: list[str], version: str) -> None:
     assert (line.version, line.faults) == (version, [])
 
 
-@row("OP2")
-def test_the_list_of_paths_for_everyone_can_be_emptied() -> None:
-    assert settings("--authorization-always-allow-paths=").authorization_always_allow_paths == ()
-    assert "/livez" in settings().authorization_always_allow_paths
-
-
 @row("OP3")
 def test_flags_are_stored_as_they_are_given() -> None:
     given: dict[str, tuple[str, object]] = {
@@ -160,19 +164,6 @@ def test_flags_are_stored_as_they_are_given() -> None:
     assert {name: getattr(made, name) for name in given} == {
         name: value for name, (_, value) in given.items()
     }
-
-
-@row("OP6")
-def test_old_names_of_controllers_become_the_full_ones() -> None:
-    made = settings(
-        "--controllers=service-lb-controller,-service,route,-cloud-node-lifecycle-controller"
-    )
-    assert made.controllers == (
-        "service-lb-controller",
-        "-service-lb-controller",
-        "node-route-controller",
-        "-cloud-node-lifecycle-controller",
-    )
 
 
 @pytest.mark.parametrize(

@@ -101,35 +101,23 @@ def test_a_text_becomes_a_value(name: str, text: str, expected: object) -> None:
         ("logging_format", "xml", "choose one of text, json"),
         ("leader_elect_resource_lock", "endpoints", "choose one of leases"),
         ("cloud_provider", "", "cannot be empty"),
-    ],
-)
-def test_an_invalid_value_is_reported_with_its_flag(name: str, text: str, complaint: str) -> None:
-    [(flag, told)] = faults(f"--{name}={text}").items()
-    assert flag == f"--{name.replace('_', '-')}"
-    assert complaint in told
-
-
-@pytest.mark.parametrize(
-    "word",
-    ["--v=", "--vmodule=x=", "--worker-memory-limit=", "--kube-api-qps=", "--node-deletion-limit="],
-)
-def test_thousands_of_digits_are_a_fault_like_any_other(word: str) -> None:
-    [told] = faults(word + "9" * 5000).values()
-    assert "9' is not a " in told
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "told"),
-    [
         ("node_workers", "a|b", "'a|b' is not a whole number; write a number like 10"),
         ("cloud_rate", "a|b=0", "'a|b=0' has no rate above 0 for 'a|b'; write class=calls-per"),
         ("controllers", "a|b", '"a|b" is not in the list of known controllers; choose from: *, '),
         ("feature_gates", "a|b=true", "'a|b=true' has an unknown gate 'a|b'; choose from: API"),
         ("logging_format", "|", "'|' is not known; choose one of text, json"),
+        ("v", "9…", "9' is not a "),
+        ("vmodule", "x=9…", "9' is not a "),
+        ("worker_memory_limit", "9…", "9' is not a "),
+        ("kube_api_qps", "9…", "9' is not a "),
+        ("node_deletion_limit", "9…", "9' is not a "),
     ],
 )
-def test_a_bar_in_a_value_stays_in_the_problem(name: str, text: str, told: str) -> None:
-    assert told in "".join(faults(f"--{name}={text}").values())
+def test_an_invalid_value_is_reported_with_its_flag(name: str, text: str, complaint: str) -> None:
+    written = text.replace("…", "9" * 5000)
+    [(flag, told)] = faults(f"--{name}={written}").items()
+    assert flag == f"--{name.replace('_', '-')}"
+    assert complaint in told
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ccm.settings import Flag, Origin, flags
+from ccm.settings.document import tables
 from tests.edge_cases.rows import row
 
 _UPSTREAM = """
@@ -103,7 +104,6 @@ def test_a_flag_has_an_effect_unless_it_says_that_it_has_none() -> None:
     assert {flag.field for flag in FLAGS.values()} - read == idle
 
 
-def test_the_page_about_flags_is_the_one_that_the_code_makes() -> None:
-    from ccm.settings.document import page
-
-    assert (ROOT / "docs" / "flags.md").read_text() == page(), "run `make docs`"
+def test_the_tables_of_the_page_about_flags_are_those_that_the_code_makes() -> None:
+    _, begin, rest = (ROOT / "docs" / "flags.md").read_text().partition("## ")
+    assert begin + rest == tables(), "run: make docs"

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import orjson
@@ -12,6 +12,7 @@ from ccm import metrics
 from ccm.counters import Counters
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, text
+from ccm.settings import Settings
 from ccm.supervisor.https.authentication import Authenticator, Unauthenticated, UserInfo
 from ccm.supervisor.https.reviews import ReviewCache, ReviewFailed, create_review
 
@@ -32,28 +33,17 @@ class AccessDecision:
 
 
 class Authorizer:
-    """Decides about verbs on paths; a verb is the HTTP method in lower case.
+    """Decides about verbs on paths; a verb is the HTTP method in lower case."""
 
-    `ttls` are the seconds for which a permission and a denial are cached.
-    """
-
-    def __init__(
-        self,
-        always_allowed: Sequence[str],
-        ttls: tuple[float, float],
-        kube: Kube,
-        counters: Counters,
-    ) -> None:
-        self._always_allowed, self._kube, self._counters = always_allowed, kube, counters
-        self._decisions: ReviewCache[AccessDecision] = ReviewCache(
-            lambda decision: ttls[0] if decision.is_allowed else ttls[1]
-        )
+    def __init__(self, settings: Settings, kube: Kube, counters: Counters) -> None:
+        self._settings, self._kube, self._counters = settings, kube, counters
+        self._decisions: ReviewCache[AccessDecision] = ReviewCache(self._ttl)
 
     def is_always_allowed(self, path: str) -> bool:
         """Whether the path needs neither authentication nor authorization."""
         return any(
             path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
-            for allowed in self._always_allowed
+            for allowed in self._settings.authorization_always_allow_paths
         )
 
     async def authorize(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
@@ -66,6 +56,11 @@ class Authorizer:
     async def close(self) -> None:
         """Cancel the reviews in flight."""
         await self._decisions.close()
+
+    def _ttl(self, decision: AccessDecision) -> float:
+        if decision.is_allowed:
+            return self._settings.authorization_webhook_cache_authorized_ttl
+        return self._settings.authorization_webhook_cache_unauthorized_ttl
 
     async def _review(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
         result = "failed"

@@ -2,7 +2,6 @@
 
 import datetime
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -18,7 +17,12 @@ from ccm import metrics
 from ccm.counters import Counters
 from ccm.kube.client import Kube
 from ccm.model.objects import mapping, text
-from ccm.supervisor.https.client_ca import CertificateAuthorities, ClientCAs, RequestHeaderNames
+from ccm.settings import Settings
+from ccm.supervisor.https.client_ca import (
+    CertificateAuthorities,
+    ClientCAProvider,
+    RequestHeaderNames,
+)
 from ccm.supervisor.https.reviews import ReviewCache, create_review
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
@@ -47,10 +51,11 @@ class Authenticator:
     """Tries a front proxy's headers, then the client certificate, then the token, as upstream."""
 
     def __init__(
-        self, client_cas: Callable[[], ClientCAs], kube: Kube, token_ttl: float, counters: Counters
+        self, settings: Settings, client_cas: ClientCAProvider, kube: Kube, counters: Counters
     ) -> None:
         self._client_cas, self._kube, self._counters = client_cas, kube, counters
-        self._tokens: ReviewCache[UserInfo | None] = ReviewCache(lambda _: token_ttl)
+        ttl = settings.authentication_token_webhook_cache_ttl
+        self._tokens: ReviewCache[UserInfo | None] = ReviewCache(lambda _: ttl)
 
     async def authenticate(self, request: web.BaseRequest) -> UserInfo:
         """Raises `Unauthenticated`, or `ReviewFailed` when a token cannot be reviewed."""
@@ -69,7 +74,7 @@ class Authenticator:
         await self._tokens.close()
 
     def _by_certificate(self, certificate: x509.Certificate, headers: Headers) -> UserInfo | None:
-        trusted = self._client_cas()
+        trusted = self._client_cas.current
         names = _values(certificate, NameOID.COMMON_NAME)
         allowed = {*trusted.header_names.allowed_proxies} or {*names}
         is_proxy = bool(allowed & {*names}) and _is_signed(certificate, trusted.proxies)

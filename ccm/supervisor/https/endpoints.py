@@ -133,8 +133,8 @@ class Endpoints:
     metrics: CollectorRegistry
     slis: CollectorRegistry
     status: Callable[[], Json]
-    configz: Callable[[], Json]
-    flagz: Callable[[], str]
+    configz: Json
+    flagz: str
     set_verbosity: Callable[[int], None]
 
     def routes(self, is_profiling: bool) -> Iterator[web.RouteDef]:
@@ -171,7 +171,7 @@ class Endpoints:
         return web.Response(text="metrics reset\n")
 
     async def _configz(self, request: web.Request) -> web.Response:
-        return _json(self.configz())
+        return _json(self.configz)
 
     async def _statusz(self, request: web.Request) -> web.Response:
         """As JSON the status, as text what upstream's components say."""
@@ -189,7 +189,7 @@ class Endpoints:
         return _zpage("statusz", "\n".join(lines) + "\n")
 
     async def _flagz(self, request: web.Request) -> web.Response:
-        return _zpage("flags", self.flagz())
+        return _zpage("flags", self.flagz)
 
     async def _verbosity(self, request: web.Request) -> web.Response:
         level = await request.text()
@@ -204,7 +204,16 @@ def _health_response(report: HealthReport) -> web.Response:
 
 
 async def _stacks(_: web.Request) -> web.Response:
-    return web.Response(text=stack_traces())
+    """Where each thread, and each task of the running loop is: no values, which may be secrets."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = [
+        f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    ]
+    for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):
+        lines = (traceback.format_stack(frame, limit=1) for frame in _frames(task.get_coro()))
+        parts.append(f"task {task.get_name()}\n{''.join(line for (line,) in lines)}")
+    return web.Response(text="\n".join(parts))
 
 
 async def _pprof(_: web.Request) -> web.Response:
@@ -230,19 +239,6 @@ def _zpage(title: str, body: str) -> web.Response:
 
 def _json(body: Json) -> web.Response:
     return web.Response(body=orjson.dumps(body), content_type="application/json")
-
-
-def stack_traces() -> str:
-    """Where each thread, and each task of the running loop is: no values, which may be secrets."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    parts = [
-        f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
-        for ident, frame in sys._current_frames().items()
-    ]
-    for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):
-        lines = (traceback.format_stack(frame, limit=1) for frame in _frames(task.get_coro()))
-        parts.append(f"task {task.get_name()}\n{''.join(line for (line,) in lines)}")
-    return "\n".join(parts)
 
 
 def _frames(awaiting: Any) -> Iterator[FrameType]:

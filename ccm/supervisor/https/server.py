@@ -100,17 +100,10 @@ class HttpsServer:
         log.info("serving HTTPS", extra={"at": where})
 
     async def _access(self, client_cas: ClientCAProvider, kube: Kube) -> AccessMiddleware:
-        settings = self._settings
-        ttl = settings.authentication_token_webhook_cache_ttl
-        authenticator = Authenticator(lambda: client_cas.current, kube, ttl, self.counters)
+        authenticator = Authenticator(self._settings, client_cas, kube, self.counters)
         self._cleanup.push_async_callback(authenticator.close)
-        ttls = (
-            settings.authorization_webhook_cache_authorized_ttl,
-            settings.authorization_webhook_cache_unauthorized_ttl,
-        )
-        paths = settings.authorization_always_allow_paths
         kube = await self._review_client("authorization")
-        authorizer = Authorizer(paths, ttls, kube, self.counters)
+        authorizer = Authorizer(self._settings, kube, self.counters)
         self._cleanup.push_async_callback(authorizer.close)
         return AccessMiddleware(authenticator, authorizer, self.counters)
 

@@ -1,15 +1,57 @@
-"""The shipped alert rules: Prometheus takes them, their metrics exist, and each of them fires."""
+"""The shipped alert rules and dashboard: their metrics exist, and each alert fires."""
 
+import json
+import os
+import re
+import shutil
+import subprocess
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.https.promql import metrics_in, promtool, served
+from ccm.metrics import MetricType, catalogue
 
-FILE = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
-RULES: list[dict[str, Any]] = yaml.safe_load(FILE.read_text())["groups"][0]["rules"]
+MISSING = "promtool is not installed: apt-get install prometheus"
+HISTOGRAM_PARTS = ("_bucket", "_count", "_sum")
+
+
+def promtool(*arguments: str | Path) -> str:
+    """What it says; without it a skip on a laptop and a failure in CI; fails when it complains."""
+    program = shutil.which("promtool")
+    if program is None and os.environ.get("CI"):
+        pytest.fail(MISSING)
+    if program is None:
+        pytest.skip(f"NOT RUN: {MISSING}")
+    done = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def metrics_in(expression: str) -> set[str]:
+    """The names of the metrics, without those of labels, functions and keywords."""
+    text = re.sub(r'"[^"]*"', "", expression)
+    text = re.sub(r"\{[^}]*\}|\[[^]]*\]", " ", text)
+    text = re.sub(r"\b(by|on|without|ignoring|group_left|group_right)\s*\([^)]*\)", " ", text)
+    names = re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*(?!\s*\(|[a-zA-Z0-9_:])", text)
+    return {name for name in names if name not in {"and", "or", "unless", "bool", "offset"}}
+
+
+def served() -> set[str]:
+    """Every name that `/metrics` and `/metrics/slis` may show."""
+    names: set[str] = set()
+    for metric in catalogue():
+        parts = HISTOGRAM_PARTS if metric.type is MetricType.HISTOGRAM else ("",)
+        names |= {f"{metric.name}{part}" for part in parts}
+    return names
+
+
+ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
+RULES: list[dict[str, Any]] = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
 
 LEADS = {"ccm_info": "1", "ccm_permission_seconds": "9"}
 
@@ -105,13 +147,13 @@ def case(values: dict[str, str], expected: set[str], hours: int = 2) -> dict[str
 
 def check(cases: list[dict[str, Any]], directory: Path) -> None:
     file = directory / "cases.yaml"
-    tests = {"rule_files": [str(FILE)], "evaluation_interval": "1m", "tests": cases}
+    tests = {"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": cases}
     file.write_text(yaml.safe_dump(tests))
     promtool("test", "rules", file)
 
 
 def test_prometheus_takes_the_rules() -> None:
-    assert f"{len(RULES)} rules found" in promtool("check", "rules", FILE)
+    assert f"{len(RULES)} rules found" in promtool("check", "rules", ALERTS)
 
 
 def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
@@ -143,3 +185,50 @@ def test_a_rule_says_how_bad_it_is_and_where_to_read_on(rule: dict[str, Any]) ->
     assert rule["annotations"]["summary"].endswith(".")
     anchor = rule["alert"].lower()
     assert rule["annotations"]["runbook_url"] == f"docs/operations.md#{anchor}"
+
+
+DASHBOARD_FILE = Path(__file__).parents[2] / "deploy" / "dashboard.json"
+DASHBOARD: dict[str, Any] = json.loads(DASHBOARD_FILE.read_text())
+PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
+QUERIES = [target["expr"] for panel in PANELS for target in panel.get("targets", [])]
+
+
+def plain(query: str) -> str:
+    """With what Grafana puts in for its variables."""
+    return query.replace("$__rate_interval", "5m").replace("$job", "ccm")
+
+
+def test_prometheus_takes_every_query(tmp_path: Path) -> None:
+    rules = [{"record": f"query:{n}", "expr": plain(query)} for n, query in enumerate(QUERIES)]
+    file = tmp_path / "queries.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert f"{len(QUERIES)} rules found" in promtool("check", "rules", file)
+
+
+def test_every_metric_in_a_query_is_served() -> None:
+    assert {name for query in QUERIES for name in metrics_in(plain(query))} <= served()
+
+
+def test_every_query_asks_for_the_chosen_jobs_only() -> None:
+    for query in QUERIES:
+        assert query.count("{") == query.count('{job=~"$job"') > 0, query
+
+
+def test_every_panel_has_a_number_a_place_and_a_query_of_its_own() -> None:
+    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+    for panel in PANELS:
+        assert panel["type"] == "row" or panel["targets"], panel["title"]
+        assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
+    for one, other in combinations((panel["gridPos"] for panel in PANELS), 2):
+        is_beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        is_below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        assert is_beside or is_below, (one, other)
+
+
+def test_the_data_source_is_chosen_in_grafana() -> None:
+    used = {panel["datasource"]["uid"] for panel in PANELS if panel["type"] != "row"}
+    assert used == {"${datasource}"}
+    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == [
+        "datasource",
+        "job",
+    ]
