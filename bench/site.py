@@ -36,7 +36,7 @@ EVENTS = "/api/v1/namespaces/default/events"
 class Controller(Controlled):
     """A supervisor with default flags but for those that say where it is."""
 
-    PATIENCE = 5.0
+    STATUS_TIMEOUT = 5.0
 
     def __init__(self, site: "Site", *flags: str, config: Path | None = None) -> None:
         name = f"supervisor-{next(site.numbers)}"

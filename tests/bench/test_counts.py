@@ -43,14 +43,12 @@ def test_no_writes_at_all_are_wrong_and_so_are_writes_of_anything_else() -> None
     ]
 
 
-def test_a_read_too_many_is_told_with_what_is_allowed() -> None:
-    assert wrong(run(reads=7)) == ["cold: 7 cloud reads for 100 nodes, 6 allowed"]
-    assert wrong(run(reads=NODES)) == ["cold: 100 cloud reads for 100 nodes, 6 allowed"]
+@pytest.mark.parametrize("reads", [7, NODES])
+def test_a_read_too_many_is_told_with_what_is_allowed(reads: int) -> None:
+    assert wrong(run(reads=reads)) == [f"cold: {reads} cloud reads for 100 nodes, 6 allowed"]
 
 
-def test_nodes_that_were_long_in_coming_may_cost_a_read_for_each_batch_that_could_not_wait() -> (
-    None
-):
+def test_a_longer_arrival_of_nodes_may_cost_a_read_for_each_batch_that_could_not_wait() -> None:
     assert wrong(run(reads=6 + 8, coming=8 * BATCH_INTERVAL)) == []
     assert len(wrong(run(reads=6 + 9, coming=8 * BATCH_INTERVAL))) == 1
 
@@ -59,13 +57,8 @@ def test_one_wrong_run_among_right_ones_is_found() -> None:
     assert len(wrong(run(), run(reads=50, status=101), run())) == 2
 
 
-@pytest.mark.parametrize("what", ["frames", "writes"])
-def test_heartbeats_that_reach_a_worker_or_are_written_are_told(what: str) -> None:
+@pytest.mark.parametrize(("column", "count"), [("frames", 4), ("writes", 4), ("cloud calls", 3)])
+def test_what_heartbeats_cost_beyond_the_refresh_is_told(column: str, count: int) -> None:
     row: Row = {"frames": 0, "writes": 0, "cloud calls": 1, "of them refresh": 1}
     assert heartbeats.wrong_counts(row) == []
-    assert heartbeats.wrong_counts({**row, what: 4}) == [f"heartbeats made 4 {what}"]
-
-
-def test_calls_of_the_cloud_beyond_the_refresh_are_told() -> None:
-    row: Row = {"frames": 0, "writes": 0, "cloud calls": 3, "of them refresh": 2}
-    assert heartbeats.wrong_counts(row) == ["heartbeats made 3 cloud calls"]
+    assert heartbeats.wrong_counts({**row, column: count}) == [f"heartbeats made {count} {column}"]

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +28,6 @@ held[::1024] = bytes(64 << 10)
 print("large", flush=True)
 input()
 """
-BUSY = "while True: pass"
 
 
 @contextmanager
@@ -45,10 +44,6 @@ def running(*command: str) -> Iterator["subprocess.Popen[str]"]:
 def line(process: "subprocess.Popen[str]") -> str:
     assert process.stdout
     return process.stdout.readline()
-
-
-def until(what: str, look: Callable[[], object]) -> None:
-    wait_for(what, look, 20.0)
 
 
 def test_a_family_is_a_process_and_what_any_of_its_threads_started() -> None:
@@ -73,11 +68,11 @@ def test_cpu_time_grows_with_work_whatever_the_process_is_called(tmp_path: Path)
     odd = tmp_path / "a) R 1 (b"
     odd.symlink_to("/bin/sh")
     with running(str(odd), "-c", "while :; do :; done") as process:
-        until("it worked", lambda: cpu_seconds(process.pid) > 0.1)
+        wait_for("it worked", lambda: cpu_seconds(process.pid) > 0.1)
         assert cpu_seconds(process.pid) < 20.0
 
 
 def test_a_process_that_is_gone_costs_nothing() -> None:
-    with running(sys.executable, "-c", BUSY) as process:
-        until("it costs something", lambda: Cost.of(process.pid).cpu)
+    with running(sys.executable, "-c", "while True: pass") as process:
+        wait_for("it costs something", lambda: Cost.of(process.pid).cpu)
     assert Cost.of(process.pid) == Cost(0.0, 0.0)

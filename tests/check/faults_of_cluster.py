@@ -13,7 +13,7 @@ from ccm.checks import api_server
 from ccm.model.objects import Json
 from tests.check.planting import Ground, fails, flags, planted, warns
 from tests.check.world import grant, needed_rules
-from tests.kube.credentials import create_credentials
+from tests.https.pki import Authority
 from tests.proc.fault_proxy import FaultProxy
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -39,7 +39,8 @@ def kubeconfig(ground: Ground, /, token: str = "", **cluster: str) -> Iterator[S
 
 @planted
 def other_authority(ground: Ground) -> Iterator[Sequence[str]]:
-    other = create_credentials(ground.directory / "other").ca_file
+    other = ground.directory / "other.crt"
+    other.write_bytes(Authority("other").pem)
     with kubeconfig(**{"certificate-authority": str(other)})(ground) as words:
         yield words
 

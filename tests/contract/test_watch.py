@@ -187,7 +187,8 @@ async def compact(server: RealCluster | SandboxServer) -> None:
     if isinstance(server, SandboxServer):
         server.compact()
     else:
-        await asyncio.to_thread(server.restart_apiserver)
+        await asyncio.to_thread(server.kill_apiserver)
+        await asyncio.to_thread(server.start_apiserver)
 
 
 async def test_a_watch_from_a_compacted_version_is_a_200_with_an_error_410(

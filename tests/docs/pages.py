@@ -53,12 +53,14 @@ class Page:
     @property
     def anchors(self) -> set[str]:
         """What `#` can point to, as GitHub names it."""
-        return {anchor(heading) for heading in self.headings}
+        words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in self.headings)
+        return {word.replace(" ", "-") for word in words}
 
     @property
     def commands(self) -> list[tuple[str, list[str]]]:
         """Every call of one of our programs: its name and its arguments."""
-        lines = [*self.code.splitlines(), *filter(_begins_with_program, self.spans)]
+        spans = [span for span in self.spans if span.partition(" ")[0] in PROGRAMS]
+        lines = [*self.code.splitlines(), *spans]
         return [call for line in lines for variant in _variants(line) for call in _calls(variant)]
 
 
@@ -76,31 +78,20 @@ def _with_variables(code: str) -> str:
     return _ASSIGNED.sub("", code)
 
 
-def anchor(heading: str) -> str:
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def _begins_with_program(span: str) -> bool:
-    return span.partition(" ")[0] in PROGRAMS
-
-
 def _variants(line: str) -> Iterator[str]:
     """The line with and without each `[optional]` part; of `[a|b]`, with each of them."""
     if not any(program in line for program in PROGRAMS):
         return
     parts = _OPTIONAL.split(line)
     choices = [[part] if number % 2 == 0 else _choices(part) for number, part in enumerate(parts)]
-    for chosen in product(*choices):
-        yield "".join(chosen)
+    yield from map("".join, product(*choices))
 
 
 def _choices(optional: str) -> list[str]:
     """Nothing, or one of the alternatives; several words that are no option are for people."""
     is_option = optional.startswith("-")
-    return [
-        "",
-        *(a for a in optional.split("|") if a.startswith("-") or not (is_option or " " in a)),
-    ]
+    alternatives = optional.split("|")
+    return ["", *(a for a in alternatives if a.startswith("-") or not (is_option or " " in a))]
 
 
 def _calls(line: str) -> Iterator[tuple[str, list[str]]]:

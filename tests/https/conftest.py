@@ -6,9 +6,9 @@ import pytest
 
 from tests.https.review_api import ReviewApi, serving_reviews
 from tests.https.served import LocalServer, serving
-from tests.proc.conftest import api, cloud, cluster, where, witness
+from tests.proc.conftest import api, cloud, cluster, env, where
 
-__all__ = ["api", "cloud", "cluster", "where", "witness"]
+__all__ = ["api", "cloud", "cluster", "env", "where"]
 
 
 @pytest.fixture(autouse=True)

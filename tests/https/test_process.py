@@ -17,7 +17,8 @@ from tests.https.test_real import REVIEWER
 from tests.https.test_rotation import replace_pair, under_load, until_served
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
-from tests.proc.cluster_nodes import Witness, add_machines_and_nodes, kill
+from tests.proc.cluster_nodes import add_machines_and_nodes, kill
+from tests.proc.environment import Environment
 from tests.proc.running import Cloud, Supervisor, Where
 
 pytestmark = pytest.mark.real
@@ -83,12 +84,12 @@ def counters(samples: dict[Sample, float]) -> dict[Sample, float]:
 
 
 async def test_what_happens_is_counted_and_a_death_takes_no_count_back(
-    where: Where, cluster: RealCluster, cloud: Cloud, api: Kube, witness: Witness
+    where: Where, cluster: RealCluster, cloud: Cloud, api: Kube, env: Environment
 ) -> None:
     with Served(where, cluster, *ALL) as served:
         await served.ready()
         await add_machines_and_nodes(api, cloud.url, NODES)
-        await witness.until_initialised(NODES, 60)
+        await env.nodes.until_initialised(NODES, 60)
         before = await eventually(
             served.samples,  # workers tell once a second
             lambda found: total(found, "rest_client_requests_total", **PATCHED) >= 2 * NODES,

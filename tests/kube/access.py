@@ -7,7 +7,8 @@ from typing import Any
 Rule = Mapping[str, Sequence[str]]
 """An RBAC policy rule in its JSON form: apiGroups, resources, verbs, resourceNames, ..."""
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
+GROUP = "rbac.authorization.k8s.io"
+RBAC = f"/apis/{GROUP}/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -27,22 +28,15 @@ class Subject:
 
     def reference(self) -> Mapping[str, str]:
         if self.namespace is None:
-            group = "rbac.authorization.k8s.io"
-            return {"apiGroup": group, "kind": "User", "name": self.name}
+            return {"apiGroup": GROUP, "kind": "User", "name": self.name}
         return {"kind": "ServiceAccount", "name": self.name, "namespace": self.namespace}
-
-
-def role(subject: Subject, rules: Sequence[Rule]) -> Mapping[str, Any]:
-    """Return the body of a Role or ClusterRole; the path it is sent to says which."""
-    return {"metadata": {"generateName": f"{subject.name}-"}, "rules": list(rules)}
 
 
 def binding(subject: Subject, role_kind: str, role_name: str) -> Mapping[str, Any]:
     """Return the body of the binding of the same name as its role."""
-    group = "rbac.authorization.k8s.io"
     return {
         "metadata": {"name": role_name},
-        "roleRef": {"apiGroup": group, "kind": role_kind, "name": role_name},
+        "roleRef": {"apiGroup": GROUP, "kind": role_kind, "name": role_name},
         "subjects": [subject.reference()],
     }
 
@@ -52,8 +46,7 @@ def reviews(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield one SubjectAccessReview for each rule: the API server applies roles with a delay."""
     for rule in rules:
-        spec = {"user": subject.user, **_attributes(rule, namespace)}
-        yield {"spec": spec}
+        yield {"spec": {"user": subject.user, **_attributes(rule, namespace)}}
 
 
 def _attributes(rule: Rule, namespace: str | None) -> Mapping[str, Any]:

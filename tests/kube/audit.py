@@ -51,16 +51,14 @@ def read_audit_log(path: Path) -> Iterator[AuditEntry]:
 
 
 def _entry(raw: Mapping[str, Any]) -> AuditEntry:
-    what = raw.get("objectRef", {})
+    ref = raw.get("objectRef", {})
+    parts = ("resource", "subresource", "namespace", "name")
     return AuditEntry(
         user=raw.get("user", {}).get("username", ""),
         user_agent=raw.get("userAgent", ""),
         verb=raw.get("verb", ""),
-        group=what.get("apiGroup", ""),
-        resource=what.get("resource", ""),
-        subresource=what.get("subresource", ""),
-        namespace=what.get("namespace", ""),
-        name=what.get("name", ""),
+        group=ref.get("apiGroup", ""),
+        **{part: ref.get(part, "") for part in parts},
         uri=raw.get("requestURI", ""),
         code=raw.get("responseStatus", {}).get("code", 0),
         raw=raw,

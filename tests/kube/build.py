@@ -11,8 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,7 +81,8 @@ def build_binaries() -> Path:
         return found
     folder = cache_folder()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if found := find_binaries():  # another process built them while we waited
             return found
         _check_go()
@@ -132,7 +132,7 @@ def _ldflags(pin: Pin) -> str:
     if pin is not KUBERNETES:
         return "-s -w"
     major, minor, _ = pin.version.removeprefix("v").split(".", 2)
-    facts = {
+    values = {
         "gitVersion": pin.version,
         "gitMajor": major,
         "gitMinor": minor,
@@ -140,8 +140,8 @@ def _ldflags(pin: Pin) -> str:
         "gitTreeState": "archive",
         "buildDate": KUBERNETES_BUILD_DATE,
     }
-    stated = (f"-X {pkg}.{key}={value}" for pkg in VERSION_PACKAGES for key, value in facts.items())
-    return " ".join(("-s -w", *stated))
+    flags = [f"-X {pkg}.{key}={value}" for pkg in VERSION_PACKAGES for key, value in values.items()]
+    return " ".join(("-s -w", *flags))
 
 
 def _environment() -> Mapping[str, str]:
@@ -178,22 +178,8 @@ def _search(pattern: str, text: str) -> str:
     return found[1]
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def main() -> int:
-    """Print the folder of the binaries."""
+if __name__ == "__main__":
     try:
         print(build_binaries())
     except BuildError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        sys.exit(f"error: {error}")

@@ -27,11 +27,11 @@ class Child:
     def is_running(self) -> bool:
         return self.process.poll() is None
 
-    def end(self, number: signal.Signals, patience: float = 10.0) -> None:
-        """Signal the process and wait for its end; SIGKILL follows after `patience` seconds."""
+    def end(self, number: signal.Signals, timeout: float = 10.0) -> None:
+        """Signal the process and wait for its end; SIGKILL follows after `timeout` seconds."""
         self.process.send_signal(number)
         try:
-            self.process.wait(patience)
+            self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

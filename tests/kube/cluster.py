@@ -14,20 +14,18 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.kube import access, audit
 from tests.kube.access import Rule, Subject
 from tests.kube.child import Child, Nursery
-from tests.kube.commands import Layout, apiserver_command, etcd_command
-from tests.kube.credentials import create_credentials
 from tests.kube.ports import ReservedPort
 from tests.kube.rest import JSON, Answer, RestClient
+from tests.kube.servers import Layout, apiserver_command, etcd_command
 
-READY_WITHIN = 120.0
+READY_TIMEOUT = 120.0
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -45,12 +43,12 @@ class RealCluster:
         self.directory = directory.absolute()
         self.directory.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
-        self._credentials = create_credentials(self.directory / "secrets")
-        self._layout = Layout(binaries, self.directory, self._port(), self._port(), self._port())
-        self._layout.audit_policy.write_text(json.dumps(audit.POLICY))
-        self._apiserver_command = apiserver_command(
-            self._layout, self._credentials, apiserver_flags
-        )
+        ports = [ReservedPort() for _ in range(3)]
+        for port in ports:
+            self._held.callback(port.release)
+        self._layout = Layout(binaries, self.directory, *(port.number for port in ports))
+        self._tokens = self._layout.write_files()
+        self._apiserver_command = apiserver_command(self._layout, apiserver_flags)
         self.client = RestClient(self.url, self.ca_file)
         self._nursery = Nursery()
         self._held.callback(self._nursery.close)
@@ -62,7 +60,12 @@ class RealCluster:
         """Return a running cluster; a flag given here overrides ours of the same name."""
         cluster = cls(binaries, directory, apiserver_flags)
         try:
-            cluster._start_etcd()
+            command = etcd_command(cluster._layout)
+            cluster._etcd = cluster._nursery.start("etcd", command, cluster.directory)
+            etcd = RestClient(cluster._layout.etcd_url)
+            cluster._wait_for(
+                cluster._etcd, lambda: etcd.send("GET", "/health", headers={}).status == 200
+            )
             cluster.start_apiserver()
         except BaseException:
             cluster.stop()
@@ -77,12 +80,7 @@ class RealCluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # --- where it is, and who may ask
@@ -93,7 +91,7 @@ class RealCluster:
 
     @property
     def ca_file(self) -> Path:
-        return self._credentials.ca_file
+        return self._layout.ca_file
 
     @property
     def pids(self) -> Mapping[str, int]:
@@ -103,7 +101,7 @@ class RealCluster:
 
     def token(self, identity: str) -> str:
         """Return the token of `admin` (may do all), `ccm` or `nobody` (no rights at first)."""
-        return self._credentials.tokens[identity]
+        return self._tokens[identity]
 
     def kubeconfig(self, identity: str) -> Path:
         """Return a kubeconfig file of `admin`, `ccm` or `nobody`."""
@@ -117,8 +115,8 @@ class RealCluster:
         The namespace and the service account are made when they are not there.
         """
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-        self._create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-        self._create(accounts, {"metadata": {"name": name}})
+        for path, made in (("/api/v1/namespaces", namespace), (accounts, name)):
+            self.request("POST", path, {"metadata": {"name": made}}).expect(201, 409)
         self._grant(Subject(name, namespace), rules, None)
         token = self.request("POST", f"{accounts}/{name}/token", {"spec": {}}).expect()
         return self._write_kubeconfig(f"{namespace}-{name}", token.body["status"]["token"])
@@ -130,18 +128,12 @@ class RealCluster:
     # --- asking it
 
     def request(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        identity: str = "admin",
-        content_type: str = JSON,
+        self, method: str, path: str, body: object = None, *, identity: str = "admin"
     ) -> Answer:
         """Send one request as `identity`; raise OSError when no answer came."""
         headers = {
             "Authorization": f"Bearer {self.token(identity)}",
-            "Content-Type": content_type,
+            "Content-Type": JSON,
             "User-Agent": "real-cluster",
         }
         return self.client.send(method, path, body, headers=headers)
@@ -177,39 +169,26 @@ class RealCluster:
         self._wait_for(self._apiserver, self._is_ready)
 
     def kill_apiserver(self) -> None:
-        """Kill the API server; its port refuses connections and stays its own."""
+        """Kill the API server; its port refuses connections and stays its own.
+
+        Its next watch cache is new, so a watch from a version of before gets 410 (Expired).
+        """
         if self._apiserver:
             self._apiserver.end(signal.SIGKILL)
 
-    def restart_apiserver(self) -> None:
-        """End the API server in good order and start it again at the same port.
-
-        Its watch cache is new, so a watch from a version of before gets 410 (Expired).
-        """
-        if self._apiserver:
-            self._apiserver.end(signal.SIGTERM)
-        self.start_apiserver()
-
     # --- inside
-
-    def _port(self) -> int:
-        port = ReservedPort()
-        self._held.callback(port.release)
-        return port.number
-
-    def _start_etcd(self) -> None:
-        command = etcd_command(self._layout)
-        self._etcd = self._nursery.start("etcd", command, self.directory)
-        health = RestClient(self._layout.etcd_url, self.ca_file)
-        self._wait_for(self._etcd, lambda: health.send("GET", "/health", headers={}).status == 200)
 
     def _is_ready(self) -> bool:
         namespaces = (f"/api/v1/namespaces/{name}" for name in FIRST_NAMESPACES)
         return all(self.request("GET", path).status == 200 for path in ("/readyz", *namespaces))
 
     def _wait_for(self, child: Child, is_ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + READY_WITHIN
-        while not _answers(is_ready):
+        """Until `is_ready`; a server that does not answer yet is not."""
+        deadline = time.monotonic() + READY_TIMEOUT
+        while True:
+            with suppress(OSError):
+                if is_ready():
+                    return
             if not child.is_running() or time.monotonic() > deadline:
                 state = "is not ready" if child.is_running() else "ended"
                 raise ClusterError(f"{child.name} {state}; its log ends:\n{child.log_tail()}")
@@ -222,10 +201,11 @@ class RealCluster:
         if namespace is not None:
             prefix, base = "", f"{access.RBAC}/namespaces/{namespace}"
         roles, bindings = (f"{base}/{prefix.lower()}{kind}" for kind in ("roles", "rolebindings"))
-        made = self.request("POST", roles, access.role(subject, rules)).expect()
+        role = {"metadata": {"generateName": f"{subject.name}-"}, "rules": list(rules)}
+        made = self.request("POST", roles, role).expect()
         name = made.body["metadata"]["name"]
         self.request("POST", bindings, access.binding(subject, f"{prefix}Role", name)).expect()
-        deadline = time.monotonic() + READY_WITHIN
+        deadline = time.monotonic() + READY_TIMEOUT
         for review in access.reviews(subject, rules, namespace):
             while not self._is_allowed(review):
                 if time.monotonic() > deadline:
@@ -236,30 +216,16 @@ class RealCluster:
         answer = self.request("POST", access.REVIEWS, review).expect()
         return bool(answer.body["status"]["allowed"])
 
-    def _create(self, path: str, body: Mapping[str, object]) -> None:
-        self.request("POST", path, body).expect(201, 409)
-
     def _write_kubeconfig(self, name: str, token: str) -> Path:
-        path = self.directory / "secrets" / f"{name}.kubeconfig"
+        path = self._layout.secrets / f"{name}.kubeconfig"
+        cluster = {"server": self.url, "certificate-authority": str(self.ca_file)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": name,
-            "clusters": [
-                {
-                    "name": "test",
-                    "cluster": {"server": self.url, "certificate-authority": str(self.ca_file)},
-                }
-            ],
+            "clusters": [{"name": "test", "cluster": cluster}],
             "users": [{"name": name, "user": {"token": token}}],
             "contexts": [{"name": name, "context": {"cluster": "test", "user": name}}],
         }
         path.write_text(json.dumps(config))
         return path
-
-
-def _answers(is_ready: Callable[[], bool]) -> bool:
-    try:
-        return is_ready()
-    except OSError:
-        return False

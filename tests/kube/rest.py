@@ -6,13 +6,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 JSON = "application/json"
-JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
 class Refused(Exception):
@@ -37,10 +36,14 @@ class Answer:
 class RestClient:
     """Sends single requests, each on a connection of its own."""
 
-    def __init__(self, url: str, ca_file: Path) -> None:
-        context = ssl.create_default_context(cafile=str(ca_file))
-        self._url = url
-        self._opener = urllib.request.build_opener(
+    def __init__(self, url: str, ca_file: Path | None = None) -> None:
+        """`ca_file` is read with the first request."""
+        self._url, self._ca_file = url, ca_file
+
+    @cached_property
+    def _opener(self) -> urllib.request.OpenerDirector:
+        context = ssl.create_default_context(cafile=self._ca_file)
+        return urllib.request.build_opener(
             urllib.request.ProxyHandler({}),  # a proxy from the environment is not for loopback
             urllib.request.HTTPSHandler(context=context),
         )

@@ -69,17 +69,18 @@ def test_a_broken_build_is_never_found(calls: Path, monkeypatch: pytest.MonkeyPa
     assert build_binaries() == find_binaries()
 
 
-def test_a_missing_go_is_named_with_the_remedy(
-    calls: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("PATH", "/nowhere", r"Go is missing: install Go 1\.\d+\.\d+ or newer"),
+        ("GO_VERSION", "go1.9.7", r"Go is too old \(1\.9\.7\): install Go 1\.\d+\.\d+"),
+    ],
+)
+def test_a_missing_or_old_go_is_named_with_the_remedy(
+    variable: str, value: str, told: str, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BuildError, match=r"Go is missing: install Go 1\.\d+\.\d+ or newer"):
-        build_binaries()
-
-
-def test_an_old_go_is_named_with_the_remedy(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GO_VERSION", "go1.9.7")
-    with pytest.raises(BuildError, match=r"Go is too old \(1\.9\.7\): install Go 1\.\d+\.\d+"):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(BuildError, match=told):
         build_binaries()
 
 

@@ -3,8 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,9 +10,11 @@ import pytest
 
 from tests.kube.build import KUBERNETES, cache_folder
 from tests.kube.cluster import ClusterError, RealCluster
+from tests.proc.running import is_alive, wait_for
 
 ROOT = Path(__file__).parents[2]
 NODES = "/api/v1/nodes"
+MAPS = "/api/v1/namespaces/default/configmaps"
 READ_NODES = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}
 TAKE_LEASES = {
     "apiGroups": ["coordination.k8s.io"],
@@ -31,25 +31,6 @@ time.sleep(600)
 """
 
 
-def is_running(pid: int) -> bool:
-    """Say whether the process runs; one that is dead and not yet reaped does not."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
-
-
-def wait_until(condition: Callable[[], bool], within: float = 10.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)
-
-
-def configmap(name: str) -> object:
-    return {"metadata": {"name": name}, "data": {"key": "value"}}
-
-
 def test_the_version_is_the_pinned_one(kube: RealCluster, kube_binaries: Path) -> None:
     if kube_binaries != cache_folder():
         pytest.skip("KUBEBUILDER_ASSETS says which version, and not our pin")
@@ -58,12 +39,9 @@ def test_the_version_is_the_pinned_one(kube: RealCluster, kube_binaries: Path) -
     assert f"Client Version: {KUBERNETES.version}" in kube.kubectl("version")
 
 
-def test_a_bad_token_is_401(kube: RealCluster) -> None:
+def test_a_bad_token_is_401_and_none_is_anonymous(kube: RealCluster) -> None:
     bad = {"Authorization": "Bearer not-a-token"}
     assert kube.client.send("GET", NODES, headers=bad).status == 401
-
-
-def test_no_token_is_anonymous(kube: RealCluster) -> None:
     assert kube.client.send("GET", "/readyz", headers={}).status == 200
     assert kube.client.send("GET", NODES, headers={}).status == 403
 
@@ -106,17 +84,13 @@ def test_two_clusters_side_by_side_know_nothing_of_each_other(
 
 
 def test_the_audit_log_knows_who_wrote_what(kube: RealCluster) -> None:
-    maps = "/api/v1/namespaces/default/configmaps"
-    kube.request("POST", maps, configmap("test-audit")).expect(201)
-    kube.request("DELETE", f"{maps}/test-audit", identity="nobody").expect(403)
-    kube.request("GET", f"{maps}/test-audit").expect(200)
+    kube.request("POST", MAPS, {"metadata": {"name": "test-audit"}}).expect(201)
+    kube.request("DELETE", f"{MAPS}/test-audit", identity="nobody").expect(403)
+    kube.request("GET", f"{MAPS}/test-audit").expect(200)
     made, refused, read = (entry for entry in kube.audit() if entry.name == "test-audit")
     assert (made.user, made.verb, made.code) == ("admin", "create", 201)
-    assert (made.user_agent, made.namespace, made.resource) == (
-        "real-cluster",
-        "default",
-        "configmaps",
-    )
+    where = (made.user_agent, made.namespace, made.resource)
+    assert where == ("real-cluster", "default", "configmaps")
     assert (refused.user, refused.verb, refused.code) == ("nobody", "delete", 403)
     assert [entry.is_write for entry in (made, refused, read)] == [True, True, False]
 
@@ -128,22 +102,20 @@ def test_kubectl_takes_a_manifest(kube: RealCluster) -> None:
         kube.kubectl("get", "node", "test-no-such-node")
 
 
-def test_a_restart_keeps_url_tokens_and_data(fresh_kube: RealCluster) -> None:
-    maps = "/api/v1/namespaces/default/configmaps"
+def test_a_killed_api_server_refuses_until_it_is_started_with_its_url_tokens_and_data(
+    fresh_kube: RealCluster,
+) -> None:
     url = fresh_kube.url
-    fresh_kube.request("POST", maps, configmap("durable")).expect(201)
-    fresh_kube.restart_apiserver()
-    assert fresh_kube.url == url
-    assert fresh_kube.request("GET", f"{maps}/durable").expect().body["data"] == {"key": "value"}
-
-
-def test_a_killed_api_server_refuses_until_it_is_started(fresh_kube: RealCluster) -> None:
+    durable = {"metadata": {"name": "durable"}, "data": {"key": "value"}}
+    fresh_kube.request("POST", MAPS, durable).expect(201)
     fresh_kube.kill_apiserver()
     assert list(fresh_kube.pids) == ["etcd"]
     with pytest.raises(OSError, match="refused"):
         fresh_kube.request("GET", "/readyz")
     fresh_kube.start_apiserver()
+    assert fresh_kube.url == url
     assert fresh_kube.request("GET", "/readyz").status == 200
+    assert fresh_kube.request("GET", f"{MAPS}/durable").expect().body["data"] == durable["data"]
 
 
 def test_a_server_that_cannot_start_says_why(kube_binaries: Path, tmp_path: Path) -> None:
@@ -161,7 +133,7 @@ def test_it_outlives_the_thread_that_started_it_and_not_its_stop(
         assert len(pids) == 2
         assert cluster.request("GET", "/readyz").status == 200
     assert not cluster.pids
-    assert not any(is_running(pid) for pid in pids)
+    assert not any(map(is_alive, pids))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of a death")
@@ -172,4 +144,4 @@ def test_nothing_outlives_a_killed_test_process(kube_binaries: Path, tmp_path: P
         pids = [int(pid) for pid in tests.stdout.readline().split()]
         assert len(pids) == 2
         tests.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(is_running(pid) for pid in pids))
+    wait_for("both are gone", lambda: not any(map(is_alive, pids)))

@@ -1,17 +1,15 @@
 """A cluster for all of these tests, which each of them leaves empty."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import orjson
 import pytest
 
-from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.kube.client import Kube
 from tests.kube.cluster import RealCluster
-from tests.life.kubelets import NODES, unless
-from tests.life.users import SERVICES, VOLUMES
-from tests.proc.cluster_nodes import connect
+from tests.life.life import Life, living
+from tests.proc.conftest import api, where
 from tests.proc.running import RULES, Cloud, Where
 
 STRANGERS = {
@@ -27,8 +25,7 @@ STRANGERS = {
 }
 """What is in the cloud from the start and belongs to others, although it is in our networks."""
 
-EVENTS = "/api/v1/namespaces/default/events"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+__all__ = ["api", "where"]
 
 
 @pytest.fixture(scope="package")
@@ -50,24 +47,6 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def where(tmp_path: Path, cluster: RealCluster, cloud: Cloud) -> Where:
-    return Where(tmp_path, cluster.kubeconfig("ccm"), cloud.config)
-
-
-@pytest.fixture
-async def api(cluster: RealCluster) -> AsyncIterator[Kube]:
-    """The users' client; what it finds at the end, it takes away for the next test."""
-    api = await connect(cluster.kubeconfig("admin"))
-    yield api
-    for path in (SERVICES, VOLUMES):
-        names = [item["metadata"]["name"] for item in (await api.get(path))["items"]]
-        await asyncio.gather(*(_free(api, f"{path}/{name}") for name in names))
-    for path in (NODES, SERVICES, VOLUMES, EVENTS, LEASES):
-        await api.request("DELETE", path)
-    await api.close()
-
-
-async def _free(api: Kube, path: str) -> None:
-    """Let an object go that waits for a controller which runs no more."""
-    with unless(404):
-        await api.patch(path, MERGE_PATCH, {"metadata": {"finalizers": None}})
+async def life(where: Where, cloud: Cloud, api: Kube) -> AsyncIterator[Life]:
+    async with living(where, cloud, api) as life:
+        yield life

@@ -9,9 +9,9 @@ from ccm.model.objects import Json
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine
 from ccm.sandbox.kubelets import ready_condition, registration
+from tests.proc.environment import NODES
 from workers.service.hosts import EXCLUDE_LABEL
 
-NODES = "/api/v1/nodes"
 CLUSTER_CIDR = "10.240.0.0/12,fd00:244::/48"
 
 
@@ -30,7 +30,7 @@ def dual_stack(name: str, networks: Iterable[str]) -> Json:
 class Nodes:
     """Who joins, leaves, stops and ends. `expected` are the Nodes that nobody may delete, by name.
 
-    A Node whose machine ended is no longer expected: to delete it is the node worker's duty.
+    A Node whose machine ended is no longer expected: the node lifecycle controller deletes it.
     """
 
     def __init__(self, kube: Kube, cloud: CloudAdmin) -> None:

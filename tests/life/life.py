@@ -2,22 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ccm.kube.client import Kube
 from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from tests.life import oracle
-from tests.life.kubelets import NODES, Nodes
+from tests.life.kubelets import Nodes
 from tests.life.processes import WORKERS, Processes
 from tests.life.script import Step
-from tests.life.users import SERVICES, VOLUMES, Users
-from tests.life.weather import Weather
-from tests.proc.running import Cloud, Json, Where
-
-LOOK = 0.2  # seconds between two looks at everything
+from tests.life.users import Users
+from tests.proc.environment import NODES, SERVICES, VOLUMES
+from tests.proc.running import Cloud, Json, Where, until_none
 
 
 @dataclass
@@ -36,7 +35,7 @@ class Life:
         self._actors: dict[str, Any] = {
             "nodes": self.nodes,
             "users": self.users,
-            "cloud": Weather(self.admin),
+            "cloud": CloudFaults(self.admin),
             "processes": self.processes,
         }
         self._began = time.monotonic()
@@ -51,17 +50,17 @@ class Life:
         """Steps that have nothing to do with each other."""
         await asyncio.gather(*map(self.take, steps))
 
-    async def settle(self, seconds: float, besides: Mapping[str, int] | None = None) -> None:
-        """Until all is right, and workers that may act have looked at all and have nothing to do.
+    async def until_done(self, timeout: float, besides: Mapping[str, int] | None = None) -> None:
+        """Until nothing is wrong, and leading workers have reconciled all and nothing is pending.
 
         `besides` are the processes of workers that do not count any more.
         """
 
-        async def look() -> list[str]:
+        async def find() -> list[str]:
             self.processes.keep()
-            return await self.wrong() or self._unsettled(besides or {})
+            return await self.wrong() or self._pending(besides or {})
 
-        await until_nothing("wrong", look, seconds)
+        await until_none("wrong", find, timeout)
 
     async def wrong(self) -> list[str]:
         """What is not right in cluster and cloud."""
@@ -71,21 +70,21 @@ class Life:
         cloud = await self.admin.state()
         expected = self.nodes.expected
         return oracle.differences(
-            oracle.Sight(nodes, asked, volumes, cloud, expected, self.strangers)
+            oracle.Observed(nodes, asked, volumes, cloud, expected, self.strangers)
         )
 
-    def _unsettled(self, besides: Mapping[str, int]) -> list[str]:
+    def _pending(self, besides: Mapping[str, int]) -> list[str]:
         """What workers still have to do."""
         workers = self.processes.workers()
         absent = [name for name in WORKERS if name not in workers]
         return [f"nobody works as {name}" for name in absent] + [
-            f"{name} has {worker.get('pending')} unsettled: {worker.get('reasons')}"
+            f"{name} has {worker.get('pending')} pending: {worker.get('reasons')}"
             for name, worker in workers.items()
-            if worker["pid"] == besides.get(name) or not _has_looked(worker)
+            if worker["pid"] == besides.get(name) or not _has_reconciled_all(worker)
         ]
 
 
-def _has_looked(worker: Json) -> bool:
+def _has_reconciled_all(worker: Json) -> bool:
     """Whether it brought every object it knows to an end, and has none in its queue."""
     if worker["state"] != "running" or "queue" not in worker:
         return False
@@ -93,28 +92,34 @@ def _has_looked(worker: Json) -> bool:
     return worker["done"] >= worker["objects"] and not (worker["pending"] or is_busy)
 
 
-async def until_nothing(
-    what: str, look: Callable[[], Awaitable[Collection[object]]], seconds: float
-) -> None:
-    """Until `look` finds nothing any more; what it found last is told when it does not."""
-    found: Collection[object] = ()
-    try:
-        async with asyncio.timeout(seconds):
-            while found := await look():  # noqa: ASYNC110 - servers are asked
-                await asyncio.sleep(LOOK)
-    except TimeoutError:
-        raise AssertionError("\n".join([f"still {what}:", *map(str, found)])) from None
+class CloudFaults:
+    """What is wrong with the cloud; every change lasts until `calm`."""
+
+    def __init__(self, cloud: CloudAdmin) -> None:
+        self._cloud = cloud
+
+    async def fail(self, kind: str, operation: str, is_performed: bool) -> None:
+        """Calls fail; performed: they do their work all the same, and only the answer is lost."""
+        fault = CloudFault(CloudFaultKind(kind), operation, performed=is_performed)
+        await self._cloud.set_fault(replace(fault, delay=0.2, retry_after=0.3))
+
+    async def slow(self, seconds: float) -> None:
+        """Every call takes longer, and so does building and deleting a balancer."""
+        await self._cloud.set_parameters(latency=seconds, provisioning=seconds, deletion=seconds)
+
+    async def calm(self) -> None:
+        await self._cloud.clear_faults()
+        await self.slow(0.0)
 
 
 @asynccontextmanager
 async def living(where: Where, cloud: Cloud, api: Kube, replicas: int = 1) -> AsyncIterator[Life]:
-    """A life until the end of the block; when it fails, its steps are told."""
+    """A life until the end of the block, which prints its steps for pytest to show on a failure."""
     async with CloudAdmin(cloud.url) as admin:
         strangers = await admin.state()
         with Processes(where, replicas) as processes:
             life = Life(api, admin, processes, strangers)
             try:
                 yield life
-            except BaseException:
+            finally:
                 print(*life.steps, *processes.logs(), sep="\n")
-                raise

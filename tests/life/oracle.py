@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 Json = dict[str, Any]
 
 CLUSTER = "kubernetes"
@@ -22,7 +24,7 @@ ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 
 @dataclass(frozen=True)
-class Sight:
+class Observed:
     """Cluster and cloud at about the same time. `expected` is the UID of each Node to be there.
 
     `strangers` is what the cloud held of others, before anything of ours was in it.
@@ -46,30 +48,30 @@ class Sight:
         return [node for node in self.nodes if _provider_id(node).startswith(SCHEME)]
 
 
-def differences(sight: Sight) -> list[str]:
+def differences(observed: Observed) -> list[str]:
     """Everything that is not as it should be; a sentence each."""
     return [
-        *_membership(sight),
-        *(found for node in sight.ours for found in _node(node, sight)),
-        *_routes(sight),
-        *_balancers(sight),
-        *(found for service in sight.services for found in _service(service, sight)),
-        *(found for volume in sight.volumes for found in _volume(volume, sight)),
+        *_membership(observed),
+        *(found for node in observed.ours for found in _node(node, observed)),
+        *_routes(observed),
+        *_balancers(observed),
+        *(found for service in observed.services for found in _service(service, observed)),
+        *(found for volume in observed.volumes for found in _volume(volume, observed)),
     ]
 
 
-def _membership(sight: Sight) -> Iterator[str]:
-    there = {node["metadata"]["name"]: node["metadata"]["uid"] for node in sight.nodes}
-    for name, uid in sight.expected.items():
+def _membership(observed: Observed) -> Iterator[str]:
+    there = {node["metadata"]["name"]: node["metadata"]["uid"] for node in observed.nodes}
+    for name, uid in observed.expected.items():
         if there.get(name) != uid:
             yield f"node {name} is lost"
-    for name in there.keys() - sight.expected.keys():
+    for name in there.keys() - observed.expected.keys():
         yield f"node {name} is there although its machine ended"
 
 
-def _node(node: Json, sight: Sight) -> Iterator[str]:
+def _node(node: Json, observed: Observed) -> Iterator[str]:
     name = node["metadata"]["name"]
-    machine = sight.machines.get(_machine_id(node))
+    machine = observed.machines.get(_machine_id(node))
     if machine is None or machine["name"] != name:
         yield f"node {name} has provider ID {_provider_id(node)!r}: no machine of its name"
         return
@@ -88,34 +90,36 @@ def _node(node: Json, sight: Sight) -> Iterator[str]:
         yield f"node {name} has as to its network {network}"
 
 
-def _routes(sight: Sight) -> Iterator[str]:
+def _routes(observed: Observed) -> Iterator[str]:
     """Exactly one active route to each pod network of each Node, and no other of ours."""
-    names = {_machine_id(node): node["metadata"]["name"] for node in sight.ours}
+    names = {_machine_id(node): node["metadata"]["name"] for node in observed.ours}
     wanted = {
         f"{cidr} to {_machine_id(node)} of {node['metadata']['name']}"
-        for node in sight.ours
+        for node in observed.ours
         for cidr in node["spec"]["podCIDRs"]
     }
-    routes = _with_mark(sight.cloud["routes"])
+    routes = _with_mark(observed.cloud["routes"])
     there = [f"{r['cidr']} to {r['machine_id']} of {names.get(r['machine_id'])}" for r in routes]
     yield from _compared("route", wanted, there)
     yield from (f"route {r['cidr']} is a {r['state']}" for r in routes if r["state"] != "active")
-    yield from _strangers("routes", sight)
+    yield from _strangers("routes", observed)
 
 
-def _balancers(sight: Sight) -> Iterator[str]:
-    names = {s["metadata"]["uid"]: s["metadata"]["name"] for s in sight.services}
-    wanted = {s["metadata"]["name"] for s in sight.services if _wants_balancer(s)}
-    records = _with_mark(sight.cloud["load_balancers"])
+def _balancers(observed: Observed) -> Iterator[str]:
+    names = {s["metadata"]["uid"]: s["metadata"]["name"] for s in observed.services}
+    wanted = {s["metadata"]["name"] for s in observed.services if _wants_balancer(s)}
+    records = _with_mark(observed.cloud["load_balancers"])
     there = [names.get(r["tags"]["service"], r["tags"]["service"]) for r in records]
     yield from _compared("balancer", wanted, there)
-    yield from _strangers("load_balancers", sight)
+    yield from _strangers("load_balancers", observed)
 
 
-def _service(service: Json, sight: Sight) -> Iterator[str]:
+def _service(service: Json, observed: Observed) -> Iterator[str]:
     meta = service["metadata"]
     name, uid = meta["name"], meta["uid"]
-    records = [b for b in _with_mark(sight.cloud["load_balancers"]) if b["tags"]["service"] == uid]
+    records = [
+        b for b in _with_mark(observed.cloud["load_balancers"]) if b["tags"]["service"] == uid
+    ]
     if "deletionTimestamp" in meta:
         yield f"service {name} is still being deleted"
     is_wanted = _wants_balancer(service)
@@ -125,12 +129,12 @@ def _service(service: Json, sight: Sight) -> Iterator[str]:
     if told != [record["ip"] for record in records]:
         yield f"service {name} says {told}"
     if is_wanted and records:
-        for key, value in _record(service, sight).items():
+        for key, value in _record(service, observed).items():
             if (found := _sorted(records[0][key])) != value:
                 yield f"service {name} has as {key} {found} instead of {value}"
 
 
-def _record(service: Json, sight: Sight) -> Json:
+def _record(service: Json, observed: Observed) -> Json:
     """What the balancer of a Service has to be."""
     spec, annotations = service["spec"], service["metadata"].get("annotations", {})
     annotated = [text for text in annotations.get(RANGES, "").split(",") if text]
@@ -144,15 +148,15 @@ def _record(service: Json, sight: Sight) -> Json:
         ),
         "source_ranges": _sorted(spec.get("loadBalancerSourceRanges") or annotated),
         "hosts": _sorted(
-            _machine_id(n) for n in sight.ours if EXCLUDED not in n["metadata"]["labels"]
+            _machine_id(n) for n in observed.ours if EXCLUDED not in n["metadata"]["labels"]
         ),
         "health_check": health if spec["externalTrafficPolicy"] == "Local" else {},
     }
 
 
-def _volume(volume: Json, sight: Sight) -> Iterator[str]:
+def _volume(volume: Json, observed: Observed) -> Iterator[str]:
     name, handle = volume["metadata"]["name"], volume["spec"]["csi"]["volumeHandle"]
-    places = {place["id"]: place for place in sight.cloud["volumes"]}
+    places = {place["id"]: place for place in observed.cloud["volumes"]}
     if (place := places.get(handle)) is None:
         yield f"volume {name} is {handle}, which the cloud does not have"
         return
@@ -184,10 +188,10 @@ def _with_mark(records: Iterable[Json]) -> list[Json]:
     return [record for record in records if record["tags"].get("cluster") == CLUSTER]
 
 
-def _strangers(kind: str, sight: Sight) -> Iterator[str]:
-    there = [record for record in sight.cloud[kind] if record["tags"].get("cluster") != CLUSTER]
-    if there != sight.strangers[kind]:
-        yield f"{kind} of others are {there} and were {sight.strangers[kind]}"
+def _strangers(kind: str, observed: Observed) -> Iterator[str]:
+    there = [record for record in observed.cloud[kind] if record["tags"].get("cluster") != CLUSTER]
+    if there != observed.strangers[kind]:
+        yield f"{kind} of others are {there} and were {observed.strangers[kind]}"
 
 
 def _compared(what: str, wanted: set[str], there: list[str]) -> Iterator[str]:
@@ -197,9 +201,7 @@ def _compared(what: str, wanted: set[str], there: list[str]) -> Iterator[str]:
 
 
 def _sorted(value: Any) -> Any:
-    """Lists without their order, nor that of the fields of what is in them."""
+    """Lists without their order, whatever the order of keys in what they hold."""
     if isinstance(value, str | dict):
         return value
-    return sorted(
-        value, key=lambda one: repr(sorted(one.items()) if isinstance(one, dict) else one)
-    )
+    return sorted(value, key=lambda item: orjson.dumps(item, option=orjson.OPT_SORT_KEYS))

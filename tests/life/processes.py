@@ -51,22 +51,22 @@ class Processes:
         """One replica more stands by; then the leader ends in order, and for good."""
         [(name, leader)] = self._replicas.items()
         standby = self._replicas["standby"] = self._start("standby")
-        await until("it stands by", lambda: _states(standby) == {"standby"})
+        await until("it stands by", lambda: standby.is_in("standby"))
         del self._replicas[name]
         assert await asyncio.to_thread(leader.end) == 0
 
     def logs(self) -> Iterator[str]:
         """The last lines of each replica's log, but for those about the election."""
         for name, replica in self._replicas.items():
-            told = [line for line in replica.tail(400).splitlines() if "election" not in line]
-            yield from (f"{name}: {line}" for line in told[-40:])
+            lines = [line for line in replica.tail(400).splitlines() if "election" not in line]
+            yield from (f"{name}: {line}" for line in lines[-40:])
 
     def workers(self) -> dict[str, Json]:
-        """The workers that may act, by name; none while nobody leads."""
+        """The workers of the leader, by name; none while nobody leads."""
         return {worker["name"]: worker for worker in self._leader()[1].get("workers", ())}
 
     async def kill(self, worker: str) -> None:
-        """Kill a worker that may act, if it is there at the moment."""
+        """Kill a worker of the leader, if it is there at the moment."""
         if pid := self.workers().get(worker, {}).get("pid"):
             with suppress(ProcessLookupError):
                 kill(pid)
@@ -91,10 +91,6 @@ class Processes:
 
     def _start(self, name: str) -> Supervisor:
         return Supervisor(self._where, *FLAGS, name=name)
-
-
-def _states(replica: Supervisor) -> set[str]:
-    return {worker["state"] for worker in replica.workers().values()}
 
 
 def _ask(replica: Supervisor, **request: object) -> Json:

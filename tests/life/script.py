@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ccm.model.service import SOURCE_RANGES
@@ -38,6 +39,10 @@ class Step:
         return " ".join([self.who, self.what, *map(repr, self.args), f"({self.pause:.2f} s)"])
 
 
+class NothingToChange(Exception):
+    """There is no node or Service that a verb could be applied to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """What there is when a life begins."""
@@ -59,9 +64,9 @@ class Script:
         self._names: list[str] = []  # of nodes that left
         self._services: dict[str, str] = {}  # name to type
         self._dropped: list[str] = []  # names of Services that were
-        self._spoilt: list[str] = []
-        self._is_foul = False
-        self._verbs: tuple[tuple[int, Callable[[], Step | None]], ...] = (
+        self._invalid: list[str] = []
+        self._has_fault = False
+        self._verbs: tuple[tuple[int, Callable[[], Step]], ...] = (
             (6, self._join),
             (4, self._leave),
             (3, self._repair),
@@ -78,7 +83,7 @@ class Script:
             (4, self._policy),
             (5, self._ranges),
             (3, self._annotate),
-            (3, self._spoil),
+            (3, self._invalidate),
             (4, self._mend),
             (4, self._volume),
             (8, self._fault),
@@ -100,14 +105,14 @@ class Script:
         weights = [weight for weight, _ in self._verbs]
         while True:
             [(_, verb)] = self._chance.choices(self._verbs, weights)
-            if step := verb():
-                pause = self._chance.choice((0.0, 0.0, 0.1, 0.2, 0.5))
-                return Step(step.who, step.what, step.args, pause)
+            with suppress(NothingToChange):
+                step = verb()
+                return replace(step, pause=self._chance.choice((0.0, 0.0, 0.1, 0.2, 0.5)))
 
     def rest(self) -> list[Step]:
         """What lets everything come to rest."""
-        spoilt, self._spoilt, self._is_foul = self._spoilt, [], False
-        return [Step("cloud", "calm"), *(Step("users", "mend", (name,)) for name in spoilt)]
+        invalid, self._invalid, self._has_fault = self._invalid, [], False
+        return [Step("cloud", "calm"), *(Step("users", "mend", (name,)) for name in invalid)]
 
     # --- nodes
 
@@ -116,45 +121,39 @@ class Script:
         name = self._take(self._names) if is_old else f"vm-{self._next()}"
         return self._registered("join", name)
 
-    def _leave(self) -> Step | None:
-        if name := self._some_node("running", "stopped"):
-            self._names.append(name)
-            return self._gone("leave", name, self._chance.random() < 0.5)
-        return None
+    def _leave(self) -> Step:
+        name = self._some_node("running", "stopped")
+        self._names.append(name)
+        return self._gone("leave", name, self._chance.random() < 0.5)
 
-    def _repair(self) -> Step | None:
+    def _repair(self) -> Step:
         """The node comes back at once on another machine, with its name and network."""
         name = self._some_node("running", "stopped")
-        if not name:
-            return None
         self._nodes[name] = "running"
         return Step("nodes", "repair", (name, self._held[name]))
 
-    def _stop(self) -> Step | None:
+    def _stop(self) -> Step:
         return self._turn("stop", "running", "stopped")
 
-    def _start(self) -> Step | None:
+    def _start(self) -> Step:
         return self._turn("start", "stopped", "running")
 
-    def _end(self) -> Step | None:
+    def _end(self) -> Step:
         name = self._some_node("running", "stopped")
-        how = self._chance.choice(("terminate", "vanish"))
-        return self._gone("end", name, how) if name else None
+        return self._gone("end", name, self._chance.choice(("terminate", "vanish")))
 
-    def _unregister(self) -> Step | None:
-        if not (name := self._some_node("running")):
-            return None
+    def _unregister(self) -> Step:
+        name = self._some_node("running")
         self._nodes[name] = "away"
         self._networks.append(self._held.pop(name))
         return Step("nodes", "unregister", (name,))
 
-    def _register(self) -> Step | None:
-        name = self._some_node("away")
-        return self._registered("register", name) if name else None
+    def _register(self) -> Step:
+        return self._registered("register", self._some_node("away"))
 
-    def _exclude(self) -> Step | None:
+    def _exclude(self) -> Step:
         name = self._some_node("running", "stopped")
-        return Step("nodes", "exclude", (name, self._chance.random() < 0.7)) if name else None
+        return Step("nodes", "exclude", (name, self._chance.random() < 0.7))
 
     def _registered(self, what: str, name: str) -> Step:
         """The network is new, or one that another node had."""
@@ -163,9 +162,8 @@ class Script:
         self._nodes[name], self._held[name] = "running", network
         return Step("nodes", what, (name, network))
 
-    def _turn(self, what: str, before: str, after: str) -> Step | None:
-        if not (name := self._some_node(before)):
-            return None
+    def _turn(self, what: str, before: str, after: str) -> Step:
+        name = self._some_node(before)
         self._nodes[name] = after
         return Step("nodes", what, (name,))
 
@@ -176,7 +174,7 @@ class Script:
 
     def _some_node(self, *states: str) -> str:
         """A node in one of these states; two always stay, so that there is something to lose."""
-        return self._some(self._nodes, states) if len(self._nodes) > 2 else ""
+        return self._some(self._nodes if len(self._nodes) > 2 else {}, states)
 
     # --- Services
 
@@ -191,50 +189,46 @@ class Script:
             spec["loadBalancerSourceRanges"] = self._some_ranges()
         return Step("users", "ask", (name, spec, annotations))
 
-    def _drop(self) -> Step | None:
-        if not (name := self._some_service("LoadBalancer", "NodePort", "ClusterIP")):
-            return None
+    def _drop(self) -> Step:
+        name = self._some_service("LoadBalancer", "NodePort", "ClusterIP")
         del self._services[name]
         self._dropped.append(name)
-        self._spoilt = [other for other in self._spoilt if other != name]
+        self._invalid = [other for other in self._invalid if other != name]
         return Step("users", "drop", (name,))
 
-    def _retype(self) -> Step | None:
-        if not (name := self._some_service("LoadBalancer", "NodePort", "ClusterIP")):
-            return None
+    def _retype(self) -> Step:
+        name = self._some_service("LoadBalancer", "NodePort", "ClusterIP")
         others = {"LoadBalancer", "NodePort", "ClusterIP"} - {self._services[name]}
         self._services[name] = kind = self._chance.choice(sorted(others))
         return Step("users", "retype", (name, kind))
 
-    def _ports(self) -> Step | None:
+    def _ports(self) -> Step:
         name = self._some_service("LoadBalancer")
-        return Step("users", "change", (name, {"ports": self._some_ports()})) if name else None
+        return Step("users", "change", (name, {"ports": self._some_ports()}))
 
-    def _policy(self) -> Step | None:
+    def _policy(self) -> Step:
         name = self._some_service("LoadBalancer")
-        return Step("users", "change", (name, self._some_policy())) if name else None
+        return Step("users", "change", (name, self._some_policy()))
 
-    def _ranges(self) -> Step | None:
-        if not (name := self._some_service("LoadBalancer")):
-            return None
+    def _ranges(self) -> Step:
+        name = self._some_service("LoadBalancer")
         ranges = self._some_ranges()
         if self._chance.random() < 0.5:
             return Step("users", "change", (name, {"loadBalancerSourceRanges": ranges}))
         return Step("users", "annotate", (name, {SOURCE_RANGES: ",".join(ranges) or None}))
 
-    def _annotate(self) -> Step | None:
+    def _annotate(self) -> Step:
         name = self._some_service("LoadBalancer")
-        return Step("users", "annotate", (name, {"team": f"t-{self._next()}"})) if name else None
+        return Step("users", "annotate", (name, {"team": f"t-{self._next()}"}))
 
-    def _spoil(self) -> Step | None:
+    def _invalidate(self) -> Step:
         """Ask for what the cloud does not know."""
-        if not (name := self._some_service("LoadBalancer")):
-            return None
-        self._spoilt.append(name)
-        return Step("users", "spoil", (name,))
+        name = self._some_service("LoadBalancer")
+        self._invalid.append(name)
+        return Step("users", "invalidate", (name,))
 
-    def _mend(self) -> Step | None:
-        return Step("users", "mend", (self._take(self._spoilt),)) if self._spoilt else None
+    def _mend(self) -> Step:
+        return Step("users", "mend", (self._take(self._invalid),))
 
     def _some_service(self, *types: str) -> str:
         return self._some(self._services, types)
@@ -260,15 +254,17 @@ class Script:
         """The cloud fails; sometimes it does what it was asked to and only its answer is lost."""
         kind, is_performed = self._chance.choice(FAULTS), self._chance.random() < 0.4
         operation = self._chance.choice(OPERATIONS)
-        self._is_foul = True
+        self._has_fault = True
         return Step("cloud", "fail", (str(kind), operation, is_performed))
 
-    def _calm(self) -> Step | None:
-        was_foul, self._is_foul = self._is_foul, False
-        return Step("cloud", "calm") if was_foul else None
+    def _calm(self) -> Step:
+        if not self._has_fault:
+            raise NothingToChange
+        self._has_fault = False
+        return Step("cloud", "calm")
 
     def _slow(self) -> Step:
-        self._is_foul = True
+        self._has_fault = True
         return Step("cloud", "slow", (self._chance.choice((0.02, 0.2)),))
 
     def _kill(self) -> Step:
@@ -289,8 +285,10 @@ class Script:
         """A name with one of these values, often the latest one: what has just come is at work."""
         chosen = [name for name, value in among.items() if value in values]
         if not chosen:
-            return ""
+            raise NothingToChange
         return chosen[-1] if self._chance.random() < 0.4 else self._chance.choice(chosen)
 
     def _take(self, items: list[Any]) -> Any:
+        if not items:
+            raise NothingToChange
         return items.pop(self._chance.randrange(len(items)))

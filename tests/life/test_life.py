@@ -15,9 +15,9 @@ SEED = int(os.environ.get("CCM_LIFE_SEED", "1"))
 STEPS = int(os.environ.get("CCM_LIFE_STEPS", "400" if IS_LONG else "30"))
 SIZE = Size(nodes=100, services=50, volumes=100) if IS_LONG else Size(12, 6, 10)
 REPLICAS = 2 if IS_LONG else 1
-PATIENCE = 120.0  # seconds until what failed has had its turn again
-UNSETTLED = 40  # steps after which everything has to come to rest
-QUIET = 2.0  # seconds without a write after everything is right
+RECOVERY_TIMEOUT = 120.0  # what failed waits for its retry
+STEPS_AT_ONCE = 40  # after which everything has to become right
+NO_WRITES_FOR = 2.0  # seconds after everything is right
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(3600 if IS_LONG else 300)]
 
@@ -38,17 +38,17 @@ async def test_whatever_happened_the_cloud_is_as_the_cluster_asks(
         await life.nodes.add_foreign("foreign", network=4000)
         for step in script.beginning(SIZE):
             await life.take(step)
-        await life.settle(PATIENCE)
-        for first in range(0, STEPS, UNSETTLED):
-            for _ in range(first, min(first + UNSETTLED, STEPS)):
+        await life.until_done(RECOVERY_TIMEOUT)
+        for first in range(0, STEPS, STEPS_AT_ONCE):
+            for _ in range(first, min(first + STEPS_AT_ONCE, STEPS)):
                 await life.take(script.draw())
             for step in script.rest():
                 await life.take(step)
             began = time.monotonic()
-            await life.settle(PATIENCE)
-            print(f"settled after {time.monotonic() - began:.1f} s")
+            await life.until_done(RECOVERY_TIMEOUT)
+            print(f"right after {time.monotonic() - began:.1f} s")
         await life.admin.reset_counters()
-        await asyncio.sleep(QUIET)
+        await asyncio.sleep(NO_WRITES_FOR)
         counters = await life.admin.counters()
         assert counters["writes"] == 0, counters["rows"]
         assert await life.wrong() == []

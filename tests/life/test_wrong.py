@@ -10,21 +10,20 @@ from collections import defaultdict
 import pytest
 
 from ccm.errors import KubernetesError
-from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.model.volume import ZONE
 from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Volume
-from tests.life.conftest import EVENTS
-from tests.life.life import Life, living, until_nothing
-from tests.life.users import SERVICES, UNKNOWN, VOLUMES, persistent_volume
-from tests.proc.running import Cloud, Where
+from tests.life.life import Life
+from tests.life.users import UNKNOWN, persistent_volume
+from tests.proc.environment import EVENTS, SERVICES, VOLUMES
+from tests.proc.running import until_none
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-PATIENCE = 60.0
-WATCHED = 4.0  # seconds in which a storm would be seen
+RECOVERY_TIMEOUT = 60.0
+STORM_WINDOW = 4.0  # seconds in which a storm would be seen
 
 ASKED: dict[str, tuple[Json, dict[str, str]]] = {
     "bad-key": ({}, {UNKNOWN: "blue"}),
@@ -64,19 +63,19 @@ async def warnings(life: Life) -> dict[str, list[tuple[str, str]]]:
 
 
 async def until_told(life: Life, *names: str) -> None:
-    async def look() -> set[str]:
+    async def untold() -> set[str]:
         return {*names} - (await warnings(life)).keys()
 
-    await until_nothing("untold", look, PATIENCE)
+    await until_none("untold", untold, RECOVERY_TIMEOUT)
 
 
 async def until_good(life: Life) -> None:
     """Until nothing is wrong but what has to be."""
 
-    async def look() -> list[str]:
+    async def wrong() -> list[str]:
         return [text for text in await life.wrong() if "bad-" not in text]
 
-    await until_nothing("wrong", look, PATIENCE)
+    await until_none("wrong", wrong, RECOVERY_TIMEOUT)
 
 
 async def ask_for_what_cannot_be(life: Life) -> None:
@@ -93,73 +92,64 @@ async def ask_for_what_cannot_be(life: Life) -> None:
         await life.api.post(VOLUMES, persistent_volume(name, handle, **spec))
 
 
-async def test_each_is_told_once_and_holds_up_nobody(where: Where, cloud: Cloud, api: Kube) -> None:
+async def test_each_is_told_once_and_holds_up_nobody(life: Life) -> None:
     both = {"ports": [(53, "TCP"), (53, "UDP")]}
-    async with living(where, cloud, api) as life:
-        await life.users.ask("web-1", {}, {})
-        await until_told(life, "web-1")
-        await life.nodes.join("vm-1", 1)
-        await until_good(life)
-        await ask_for_what_cannot_be(life)
-        await life.nodes.join("vm-2", 2)
-        await life.users.ask("web-2", both, {})
-        await life.users.volume("vol-1", ["zone-a"], is_late=False)
-        await until_told(life, *TOLD)
-        await until_good(life)
-        await life.admin.reset_counters()
-        await asyncio.sleep(WATCHED)
-        counters = await life.admin.counters()
-        assert counters["writes"] == 0, counters["rows"]
-        assert counters["reads"] <= 4, counters["rows"]  # whether vol-404 is there by now
-        told = await warnings(life)
-        assert told.keys() == TOLD.keys()
-        for name, (reason, words) in TOLD.items():
-            times = 2 if name == "bad-node" else 1  # it has two networks
-            assert [given for given, _ in told[name]] == [reason] * times
-            assert all(words in message for _, message in told[name]), told[name]
+    await life.users.ask("web-1", {}, {})
+    await until_told(life, "web-1")
+    await life.nodes.join("vm-1", 1)
+    await until_good(life)
+    await ask_for_what_cannot_be(life)
+    await life.nodes.join("vm-2", 2)
+    await life.users.ask("web-2", both, {})
+    await life.users.volume("vol-1", ["zone-a"], is_late=False)
+    await until_told(life, *TOLD)
+    await until_good(life)
+    await life.admin.reset_counters()
+    await asyncio.sleep(STORM_WINDOW)
+    counters = await life.admin.counters()
+    assert counters["writes"] == 0, counters["rows"]
+    assert counters["reads"] <= 4, counters["rows"]  # whether vol-404 is there by now
+    told = await warnings(life)
+    assert told.keys() == TOLD.keys()
+    for name, (reason, words) in TOLD.items():
+        times = 2 if name == "bad-node" else 1  # it has two networks
+        assert [given for given, _ in told[name]] == [reason] * times
+        assert all(words in message for _, message in told[name]), told[name]
 
 
-async def test_what_is_taken_back_while_it_is_made_leaves_nothing_behind(
-    where: Where, cloud: Cloud, api: Kube
-) -> None:
+async def test_what_is_taken_back_while_it_is_made_leaves_nothing_behind(life: Life) -> None:
     """First while the call is under way, then while the cloud is at work."""
-    async with living(where, cloud, api) as life:
 
-        async def look() -> list[str]:
-            rows, state = (await life.admin.counters())["rows"], await life.admin.state()
-            signs = [row["operation"] for row in rows if not row["status"]]
-            signs += [record["state"] for record in state["load_balancers"]]
-            return [] if {"CreateLoadBalancer", "provisioning"} & {*signs} else ["nothing", *signs]
+    async def find() -> list[str]:
+        rows, state = (await life.admin.counters())["rows"], await life.admin.state()
+        signs = [row["operation"] for row in rows if not row["status"]]
+        signs += [record["state"] for record in state["load_balancers"]]
+        return [] if {"CreateLoadBalancer", "provisioning"} & {*signs} else ["nothing", *signs]
 
-        await life.nodes.join("vm-1", 1)
-        await life.settle(PATIENCE)
-        await life.admin.set_parameters(provisioning=0.8, deletion=0.8)
-        await life.admin.set_fault(
-            CloudFault(CloudFaultKind.SLOW, "CreateLoadBalancer", 1, delay=0.8)
-        )
-        for _ in range(2):
-            await life.users.ask("web-1", {}, {})
-            await until_nothing("not begun", look, PATIENCE)
-            await life.users.drop("web-1")
-            await life.settle(PATIENCE)
-            with pytest.raises(KubernetesError, match="404"):
-                await life.api.get(f"{SERVICES}/web-1")
-        assert await warnings(life) == {}
-
-
-async def test_who_finds_the_quota_used_up_gets_the_next_place(
-    where: Where, cloud: Cloud, api: Kube
-) -> None:
-    async with living(where, cloud, api) as life:
-        await life.nodes.join("vm-1", 1)
+    await life.nodes.join("vm-1", 1)
+    await life.until_done(RECOVERY_TIMEOUT)
+    await life.admin.set_parameters(provisioning=0.8, deletion=0.8)
+    await life.admin.set_fault(CloudFault(CloudFaultKind.SLOW, "CreateLoadBalancer", 1, delay=0.8))
+    for _ in range(2):
         await life.users.ask("web-1", {}, {})
-        await life.settle(PATIENCE)
-        used = len((await life.admin.state())["load_balancers"])
-        await life.admin.set_parameters(max_load_balancers=used)
-        await life.users.ask("web-2", {}, {})
-        await until_told(life, "web-2")
-        [(reason, message)] = (await warnings(life))["web-2"]
-        assert reason == "SyncLoadBalancerFailed"
-        assert f"QuotaExceeded: the account may have {used} load balancers" in message
+        await until_none("not begun", find, RECOVERY_TIMEOUT)
         await life.users.drop("web-1")
-        await life.settle(PATIENCE)
+        await life.until_done(RECOVERY_TIMEOUT)
+        with pytest.raises(KubernetesError, match="404"):
+            await life.api.get(f"{SERVICES}/web-1")
+    assert await warnings(life) == {}
+
+
+async def test_who_finds_the_quota_used_up_gets_the_next_place(life: Life) -> None:
+    await life.nodes.join("vm-1", 1)
+    await life.users.ask("web-1", {}, {})
+    await life.until_done(RECOVERY_TIMEOUT)
+    used = len((await life.admin.state())["load_balancers"])
+    await life.admin.set_parameters(max_load_balancers=used)
+    await life.users.ask("web-2", {}, {})
+    await until_told(life, "web-2")
+    [(reason, message)] = (await warnings(life))["web-2"]
+    assert reason == "SyncLoadBalancerFailed"
+    assert f"QuotaExceeded: the account may have {used} load balancers" in message
+    await life.users.drop("web-1")
+    await life.until_done(RECOVERY_TIMEOUT)

@@ -12,9 +12,8 @@ from ccm.providers.simulated.volumes import CSI_DRIVER
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Volume
 from tests.life.kubelets import unless
+from tests.proc.environment import SERVICES, VOLUMES
 
-SERVICES = "/api/v1/namespaces/default/services"
-VOLUMES = "/api/v1/persistentvolumes"
 UNKNOWN = f"{PREFIX}colour"
 """An annotation that the provider of the simulated cloud refuses."""
 LATE = 0.2  # seconds
@@ -71,7 +70,7 @@ class Users:
     async def annotate(self, name: str, annotations: Mapping[str, str | None]) -> None:
         await self._patch(name, {"metadata": {"annotations": annotations}})
 
-    async def spoil(self, name: str) -> None:
+    async def invalidate(self, name: str) -> None:
         await self.annotate(name, {UNKNOWN: "blue"})
 
     async def mend(self, name: str) -> None:

@@ -16,7 +16,7 @@ from tests.https.pki import Authority
 from tests.https.served import ServerAddress
 from tests.kube.ports import ReservedPort
 from tests.proc.cluster_nodes import add_machines_and_nodes, connect
-from tests.proc.running import Supervisor, Where, tell, until
+from tests.proc.running import Supervisor, Where, command, until
 
 SERVICES = "/api/v1/namespaces/default/services"
 NODES = 8
@@ -77,7 +77,7 @@ async def _go_wrong(kube: Kube, cloud: CloudServer, supervisor: Supervisor, why:
         meta, spec = SERVICE["metadata"] | {"name": name}, SERVICE["spec"] | affinity
         await kube.post(SERVICES, SERVICE | {"metadata": meta, "spec": spec})
     await until("all machines are known", lambda: _initialised(supervisor) == NODES)
-    await tell(supervisor, command="deletions", action="freeze", reason=why, by="alice")
+    await command(supervisor, "deletions", action="freeze", reason=why, by="alice")
     async with CloudAdmin(cloud.url) as admin:
         await admin.vanish(GONE)
         await follow_power(kube, admin, [f"vm-{number}" for number in range(1, NODES + 1)])

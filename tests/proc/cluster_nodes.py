@@ -1,4 +1,4 @@
-"""Nodes on a real API server: registering them, and every state that a bystander saw them in."""
+"""Nodes on a real API server: registering them, and every state that a watch saw them in."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ from ccm.sandbox.observer import missing_fields
 
 async def connect(kubeconfig: Path) -> Kube:
     """A client of the test's own, which the audit log tells apart from the supervisor's."""
-    return Kube(await config.load(str(kubeconfig)), "bystander")
+    return Kube(await config.load(str(kubeconfig)), "test")
 
 
 async def add_machines_and_nodes(
@@ -37,12 +37,12 @@ async def add_machines_and_nodes(
 
 
 @dataclass
-class Witness:
+class NodeWatcher:
     """Follows all Nodes and keeps, for each, the distinct contents it has had of what we write."""
 
     kube: Kube
     nodes: dict[str, Node] = field(default_factory=dict)
-    seen: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
     contents: dict[str, dict[str, set[bytes]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(set))
     )
@@ -50,16 +50,16 @@ class Witness:
     async def run(self) -> None:
         async for event in list_and_watch(self.kube, "/api/v1/nodes"):
             if isinstance(event, Updated):
-                self._see(Node(event.raw))
+                self._on_update(Node(event.raw))
 
     def initialised(self) -> int:
         return sum(not missing_fields(node) for node in self.nodes.values())
 
-    async def until_initialised(self, count: int, seconds: float) -> None:
-        async with asyncio.timeout(seconds):
+    async def until_initialised(self, count: int, timeout: float) -> None:
+        async with asyncio.timeout(timeout):
             while self.initialised() < count:
-                self.seen.clear()
-                await self.seen.wait()
+                self.changed.clear()
+                await self.changed.wait()
 
     def rewritten(self) -> list[str]:
         """Nodes on which a field of ours had more than one content after it was first written."""
@@ -70,9 +70,9 @@ class Witness:
             if len(values) > 1
         ]
 
-    def _see(self, node: Node) -> None:
+    def _on_update(self, node: Node) -> None:
         self.nodes[node.name] = node
-        self.seen.set()
+        self.changed.set()
         for what, value in _ours(node):
             if value:
                 self.contents[node.name][what].add(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))

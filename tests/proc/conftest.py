@@ -1,6 +1,5 @@
-"""A real cluster, a cloud and a bystander for each process test; the cluster serves a module."""
+"""A real cluster, a cloud and clients for each process test; the cluster serves a module."""
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -8,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from ccm.kube.client import Kube
+from ccm.sandbox.cloud.client import CloudAdmin
 from tests.kube.cluster import RealCluster
-from tests.proc.cluster_nodes import Witness, connect
-from tests.proc.running import RULES, Cloud, Where
+from tests.proc.cluster_nodes import NodeWatcher, connect
+from tests.proc.environment import Environment, emptied
+from tests.proc.running import RULES, Cloud, Where, in_background
 
 PAGE = 100
+Written = Callable[[], Counter[tuple[str, str]]]
 
 
 @pytest.fixture
-def written(cluster: RealCluster) -> Callable[[], Counter[tuple[str, str]]]:
+def written(cluster: RealCluster) -> Written:
     """Writes to Nodes that workers made in this test and the API server took, per node and part."""
     before = _writes(cluster)
     return lambda: _writes(cluster) - before
@@ -48,14 +50,9 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
 
 @pytest.fixture
 async def api(cluster: RealCluster) -> AsyncIterator[Kube]:
-    """The bystander's client; what it finds at the end, it takes away for the next test."""
-    api = await connect(cluster.kubeconfig("admin"))
-    yield api
-    await api.request("DELETE", "/api/v1/nodes")
-    await api.request("DELETE", "/api/v1/namespaces/default/events")
-    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-    await api.request("DELETE", leases)
-    await api.close()
+    """The test's own client; what it finds at the end, it takes away for the next test."""
+    async with emptied(await connect(cluster.kubeconfig("admin"))) as api:
+        yield api
 
 
 @pytest.fixture
@@ -64,9 +61,9 @@ def where(tmp_path: Path, cluster: RealCluster, cloud: Cloud) -> Where:
 
 
 @pytest.fixture
-async def witness(api: Kube) -> AsyncIterator[Witness]:
-    witness = Witness(api)
-    watching = asyncio.create_task(witness.run())
-    yield witness
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+async def env(
+    cluster: RealCluster, cloud: Cloud, where: Where, api: Kube
+) -> AsyncIterator[Environment]:
+    nodes = NodeWatcher(api)
+    async with CloudAdmin(cloud.url) as admin, in_background(nodes.run()):
+        yield Environment(cluster, cloud, where, api, admin, nodes)

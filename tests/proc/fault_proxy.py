@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -24,6 +25,8 @@ import aiohttp
 from aiohttp import web
 
 T = TypeVar("T")
+Reply = Callable[[], web.Response]
+"""What a watch request gets instead of a watch."""
 PASSED_ON = ("Authorization", "Content-Type", "Accept", "User-Agent")
 PASSED_BACK = ("Content-Type", "Retry-After")
 
@@ -76,51 +79,36 @@ async def spoilt(stream: Stream, line: bytes) -> None:
     await stream.write(b"\xff" * (len(line) - 1) + b"\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a watch request gets instead of a watch."""
-
-    status: int
-    body: bytes = b""
-    retry_after: str = ""
-
-    def response(self) -> web.Response:
-        headers = {"Retry-After": self.retry_after} if self.retry_after else {}
-        headers["Content-Type"] = "application/json"
-        return web.Response(status=self.status, body=self.body, headers=headers)
-
-
 def status_object(code: int, reason: str) -> dict[str, object]:
     return {"kind": "Status", "code": code, "reason": reason, "message": "a fault of the test's"}
 
 
-def failure(code: int, reason: str, retry_after: str = "") -> Answer:
-    return Answer(code, json.dumps(status_object(code, reason)).encode(), retry_after)
+def failure(code: int, reason: str, **headers: str) -> Reply:
+    return partial(web.json_response, status_object(code, reason), status=code, headers=headers)
 
 
-def error_event(code: int, reason: str) -> Answer:
-    event = {"type": "ERROR", "object": status_object(code, reason)}
-    return Answer(200, json.dumps(event).encode() + b"\n")
+def error_event(code: int, reason: str) -> Reply:
+    event = json.dumps({"type": "ERROR", "object": status_object(code, reason)})
+    return partial(web.Response, text=f"{event}\n", content_type="application/json")
+
+
+def refuse() -> web.Response:
+    raise ConnectionRefusedError
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What becomes of watches: an answer instead of one (or no answer), and of each line of one.
+    """What becomes of watches: a reply instead of one, and of each line of one.
 
-    With an answer, or without a connection, watches that are open are cut.
+    With a reply, watches that are open are cut.
     """
 
-    answer: Answer | None = None
-    is_refused: bool = False
+    reply: Reply | None = None
     each_line: Callable[[Stream, bytes], Awaitable[None]] = forward
-
-    @property
-    def cuts(self) -> bool:
-        return self.is_refused or self.answer is not None
 
 
 HEALTHY = Fault()
-REFUSED = Fault(is_refused=True)
+REFUSED = Fault(refuse)
 
 
 class FaultProxy:
@@ -163,11 +151,13 @@ class FaultProxy:
 
     def go_silent(self) -> None:
         """Nothing comes through the watches that are open now, ever, and nothing ends them."""
-        self._do(self._kill_silently())
+        self.met = Counter(stream.request.path for stream in self._streams)
+        for stream in self._streams:
+            stream.is_dead = True
 
-    def say(self, path: str, lines: Sequence[bytes]) -> int:
+    def send(self, path: str, lines: Sequence[bytes]) -> int:
         """Add lines to the open watches of `path`; how many watches there are."""
-        return self._do(self._say(path, lines))
+        return self._do(self._send(path, lines))
 
     # --- in the thread
 
@@ -190,20 +180,15 @@ class FaultProxy:
 
     async def _set(self, fault: Fault) -> None:
         self._fault, self.met = fault, Counter()
-        for stream in list(self._streams) if fault.cuts else ():
+        for stream in list(self._streams) if fault.reply else ():
             stream.reset()
 
-    async def _kill_silently(self) -> None:
-        self.met = Counter(stream.request.path for stream in self._streams)
-        for stream in self._streams:
-            stream.is_dead = True
-
-    async def _say(self, path: str, lines: Sequence[bytes]) -> int:
-        listeners = [stream for stream in self._streams if stream.request.path == path]
+    async def _send(self, path: str, lines: Sequence[bytes]) -> int:
+        watches = [stream for stream in self._streams if stream.request.path == path]
         for line in lines:
-            for stream in listeners:
+            for stream in watches:
                 await stream.write(line)
-        return len(listeners)
+        return len(watches)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -234,12 +219,9 @@ class FaultProxy:
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         fault = self._fault
-        if fault.cuts:
+        if fault.reply:
             self.met[request.path] += 1
-        if fault.is_refused:
-            raise ConnectionRefusedError
-        if fault.answer:
-            return fault.answer.response()
+            return fault.reply()
         async with self._ask(request) as answer:
             if answer.status != 200:
                 return web.Response(status=answer.status, body=await answer.read())

@@ -6,7 +6,6 @@ import os
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,21 +34,10 @@ PAUSE = 2.0  # seconds between two calls of a controller; refreshing never pause
 REFRESHERS = 4  # per worker
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """What a hammering process is told."""
-
-    name: str
-    bus: str
-    parent: int
-    config: str
-    waits: str  # a line of JSON per call: when, priority, seconds of waiting
-
-
 class Timed:
-    """A grant source that writes down how long each call waited."""
+    """A grant source that writes a line of JSON per call: when, priority, seconds of waiting."""
 
-    def __init__(self, grants: SupervisorGrants, path: str) -> None:
+    def __init__(self, grants: SupervisorGrants, path: Path) -> None:
         self._grants = grants
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - as long as the process lives
 
@@ -64,13 +52,13 @@ class Timed:
         self._grants.throttled(budget, seconds, granted)
 
 
-def enter(spec: Spec) -> None:
-    """The first code of a hammering process."""
-    die_with_parent(spec.parent)
-    asyncio.run(_hammer(spec))
+def enter(name: str, config: Path, parent: int) -> None:
+    """The first code of a hammering process; its waits go into a file beside `config`."""
+    die_with_parent(parent)
+    asyncio.run(_hammer(name, config))
 
 
-async def _hammer(spec: Spec) -> None:
+async def _hammer(name: str, config: Path) -> None:
     def on_message(message: Message) -> None:
         if isinstance(message, Granted):
             grants.on_granted(message)
@@ -79,15 +67,16 @@ async def _hammer(spec: Spec) -> None:
         while port.send(Beat({})):  # noqa: ASYNC110 - nothing to wait for
             await asyncio.sleep(BEAT_INTERVAL)
 
-    port = Port(Path(spec.bus), f"{spec.name}.1", lambda token: None)
+    port = Port(config.with_name("bus.sock"), f"{name}.1", lambda token: None)
     port.on_message = on_message
     grants = SupervisorGrants(port.send)
-    gate = WorkerGate(Timed(grants, spec.waits), 10.0, lambda: None)
-    content, provider = Path(spec.config).read_bytes(), SimulatedCloud()
-    await provider.initialize(ProviderContext(gate, content, spec.config, "test", spec.name))
+    timed = Timed(grants, config.with_name(f"{name}.waits"))
+    gate = WorkerGate(timed, 10.0, lambda: None)
+    content, provider = config.read_bytes(), SimulatedCloud()
+    await provider.initialize(ProviderContext(gate, content, str(config), "test", name))
     quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}
     port.send(Hello([], quotas))
-    api = SimulatedApi(read_config(content, spec.config), gate, spec.name)
+    api = SimulatedApi(read_config(content, str(config)), gate, name)
     controllers = [_work(api, priority, PAUSE) for priority in Priority]
     refreshing = [_work(api, Priority.REFRESH, 0.0) for _ in range(REFRESHERS)]
     await asyncio.gather(port.run(), beat(), *controllers, *refreshing)
@@ -103,9 +92,9 @@ async def _work(api: SimulatedApi, priority: Priority, pause: float) -> None:
 class Hammers:
     """A supervisor's hub and budget, and worker processes by name. All in the running loop."""
 
-    def __init__(self, directory: Path, config: Path) -> None:
-        self._directory, self._config = directory, config
-        self._hub = Hub(directory / "bus.sock", self._on_message)
+    def __init__(self, config: Path) -> None:
+        self._directory, self._config = config.parent, config
+        self._hub = Hub(self._directory / "bus.sock", self._on_message)
         self._heard_at: dict[str, float] = {}
         self.budget = Budget({}, self._hub.send, self._is_responsive)
         self.processes: dict[str, Any] = {}
@@ -114,10 +103,8 @@ class Hammers:
     def start(self, names: list[str]) -> None:
         context = multiprocess.get_context("spawn")
         for name in names:
-            waits = str(self._directory / f"{name}.waits")
-            bus = str(self._directory / "bus.sock")
-            spec = Spec(name, bus, os.getpid(), str(self._config), waits)
-            process = self.processes[name] = context.Process(target=enter, args=(spec,))
+            arguments = (name, self._config, os.getpid())
+            process = self.processes[name] = context.Process(target=enter, args=arguments)
             process.start()
             self._hub.admit(f"{name}.1", process.pid)
 
@@ -166,7 +153,7 @@ class Hammers:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CallCounts:
     """What the cloud saw of reads between two times (monotonic)."""
 
     accepted: int
@@ -175,7 +162,7 @@ class Seen:
     callers: Counter[str]
 
     @classmethod
-    def between(cls, requests: list[Json], begin: float, end: float) -> "Seen":
+    def between(cls, requests: list[Json], begin: float, end: float) -> "CallCounts":
         calls = [request for request in requests if begin <= request["monotonic"] < end]
         refused = sum(call["status"] == 429 for call in calls)
         callers = Counter(call["caller"] for call in calls)
@@ -187,11 +174,3 @@ class Seen:
 
     def use_of(self, per_second: float) -> float:
         return self.accepted / (per_second * self.seconds)
-
-
-def percentiles(seconds: list[float]) -> Iterator[float]:
-    """The 50th, the 99th and the greatest."""
-    ordered = sorted(seconds)
-    last = len(ordered) - 1
-    for share in (50, 99, 100):
-        yield ordered[last * share // 100]

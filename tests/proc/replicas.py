@@ -4,24 +4,19 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import pairwise
-from pathlib import Path
-from typing import TypeVar
+from itertools import count, pairwise
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.objects import UNINITIALIZED_TAINT, Json
+from ccm.model.objects import UNINITIALIZED_TAINT
 from tests.kube.audit import AuditEntry
-from tests.kube.cluster import RealCluster
-from tests.proc.running import RULES, Supervisor, Where, is_alive
-
-T = TypeVar("T")
+from tests.proc.environment import NODES, Environment
+from tests.proc.running import RULES, Supervisor, in_background, is_alive, until
 
 NAMESPACE = "ccm-replicas"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,70 +39,45 @@ SHORT = Durations(5.0, 3.0, 0.5)
 DEFAULT = Durations(15.0, 10.0, 2.0)
 
 
-async def until(what: str, look: Callable[[], T | None], seconds: float = 30.0) -> T:
-    """The first truthy result of `look`; fails the test when there is none in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if result := look():
-            return result
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"not within {seconds:g} s: {what}")
+@dataclass(frozen=True)
+class Election:
+    """What the replicas of one test compete for; no two tests use the same name of a lease."""
+
+    env: Environment
+    lease: str
+    durations: Durations = SHORT
+
+    def history(self) -> "History":
+        return History(list(self.env.cluster.audit()), self.lease)
 
 
 class Replica(Supervisor):
     """A supervisor with an identity of its own at the API server."""
 
-    def __init__(self, name: str, stage: "Stage", *flags: str) -> None:
-        account = f"{stage.lease}-{name}"
-        kubeconfig = stage.cluster.service_account_kubeconfig(NAMESPACE, account, RULES)
-        where = Where(stage.directory, kubeconfig, stage.cloud_config)
-        elected = [*stage.durations.flags(), f"--leader-elect-resource-name={stage.lease}"]
-        super().__init__(where, *elected, *flags, name=name)
+    def __init__(self, name: str, election: Election, *flags: str) -> None:
+        account = f"{election.lease}-{name}"
+        cluster, where = election.env.cluster, election.env.where
+        kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, account, RULES)
+        elected = (*election.durations.flags(), f"--leader-elect-resource-name={election.lease}")
+        super().__init__(replace(where, kubeconfig=kubeconfig), *elected, *flags, name=name)
         self.user = f"system:serviceaccount:{NAMESPACE}:{account}"
-        self._frozen: list[int] = []
+        self._stopped: list[int] = []
 
-    def may_act(self) -> bool:
-        return bool(self.status().get("leader", {}).get("is_leader"))
-
-    def is_in(self, state: str) -> bool:
-        workers = self.workers().values()
-        return bool(workers) and all(worker["state"] == state for worker in workers)
-
-    def worker_pids(self) -> list[int]:
-        return [worker["pid"] for worker in self.workers().values()]
-
-    def freeze(self, pids: Iterable[int]) -> None:
-        self._frozen = list(pids)
-        for pid in self._frozen:
+    def stop(self, pids: Iterable[int]) -> None:
+        """SIGSTOP these processes of it until `resume`, or its end."""
+        self._stopped = list(pids)
+        for pid in self._stopped:
             os.kill(pid, signal.SIGSTOP)
 
-    def thaw(self) -> None:
-        for pid in self._frozen:
+    def resume(self) -> None:
+        for pid in self._stopped:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        self._frozen = []
+        self._stopped = []
 
     def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
-        self.thaw()
+        self.resume()
         return super().end(number, seconds)
-
-
-@dataclass
-class Stage:
-    """Where the replicas of one test meet; no two tests use the same name of a lease."""
-
-    cluster: RealCluster
-    directory: Path
-    cloud_config: Path
-    durations: Durations
-    lease: str
-
-    def lease_spec(self) -> Json:
-        answer = self.cluster.request("GET", f"{LEASES}/{self.lease}")
-        return dict(answer.expect().body["spec"])
-
-    def history(self) -> "History":
-        return History(list(self.cluster.audit()), self.lease)
 
 
 @asynccontextmanager
@@ -116,35 +86,26 @@ async def churn(kube: Kube, names: list[str], gap: float) -> AsyncIterator[None]
 
     Each node looks different each time, so a patch that was planned against an older one fails.
     """
-    pairs = ((name, turn) for turn in range(10**9) for name in names)
 
-    async def run() -> None:
-        for name, turn in pairs:
+    async def taint_all() -> None:
+        for name, turn in ((name, turn) for turn in count() for name in names):
             taint = {"key": UNINITIALIZED_TAINT, "value": f"turn-{turn}", "effect": "NoSchedule"}
             body = {"spec": {"taints": [taint]}}
             await asyncio.gather(
-                kube.patch(f"/api/v1/nodes/{name}", MERGE_PATCH, body), asyncio.sleep(gap)
+                kube.patch(f"{NODES}/{name}", MERGE_PATCH, body), asyncio.sleep(gap)
             )
 
-    running = asyncio.create_task(run())
-    try:
+    async with in_background(taint_all()) as tainting:
         yield
-        assert not running.done(), "the taints ended before the test did"
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-
-def is_of_supervisor(user_agent: str) -> bool:
-    return user_agent.endswith(("/supervisor", "/leader-election"))
+        assert not tainting.done(), "the taints ended before the test did"
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A write at the API server: who, when it came and when it was answered (wall clock)."""
+class Write:
+    """A write at the API server: by whom, when received and when answered (wall clock)."""
 
     user: str
-    came: float
+    received: float
     answered: float
     entry: AuditEntry
 
@@ -162,52 +123,52 @@ class History:
     """What replicas wrote, according to the API server."""
 
     def __init__(self, entries: list[AuditEntry], lease: str) -> None:
-        written = sorted(
-            (_done(e) for e in entries if e.is_write and f"{NAMESPACE}:{lease}-" in e.user),
-            key=lambda done: done.came,
-        )
+        writes = [_write(e) for e in entries if e.is_write and f"{NAMESPACE}:{lease}-" in e.user]
+        writes.sort(key=lambda write: write.received)
         self.lease_writes = [
-            done
-            for done in written
-            if (done.entry.resource, done.entry.name) == ("leases", lease) and done.entry.code < 300
+            write
+            for write in writes
+            if (write.entry.resource, write.entry.name) == ("leases", lease)
+            and write.entry.code < 300
         ]
         # A supervisor writes nothing but its lease, and Events about that.
-        self.work = [done for done in written if not is_of_supervisor(done.entry.user_agent)]
+        own = ("/supervisor", "/leader-election")
+        self.work = [write for write in writes if not write.entry.user_agent.endswith(own)]
 
     def terms(self) -> list[Term]:
         terms: list[Term] = []
-        for done in self.lease_writes:
-            if terms and terms[-1].user == done.user:
-                terms[-1] = Term(done.user, terms[-1].taken, done.answered)
+        for write in self.lease_writes:
+            if terms and terms[-1].user == write.user:
+                terms[-1] = Term(write.user, terms[-1].taken, write.answered)
             else:
-                terms.append(Term(done.user, done.answered, done.answered))
+                terms.append(Term(write.user, write.answered, write.answered))
         return terms
 
-    def of(self, replica: Replica) -> list[Done]:
-        return [done for done in self.work if done.user == replica.user]
+    def of(self, replica: Replica) -> list[Write]:
+        return [write for write in self.work if write.user == replica.user]
 
     def strays(self) -> Iterator[str]:
         """Writes, refused ones too, of a replica that did not hold the lease all the while."""
         terms = self.terms()
-        for done in self.work:
+        for write in self.work:
             mine = [
                 (term, following)
                 for term, following in pairwise([*terms, None])
-                if term and term.user == done.user and term.taken <= done.came
+                if term and term.user == write.user and term.taken <= write.received
             ]
             if not mine:
-                yield f"{done.user} wrote {done.entry.uri} before it led"
-            elif mine[-1][1] and done.answered > mine[-1][1].taken:
-                late = done.answered - mine[-1][1].taken
-                yield f"{done.user} wrote {done.entry.uri} {late:.3f} s after another led"
+                yield f"{write.user} wrote {write.entry.uri} before it led"
+            elif mine[-1][1] and write.answered > mine[-1][1].taken:
+                late = write.answered - mine[-1][1].taken
+                yield f"{write.user} wrote {write.entry.uri} {late:.3f} s after another led"
 
 
-def _done(entry: AuditEntry) -> Done:
-    came, answered = (
+def _write(entry: AuditEntry) -> Write:
+    received, answered = (
         datetime.fromisoformat(entry.raw[name]).timestamp()
         for name in ("requestReceivedTimestamp", "stageTimestamp")
     )
-    return Done(entry.user, came, answered, entry)
+    return Write(entry.user, received, answered, entry)
 
 
 async def all_gone(pids: Iterable[int], seconds: float) -> float:

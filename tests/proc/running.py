@@ -1,15 +1,17 @@
-"""Starting the real things for process tests: cloud and supervisor, each as a process."""
+"""The real things of process tests, cloud and supervisor as processes, and waiting for them."""
 
 import asyncio
+import inspect
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 import pytest
 
@@ -26,24 +28,61 @@ IS_LONG = bool(os.environ.get("CCM_LONG"))
 long = pytest.mark.skipif(not IS_LONG, reason="takes minutes: set CCM_LONG=1")
 
 RULES = [
-    {"apiGroups": [right.group], "resources": [right.resource], "verbs": [*right.verbs]}
-    for right in subjects(Settings(), "kube-system")[0].rules
+    {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": [*rule.verbs]}
+    for rule in subjects(Settings(), "kube-system")[0].rules
 ]
 """What docs/permissions.md says that the supervisor and its workers need."""
-
 
 NODES_ONLY = "--controllers=cloud-node,cloud-node-lifecycle"
 """What a supervisor here runs unless its flags say otherwise."""
 
+ALL_CONTROLLERS = ("--controllers=*", "--cluster-cidr=10.240.0.0/12", "--cloud-rate=write=200")
 
-def wait_for(what: str, look: Callable[[], T], seconds: float = 30.0) -> T:
-    """The first truthy result of `look`; fails the test when there is none in time."""
-    deadline = time.monotonic() + seconds
+
+def wait_for(what: str, condition: Callable[[], T], timeout: float = 30.0) -> T:
+    """The first truthy result of `condition`; fails the test when there is none in time."""
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        if result := look():
+        if result := condition():
             return result
         time.sleep(0.02)
-    raise AssertionError(f"not within {seconds:g} s: {what}")
+    raise AssertionError(f"not within {timeout:g} s: {what}")
+
+
+@overload
+async def until(what: str, condition: Callable[[], Awaitable[T]], timeout: float = ...) -> T: ...
+@overload
+async def until(what: str, condition: Callable[[], T | None], timeout: float = ...) -> T: ...
+async def until(what: str, condition: Callable[[], Any], timeout: float = 30.0) -> Any:
+    """`wait_for` beside this loop, which goes on; what `condition` returns may be awaited."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        result = await asyncio.to_thread(condition)
+        if done := await result if inspect.isawaitable(result) else result:
+            return done
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"not within {timeout:g} s: {what}")
+
+
+@asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, object]) -> AsyncIterator[asyncio.Task[object]]:
+    """`work` goes on during the block and is cancelled at its end."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until_none(
+    what: str, find: Callable[[], Awaitable[Collection[object]]], timeout: float = 60.0
+) -> None:
+    """Until `find` finds nothing any more; what it found last is told when it does not."""
+    deadline = time.monotonic() + timeout
+    while found := await find():
+        assert time.monotonic() < deadline, "\n".join([f"still {what}:", *map(str, found)])
+        await asyncio.sleep(0.1)
 
 
 class Running:
@@ -101,21 +140,29 @@ class Where:
     kubeconfig: Path
     cloud_config: Path
 
+    @property
+    def flags(self) -> list[str]:
+        return [
+            "--cloud-provider=simulated",
+            f"--cloud-config={self.cloud_config}",
+            f"--kubeconfig={self.kubeconfig}",
+        ]
+
 
 class Controlled(Running):
     """A supervisor, which is asked through the socket in its directory `runtime` how it is."""
 
     runtime: Path
-    PATIENCE = 2.0  # seconds that an answer may take
+    STATUS_TIMEOUT = 2.0
 
     @property
     def control(self) -> Path:
         return self.runtime / "control.sock"
 
     def status(self) -> Json:
-        """Its own words; empty while it does not answer."""
+        """Its status; empty while it does not answer."""
         try:
-            return ask(self.control, {"command": "status"}, self.PATIENCE)
+            return ask(self.control, {"command": "status"}, self.STATUS_TIMEOUT)
         except NotRunning:
             if self.process.poll() is not None:
                 raise AssertionError(f"the supervisor ended: {self.tail()}") from None
@@ -123,6 +170,18 @@ class Controlled(Running):
 
     def workers(self) -> dict[str, Json]:
         return {worker["name"]: worker for worker in self.status().get("workers", [])}
+
+    def pids(self) -> dict[str, int]:
+        """The processes of the workers, by name."""
+        return {name: worker["pid"] for name, worker in self.workers().items()}
+
+    def is_leading(self) -> bool:
+        return bool(self.status().get("leader", {}).get("is_leader"))
+
+    def is_replaced(self, worker: str, old_pid: int) -> bool:
+        """Whether another process than the old one runs as this worker."""
+        status = self.workers().get(worker, {})
+        return status.get("state") == "running" and status["pid"] != old_pid
 
 
 class Supervisor(Controlled):
@@ -136,9 +195,7 @@ class Supervisor(Controlled):
             [
                 "ccm.cli.main",
                 "start",
-                "--cloud-provider=simulated",
-                f"--cloud-config={where.cloud_config}",
-                f"--kubeconfig={where.kubeconfig}",
+                *where.flags,
                 f"--runtime-dir={self.runtime}",
                 NODES_ONLY,
                 "--secure-port=0",
@@ -146,15 +203,25 @@ class Supervisor(Controlled):
             ],
         )
 
-    def wait_running(self, seconds: float = 30.0) -> dict[str, Json]:
+    def wait_running(self, timeout: float = 30.0) -> dict[str, Json]:
         """Until every worker runs."""
 
-        def look() -> dict[str, Json]:
+        def running() -> dict[str, Json]:
             workers = self.workers()
             states = {worker["state"] for worker in workers.values()}
             return workers if states <= {"running", "skipped"} else {}
 
-        return wait_for("all workers run", look, seconds)
+        return wait_for("all workers run", running, timeout)
+
+    def is_in(self, state: str) -> bool:
+        """Whether all its workers are in this state."""
+        return {worker["state"] for worker in self.workers().values()} == {state}
+
+    def is_idle(self, reconciles: int) -> bool:
+        """Whether no worker has anything left to do, after at least so many reconciles."""
+        workers = self.workers().values()
+        is_busy = any(worker.get("pending", 1) or worker["queue"]["ready"] for worker in workers)
+        return not is_busy and sum(worker["done"] for worker in workers) >= reconciles
 
 
 def is_alive(pid: int) -> bool:
@@ -166,13 +233,9 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def tell(supervisor: Supervisor, **request: object) -> str:
-    """What the supervisor answers to a command."""
+async def command(supervisor: Supervisor, name: str, **arguments: object) -> str:
+    """What the supervisor answers to a control command."""
+    request = {"command": name, **arguments}
     answer: Json = await asyncio.to_thread(ask, supervisor.control, request, 75.0)
     assert "ok" in answer, answer
     return str(answer["ok"])
-
-
-async def until(what: str, look: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait in a thread, so that a bystander in this loop goes on watching."""
-    await asyncio.to_thread(wait_for, what, look, seconds)

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,22 +10,17 @@ import pytest
 from tests.kube.cluster import RealCluster
 from tests.proc.running import RULES, Cloud, Supervisor, Where, wait_for
 
-CONFIGURATION = 78
+CONFIGURATION, FAILED = 78, 1
+SIMULATED = "--cloud-provider=simulated"
 
 
-def start(*flags: str, seconds: float = 30.0) -> tuple[int, list[str]]:
+def start(*flags: str) -> tuple[int, list[str]]:
     """Exit code and error lines of a start that should not last."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ccm.cli.main", "start", *flags],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    command = [sys.executable, "-m", "ccm.cli.main", "start", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert "Traceback" not in done.stderr
-    return done.returncode, [
-        line for line in done.stderr.splitlines() if line.startswith("ccm-supervisor: ")
-    ]
+    lines = done.stderr.splitlines()
+    return done.returncode, [line for line in lines if line.startswith("ccm-supervisor: ")]
 
 
 @pytest.fixture
@@ -40,15 +35,51 @@ def entitled(kube: RealCluster) -> Path:
     return kube.service_account_kubeconfig("bad-input", "ccm", RULES)
 
 
-def kubeconfig(path: Path, server: str) -> Path:
-    """A kubeconfig for a server that wants no credentials."""
-    path.write_text(
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    """What the flags of the tables name: a kubeconfig that wants no credentials, and others."""
+    (tmp_path / "kubeconfig").write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
-        f"clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
         "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
         "users: [{name: u, user: {}}]\n"
     )
-    return path
+    (tmp_path / "broken").write_text("{[")
+    (tmp_path / "wrong.conf").write_text("[Global]\nulr = http://127.0.0.1:1\ntimeout = soon\n")
+
+
+TOLD = {
+    ("--cloud-provider=nimbus",): (
+        CONFIGURATION,
+        "--cloud-provider: 'nimbus' is not known; choose one of: ",
+        "simulated",
+    ),
+    (SIMULATED, "--kubeconfig={tmp}/none"): (
+        CONFIGURATION,
+        "--kubeconfig: {tmp}/none cannot be read: No such file",
+    ),
+    (SIMULATED, "--kubeconfig={tmp}/broken"): (
+        CONFIGURATION,
+        "--kubeconfig: {tmp}/broken is not usable",
+    ),
+    (SIMULATED, "--kubeconfig={tmp}/kubeconfig", "--runtime-dir={tmp}/run"): (
+        FAILED,  # not a configuration error: systemd may start us again
+        "--kubeconfig: the API server at http://127.0.0.1:9 does not answer",
+    ),
+    (SIMULATED, "--kubeconfig={tmp}/kubeconfig", "--runtime-dir={tmp}/broken/run"): (
+        CONFIGURATION,
+        "--runtime-dir: {tmp}/broken/run cannot be used: Not a directory",
+    ),
+}
+
+
+@pytest.mark.parametrize("flags", TOLD, ids=lambda flags: flags[-1])
+def test_one_line_names_the_flag_and_the_fault(flags: Sequence[str], tmp_path: Path) -> None:
+    code, *parts = TOLD[tuple(flags)]
+    found, [line] = start(*(flag.format(tmp=tmp_path) for flag in flags))
+    assert found == code
+    for part in parts:
+        assert str(part).format(tmp=tmp_path) in line
 
 
 def test_every_wrong_flag_is_told_at_once() -> None:
@@ -66,108 +97,56 @@ def test_every_wrong_flag_is_told_at_once() -> None:
         assert any(flag in line for line in lines), flag
 
 
-def test_an_unknown_provider_lists_the_known_ones() -> None:
-    code, [line] = start("--cloud-provider=nimbus")
-    assert code == CONFIGURATION
-    assert "--cloud-provider: 'nimbus' is not known; choose one of: " in line
-    assert "simulated" in line
-
-
-def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
-    code, [line] = start("--cloud-provider=simulated", f"--kubeconfig={tmp_path}/none")
-    assert code == CONFIGURATION
-    assert f"--kubeconfig: {tmp_path}/none cannot be read: No such file" in line
-
-
-def test_a_kubeconfig_that_is_not_one(tmp_path: Path) -> None:
-    file = tmp_path / "kubeconfig"
-    file.write_text("{[")
-    code, [line] = start("--cloud-provider=simulated", f"--kubeconfig={file}")
-    assert code == CONFIGURATION
-    assert f"--kubeconfig: {file} is not usable" in line
-
-
-def test_an_api_server_that_does_not_answer_is_told_but_may_come_back(tmp_path: Path) -> None:
-    file = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
-    code, [line] = start(
-        "--cloud-provider=simulated", f"--kubeconfig={file}", f"--runtime-dir={tmp_path}/run"
-    )
-    assert code == 1  # not a configuration error: systemd may start us again
-    assert "--kubeconfig: the API server at http://127.0.0.1:9 does not answer" in line
+@pytest.mark.real
+def test_credentials_that_are_not_accepted_or_have_no_rights(
+    tmp_path: Path, kube: RealCluster
+) -> None:
+    rightless, wrong = kube.kubeconfig("nobody"), tmp_path / "wrong-token"
+    wrong.write_text(rightless.read_text().replace(kube.token("nobody"), "wrong"))
+    for file, *parts in (
+        (wrong, "does not accept these credentials (401); renew"),
+        (
+            rightless,
+            "forbids listing nodes (403",
+            "grant this identity the rights in docs/permissions.md",
+        ),
+    ):
+        code, [line] = start(SIMULATED, f"--kubeconfig={file}", f"--runtime-dir={tmp_path}/run")
+        assert code == CONFIGURATION
+        assert all(part in line for part in parts), line
 
 
 @pytest.mark.real
-def test_credentials_that_are_not_accepted(tmp_path: Path, kube: RealCluster) -> None:
-    file = tmp_path / "kubeconfig"
-    text = kube.kubeconfig("nobody").read_text()
-    file.write_text(text.replace(kube.token("nobody"), "wrong"))
-    code, [line] = start(
-        "--cloud-provider=simulated", f"--kubeconfig={file}", f"--runtime-dir={tmp_path}/run"
-    )
-    assert code == CONFIGURATION
-    assert "does not accept these credentials (401); renew" in line
-
-
-@pytest.mark.real
-def test_an_identity_without_rights(tmp_path: Path, kube: RealCluster) -> None:
-    code, [line] = start(
-        "--cloud-provider=simulated",
-        f"--kubeconfig={kube.kubeconfig('nobody')}",
-        f"--runtime-dir={tmp_path}/run",
-    )
-    assert code == CONFIGURATION
-    assert "forbids listing nodes (403" in line
-    assert "grant this identity the rights in docs/permissions.md" in line
-
-
-@pytest.mark.real
-def test_a_cloud_config_with_wrong_keys(tmp_path: Path, entitled: Path) -> None:
-    config = tmp_path / "cloud.conf"
-    config.write_text("[Global]\nulr = http://127.0.0.1:1\ntimeout = soon\n")
+@pytest.mark.parametrize(
+    ("config", "count", "parts"),
+    [
+        ("wrong.conf", 4, ("ulr", "timeout")),
+        ("none", 1, ("--cloud-config: {file} cannot be read",)),
+    ],
+)
+def test_a_cloud_config_that_is_wrong_or_not_there(
+    config: str, count: int, parts: Sequence[str], tmp_path: Path, entitled: Path
+) -> None:
+    file = tmp_path / config
     code, lines = start(
-        "--cloud-provider=simulated",
-        f"--cloud-config={config}",
+        SIMULATED,
+        f"--cloud-config={file}",
         f"--kubeconfig={entitled}",
         f"--runtime-dir={tmp_path}/run",
     )
     assert code == CONFIGURATION
-    assert any("ulr" in line for line in lines)
-    assert any("timeout" in line for line in lines)
-    assert all(str(config) in line for line in lines)
-
-
-@pytest.mark.real
-def test_a_cloud_config_that_is_not_there(tmp_path: Path, entitled: Path) -> None:
-    code, [line] = start(
-        "--cloud-provider=simulated",
-        f"--cloud-config={tmp_path}/none",
-        f"--kubeconfig={entitled}",
-        f"--runtime-dir={tmp_path}/run",
-    )
-    assert code == CONFIGURATION
-    assert f"--cloud-config: {tmp_path}/none cannot be read" in line
-
-
-def test_a_runtime_directory_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    code, [line] = start(
-        "--cloud-provider=simulated",
-        f"--kubeconfig={kubeconfig(tmp_path / 'kubeconfig', 'http://127.0.0.1:9')}",
-        f"--runtime-dir={tmp_path}/file/run",
-    )
-    assert code == CONFIGURATION
-    assert f"--runtime-dir: {tmp_path}/file/run cannot be used: Not a directory" in line
+    assert len(lines) == count
+    for part in parts:
+        assert any(part.format(file=file) in line for line in lines)
+    assert all(str(file) in line for line in lines)
 
 
 @pytest.mark.real
 def test_a_runtime_directory_in_use(tmp_path: Path, entitled: Path, cloud: Cloud) -> None:
-    where = Where(tmp_path, entitled, cloud.config)
-    with Supervisor(where) as running:
+    with Supervisor(Where(tmp_path, entitled, cloud.config)) as running:
         wait_for("the first one answers", running.status)
         code, [line] = start(
-            "--cloud-provider=simulated",
-            f"--kubeconfig={where.kubeconfig}",
-            f"--runtime-dir={running.runtime}",
+            SIMULATED, f"--kubeconfig={entitled}", f"--runtime-dir={running.runtime}"
         )
         assert code == CONFIGURATION
         assert f"is in use by a running supervisor (pid {running.process.pid}); stop" in line

@@ -6,30 +6,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.kube.client import MERGE_PATCH
 from ccm.model.objects import SHUTDOWN_TAINT
-from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.kubelets import ready_condition
-from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
-from tests.proc.running import Cloud, Json, Supervisor, Where, tell, until
+from tests.proc.environment import EVENTS, NODES, Environment
+from tests.proc.running import Json, Supervisor, command, until
 
 pytestmark = pytest.mark.real
 
 PERIOD = 0.5
-NODES = 12
+COUNT = 12
 
 
-async def silence_kubelets(api: Kube, names: Sequence[str]) -> None:
+async def silence_kubelets(env: Environment, names: Sequence[str]) -> None:
     """The nodes are not Ready any more; their machines run on."""
     body = {"status": {"conditions": [ready_condition(False)]}}
     for name in names:
-        await api.patch(f"/api/v1/nodes/{name}/status", MERGE_PATCH, body)
-
-
-async def names_of_nodes(api: Kube) -> set[str]:
-    items = (await api.get("/api/v1/nodes"))["items"]
-    return {item["metadata"]["name"] for item in items}
+        await env.api.patch(f"{NODES}/{name}/status", MERGE_PATCH, body)
 
 
 def deletions(supervisor: Supervisor) -> Json:
@@ -51,97 +45,81 @@ LIES = (
 )
 
 
-async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(
-    where: Where, cloud: Cloud, api: Kube, witness: Witness
-) -> None:
+async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(env: Environment) -> None:
     """Every kubelet is silent, so that all nodes are asked about; every machine is fine."""
-    cloud.config.write_text(cloud.config.read_text() + "timeout = 300ms\n")
-    names = await add_machines_and_nodes(api, cloud.url, NODES)
+    env.cloud.config.write_text(env.cloud.config.read_text() + "timeout = 300ms\n")
+    names = await env.add_nodes(COUNT)
     flags = (f"--node-monitor-period={PERIOD}s", "--node-workers=2")
-    async with CloudAdmin(cloud.url) as admin:
-        with Supervisor(where, *flags) as supervisor:
-            await witness.until_initialised(NODES, 30)
-            await silence_kubelets(api, names)
-            for lie in LIES:
-                told = await admin.set_fault(lie)
-                await asyncio.sleep(4 * PERIOD)  # rounds that could have confirmed the lie
-                counts = {fault.id: fault.hits for fault in await admin.faults()}
-                assert counts[told.id] >= 2, f"{lie.kind} was not met"
-                assert await names_of_nodes(api) == set(names), lie.kind
-                if lie.kind is CloudFaultKind.ABSENT:
-                    assert deletions(supervisor)["held"]
-                await admin.clear_faults()
-            assert deletions(supervisor)["counts"]["permitted"] == 0
-            await until("it is calm again", lambda: not deletions(supervisor)["held"])
-            seconds = await end_of(api, admin, "vm-3")
-            assert await names_of_nodes(api) == set(names) - {"vm-3"}
-            assert supervisor.end() == 0
+    with env.supervisor(*flags) as supervisor:
+        await env.nodes.until_initialised(COUNT, 30)
+        await silence_kubelets(env, names)
+        for lie in LIES:
+            in_force = await env.admin.set_fault(lie)
+            await asyncio.sleep(4 * PERIOD)  # passes that could have confirmed the lie
+            hits = {fault.id: fault.hits for fault in await env.admin.faults()}
+            assert hits[in_force.id] >= 2, f"{lie.kind} was not met"
+            assert await env.node_names() == set(names), lie.kind
+            if lie.kind is CloudFaultKind.ABSENT:
+                assert deletions(supervisor)["held"]
+            await env.admin.clear_faults()
+        assert deletions(supervisor)["counts"]["permitted"] == 0
+        await until("nothing is held back", lambda: not deletions(supervisor)["held"])
+        began = time.monotonic()
+        await env.admin.terminate("vm-3")
+        await until("its node is gone", lambda: env.has_no_node("vm-3"))
+        seconds = time.monotonic() - began
+        assert await env.node_names() == set(names) - {"vm-3"}
+        assert supervisor.end() == 0
     print(f"a terminated machine's node was deleted after {seconds:.2f} s, period {PERIOD} s")
     assert seconds <= 2 * PERIOD + 1.0
-    events = (await api.get("/api/v1/namespaces/kube-system/events"))["items"]
+    events = (await env.api.get("/api/v1/namespaces/kube-system/events"))["items"]
     assert any(event["type"] == "Warning" for event in events)
-    told_of = (await api.get("/api/v1/namespaces/default/events"))["items"]
-    deleting = [e["involvedObject"]["name"] for e in told_of if e["reason"] == "DeletingNode"]
+    events = (await env.api.get(EVENTS))["items"]
+    deleting = [e["involvedObject"]["name"] for e in events if e["reason"] == "DeletingNode"]
     assert deleting == ["vm-3"]
 
 
-async def end_of(api: Kube, admin: CloudAdmin, name: str) -> float:
-    """Terminate a machine; seconds until its node is gone."""
-    began = time.monotonic()
-    await admin.terminate(name)
-    await until_gone(api, name)
-    return time.monotonic() - began
-
-
-async def until_gone(api: Kube, name: str) -> None:
-    async with asyncio.timeout(20):
-        while name in await names_of_nodes(api):  # noqa: ASYNC110 - the server is asked
-            await asyncio.sleep(0.02)
-
-
 async def test_ready_and_foreign_nodes_and_a_freeze_are_respected_and_a_freeze_survives(
-    where: Where, cloud: Cloud, api: Kube, witness: Witness
+    env: Environment,
 ) -> None:
-    names = await add_machines_and_nodes(api, cloud.url, NODES)
+    names = await env.add_nodes(COUNT)
     foreign = {"metadata": {"name": "foreign"}, "spec": {"providerID": "othercloud://1"}}
-    await api.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **foreign})
-    flags = (f"--node-monitor-period={PERIOD}s", f"--state-dir={where.directory}")
-    async with CloudAdmin(cloud.url) as admin:
-        with Supervisor(where, *flags) as supervisor:
-            await witness.until_initialised(NODES, 30)
-            await tell(supervisor, command="deletions", action="freeze", reason="an upgrade")
-            await silence_kubelets(api, ["vm-2"])
-            for machine in ("vm-1", "vm-2"):
-                await admin.terminate(machine)
-            await until("it is seen", lambda: deletions(supervisor)["candidates"])
-            await asyncio.sleep(3 * PERIOD)
-            assert supervisor.end() == 0
-        with Supervisor(where, *flags, name="again") as supervisor:
-            supervisor.wait_running()
-            assert deletions(supervisor)["frozen"]["why"] == "an upgrade"
-            await asyncio.sleep(4 * PERIOD)
-            assert await names_of_nodes(api) == {*names, "foreign"}
-            await tell(supervisor, command="deletions", action="allow")
-            await until_gone(api, "vm-2")
-            assert await names_of_nodes(api) == {*names, "foreign"} - {"vm-2"}
-            assert supervisor.end() == 0
+    await env.api.post(NODES, {"apiVersion": "v1", "kind": "Node", **foreign})
+    flags = (f"--node-monitor-period={PERIOD}s", f"--state-dir={env.directory}")
+    with env.supervisor(*flags) as supervisor:
+        await env.nodes.until_initialised(COUNT, 30)
+        await command(supervisor, "deletions", action="freeze", reason="an upgrade")
+        await silence_kubelets(env, ["vm-2"])
+        for machine in ("vm-1", "vm-2"):
+            await env.admin.terminate(machine)
+        await until("it is a candidate", lambda: deletions(supervisor)["candidates"])
+        await asyncio.sleep(3 * PERIOD)
+        assert supervisor.end() == 0
+    with env.supervisor(*flags, name="again") as supervisor:
+        supervisor.wait_running()
+        assert deletions(supervisor)["frozen"]["why"] == "an upgrade"
+        await asyncio.sleep(4 * PERIOD)
+        assert await env.node_names() == {*names, "foreign"}
+        await command(supervisor, "deletions", action="allow")
+        await until("its node is gone", lambda: env.has_no_node("vm-2"))
+        assert await env.node_names() == {*names, "foreign"} - {"vm-2"}
+        assert supervisor.end() == 0
 
 
 async def test_the_shutdown_taint_follows_the_power_of_the_machine_both_ways(
-    where: Where, cloud: Cloud, api: Kube, witness: Witness
+    env: Environment,
 ) -> None:
-    await add_machines_and_nodes(api, cloud.url, 2)
+    await env.add_nodes(2)
 
     def is_tainted() -> bool:
-        return any(taint["key"] == SHUTDOWN_TAINT for taint in witness.nodes["vm-1"].taints)
+        return any(taint["key"] == SHUTDOWN_TAINT for taint in env.nodes.nodes["vm-1"].taints)
 
-    async with CloudAdmin(cloud.url) as admin:
-        with Supervisor(where, f"--node-monitor-period={PERIOD}s") as supervisor:
-            await witness.until_initialised(2, 30)
-            await admin.stop("vm-1")
-            await silence_kubelets(api, ["vm-1"])
-            await until("it is tainted", is_tainted)
-            await admin.start("vm-1")
-            await until("the taint is gone though the node is not Ready", lambda: not is_tainted())
-            assert not witness.nodes["vm-1"].is_ready
-            assert supervisor.end() == 0
+    with env.supervisor(f"--node-monitor-period={PERIOD}s") as supervisor:
+        await env.nodes.until_initialised(2, 30)
+        await env.admin.stop("vm-1")
+        await silence_kubelets(env, ["vm-1"])
+        await until("it is tainted", is_tainted)
+        await env.admin.start("vm-1")
+        await until("the taint is gone though the node is not Ready", lambda: not is_tainted())
+        assert not env.nodes.nodes["vm-1"].is_ready
+        assert supervisor.end() == 0

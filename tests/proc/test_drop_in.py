@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ccm.kube.client import Kube
 from ccm.manifests.rbac import APP_NAME
-from ccm.model.objects import Node
-from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import new_machines, registration
 from tests.kube.cluster import RealCluster
-from tests.proc.cluster_nodes import Witness
-from tests.proc.running import Cloud, Supervisor, Where, until, wait_for
+from tests.proc.cluster_nodes import NodeWatcher
+from tests.proc.environment import NODES, Environment
+from tests.proc.running import Supervisor, Where, until, wait_for
 from tests.rbac.grants import granted, is_allowed, rendered
 from tests.route.nodes import network_condition
 
 pytestmark = pytest.mark.real
 
-NODES = 3
+COUNT = 3
 COMMAND = Path(sys.executable).with_name("cloud-controller-manager")
 
 
@@ -53,12 +51,11 @@ class DropIn(Supervisor):
             )
 
 
-async def register(api: Kube, cloud: Cloud) -> None:
-    machines = new_machines(1, NODES)
-    async with CloudAdmin(cloud.url) as admin:
-        await admin.add(machines)
+async def register(env: Environment) -> None:
+    machines = new_machines(1, COUNT)
+    await env.admin.add(machines)
     for number, machine in enumerate(machines):
-        await api.post("/api/v1/nodes", registration(machine.name, f"172.17.{number}.0/24"))
+        await env.api.post(NODES, registration(machine.name, f"172.17.{number}.0/24"))
 
 
 def grant(cluster: RealCluster, manifests: str) -> None:
@@ -68,33 +65,27 @@ def grant(cluster: RealCluster, manifests: str) -> None:
     wait_for("rights are in force", lambda: all(is_allowed(cluster, grain) for grain in grains))
 
 
-def have_networks(witness: Witness) -> bool:
-    nodes: list[Node] = list(witness.nodes.values())
+def have_networks(watcher: NodeWatcher) -> bool:
+    nodes = list(watcher.nodes.values())
     return all(network_condition(node).get("status") == "False" for node in nodes)
 
 
 async def test_the_arguments_of_an_upstream_daemon_set_initialise_nodes_and_make_routes(
-    cluster: RealCluster,
-    cloud: Cloud,
-    api: Kube,
-    witness: Witness,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    env: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CCM_LONG", raising=False)  # of ours alone; it names no flag
-    arguments = historical(cloud.config)
-    grant(cluster, rendered(*arguments))
-    account = cluster.service_account_kubeconfig("kube-system", APP_NAME)
-    with DropIn(Where(tmp_path, account, cloud.config), arguments) as supervisor:
+    arguments = historical(env.cloud.config)
+    grant(env.cluster, rendered(*arguments))
+    account = env.cluster.service_account_kubeconfig("kube-system", APP_NAME)
+    with DropIn(Where(env.directory, account, env.cloud.config), arguments) as supervisor:
         supervisor.wait_running(60.0)
-        await register(api, cloud)
-        await witness.until_initialised(NODES, 30.0)
-        await until("every node has its network", lambda: have_networks(witness))
-        async with CloudAdmin(cloud.url) as admin:
-            routes = {route["cidr"] for route in (await admin.state())["routes"]}
-        assert routes == {f"172.17.{number}.0/24" for number in range(NODES)}
+        await register(env)
+        await env.nodes.until_initialised(COUNT, 30.0)
+        await until("every node has its network", lambda: have_networks(env.nodes))
+        routes = {route["cidr"] for route in (await env.admin.state())["routes"]}
+        assert routes == {f"172.17.{number}.0/24" for number in range(COUNT)}
         assert supervisor.end() == 0
-    told = supervisor.log.read_text()
-    assert told.count("flag has no effect flag=--allocate-node-cidrs") == 1
-    assert "is deprecated" not in told
-    assert "name no flag" not in told
+    log = supervisor.log.read_text()
+    assert log.count("flag has no effect flag=--allocate-node-cidrs") == 1
+    assert "is deprecated" not in log
+    assert "name no flag" not in log

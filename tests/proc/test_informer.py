@@ -1,7 +1,7 @@
 """Watches that break and a worker that sleeps: the end state is right, memory bounded.
 
 The supervisor and its workers see the real API server through a proxy that spoils watches; the
-bystander, who creates, changes and deletes nodes meanwhile, does not.
+test, which creates, changes and deletes nodes meanwhile, does not.
 """
 
 import asyncio
@@ -17,40 +17,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
+from bench.processes import pss_mib
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import PROVIDED_NODE_IP, Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Address, Machine
-from ccm.sandbox.kubelets import new_machines, register, registration
+from ccm.sandbox.kubelets import registration
 from ccm.sandbox.observer import missing_fields
 from tests.kube.cluster import RealCluster
-from tests.proc import fault_proxy
-from tests.proc.cluster_nodes import Witness, connect
+from tests.proc.cluster_nodes import NodeWatcher, add_machines_and_nodes, connect
+from tests.proc.environment import NODES
 from tests.proc.fault_proxy import (
     REFUSED,
-    Answer,
     Fault,
     FaultProxy,
     before_each,
     error_event,
     failure,
+    late,
+    reset_in_the_middle,
+    spoilt,
 )
-from tests.proc.running import Cloud, Json, Supervisor, Where, wait_for
+from tests.proc.running import Cloud, Json, Supervisor, Where, in_background, until, until_none
 
 pytestmark = pytest.mark.real
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "informer.md"
-NODES = "/api/v1/nodes"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A fault, and how many times the supervisor runs into it before it is mended."""
-
-    fault: Fault
-    times: int = 3
-
 
 ODD = (
     b"this is not JSON",
@@ -62,17 +56,18 @@ ODD = (
 """Lines that a watch should not have."""
 
 CASES = {
-    "reset": Case(Fault(each_line=fault_proxy.reset_in_the_middle)),
-    "410": Case(Fault(failure(410, "Expired"))),
-    "410-event": Case(Fault(error_event(410, "Expired"))),
-    "429": Case(Fault(failure(429, "TooManyRequests", retry_after="1")), times=2),
-    "500": Case(Fault(failure(500, "InternalError")), times=2),
-    "refused": Case(REFUSED, times=2),
-    "early-end": Case(Fault(Answer(200)), times=2),
-    "late": Case(Fault(each_line=fault_proxy.late)),
-    "spoilt": Case(Fault(each_line=fault_proxy.spoilt)),
-    "odd": Case(Fault(each_line=before_each(ODD)), times=len(ODD)),
+    "reset": (Fault(each_line=reset_in_the_middle), 3),
+    "410": (Fault(failure(410, "Expired")), 3),
+    "410-event": (Fault(error_event(410, "Expired")), 3),
+    "429": (Fault(failure(429, "TooManyRequests", **{"Retry-After": "1"})), 2),
+    "500": (Fault(failure(500, "InternalError")), 2),
+    "refused": (REFUSED, 2),
+    "early-end": (Fault(web.Response), 2),
+    "late": (Fault(each_line=late), 3),
+    "spoilt": (Fault(each_line=spoilt), 3),
+    "odd": (Fault(each_line=before_each(ODD)), len(ODD)),
 }
+"""Faults, and how many times the supervisor runs into each before it is mended."""
 
 
 @pytest.fixture(scope="module")
@@ -82,25 +77,23 @@ def proxy(cluster: RealCluster) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture(scope="module")
-def place(
-    tmp_path_factory: pytest.TempPathFactory, cluster: RealCluster, proxy: FaultProxy
-) -> Iterator[tuple[Where, Cloud]]:
-    """What the supervisors of this module are pointed at."""
-    directory = tmp_path_factory.mktemp("informer")
-    with Cloud(directory) as cloud:
-        yield Where(directory, proxy.kubeconfig(cluster.kubeconfig("ccm")), cloud.config), cloud
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with Cloud(tmp_path_factory.mktemp("informer")) as cloud:
+        yield cloud
 
 
 @pytest.fixture(scope="module")
-def supervisor(place: tuple[Where, Cloud]) -> Iterator[Supervisor]:
+def where(cluster: RealCluster, proxy: FaultProxy, cloud: Cloud) -> Where:
+    """What the supervisors of this module are pointed at."""
+    kubeconfig = proxy.kubeconfig(cluster.kubeconfig("ccm"))
+    return Where(cloud.config.parent, kubeconfig, cloud.config)
+
+
+@pytest.fixture(scope="module")
+def supervisor(where: Where) -> Iterator[Supervisor]:
     """One for all faults: it lives through them. Its lease outlasts a restart of the API server."""
-    with Supervisor(
-        place[0],
-        "--node-workers=2",
-        "--leader-elect-lease-duration=90s",
-        "--leader-elect-renew-deadline=60s",
-        name="faults",
-    ) as supervisor:
+    durations = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s")
+    with Supervisor(where, "--node-workers=2", *durations, name="faults") as supervisor:
         supervisor.wait_running()
         yield supervisor
         assert supervisor.end() == 0
@@ -108,7 +101,7 @@ def supervisor(place: tuple[Where, Cloud]) -> Iterator[Supervisor]:
 
 @pytest.fixture
 async def api(cluster: RealCluster) -> AsyncIterator[Kube]:
-    """The bystander's client, straight to the API server; it leaves no nodes behind."""
+    """The test's own client, straight to the API server; it leaves no nodes behind."""
     api = await connect(cluster.kubeconfig("admin"))
     yield api
     await api.request("DELETE", NODES)
@@ -116,8 +109,8 @@ async def api(cluster: RealCluster) -> AsyncIterator[Kube]:
 
 
 @dataclass
-class World:
-    """The nodes as they are, and what the supervisor and its workers make of them."""
+class ClusterNodes:
+    """The nodes as they are, and what the supervisor and its workers know of them."""
 
     api: Kube
     cloud: Cloud
@@ -126,46 +119,40 @@ class World:
 
     async def add(self, count: int) -> list[str]:
         """New machines, with a tainted Node each."""
-        first = next(self.numbers)
-        async with CloudAdmin(self.cloud.url) as admin:
-            machines = await admin.add(new_machines(first * 100, count))
-        names = [machine.name for machine in machines]
-        await register(self.api, names)
+        first = 100 * next(self.numbers)
+        return await add_machines_and_nodes(self.api, self.cloud.url, count, first)
+
+    async def add_initialised(self, count: int) -> list[str]:
+        names = await self.add(count)
+        await self.until_in_sync()
         return names
 
-    async def delete(self, *names: str) -> None:
-        for name in names:
+    async def change(self, names: list[str]) -> None:
+        """Nodes come, go and register anew, in numbers that tell a missed one."""
+        for name in names[:3]:
             await self.api.request("DELETE", f"{NODES}/{name}")
-
-    async def taint(self, *names: str) -> None:
-        """As if the kubelet had registered anew: there is work to do again."""
         taints = registration("any")["spec"]["taints"]
-        for name in names:
+        for name in names[3:7]:
             await self.api.patch(f"{NODES}/{name}", MERGE_PATCH, {"spec": {"taints": taints}})
+        await self.add(5)
 
-    async def come_right(self, seconds: float = 40.0) -> float:
+    async def until_in_sync(self) -> float:
         """How long it took until all nodes are initialised, and known as they are."""
         began = time.monotonic()
-        wrong = ""
-        try:
-            async with asyncio.timeout(seconds):
-                while wrong := await self._wrong():  # noqa: ASYNC110 - servers are asked
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
-            raise AssertionError(f"{wrong}; {self.supervisor.tail()}") from None
+        await until_none("out of sync", self._faults, 40)
         return time.monotonic() - began
 
-    async def _wrong(self) -> str:
+    async def _faults(self) -> list[str]:
         nodes = [Node(raw) for raw in (await self.api.get(NODES))["items"]]
-        if lacking := {node.name: missing_fields(node) for node in nodes if missing_fields(node)}:
-            return f"not initialised: {lacking}"
+        faults = [
+            f"{node.name} lacks {missing_fields(node)}" for node in nodes if missing_fields(node)
+        ]
         status = await asyncio.to_thread(self.supervisor.status)
-        if status["informer"]["kinds"]["Node"]["objects"] != len(nodes):
-            return f"there are {len(nodes)} nodes, not {status['informer']}"
-        if trouble := status["informer"]["kinds"]["Node"]["trouble"]:
-            return f"the watch does not work: {trouble}"
+        reflector = status["informer"]["kinds"]["Node"]
+        if reflector["objects"] != len(nodes) or reflector["trouble"]:
+            faults.append(f"there are {len(nodes)} nodes, not {reflector}")
         known = [w.get("objects", 0) for w in status["workers"] if w["name"].startswith("node-")]
-        return f"{known} are not {len(nodes)}" if sum(known) != len(nodes) else ""
+        return [*faults, f"{known} are known"] if sum(known) != len(nodes) else faults
 
 
 @pytest.fixture(scope="module")
@@ -174,41 +161,26 @@ def numbers() -> Iterator[int]:
 
 
 @pytest.fixture
-def world(
-    api: Kube, place: tuple[Where, Cloud], supervisor: Supervisor, numbers: Iterator[int]
-) -> World:
-    return World(api, place[1], supervisor, numbers)
-
-
-async def meet(proxy: FaultProxy, times: int) -> None:
-    await asyncio.to_thread(wait_for, "the fault was met", lambda: proxy.met[NODES] >= times)
-
-
-async def change_much(world: World, there: list[str]) -> None:
-    """Nodes come, go and change, in numbers that tell a missed one."""
-    await world.delete(*there[:3])
-    await world.taint(*there[3:7])
-    await world.add(5)
+def nodes(api: Kube, cloud: Cloud, supervisor: Supervisor, numbers: Iterator[int]) -> ClusterNodes:
+    return ClusterNodes(api, cloud, supervisor, numbers)
 
 
 # The first two tests have supervisors of their own; the rest share one, which starts after them.
 
 
 async def test_a_half_open_connection_is_given_up(
-    place: tuple[Where, Cloud], api: Kube, proxy: FaultProxy, numbers: Iterator[int]
+    where: Where, cloud: Cloud, api: Kube, proxy: FaultProxy, numbers: Iterator[int]
 ) -> None:
-    where, cloud = place
     with Supervisor(where, "--watch-idle-limit=2s", name="half-open") as supervisor:
-        await asyncio.to_thread(supervisor.wait_running)
-        world = World(api, cloud, supervisor, numbers)
-        there = await world.add(10)
-        await world.come_right()
+        supervisor.wait_running()
+        nodes = ClusterNodes(api, cloud, supervisor, numbers)
+        names = await nodes.add_initialised(10)
         proxy.go_silent()
         assert proxy.met[NODES]
         began = time.monotonic()
-        await change_much(world, there)
-        await world.come_right()
-        report("half-open", time.monotonic() - began)
+        await nodes.change(names)
+        await nodes.until_in_sync()
+        print(f"\nrecovery after half-open: {time.monotonic() - began:.2f} s")
         assert supervisor.end() == 0
 
 
@@ -216,7 +188,7 @@ CHANGES, ASLEEP = 50_000, 500
 
 
 async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest_state(
-    place: tuple[Where, Cloud], api: Kube, proxy: FaultProxy
+    where: Where, cloud: Cloud, api: Kube, proxy: FaultProxy
 ) -> None:
     """50,000 changes of what it wants to know pass while the node worker is stopped.
 
@@ -225,80 +197,73 @@ async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest
     server. Each state but the last asks for another address than the last: what is written of a
     node is written once, so whoever acts on an older state leaves the wrong address.
     """
-    where, cloud = place
     names = [f"sleeper-{number}" for number in range(ASLEEP)]
     old, new = node_ips(1), node_ips(2)
     async with CloudAdmin(cloud.url) as admin:
-        await admin.add([machine(name, old[name], new[name]) for name in names])
+        addresses = {n: tuple(Address("InternalIP", ip[n]) for ip in (old, new)) for n in names}
+        await admin.add([Machine(name, addresses=addresses[name]) for name in names])
     with Supervisor(where, "--worker-silence-limit=10m", name="sleep") as supervisor:
-        workers = await asyncio.to_thread(supervisor.wait_running)
+        workers = supervisor.wait_running()
         os.kill(workers["node-0"]["pid"], signal.SIGSTOP)
         await asyncio.gather(*(create(api, name, old[name]) for name in names))
-        await known(supervisor, ASLEEP)
-        before = pss_bytes(supervisor.process.pid)
+        await until_known(supervisor, ASLEEP)
+        before = pss_mib(supervisor.process.pid)
         peak = await storm(api, proxy, supervisor, lambda name, n: (old, new)[n % 2][name])
         await asyncio.gather(*(set_node_ip(api, name, new[name]) for name in names))
         await create(api, "marker", "")  # watches are in order: once it is known, all is
-        await known(supervisor, ASLEEP + 1)
-        after = pss_bytes(supervisor.process.pid)
-        box = supervisor.status()["informer"]["delivery_queues"]["node-0.1"]
-        assert (box["depth"], box["in_flight"]) == (ASLEEP + 1, 8)
-        witness = Witness(api)
-        watching = asyncio.create_task(witness.run())
-        began = time.monotonic()
-        os.kill(workers["node-0"]["pid"], signal.SIGCONT)
-        await witness.until_initialised(ASLEEP, 60)
-        seconds = time.monotonic() - began
-        watching.cancel()
+        await until_known(supervisor, ASLEEP + 1)
+        after = pss_mib(supervisor.process.pid)
+        queue = supervisor.status()["informer"]["delivery_queues"]["node-0.1"]
+        assert (queue["depth"], queue["in_flight"]) == (ASLEEP + 1, 8)
+        watcher = NodeWatcher(api)
+        async with in_background(watcher.run()):
+            began = time.monotonic()
+            os.kill(workers["node-0"]["pid"], signal.SIGCONT)
+            await watcher.until_initialised(ASLEEP, 60)
+            seconds = time.monotonic() - began
         assert supervisor.end() == 0
     for name in names:
-        assert [entry["address"] for entry in witness.nodes[name].addresses][:1] == [new[name]]
-    assert witness.rewritten() == []
+        assert [entry["address"] for entry in watcher.nodes[name].addresses][:1] == [new[name]]
+    assert watcher.rewritten() == []
     print(
-        f"\n{CHANGES} changes: supervisor {before / 2**20:.1f} MiB before, {peak / 2**20:.1f} at "
-        f"most, {after / 2**20:.1f} after; all right {seconds:.2f} s after waking"
+        f"\n{CHANGES} changes: supervisor {before:.1f} MiB before, {peak:.1f} at "
+        f"most, {after:.1f} after; all right {seconds:.2f} s after waking"
     )
-    assert peak - before < 24 << 20
+    assert peak - before < 24.0
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_a_broken_watch_loses_nothing(name: str, world: World, proxy: FaultProxy) -> None:
-    case = CASES[name]
-    there = await world.add(10)
-    await world.come_right()
-    proxy.inject(case.fault)
-    await change_much(world, there)
-    await meet(proxy, case.times)
+async def test_a_broken_watch_loses_nothing(
+    name: str, nodes: ClusterNodes, proxy: FaultProxy
+) -> None:
+    fault, times = CASES[name]
+    names = await nodes.add_initialised(10)
+    proxy.inject(fault)
+    await nodes.change(names)
+    await until("the fault was met", lambda: proxy.met[NODES] >= times)
     proxy.clear()
-    seconds = await world.come_right()
-    report(name, seconds)
+    print(f"\nrecovery after {name}: {await nodes.until_in_sync():.2f} s")
 
 
 async def test_an_api_server_that_dies_and_comes_back_loses_nothing(
-    world: World, proxy: FaultProxy, cluster: RealCluster
+    nodes: ClusterNodes, proxy: FaultProxy, cluster: RealCluster
 ) -> None:
     """Watches stay away until nodes were changed; then what they knew is too old for the server."""
-    there = await world.add(10)
-    await world.come_right()
+    names = await nodes.add_initialised(10)
     await asyncio.to_thread(cluster.kill_apiserver)
-    await asyncio.to_thread(
-        wait_for,
+    await until(
         "status tells it",
-        lambda: world.supervisor.status()["informer"]["kinds"]["Node"]["trouble"],
+        lambda: nodes.supervisor.status()["informer"]["kinds"]["Node"]["trouble"],
     )
     proxy.inject(REFUSED)
     await asyncio.to_thread(cluster.start_apiserver)
-    await change_much(world, there)
+    await nodes.change(names)
     proxy.clear()
-    report("restart", await world.come_right())
+    print(f"\nrecovery after restart: {await nodes.until_in_sync():.2f} s")
 
 
 def node_ips(net: int) -> dict[str, str]:
     return {f"sleeper-{n}": f"10.{net}.{n // 250}.{n % 250 + 1}" for n in range(ASLEEP)}
-
-
-def machine(name: str, *ips: str) -> Machine:
-    return Machine(name, addresses=tuple(Address("InternalIP", ip) for ip in ips))
 
 
 async def create(api: Kube, name: str, ip: str) -> None:
@@ -313,24 +278,24 @@ async def set_node_ip(api: Kube, name: str, ip: str) -> None:
     await api.patch(f"{NODES}/{name}", MERGE_PATCH, body)
 
 
-async def known(supervisor: Supervisor, count: int) -> None:
-    def look() -> bool:
+async def until_known(supervisor: Supervisor, count: int) -> None:
+    def is_known() -> bool:
         kinds: Json = supervisor.status().get("informer", {}).get("kinds", {})
         return bool(kinds.get("Node", {}).get("objects") == count)
 
-    await asyncio.to_thread(wait_for, f"{count} nodes are known", look)
+    await until(f"{count} nodes are known", is_known)
 
 
 async def storm(
     api: Kube, proxy: FaultProxy, supervisor: Supervisor, ip: Callable[[str, int], str]
-) -> int:
-    """`CHANGES` changes through the supervisor's watch; the largest memory seen meanwhile."""
+) -> float:
+    """`CHANGES` changes through the supervisor's watch; the largest memory (MiB) meanwhile."""
     nodes = (await api.get(NODES))["items"]
-    peak = 0
+    peak = 0.0
     for number in range(CHANGES // len(nodes)):
         lines = [event(raw, number, ip(raw["metadata"]["name"], number)) for raw in nodes]
-        assert await asyncio.to_thread(proxy.say, NODES, lines) > 0
-        peak = max(peak, pss_bytes(supervisor.process.pid))
+        assert await asyncio.to_thread(proxy.send, NODES, lines) > 0
+        peak = max(peak, pss_mib(supervisor.process.pid))
     return peak
 
 
@@ -340,17 +305,6 @@ def event(raw: dict[str, Any], number: int, ip: str) -> bytes:
     labels = {**meta["labels"], "change": str(number)}
     changed = {**meta, "labels": labels, "annotations": {PROVIDED_NODE_IP: ip}}
     return json.dumps({"type": "MODIFIED", "object": {**raw, "metadata": changed}}).encode() + b"\n"
-
-
-def pss_bytes(pid: int) -> int:
-    """Memory of a process, what it shares with others divided among them."""
-    found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)
-    assert found
-    return int(found[1]) << 10
-
-
-def report(name: str, seconds: float) -> None:
-    print(f"\nrecovery after {name}: {seconds:.2f} s")
 
 
 def test_the_documentation_tells_what_happens_on_each_fault() -> None:

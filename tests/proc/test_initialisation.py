@@ -4,72 +4,59 @@ There are 300 nodes; `CCM_LONG=1` makes them a thousand.
 """
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
-from ccm.kube.client import Kube
-from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT
 from ccm.sandbox.cloud.records import Machine
-from tests.proc.cluster_nodes import Witness, add_machines_and_nodes, kill
-from tests.proc.conftest import PAGE
-from tests.proc.running import IS_LONG, Cloud, Supervisor, Where, is_alive, wait_for
+from tests.proc.cluster_nodes import kill
+from tests.proc.conftest import PAGE, Written
+from tests.proc.environment import EVENTS, NODES, Environment
+from tests.proc.running import IS_LONG, Json, is_alive, wait_for
 
-NODES = 1000 if IS_LONG else 300
+COUNT = 1000 if IS_LONG else 300
 
 pytestmark = pytest.mark.real
 
 
-async def lease(api: Kube) -> tuple[str, int]:
-    """Who holds the lease, and how often it changed hands."""
-    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
-    spec = (await api.get(path))["spec"]
-    return spec["holderIdentity"], spec["leaseTransitions"]
-
-
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_many_nodes_cost_two_writes_each_and_one_read_a_page(
-    shards: int,
-    where: Where,
-    cloud: Cloud,
-    api: Kube,
-    witness: Witness,
-    written: Callable[[], Counter[tuple[str, str]]],
+    shards: int, env: Environment, written: Written
 ) -> None:
-    await add_machines_and_nodes(api, cloud.url, NODES)
-    with Supervisor(where, f"--node-workers={shards}") as supervisor:
-        await witness.until_initialised(NODES, 90)
-        async with CloudAdmin(cloud.url) as admin:
-            counters = await admin.counters()
+    await env.add_nodes(COUNT)
+    with env.supervisor(f"--node-workers={shards}") as supervisor:
+        await env.nodes.until_initialised(COUNT, 90)
+        counters = await env.admin.counters()
         wait_for(
             "events sent",
             lambda: all(not w["events_waiting"] for w in supervisor.workers().values()),
         )
         assert supervisor.end() == 0
-    assert counters["reads"] <= NODES // PAGE + shards
+    assert counters["reads"] <= COUNT // PAGE + shards
     assert counters["writes"] == 0
     per_node = written()
     assert set(per_node.values()) == {1}
-    assert len(per_node) == 2 * NODES
-    assert witness.rewritten() == []
-    events = await api.get("/api/v1/namespaces/default/events", {"limit": "2000"})
-    assert Counter(e["reason"] for e in events["items"])["Synced"] == NODES
-    assert (await lease(api))[0] == ""  # given back
+    assert len(per_node) == 2 * COUNT
+    assert env.nodes.rewritten() == []
+    events = await env.api.get(EVENTS, {"limit": "2000"})
+    assert Counter(e["reason"] for e in events["items"])["Synced"] == COUNT
+    assert (await env.lease_spec())["holderIdentity"] == ""  # released
 
 
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
-    shards: int, where: Where, cloud: Cloud, api: Kube, witness: Witness
+    shards: int, env: Environment
 ) -> None:
-    await add_machines_and_nodes(api, cloud.url, NODES)
-    with Supervisor(where, f"--node-workers={shards}") as supervisor:
-        await witness.until_initialised(NODES // 3, 60)
-        before, held = supervisor.workers(), await lease(api)
+    await env.add_nodes(COUNT)
+    with env.supervisor(f"--node-workers={shards}") as supervisor:
+        await env.nodes.until_initialised(COUNT // 3, 60)
+        before, lease = supervisor.workers(), await env.lease_spec()
         kill(before["node-0"]["pid"])
-        assert witness.initialised() < NODES
-        await witness.until_initialised(NODES, 90)
+        assert env.nodes.initialised() < COUNT
+        await env.nodes.until_initialised(COUNT, 90)
         after = supervisor.wait_running()
-        assert await lease(api) == held
+        for field in ("holderIdentity", "leaseTransitions"):
+            assert (await env.lease_spec())[field] == lease[field]
         assert after["node-0"]["pid"] != before["node-0"]["pid"]
         assert after["node-0"]["restarts"] == 1
         for name in set(after) - {"node-0"}:
@@ -77,35 +64,21 @@ async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
         pids = [worker["pid"] for worker in after.values()]
         assert supervisor.end() == 0
     assert not any(is_alive(pid) for pid in pids)
-    assert witness.rewritten() == []
+    assert env.nodes.rewritten() == []
 
 
-async def test_nodes_that_cannot_be_initialised_hold_up_nobody(
-    where: Where, cloud: Cloud, api: Kube, witness: Witness
-) -> None:
+async def test_nodes_that_cannot_be_initialised_hold_up_nobody(env: Environment) -> None:
     """A node the cloud does not know, one of another cloud, and an odd one, among ordinary ones."""
-    taint = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
-    odd = [
-        {"metadata": {"name": "unknown-machine"}, "spec": {"taints": [taint]}},
-        {
-            "metadata": {"name": "foreign"},
-            "spec": {"taints": [taint], "providerID": "othercloud://x"},
-        },
-        {
-            "metadata": {
-                "name": "odd-address",
-                "annotations": {"alpha.kubernetes.io/provided-node-ip": "not an ip"},
-            },
-            "spec": {"taints": [taint]},
-        },
-    ]
-    for node in odd:
-        await api.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
-    async with CloudAdmin(cloud.url) as admin:
-        await admin.add([Machine("odd-address")])
-    await add_machines_and_nodes(api, cloud.url, 20)
-    with Supervisor(where) as supervisor:
-        await witness.until_initialised(20, 30)
+    for body in (
+        node("unknown-machine"),
+        node("foreign", providerID="othercloud://x"),
+        node("odd-address", annotations={PROVIDED_NODE_IP: "not an ip"}),
+    ):
+        await env.api.post(NODES, body)
+    await env.admin.add([Machine("odd-address")])
+    await env.add_nodes(20)
+    with env.supervisor() as supervisor:
+        await env.nodes.until_initialised(20, 30)
 
         def three_reasons() -> dict[str, str]:
             reasons: dict[str, str] = supervisor.workers()["node-0"].get("reasons", {})
@@ -115,12 +88,21 @@ async def test_nodes_that_cannot_be_initialised_hold_up_nobody(
     assert "knows no such machine" in reasons["unknown-machine"]
     assert "not ours" in reasons["foreign"]
     assert "not an ip" in reasons["odd-address"]
-    for node in odd:
-        name = str(node["metadata"]["name"])  # type: ignore[index]
-        assert witness.nodes[name].is_uninitialized
-    events = (await api.get("/api/v1/namespaces/default/events"))["items"]
-    told = {(e["involvedObject"]["name"], e["reason"]) for e in events if e["type"] == "Warning"}
-    assert told == {
+    for name in reasons:
+        assert env.nodes.nodes[name].is_uninitialized
+    assert await env.warnings() == {
         ("unknown-machine", "CloudMachineNotFound"),
         ("odd-address", "InitializationFailed"),
+    }
+
+
+def node(name: str, annotations: Json | None = None, **spec: str) -> Json:
+    """A Node with the taint of an external cloud provider."""
+    taint = {"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}
+    meta = {"name": name, "annotations": annotations or {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": meta,
+        "spec": {"taints": [taint], **spec},
     }

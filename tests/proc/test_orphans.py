@@ -6,52 +6,34 @@ import sys
 
 import pytest
 
-from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.sandbox.cloud.client import CloudAdmin
-from tests.proc.cluster_nodes import Witness, add_machines_and_nodes
-from tests.proc.running import Cloud, Supervisor, Where, until
-from tests.proc.workload import ALL, service, settled
+from tests.proc.environment import NODES, SERVICES, Environment, force_delete
+from tests.proc.running import ALL_CONTROLLERS, Where, until
 
 pytestmark = pytest.mark.real
 
-SERVICES = "/api/v1/namespaces/default/services"
 
-
-def orphans(where: Where, *flags: str) -> str:
-    command = [sys.executable, "-m", "ccm.cli.main", "orphans", "list"]
-    flags = (
-        "--cloud-provider=simulated",
-        f"--cloud-config={where.cloud_config}",
-        f"--kubeconfig={where.kubeconfig}",
-        *flags,
-    )
-    done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60)
+def orphans(where: Where) -> str:
+    command = [sys.executable, "-m", "ccm.cli.main", "orphans", "list", *where.flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-async def test_what_was_left_behind_is_listed_and_nothing_else(
-    where: Where, cloud: Cloud, api: Kube, witness: Witness
-) -> None:
-    for number in range(2):
-        await api.post(SERVICES, service(number))
-    with Supervisor(where, *ALL) as supervisor:
-        await add_machines_and_nodes(api, cloud.url, 3)
-        await witness.until_initialised(3, 60)
-        await until("all is at rest", lambda: settled(supervisor) >= 8)
+async def test_what_was_left_behind_is_listed_and_nothing_else(env: Environment) -> None:
+    await env.add_services(0, 1)
+    with env.supervisor(*ALL_CONTROLLERS) as supervisor:
+        await env.add_nodes(3)
+        await env.nodes.until_initialised(3, 60)
+        await until("nothing is left to do", lambda: supervisor.is_idle(8))
         assert supervisor.end() == 0
-    assert await asyncio.to_thread(orphans, where) == "orphans: none\n"
-    async with CloudAdmin(cloud.url) as admin:
-        await admin.reset_counters()
-        await api.patch(f"{SERVICES}/web-0", MERGE_PATCH, {"metadata": {"finalizers": None}})
-        await api.request("DELETE", f"{SERVICES}/web-0")
-        await api.request("DELETE", "/api/v1/nodes/vm-2")
-        said = await asyncio.to_thread(orphans, where)
-        assert (await admin.counters())["writes"] == 0
-    first, second, total = said.splitlines()
+    assert await asyncio.to_thread(orphans, env.where) == "orphans: none\n"
+    await env.admin.reset_counters()
+    await force_delete(env.api, f"{SERVICES}/web-0")
+    await env.api.request("DELETE", f"{NODES}/vm-2")
+    output = await asyncio.to_thread(orphans, env.where)
+    assert (await env.admin.counters())["writes"] == 0
+    first, second, total = output.splitlines()
     assert first.startswith("load balancer ")
     assert first.endswith("does not exist")
     assert second.startswith("route 10.244.2.0/24")
     assert total == "orphans: 2"
-    await api.patch(f"{SERVICES}/web-1", MERGE_PATCH, {"metadata": {"finalizers": None}})
-    await api.request("DELETE", f"{SERVICES}/web-1")

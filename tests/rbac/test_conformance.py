@@ -17,7 +17,7 @@ from tests.kube.audit import AuditEntry
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
 from tests.proc import running as proc
-from tests.proc.running import IS_LONG, Cloud, Supervisor, Where, long, tell
+from tests.proc.running import IS_LONG, Cloud, Supervisor, Where, command, long
 from tests.rbac.grants import Grain, applied, removed, rendered, user
 from tests.rbac.story import FLAGS, Page, Story, until
 
@@ -172,7 +172,7 @@ async def test_a_worker_has_its_account_whatever_happens(
             await until("the token that is worth nothing now is replaced", is_renewed)
             node = first.workers()["node-0"]
             assert node["restarts"] == 0
-            await tell(first, command="restart", worker="node-0")
+            await command(first, "restart", worker="node-0")
             await proc.until(
                 "it is replaced", lambda: first.workers()["node-0"]["pid"] != node["pid"]
             )

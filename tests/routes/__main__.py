@@ -3,19 +3,12 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.routes.walks import SUPERVISOR, measure
+from tests.routes.walks import measure
 
-
-def main() -> None:
-    with TemporaryDirectory(prefix="ccm-routes-") as directory:
-        walks = measure(Path(directory))
-    for walk, files in walks.items():
-        print(f"{walk.title}\n{len(files)} files; {walk.budget} at the most\n")
-        for number, (file, processes) in enumerate(files.items(), 1):
-            names = ", ".join("supervisor" if p == SUPERVISOR else p for p in processes)
-            print(f"{number:4}  {file:44} {names}")
-        print()
-
-
-if __name__ == "__main__":
-    main()
+with TemporaryDirectory(prefix="ccm-routes-") as directory:
+    walks = measure(Path(directory))
+for walk, files in walks.items():
+    print(f"{walk.title}\n{len(files)} files; {walk.budget} at the most\n")
+    for number, (file, processes) in enumerate(files.items(), 1):
+        print(f"{number:4}  {file:44} {', '.join(processes)}")
+    print()

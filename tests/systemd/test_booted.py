@@ -58,10 +58,6 @@ def use_flags(machine: Machine, *flags: str) -> None:
     machine.write(f"{ETC}/ccm-supervisor.env", content)
 
 
-def start(machine: Machine) -> None:
-    machine.run("systemctl", "start", UNIT)
-
-
 def worker(machine: Machine) -> dict[str, Any]:
     """What the supervisor says of its worker."""
     done = machine.attempt(COMMAND, "status", "-o", "json")
@@ -70,10 +66,19 @@ def worker(machine: Machine) -> dict[str, Any]:
     return first
 
 
+def start(machine: Machine) -> int:
+    """Start the service; the process of its worker once that has everything, leading or not."""
+    machine.run("systemctl", "start", UNIT)
+    return wait_up(machine)
+
+
 def wait_up(machine: Machine) -> int:
-    """Until the worker has everything, whether or not this replica leads; its process ID."""
     wait_for("the worker is up", lambda: worker(machine).get("state") in ("standby", "running"))
     return int(worker(machine)["pid"])
+
+
+def wait_replaced(machine: Machine, old: int) -> None:
+    wait_for("another worker works", lambda: worker(machine).get("pid") not in (None, old))
 
 
 def environment(machine: Machine, pid: int) -> dict[str, str]:
@@ -82,7 +87,7 @@ def environment(machine: Machine, pid: int) -> dict[str, str]:
 
 
 def test_the_start_is_over_when_the_workers_are_up(machine: Machine) -> None:
-    start(machine)
+    machine.run("systemctl", "start", UNIT)
     assert worker(machine)["state"] in ("standby", "running")
     assert machine.show("ActiveState") == "active"
     wait_for("it leads", lambda: "holds the lease" in machine.show("StatusText"))
@@ -90,30 +95,27 @@ def test_the_start_is_over_when_the_workers_are_up(machine: Machine) -> None:
 
 
 def test_the_service_works_unprivileged_in_its_sandbox(machine: Machine) -> None:
-    start(machine)
-    pid = wait_up(machine)
+    pid = start(machine)
     status = machine.run("cat", f"/proc/{pid}/status")
-    facts = dict(line.split(":", 1) for line in status.splitlines())
-    assert machine.run("id", "-u", "ccm-supervisor").strip() in facts["Uid"].split()
-    assert int(facts["CapEff"], 16) == int(facts["CapBnd"], 16) == 0
-    assert facts["NoNewPrivs"].strip() == "1"
-    assert facts["Seccomp"].strip() == "2"
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    assert machine.run("id", "-u", "ccm-supervisor").strip() in fields["Uid"].split()
+    assert int(fields["CapEff"], 16) == int(fields["CapBnd"], 16) == 0
+    assert fields["NoNewPrivs"].strip() == "1"
+    assert fields["Seccomp"].strip() == "2"
     mode = machine.run("stat", "--format=%a %U", "/run/ccm-supervisor").split()
     assert mode == ["700", "ccm-supervisor"]
 
 
 def test_no_worker_can_speak_to_systemd(machine: Machine) -> None:
-    start(machine)
-    seen = environment(machine, wait_up(machine))
+    seen = environment(machine, start(machine))
     assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} & set(seen)
     assert seen["RUNTIME_DIRECTORY"] == "/run/ccm-supervisor"  # it is the right environment
 
 
 def test_a_reload_is_over_when_new_workers_have_taken_over(machine: Machine) -> None:
-    start(machine)
-    old, main = wait_up(machine), machine.show("MainPID")
+    old, main = start(machine), machine.show("MainPID")
     machine.run("systemctl", "reload", UNIT)
-    wait_for("another worker works", lambda: worker(machine).get("pid") not in (None, old))
+    wait_replaced(machine, old)
     wait_for("the reload is over", lambda: machine.show("SubState") == "running")
     assert machine.show("MainPID") == main
 
@@ -124,26 +126,23 @@ def test_notify_reload_returns_when_new_workers_have_taken_over(machine: Machine
         pytest.skip(f"systemd {version} does not know Type=notify-reload")
     drop_in = SOURCE / "systemd/notify-reload.conf"
     machine.adapt(*drop_in.read_text().splitlines())
-    start(machine)
-    old = wait_up(machine)
+    old = start(machine)
     machine.run("systemctl", "reload", UNIT)
     assert worker(machine)["pid"] != old
     assert machine.show("SubState") == "running"
 
 
 def test_a_killed_worker_is_not_a_failed_service(machine: Machine) -> None:
-    start(machine)
-    old, main = wait_up(machine), machine.show("MainPID")
+    old, main = start(machine), machine.show("MainPID")
     machine.run("kill", "-KILL", str(old))
-    wait_for("another worker runs", lambda: worker(machine).get("pid") not in (None, old))
+    wait_replaced(machine, old)
     wait_up(machine)
     assert (machine.show("MainPID"), machine.show("NRestarts")) == (main, "0")
 
 
 def test_a_hanging_supervisor_is_replaced(machine: Machine) -> None:
     machine.adapt("WatchdogSec=2", "TimeoutAbortSec=1", "RestartSec=0")
-    start(machine)
-    worker_pid, main = wait_up(machine), machine.show("MainPID")
+    worker_pid, main = start(machine), machine.show("MainPID")
     machine.run("kill", "-STOP", main)
     wait_for("systemd starts another", lambda: machine.show("NRestarts") == "1")
     wait_for("it is active", lambda: machine.show("ActiveState") == "active")
@@ -164,8 +163,7 @@ def test_a_working_supervisor_is_left_alone_by_the_watchdog(machine: Machine) ->
 
 
 def test_a_stop_drains_and_leaves_nothing(machine: Machine) -> None:
-    start(machine)
-    pid = wait_up(machine)
+    pid = start(machine)
     machine.run("systemctl", "stop", UNIT)
     assert (machine.show("ActiveState"), machine.show("Result")) == ("inactive", "success")
     assert machine.attempt("kill", "-0", str(pid)).returncode != 0
@@ -175,8 +173,7 @@ def test_a_stop_drains_and_leaves_nothing(machine: Machine) -> None:
 def test_a_long_drain_gets_the_time_it_asks_for(machine: Machine) -> None:
     machine.adapt("TimeoutStopSec=1")
     use_flags(machine, "--cloud-provider=simulated", "--shutdown-timeout=4s")
-    start(machine)
-    machine.run("kill", "-STOP", str(wait_up(machine)))  # it cannot drain
+    machine.run("kill", "-STOP", str(start(machine)))  # it cannot drain
     machine.run("systemctl", "stop", UNIT)
     assert machine.show("Result") == "success"
     assert "workers did not finish in time and are killed" in machine.journal()

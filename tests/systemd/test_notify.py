@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
+from tests.proc.running import in_background
 
 
 class Manager:
@@ -34,12 +36,11 @@ class Manager:
         """Everything that has arrived by now."""
         self._socket.setblocking(False)
         found = []
-        try:
+        with suppress(BlockingIOError):
             while True:
                 found.append(self.receive())
-        except BlockingIOError:
-            self._socket.settimeout(5.0)
-            return found
+        self._socket.settimeout(5.0)
+        return found
 
     def notifier(self, **more: str) -> SystemdNotifier:
         return SystemdNotifier({"NOTIFY_SOCKET": self.address, **more})
@@ -54,11 +55,6 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
     manager = Manager(name if request.param == "abstract" else str(tmp_path / "notify"))
     yield manager
     manager.close()
-
-
-def test_ready_comes_with_a_status(manager: Manager) -> None:
-    manager.notifier().ready("holds the lease")
-    assert manager.receive() == {"READY": "1", "STATUS": "holds the lease"}
 
 
 def test_a_status_is_one_printable_line_that_fits_into_a_datagram(manager: Manager) -> None:
@@ -117,12 +113,12 @@ def test_a_manager_that_is_gone_is_logged_once(caplog: pytest.LogCaptureFixture)
 def test_a_manager_that_hangs_does_not_block(manager: Manager) -> None:
     notifier = manager.notifier()
     with open("/proc/sys/net/unix/max_dgram_qlen", encoding="ascii") as file:
-        most = int(file.read())
+        queue_limit = int(file.read())
     begin = time.monotonic()
-    for _ in range(most + 10):  # nobody receives
+    for _ in range(queue_limit + 10):  # nobody receives
         notifier.watchdog()
     assert time.monotonic() - begin < 1.0
-    assert len(manager.waiting()) <= most + 1
+    assert len(manager.waiting()) <= queue_limit + 1
 
 
 @pytest.mark.parametrize(
@@ -152,18 +148,6 @@ def test_children_cannot_speak_for_us(manager: Manager, monkeypatch: pytest.Monk
     assert manager.receive() == {"WATCHDOG": "1"}
 
 
-class Work:
-    """Something that may be stuck."""
-
-    def __init__(self) -> None:
-        self.stuck: str | None = None
-        self.asked = asyncio.Event()
-
-    def what_is_stuck(self) -> str | None:
-        self.asked.set()
-        return self.stuck
-
-
 async def until(manager: Manager, wanted: dict[str, str]) -> list[dict[str, str]]:
     """Everything that arrives up to the wanted datagram."""
     found: list[dict[str, str]] = []
@@ -178,18 +162,22 @@ async def test_the_watchdog_starves_while_nothing_progresses(
     manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    notifier, work = manager.notifier(WATCHDOG_USEC="40000"), Work()
-    task = asyncio.create_task(feed_watchdog(notifier, work.what_is_stuck))
-    await until(manager, {"WATCHDOG": "1"})
-    work.stuck = "the lease was not looked at"
-    work.asked.clear()
-    await asyncio.wait_for(work.asked.wait(), 5.0)
-    manager.waiting()
-    await asyncio.sleep(0.2)  # ten periods
-    assert manager.waiting() == []
-    work.stuck = None
-    await until(manager, {"WATCHDOG": "1"})
-    task.cancel()
+    stuck, asked = [""], asyncio.Event()
+
+    def what_is_stuck() -> str | None:
+        asked.set()
+        return stuck[0] or None
+
+    async with in_background(feed_watchdog(manager.notifier(WATCHDOG_USEC="40000"), what_is_stuck)):
+        await until(manager, {"WATCHDOG": "1"})
+        stuck[0] = "the lease was not looked at"
+        asked.clear()
+        await asyncio.wait_for(asked.wait(), 5.0)
+        manager.waiting()
+        await asyncio.sleep(0.2)  # ten periods
+        assert manager.waiting() == []
+        stuck[0] = ""
+        await until(manager, {"WATCHDOG": "1"})
     assert [record.message for record in caplog.records] == [
         "no progress, watchdog not fed",
         "progress again, watchdog fed",
@@ -197,27 +185,24 @@ async def test_the_watchdog_starves_while_nothing_progresses(
 
 
 async def test_without_a_watchdog_feeding_never_ends(manager: Manager) -> None:
-    task = asyncio.create_task(feed_watchdog(manager.notifier(), Work().what_is_stuck))
-    await asyncio.sleep(0.05)
-    assert not task.done()
-    assert manager.waiting() == []
-    task.cancel()
+    async with in_background(feed_watchdog(manager.notifier(), lambda: None)) as feeding:
+        await asyncio.sleep(0.05)
+        assert not feeding.done()
+        assert manager.waiting() == []
 
 
-async def test_a_start_and_a_reload_are_over_when_all_is_settled(
+async def test_a_start_and_a_reload_are_over_when_all_workers_are_up(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccm.supervisor.systemd.STATUS_INTERVAL", 0.01)
-    notifier, settled, text = manager.notifier(), [False], ["starting"]
-    task = asyncio.create_task(update_status(notifier, lambda: settled[0], lambda: text[0]))
-    assert await until(manager, {"STATUS": "starting"}) == [{"STATUS": "starting"}]
-    settled[0], text[0] = True, "works"
-    assert await until(manager, {"READY": "1", "STATUS": "works"}) == [
-        {"READY": "1", "STATUS": "works"}
-    ]
-    settled[0] = False
-    notifier.reloading()
-    assert "RELOADING" in manager.receive()
-    settled[0] = True
-    await until(manager, {"READY": "1", "STATUS": "works"})
-    task.cancel()
+    notifier, is_up, text = manager.notifier(), [False], ["starting"]
+    ready = {"READY": "1", "STATUS": "works"}
+    async with in_background(update_status(notifier, lambda: is_up[0], lambda: text[0])):
+        assert await until(manager, {"STATUS": "starting"}) == [{"STATUS": "starting"}]
+        is_up[0], text[0] = True, "works"
+        assert await until(manager, ready) == [ready]
+        is_up[0] = False
+        notifier.reloading()
+        assert "RELOADING" in manager.receive()
+        is_up[0] = True
+        await until(manager, ready)

@@ -16,7 +16,7 @@ from ccm.supervisor.systemd import STOP_MARGIN
 SOURCE = Path(__file__).parents[2]
 FOLDER = SOURCE / "systemd"
 UNIT = FOLDER / "ccm-supervisor.service"
-MOST_EXPOSURE = 2.0
+MAX_EXPOSURE = 2.0
 MISSING = "systemd-analyze is not installed: apt-get install systemd"
 
 
@@ -38,20 +38,20 @@ def analyze() -> str:
 @pytest.fixture
 def staged(tmp_path: Path) -> Path:
     """What `make install-systemd DESTDIR=…` makes."""
-    done = run("make", "-f", FOLDER / "install.mk", "install-systemd", f"DESTDIR={tmp_path}")
+    return install(tmp_path)
+
+
+def install(directory: Path, *variables: str) -> Path:
+    target = ("install-systemd", f"DESTDIR={directory}", *variables)
+    done = run("make", "-f", FOLDER / "install.mk", *target)
     assert done.returncode == 0, done.stderr
-    return tmp_path
+    return directory
 
 
 def unit_lines(name: str) -> list[str]:
     """The values of a setting in the unit, in order."""
     joined = re.sub(r"\\\n\s*", "", UNIT.read_text())
     return re.findall(rf"^{name}=(.*)$", joined, re.MULTILINE)
-
-
-def seconds(name: str) -> float:
-    (value,) = unit_lines(name)
-    return float(value)
 
 
 @pytest.fixture
@@ -68,26 +68,20 @@ def root(staged: Path) -> Path:
     return staged
 
 
-def verify(analyze: str, root: Path) -> "subprocess.CompletedProcess[str]":
-    return run(analyze, "verify", "--man=no", f"--root={root}", UNIT.name)
-
-
-def test_systemd_finds_nothing_to_complain_of(analyze: str, root: Path) -> None:
-    done = verify(analyze, root)
+def test_systemd_finds_a_mistake_and_nothing_else_to_complain_of(analyze: str, root: Path) -> None:
+    verify = (analyze, "verify", "--man=no", f"--root={root}", UNIT.name)
+    done = run(*verify)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_systemd_would_find_a_mistake(analyze: str, root: Path) -> None:
     unit = root / "etc/systemd/system" / UNIT.name
     unit.write_text(unit.read_text().replace("WatchdogSec=", "WatchDogSec="))
-    assert "'WatchDogSec'" in verify(analyze, root).stderr
+    assert "'WatchDogSec'" in run(*verify).stderr
 
 
 def test_the_exposure_is_low(analyze: str) -> None:
     done = run(analyze, "security", "--offline=true", "--no-pager", UNIT)
     found = re.search(r"Overall exposure level for .*: ([\d.]+)", done.stdout)
     assert found, done.stderr
-    assert float(found[1]) <= MOST_EXPOSURE, done.stdout
+    assert float(found[1]) <= MAX_EXPOSURE, done.stdout
 
 
 def test_every_flag_in_the_unit_and_the_environment_file_exists() -> None:
@@ -100,16 +94,22 @@ def test_every_flag_in_the_unit_and_the_environment_file_exists() -> None:
 
 
 def test_the_stop_may_take_as_long_as_the_shutdown_timeout() -> None:
-    assert seconds("TimeoutStopSec") >= Settings().shutdown_timeout + STOP_MARGIN
+    (timeout,) = unit_lines("TimeoutStopSec")
+    assert float(timeout) >= Settings().shutdown_timeout + STOP_MARGIN
 
 
-def test_a_wrong_configuration_prevents_a_restart() -> None:
-    assert unit_lines("RestartPreventExitStatus") == [str(int(ExitCode.CONFIGURATION))]
-    assert unit_lines("Restart") == ["on-failure"]
-
-
-def test_a_worker_killed_for_its_memory_does_not_stop_the_service() -> None:
-    assert unit_lines("OOMPolicy") == ["continue"]
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("RestartPreventExitStatus", str(int(ExitCode.CONFIGURATION))),  # it would fail again
+        ("Restart", "on-failure"),
+        ("OOMPolicy", "continue"),  # a worker killed for its memory does not stop the service
+    ],
+)
+def test_a_failure_stops_the_service_only_if_a_restart_cannot_help(
+    setting: str, value: str
+) -> None:
+    assert unit_lines(setting) == [value]
 
 
 def test_the_credentials_are_named_as_the_flags_say() -> None:
@@ -133,10 +133,6 @@ def test_the_installation_stages_every_file_and_keeps_secrets_private(staged: Pa
 
 
 def test_a_package_says_where_its_files_and_its_command_are(tmp_path: Path) -> None:
-    places = ("UNITDIR=/usr/lib/systemd/system", "COMMAND=/usr/bin/ccm-supervisor")
-    done = run(
-        "make", "-f", FOLDER / "install.mk", "install-systemd", f"DESTDIR={tmp_path}", *places
-    )
-    assert done.returncode == 0, done.stderr
+    install(tmp_path, "UNITDIR=/usr/lib/systemd/system", "COMMAND=/usr/bin/ccm-supervisor")
     unit = (tmp_path / "usr/lib/systemd/system/ccm-supervisor.service").read_text()
     assert "ExecStart=/usr/bin/ccm-supervisor start" in unit

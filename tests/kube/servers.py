@@ -1,10 +1,19 @@
-"""The command lines of etcd and kube-apiserver as tests want them; starts neither."""
+"""The files, ports and command lines of etcd and kube-apiserver as tests want them; starts none."""
 
-from collections.abc import Sequence
+import csv
+import json
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kube.credentials import Credentials
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.kube.audit import POLICY
+
+GROUPS = {"admin": "system:masters", "ccm": "", "nobody": ""}
+"""The identities with a static token, and their group. Without a group: no rights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +39,33 @@ class Layout:
         return self.directory / "etcd"
 
     @property
-    def audit_policy(self) -> Path:
-        return self.directory / "audit-policy.json"
-
-    @property
     def audit_log(self) -> Path:
         return self.directory / "audit.log"
+
+    @property
+    def secrets(self) -> Path:
+        """For this user only."""
+        return self.directory / "secrets"
+
+    @property
+    def ca_file(self) -> Path:
+        """The API server makes its serving certificate, with the CA behind it, when it starts."""
+        return self.secrets / "apiserver.crt"
+
+    def write_files(self) -> Mapping[str, str]:
+        """Write what the API server reads; the token of each identity."""
+        self.secrets.mkdir(mode=0o700)
+        tokens = {identity: secrets.token_urlsafe(24) for identity in GROUPS}
+        with (self.secrets / "tokens.csv").open("w", newline="") as file:
+            csv.writer(file).writerows((tokens[name], name, name, GROUPS[name]) for name in GROUPS)
+        key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+        (self.secrets / "service-account.key").write_bytes(key)
+        (self.directory / "audit-policy.json").write_text(json.dumps(POLICY))
+        return tokens
 
 
 def etcd_command(layout: Layout) -> Sequence[str]:
@@ -58,9 +88,7 @@ def etcd_command(layout: Layout) -> Sequence[str]:
     )
 
 
-def apiserver_command(
-    layout: Layout, credentials: Credentials, extra_flags: Sequence[str] = ()
-) -> Sequence[str]:
+def apiserver_command(layout: Layout, extra_flags: Sequence[str] = ()) -> Sequence[str]:
     """Return an API server with the admission and fairness of a default cluster.
 
     It authorizes through RBAC alone, since no node identity is here, and does not register its
@@ -73,17 +101,15 @@ def apiserver_command(
         "--advertise-address=127.0.0.1",  # otherwise it looks for a default route
         f"--secure-port={layout.apiserver_port}",
         "--permit-port-sharing",  # ports.ReservedPort holds it
-        f"--cert-dir={credentials.folder}",
-        f"--tls-cert-file={credentials.certificate_file}",
-        f"--tls-private-key-file={credentials.key_file}",
-        f"--token-auth-file={credentials.token_file}",
+        f"--cert-dir={layout.secrets}",
+        f"--token-auth-file={layout.secrets}/tokens.csv",
         "--authorization-mode=RBAC",
         "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={credentials.service_account_key_file}",
-        f"--service-account-signing-key-file={credentials.service_account_key_file}",
+        f"--service-account-key-file={layout.secrets}/service-account.key",
+        f"--service-account-signing-key-file={layout.secrets}/service-account.key",
         "--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112",
         "--endpoint-reconciler-type=none",
-        f"--audit-policy-file={layout.audit_policy}",
+        f"--audit-policy-file={layout.directory}/audit-policy.json",
         f"--audit-log-path={layout.audit_log}",
         "--audit-log-maxsize=10240",  # MiB; never rotated while tests read it
         "--profiling=false",

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from ccm.kube.client import Kube
-from tests.life.life import Life, living
+from tests.life.life import Life
 from tests.life.processes import WORKERS
 from tests.life.script import Step
-from tests.proc.running import IS_LONG, Cloud, Where
+from tests.proc.running import IS_LONG
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 NODES, SERVICES, VOLUMES = (100, 50, 10) if IS_LONG else (40, 20, 10)
-PATIENCE = 60.0
+RECOVERY_TIMEOUT = 60.0
 
 
 async def populate(life: Life, nodes: int, volumes: int = 0) -> None:
@@ -31,7 +30,7 @@ async def populate(life: Life, nodes: int, volumes: int = 0) -> None:
     joined = [Step("nodes", "join", (f"vm-{n}", n)) for n in range(1, nodes + 1)]
     added = [Step("users", "volume", (f"vol-{n}", ["zone-a"], False)) for n in range(volumes)]
     await life.take_together([*joined, *added])
-    await life.settle(PATIENCE)
+    await life.until_done(RECOVERY_TIMEOUT)
 
 
 async def calls(life: Life) -> Counter[str]:
@@ -54,19 +53,16 @@ EVENTS = (
 )
 
 
-async def test_neither_a_restart_nor_a_fail_over_writes_to_the_cloud(
-    where: Where, cloud: Cloud, api: Kube
-) -> None:
-    async with living(where, cloud, api) as life:
-        await populate(life, NODES, VOLUMES)
-        await life.admin.reset_counters()
-        for steps in EVENTS:
-            before = pids(life)
-            await life.take_together(steps)
-            await life.settle(PATIENCE, besides=before)
-        counters = await life.admin.counters()
-        assert counters["reads"] > SERVICES
-        assert counters["writes"] == 0, counters["rows"]
+async def test_neither_a_restart_nor_a_fail_over_writes_to_the_cloud(life: Life) -> None:
+    await populate(life, NODES, VOLUMES)
+    await life.admin.reset_counters()
+    for steps in EVENTS:
+        before = pids(life)
+        await life.take_together(steps)
+        await life.until_done(RECOVERY_TIMEOUT, besides=before)
+    counters = await life.admin.counters()
+    assert counters["reads"] > SERVICES
+    assert counters["writes"] == 0, counters["rows"]
 
 
 @dataclass(frozen=True)
@@ -88,18 +84,15 @@ CHANGES = (
 )
 
 
-async def test_a_node_change_is_one_update_of_each_balancer_that_it_concerns(
-    where: Where, cloud: Cloud, api: Kube
-) -> None:
-    async with living(where, cloud, api) as life:
-        await populate(life, nodes=5)
-        await life.admin.set_parameters(latency=0.2)  # a node is there before it is initialised
-        for change in CHANGES:
-            await life.admin.reset_counters()
-            await life.take_together(change.steps)
-            await life.settle(PATIENCE)
-            made = await calls(life)
-            assert made["UpdateLoadBalancer"] == change.updates, change.steps
-            assert not made["CreateLoadBalancer"] + made["DeleteLoadBalancer"]
-            if not change.updates:
-                assert not made["GetLoadBalancer"], change.steps
+async def test_a_node_change_is_one_update_of_each_balancer_that_it_concerns(life: Life) -> None:
+    await populate(life, nodes=5)
+    await life.admin.set_parameters(latency=0.2)  # a node is there before it is initialised
+    for change in CHANGES:
+        await life.admin.reset_counters()
+        await life.take_together(change.steps)
+        await life.until_done(RECOVERY_TIMEOUT)
+        made = await calls(life)
+        assert made["UpdateLoadBalancer"] == change.updates, change.steps
+        assert not made["CreateLoadBalancer"] + made["DeleteLoadBalancer"]
+        if not change.updates:
+            assert not made["GetLoadBalancer"], change.steps
