@@ -132,14 +132,14 @@ def fault() -> None:
 @directory_option
 def set_fault(kind: str, operation: str, times: int | None, directory: str) -> None:
     """Put a fault in force: error, timeout, denied, throttle, reset, garbage, partial, stale, …"""
-    from ccm.sandbox.cloud.codec import CloudApiError
+    from ccm.sandbox.cloud.codec import CloudApiError, decode
     from ccm.sandbox.cloud.faults import CloudFault
 
     body: dict[str, Any] = {"kind": kind, "operation": operation}
     if times is not None:
         body["remaining"] = times
     try:
-        new = CloudFault.from_json(body)
+        new = decode(CloudFault, body)
     except CloudApiError as error:
         raise click.UsageError(str(error)) from error
     click.echo(f"fault {run(_with_cloud(directory, lambda cloud: cloud.set_fault(new))).id} is set")

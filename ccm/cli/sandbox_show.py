@@ -22,7 +22,7 @@ from ccm.model.objects import SHUTDOWN_TAINT
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
 from ccm.sandbox.components import default_directory
 from ccm.sandbox.observer import TYPE, ZONE, ObservedNode, missing_fields, percentile
-from ccm.sandbox.scenario import Scenario, ScenarioEvent
+from ccm.sandbox.scenario import Scenario
 
 MAX_NODE_ROWS = 14
 
@@ -100,7 +100,7 @@ async def _lines(sandbox: Sandbox, story: Scenario, how: Show) -> None:
             _say(how, line)
             last = line
         for happened in story.events[shown:]:
-            _say(how, str(happened))
+            _say(how, happened)
         shown = len(story.events)
         await asyncio.sleep(0.5)
 
@@ -111,9 +111,7 @@ def _say(how: Show, line: str) -> None:
         print(line, file=sys.stderr if how.as_json else sys.stdout, flush=True)
 
 
-def _view(
-    sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[ScenarioEvent]
-) -> RenderableType:
+def _view(sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[str]) -> RenderableType:
     """Everything at once, top down: nodes, workers, budget, what happened, hints."""
     parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if "error" not in status:
@@ -121,7 +119,7 @@ def _view(
         if stopped := deletions_line(status):
             parts.append(stopped)
     if lines:
-        parts.append(Panel("\n".join(map(str, lines)), title="Scenario"))
+        parts.append(Panel("\n".join(lines), title="Scenario"))
     parts.append(_hints(sandbox, status))
     return Group(*parts)
 

@@ -37,6 +37,16 @@ class HealthCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class ServicePort:
+    """One port of a Service, which every node serves at `node_port`."""
+
+    name: str
+    number: int
+    protocol: str
+    node_port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Service(KubernetesObject):
     """What the service controller and providers read of a Service."""
 
@@ -66,6 +76,29 @@ class Service(KubernetesObject):
     @property
     def ports(self) -> list[Json]:
         return objects(self.spec.get("ports"))
+
+    def node_ports(self) -> list[ServicePort]:
+        """The ports as a load balancer needs them; raises `Refused` for one without a node port."""
+        for port in self.ports:
+            if not port.get("nodePort"):
+                raise Refused(
+                    f"port {port.get('port')} has no node port: set"
+                    " spec.allocateLoadBalancerNodePorts to true"
+                )
+        return [
+            ServicePort(
+                text(port.get("name")),
+                int(str(port.get("port"))),
+                text(port.get("protocol")) or "TCP",
+                port["nodePort"],
+            )
+            for port in self.ports
+        ]
+
+    @property
+    def default_balancer_name(self) -> str:
+        """Upstream's name: `a` and the UID without dashes, 32 characters at the most."""
+        return f"a{self.uid.replace('-', '')}"[:32]
 
     @property
     def requested_ip(self) -> str:

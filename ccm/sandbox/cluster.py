@@ -37,8 +37,6 @@ class SandboxOptions:
     nodes: int
     node_workers: int
     stagger: float = 0.0
-    page: int = 100
-    read_rate: float = 50.0
 
 
 class Sandbox:
@@ -69,9 +67,7 @@ class Sandbox:
     async def _start(self) -> None:
         kubernetes, self._kubernetes_url = await components.start_kubernetes(self.paths)
         self._stack.push_async_callback(kubernetes.stop)
-        cloud, cloud_url = await components.start_cloud(
-            self.paths, self.options.page, self.options.read_rate
-        )
+        cloud, cloud_url = await components.start_cloud(self.paths)
         self._stack.push_async_callback(cloud.stop)
         source = str(self.paths.kubeconfig)
         self.kube = Kube(await config.load(source), "sandbox-kubelets")

@@ -15,6 +15,8 @@ from ccm.errors import ConfigurationFault
 from ccm.processes import die_with_parent
 
 START_TIMEOUT = 20.0  # seconds in which a component has to say where it listens
+CLOUD_PAGE = 100  # machines in one answer
+CLOUD_READ_RATE = 50  # calls a second
 STOP_TIMEOUT = 10.0  # seconds from SIGTERM to SIGKILL
 
 
@@ -124,17 +126,17 @@ async def start_kubernetes(paths: SandboxPaths) -> tuple[Component, str]:
     return component, await component.url(file)
 
 
-async def start_cloud(paths: SandboxPaths, page: int, read_rate: float) -> tuple[Component, str]:
+async def start_cloud(paths: SandboxPaths) -> tuple[Component, str]:
     """The simulated cloud and its URL; the provider's configuration is written beside it."""
     from ccm.sandbox.cloud.service import Tokens
 
     file = paths.url_file("cloud")
-    arguments = [f"--url-file={file}", f"--page={page}", f"--read-rate={read_rate:g}"]
+    arguments = [f"--url-file={file}", f"--page={CLOUD_PAGE}", f"--read-rate={CLOUD_READ_RATE}"]
     component = await Component.start("cloud", paths, ["ccm.sandbox.cloud", *arguments])
     url = await component.url(file)
     paths.cloud_config.write_text(
         f"[Global]\nurl = {url}\ntoken = {Tokens().full}\n"
-        f"page-size = {page}\nread-rate = {read_rate:g}\n"
+        f"page-size = {CLOUD_PAGE}\nread-rate = {CLOUD_READ_RATE}\n"
     )
     return component, url
 

@@ -47,7 +47,6 @@ class NodeObserver:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Watch for ever."""
         async for event in list_and_watch(self.kube, "/api/v1/nodes"):
             match event:
                 case Updated(raw):

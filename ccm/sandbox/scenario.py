@@ -14,19 +14,6 @@ REACTION_TIMEOUT = 30.0  # seconds in which a worker has to react
 
 
 @dataclass(frozen=True, slots=True)
-class ScenarioEvent:
-    """One thing that happened, and the seconds since its cause; `str` is the line shown."""
-
-    who: str
-    what: str
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        after = f" after {self.seconds:.1f} s" if self.seconds else ""
-        return f"{self.who}{after}: {self.what}"
-
-
-@dataclass(frozen=True, slots=True)
 class Reaction:
     """What a worker is expected to do, and how that shows."""
 
@@ -37,10 +24,10 @@ class Reaction:
 
 @dataclass
 class Scenario:
-    """Disturbs the cloud and notes what each worker does about it."""
+    """Disturbs the cloud and notes, a line each, what happens and what the workers do about it."""
 
     sandbox: Sandbox
-    events: list[ScenarioEvent] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
         """All of it once the sandbox is settled, unless somebody else breaks in."""
@@ -100,10 +87,11 @@ class Scenario:
                 for reaction in [one for one in missing if one.is_there()]:
                     missing.remove(reaction)
                     seconds = time.monotonic() - began
-                    self._record(f"{reaction.worker} worker", reaction.what, seconds)
+                    who = f"{reaction.worker} worker after {seconds:.1f} s"
+                    self._record(who, reaction.what)
 
-    def _record(self, who: str, what: str, seconds: float = 0.0) -> None:
-        self.events.append(ScenarioEvent(who, what, seconds))
+    def _record(self, who: str, what: str) -> None:
+        self.events.append(f"{who}: {what}")
 
     def _node(self, name: str) -> Node | None:
         observed = self.sandbox.observer.nodes.get(name)

@@ -65,7 +65,8 @@ class Reply:
 
     @property
     def causes(self) -> set[str]:
-        """Which fields are wrong and why, as "field Reason"; the real server repeats some."""
+        """Which fields a 422 names and why, as "field Reason"; the real server repeats some."""
+        assert self.refusal == (422, "Invalid")
         causes = self.body["details"].get("causes", [])
         return {f"{each['field']} {each['reason'].removeprefix('FieldValue')}" for each in causes}
 
@@ -86,11 +87,11 @@ class Event:
         return self.type, self.object["metadata"].get("name", "")
 
 
+@dataclass(frozen=True, slots=True)
 class Watch:
     """An open watch."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self.response = response
+    response: aiohttp.ClientResponse
 
     async def next(self, within: float = WITHIN) -> Event:
         """Return the next event; TimeoutError when none comes."""
@@ -163,28 +164,32 @@ class Api:
     async def get(self, path: str, **query: Any) -> Reply:
         return await self.call("GET", path, **query)
 
-    async def create(self, path: str, body: Any, **query: Any) -> Reply:
+    async def create(self, path: str, body: Any = None, **query: Any) -> Reply:
         return await self.call("POST", path, body, **query)
 
-    async def replace(self, path: str, body: Any, **query: Any) -> Reply:
+    async def replace(self, path: str, body: Any = None, **query: Any) -> Reply:
         return await self.call("PUT", path, body, **query)
 
-    async def merge(self, path: str, body: Any, **query: Any) -> Reply:
+    async def delete(self, path: str, body: Any = None, **query: Any) -> Reply:
+        return await self.call("DELETE", path, body, **query)
+
+    async def merge(self, path: str, body: Any = None, **query: Any) -> Reply:
         return await self.call("PATCH", path, body, content_type=MERGE, **query)
 
-    async def strategic(self, path: str, body: Any, **query: Any) -> Reply:
+    async def strategic(self, path: str, body: Any = None, **query: Any) -> Reply:
         return await self.call("PATCH", path, body, content_type=STRATEGIC, **query)
 
     async def json_patch(self, path: str, *operations: Any, **query: Any) -> Reply:
         return await self.call("PATCH", path, operations, content_type=JSON_PATCH, **query)
 
-    async def delete(self, path: str, options: Any = None, **query: Any) -> Reply:
-        return await self.call("DELETE", path, options, **query)
+    async def try_new(self, path: str, **members: Any) -> Reply:
+        """Ask for an object with a name of its own."""
+        meta = {"name": self.new_name(), **members.pop("metadata", {})}
+        return await self.create(path, {"metadata": meta, **members})
 
     async def new(self, path: str, **members: Any) -> Reply:
         """Create an object with a name of its own and return the answer, which is 201."""
-        meta = {"name": self.new_name(), **members.pop("metadata", {})}
-        reply = await self.create(path, {"metadata": meta, **members})
+        reply = await self.try_new(path, **members)
         assert reply.status == 201, reply.body
         return reply
 

@@ -8,6 +8,7 @@ from ccm.sandbox.kubernetes.objects import lookup
 from tests.contract.client import (
     CONFIG_MAPS,
     FINALIZER,
+    JSON,
     LEASES,
     NAMESPACES,
     NODES,
@@ -19,6 +20,27 @@ from tests.contract.client import (
     address,
 )
 
+BAD_REQUEST = (400, "BadRequest")
+
+
+def named(name: str) -> Body:
+    return {"metadata": {"name": name}}
+
+
+def taints(*found: Body) -> Body:
+    return {"spec": {"taints": found}}
+
+
+async def test_a_name_that_is_taken_is_409_and_a_namespace_that_is_not_there_404(api: Api) -> None:
+    node = await api.new(NODES)
+    taken = await api.create(NODES, {"metadata": {"name": node.name}})
+    assert taken.refusal == (409, "AlreadyExists")
+    assert taken.body["message"] == f'nodes "{node.name}" already exists'
+    assert taken.body["details"] == {"name": node.name, "kind": "nodes"}
+    nowhere = await api.try_new(LEASES.replace("/default/", "/nowhere/"))
+    assert nowhere.refusal == (404, "NotFound")
+    assert nowhere.body["details"] == {"name": "nowhere", "kind": "namespaces"}
+
 
 async def test_a_create_answers_201_with_what_the_server_adds(api: Api) -> None:
     reply = await api.new(NODES, spec={"taints": [TAINT]})
@@ -27,6 +49,10 @@ async def test_a_create_answers_201_with_what_the_server_adds(api: Api) -> None:
     meta = reply.body["metadata"]
     assert {"uid", "resourceVersion", "creationTimestamp"} <= meta.keys()
     assert "generation" not in meta
+    namespace = await api.new(NAMESPACES, metadata={"uid": "mine"})
+    meta = namespace.body["metadata"]
+    assert meta["uid"] != "mine"
+    assert meta["labels"] == {"kubernetes.io/metadata.name": namespace.name}
 
 
 @pytest.mark.parametrize("own", [TAINT, NOT_READY])
@@ -82,14 +108,6 @@ async def test_a_create_stores_what_it_is_to(
     assert lookup((await api.new(path, **members)).body, field) == stored
 
 
-async def test_a_name_that_is_taken_is_409_already_exists(api: Api) -> None:
-    node = await api.new(NODES)
-    reply = await api.create(NODES, {"metadata": {"name": node.name}})
-    assert reply.refusal == (409, "AlreadyExists")
-    assert reply.body["message"] == f'nodes "{node.name}" already exists'
-    assert reply.body["details"] == {"name": node.name, "kind": "nodes"}
-
-
 async def test_a_generated_name_has_a_suffix_of_five(api: Api) -> None:
     base = f"{api.new_name()}-"
     first = await api.create(NODES, {"metadata": {"generateName": base}})
@@ -101,96 +119,56 @@ async def test_a_generated_name_has_a_suffix_of_five(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("meta", "cause"),
+    ("members", "cause"),
     [
-        ({"name": "Upper_Case"}, "metadata.name Invalid"),
-        ({"name": "x" * 254}, "metadata.name Invalid"),
-        ({"name": "ok", "labels": {"a b": "c"}}, "metadata.labels Invalid"),
-        ({"name": "ok", "labels": {"a": "c d"}}, "metadata.labels Invalid"),
-        ({"name": "ok", "annotations": {"a b": "c"}}, "metadata.annotations Invalid"),
-        ({"name": "ok", "finalizers": ["unqualified"]}, "metadata.finalizers[0] Invalid"),
-        ({}, "metadata.name Required"),
+        ({"metadata": {"name": "Upper_Case"}}, "metadata.name Invalid"),
+        ({"metadata": {"name": "x" * 254}}, "metadata.name Invalid"),
+        ({"metadata": {"labels": {"a b": "c"}}}, "metadata.labels Invalid"),
+        ({"metadata": {"labels": {"a": "c d"}}}, "metadata.labels Invalid"),
+        ({"metadata": {"annotations": {"a b": "c"}}}, "metadata.annotations Invalid"),
+        ({"metadata": {"finalizers": ["unqualified"]}}, "metadata.finalizers[0] Invalid"),
+        ({"metadata": {"name": None}}, "metadata.name Required"),
+        (taints({"key": "a"}), "metadata.taints[0].effect Required"),
+        (taints({"effect": "NoSchedule"}), "metadata.taints[0].key Invalid"),
+        (taints({"key": "a", "effect": "X"}), "metadata.taints[0].effect NotSupported"),
+        (taints(TAINT, {**TAINT, "value": "x"}), "metadata.taints[1] Duplicate"),
     ],
 )
-async def test_bad_metadata_is_422_and_names_the_field(
-    api: Api, meta: dict[str, object], cause: str
-) -> None:
-    reply = await api.create(NODES, {"metadata": meta})
-    assert reply.refusal == (422, "Invalid")
+async def test_a_bad_node_is_422_and_names_the_field(api: Api, members: Body, cause: str) -> None:
+    reply = await api.try_new(NODES, **members)
     assert reply.causes == {cause}
     assert reply.body["details"]["kind"] == "Node"
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "body", "content_type", "refusal"),
     [
-        (NODES, {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "of-another-kind"}}),
-        (NODES, {"metadata": {"name": "label-is-no-string", "labels": {"a": 1}}}),
-        (LEASES, {"metadata": {"name": "for-elsewhere", "namespace": "kube-system"}}),
+        # of another kind, of other types, for elsewhere
+        (NODES, {"kind": "Service", "apiVersion": "v1", **named("a")}, JSON, BAD_REQUEST),
+        (NODES, {"metadata": {"name": "a", "labels": {"a": 1}}}, JSON, BAD_REQUEST),
+        (LEASES, {"metadata": {"name": "a", "namespace": "kube-system"}}, JSON, BAD_REQUEST),
+        # no object, or not JSON
+        (NODES, b"{", JSON, BAD_REQUEST),
+        (NODES, b"[]", JSON, BAD_REQUEST),
+        (NODES, b'"text"', JSON, BAD_REQUEST),
+        (NODES, b"{}", "application/unknown", (415, "UnsupportedMediaType")),
+        # with a version
+        (NODES, {"metadata": {"name": "a", "resourceVersion": "5"}}, JSON, (500, None)),
     ],
 )
-async def test_an_object_that_does_not_fit_the_path_or_the_type_is_400(
-    api: Api, path: str, body: object
+async def test_what_does_not_fit_the_path_or_the_type_is_refused(
+    api: Api, path: str, body: Any, content_type: str, refusal: tuple[int, str | None]
 ) -> None:
-    assert (await api.create(path, body)).refusal == (400, "BadRequest")
+    assert (await api.call("POST", path, body, content_type=content_type)).refusal == refusal
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'"text"'])
-async def test_a_body_that_is_no_object_is_400(api: Api, body: bytes) -> None:
-    assert (await api.create(NODES, body)).refusal == (400, "BadRequest")
-
-
-async def test_a_body_of_another_media_type_is_415(api: Api) -> None:
-    reply = await api.call("POST", NODES, b"{}", content_type="application/unknown")
-    assert reply.refusal == (415, "UnsupportedMediaType")
-
-
-async def test_a_version_in_a_create_is_a_500_without_a_reason(api: Api) -> None:
-    body = {"metadata": {"name": api.new_name(), "resourceVersion": "5"}}
-    assert (await api.create(NODES, body)).refusal == (500, None)
-
-
-@pytest.mark.parametrize(
-    ("taints", "cause"),
-    [
-        ([{"key": "a"}], "metadata.taints[0].effect Required"),
-        ([{"effect": "NoSchedule"}], "metadata.taints[0].key Invalid"),
-        ([{"key": "a", "effect": "X"}], "metadata.taints[0].effect NotSupported"),
-        ([TAINT, {**TAINT, "value": "x"}], "metadata.taints[1] Duplicate"),
-    ],
-)
-async def test_a_bad_taint_is_422(api: Api, taints: object, cause: str) -> None:
-    body = {"metadata": {"name": api.new_name()}, "spec": {"taints": taints}}
-    reply = await api.create(NODES, body)
-    assert reply.refusal == (422, "Invalid")
-    assert reply.causes == {cause}
-
-
-async def test_unknown_fields_are_400_when_validation_is_strict(api: Api) -> None:
-    body = {"metadata": {"name": api.new_name()}, "spec": {"providerId": "misspelt"}}
-    reply = await api.create(NODES, body, fieldValidation="Strict")
-    assert reply.refusal == (400, "BadRequest")
-    assert 'unknown field "spec.providerId"' in reply.body["message"]
-
-
-async def test_a_dry_run_answers_and_stores_nothing(api: Api) -> None:
+async def test_a_dry_run_stores_nothing_and_strict_validation_knows_every_field(api: Api) -> None:
     body = {"metadata": {"name": api.new_name()}}
     reply = await api.create(NODES, body, dryRun="All")
     assert reply.status == 201
     assert (await api.get(reply.path)).status == 404
     assert (await api.create(NODES, body, dryRun="Some")).causes == {"dryRun NotSupported"}
-
-
-async def test_a_namespace_that_is_not_there_is_404(api: Api) -> None:
-    path = LEASES.replace("/default/", "/nowhere/")
-    reply = await api.create(path, {"metadata": {"name": api.new_name()}})
-    assert reply.refusal == (404, "NotFound")
-    assert reply.body["details"] == {"name": "nowhere", "kind": "namespaces"}
-
-
-async def test_a_uid_is_not_for_clients_and_a_namespace_is_labelled_with_its_name(
-    api: Api,
-) -> None:
-    reply = await api.new(NAMESPACES, metadata={"uid": "mine"})
-    assert reply.body["metadata"]["uid"] != "mine"
-    assert reply.body["metadata"]["labels"] == {"kubernetes.io/metadata.name": reply.name}
+    misspelt = {**body, "spec": {"providerId": "x"}}
+    strict = await api.create(NODES, misspelt, fieldValidation="Strict")
+    assert strict.refusal == (400, "BadRequest")
+    assert 'unknown field "spec.providerId"' in strict.body["message"]

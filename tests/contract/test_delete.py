@@ -20,7 +20,9 @@ from tests.contract.client import (
 PROTECTION = "kubernetes.io/pv-protection"
 
 
-async def test_a_delete_answers_with_a_status_that_names_the_object(api: Api) -> None:
+async def test_a_delete_answers_with_a_status_or_with_the_service(
+    api: Api,
+) -> None:
     lease = await api.new(LEASES)
     reply = await api.delete(lease.path)
     assert reply.status == 200
@@ -32,21 +34,9 @@ async def test_a_delete_answers_with_a_status_that_names_the_object(api: Api) ->
         "uid": lease.body["metadata"]["uid"],
     }
     assert (await api.get(lease.path)).refusal == (404, "NotFound")
-
-
-async def test_a_deleted_service_is_the_answer(api: Api) -> None:
     service = await new_service(api)
     reply = await api.delete(service.path)
-    assert reply.body["kind"] == "Service"
-    assert reply.name == service.name
-
-
-async def test_what_is_not_there_cannot_be_deleted(api: Api) -> None:
-    name = api.new_name()
-    reply = await api.delete(f"{NODES}/{name}")
-    assert reply.refusal == (404, "NotFound")
-    assert reply.body["message"] == f'nodes "{name}" not found'
-    assert reply.body["details"] == {"name": name, "kind": "nodes"}
+    assert (reply.body["kind"], reply.name) == ("Service", service.name)
 
 
 @pytest.fixture
@@ -65,22 +55,21 @@ async def test_a_finalizer_turns_the_delete_into_a_mark(api: Api, marked: Reply)
     assert meta["finalizers"] == [FINALIZER]
     second = await api.delete(marked.path)
     assert (second.status, second.version) == (200, marked.version)
+    taken = await api.create(NODES, {"metadata": {"name": marked.name}})
+    assert taken.refusal == (409, "AlreadyExists")
+    assert taken.body["message"].startswith("object is being deleted: ")
 
 
-async def test_the_object_goes_with_its_last_finalizer(api: Api) -> None:
+@pytest.mark.parametrize("suffix", ["", "/status"])
+async def test_the_object_goes_with_its_last_finalizer(api: Api, suffix: str) -> None:
     path = (await api.new(NODES, metadata={"finalizers": [FINALIZER, OTHER_FINALIZER]})).path
     await api.delete(path)
     await api.merge(path, {"metadata": {"finalizers": [OTHER_FINALIZER]}})
     assert (await api.get(path)).status == 200
-    last = await api.merge(path, {"metadata": {"finalizers": None}})
+    last = await api.merge(f"{path}{suffix}", {"metadata": {"finalizers": None}})
     assert last.status == 200
     assert "finalizers" not in last.body["metadata"]
     assert (await api.get(path)).status == 404
-
-
-async def test_the_last_finalizer_may_go_through_the_status(api: Api, marked: Reply) -> None:
-    await api.merge(f"{marked.path}/status", {"metadata": {"finalizers": None}})
-    assert (await api.get(marked.path)).status == 404
 
 
 async def test_a_marked_object_takes_no_new_finalizer_but_other_changes(
@@ -94,14 +83,10 @@ async def test_a_marked_object_takes_no_new_finalizer_but_other_changes(
     assert "deletionTimestamp" in reply.body["metadata"]
 
 
-async def test_the_name_of_a_marked_object_is_taken(api: Api, marked: Reply) -> None:
-    reply = await api.create(NODES, {"metadata": {"name": marked.name}})
-    assert reply.refusal == (409, "AlreadyExists")
-    assert reply.body["message"].startswith("object is being deleted: ")
-
-
-async def test_preconditions_must_hold(api: Api) -> None:
+async def test_a_dry_run_deletes_nothing_and_preconditions_must_hold(api: Api) -> None:
     node = await api.new(NODES)
+    assert (await api.delete(node.path, dryRun="All")).status == 200
+    assert (await api.get(node.path)).version == node.version
     meta = node.body["metadata"]
     for wrong in ({"uid": "other"}, {"resourceVersion": "1"}):
         reply = await api.delete(node.path, {"preconditions": wrong})
@@ -109,12 +94,6 @@ async def test_preconditions_must_hold(api: Api) -> None:
         assert reply.body["details"] == {"name": node.name, "kind": "Node"}
     right = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
     assert (await api.delete(node.path, {"preconditions": right})).status == 200
-
-
-async def test_a_dry_run_deletes_nothing(api: Api) -> None:
-    node = await api.new(NODES)
-    assert (await api.delete(node.path, dryRun="All")).status == 200
-    assert (await api.get(node.path)).version == node.version
 
 
 @pytest.mark.parametrize(
@@ -140,25 +119,21 @@ async def test_a_collection_is_deleted_by_selector(api: Api) -> None:
     assert (await api.get(spared.path)).status == 200
 
 
-async def test_a_volume_is_protected_from_the_start(api: Api) -> None:
-    volume = await new_volume(api)
+async def test_a_namespace_and_a_protected_volume_are_marked_first(api: Api) -> None:
+    volume, namespace = await new_volume(api), await api.new(NAMESPACES)
     assert volume.body["metadata"]["finalizers"] == [PROTECTION]
-    reply = await api.delete(volume.path)
-    assert "deletionTimestamp" in reply.body["metadata"]
-
-
-async def test_a_namespace_is_marked_first(api: Api) -> None:
-    namespace = await api.new(NAMESPACES)
+    assert "deletionTimestamp" in (await api.delete(volume.path)).body["metadata"]
     reply = await api.delete(namespace.path)
     assert reply.body["status"]["phase"] == "Terminating"
     assert "deletionTimestamp" in reply.body["metadata"]
 
 
-async def test_the_default_namespace_stays(api: Api) -> None:
+async def test_nothing_the_default_namespace_and_subresources_cannot_be_deleted(api: Api) -> None:
+    name = api.new_name()
+    reply = await api.delete(f"{NODES}/{name}")
+    assert reply.refusal == (404, "NotFound")
+    assert reply.body["message"] == f'nodes "{name}" not found'
+    assert reply.body["details"] == {"name": name, "kind": "nodes"}
     assert (await api.delete(f"{NAMESPACES}/default")).refusal == (403, "Forbidden")
-
-
-async def test_a_subresource_cannot_be_deleted(api: Api) -> None:
-    node = await api.new(NODES)
-    reply = await api.delete(f"{node.path}/status")
-    assert reply.refusal == (405, "MethodNotAllowed")
+    status = f"{(await api.new(NODES)).path}/status"
+    assert (await api.delete(status)).refusal == (405, "MethodNotAllowed")

@@ -17,13 +17,10 @@ async def test_a_server_that_is_well_says_ok(api: Api, path: str) -> None:
     assert (reply.status, reply.body) == (200, "ok")
 
 
-async def test_the_version_is_told(api: Api) -> None:
-    body = (await api.get("/version")).body
-    assert (body["major"], body["minor"]) == ("1", "36")
-    assert body["gitVersion"].startswith("v1.36.")
-
-
-async def test_groups_are_listed_and_described(api: Api) -> None:
+async def test_the_version_and_the_groups_are_told(api: Api) -> None:
+    told = (await api.get("/version")).body
+    assert (told["major"], told["minor"]) == ("1", "36")
+    assert told["gitVersion"].startswith("v1.36.")
     assert (await api.get("/api")).body["versions"] == ["v1"]
     groups = {group["name"]: group for group in (await api.get("/apis")).body["groups"]}
     one = (await api.get("/apis/coordination.k8s.io")).body
@@ -31,6 +28,9 @@ async def test_groups_are_listed_and_described(api: Api) -> None:
     version = {"groupVersion": "coordination.k8s.io/v1", "version": "v1"}
     assert one["preferredVersion"] == version
     assert groups["coordination.k8s.io"]["preferredVersion"] == version
+    body = (await api.get("/apis/coordination.k8s.io/v1")).body
+    lease = next(each for each in body["resources"] if each["name"] == "leases")
+    assert (lease["kind"], lease["namespaced"], lease["singularName"]) == ("Lease", True, "lease")
 
 
 @pytest.mark.parametrize("name", CORE)
@@ -49,19 +49,15 @@ async def test_core_resources_are_described(api: Api, name: str) -> None:
         assert verbs == {"create", "get", "list", "patch", "update", "watch"} | deleted
 
 
-async def test_leases_are_described(api: Api) -> None:
-    body = (await api.get("/apis/coordination.k8s.io/v1")).body
-    lease = next(each for each in body["resources"] if each["name"] == "leases")
-    assert (lease["kind"], lease["namespaced"], lease["singularName"]) == ("Lease", True, "lease")
-
-
 @pytest.mark.parametrize("path", ["/unknown", "/apis/unknown/v1/things"])
 async def test_a_path_of_no_group_is_a_plain_404(api: Api, path: str) -> None:
     reply = await api.get(path)
     assert (reply.status, reply.body) == (404, "404 page not found\n")
 
 
-async def test_a_resource_of_no_kind_is_404_with_a_status(api: Api) -> None:
+async def test_a_resource_of_no_kind_is_404_and_a_client_that_takes_no_json_406(api: Api) -> None:
+    no_json = await api.call("GET", NODES, headers={"Accept": "application/unknown"})
+    assert no_json.status == 406
     reply = await api.get("/api/v1/unknown")
     assert reply.refusal == (404, "NotFound")
     assert reply.body["message"] == "the server could not find the requested resource"
@@ -71,13 +67,7 @@ async def test_a_resource_of_no_kind_is_404_with_a_status(api: Api) -> None:
     ("method", "path"), [("PUT", NODES), ("PATCH", NODES), ("POST", f"{NODES}/any")]
 )
 async def test_a_method_without_a_meaning_is_405(api: Api, method: str, path: str) -> None:
-    reply = await api.call(method, path, {})
-    assert reply.refusal == (405, "MethodNotAllowed")
-
-
-async def test_a_client_that_takes_no_json_is_406(api: Api) -> None:
-    reply = await api.call("GET", NODES, headers={"Accept": "application/unknown"})
-    assert reply.status == 406
+    assert (await api.call(method, path, {})).refusal == (405, "MethodNotAllowed")
 
 
 async def test_access_is_reviewed(api: Api) -> None:

@@ -76,7 +76,7 @@ def _ageless(cell: str) -> str:
     return "AGE" if re.fullmatch(r"(\d+[smhd])+", cell) else cell
 
 
-async def test_kubectl_gets_nodes_with_their_state(api: Api, kubectl: Kubectl) -> None:
+async def test_kubectl_gets_every_kind_with_its_columns(api: Api, kubectl: Kubectl) -> None:
     labels = {"node-role.kubernetes.io/worker": "", "case": api.new_name()}
     ready = {"type": "Ready", "status": "True"}
     status = {"conditions": [ready], "nodeInfo": {"kubeletVersion": "v1.36.0"}}
@@ -86,19 +86,13 @@ async def test_kubectl_gets_nodes_with_their_state(api: Api, kubectl: Kubectl) -
     cells = await kubectl.table("nodes", "-l", f"case={labels['case']}")
     assert cells[0] == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
     assert cells[1] == [node.name, "Ready,SchedulingDisabled", "worker", "AGE", "v1.36.0"]
-
-
-async def test_kubectl_gets_services_with_their_addresses(api: Api, kubectl: Kubectl) -> None:
     service = await new_balancer(api, ports=[{"port": 80}])
     spec = service.body["spec"]
     cells = await kubectl.table("svc", service.name)
-    assert cells[0] == ["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]
+    header = ["NAME", "TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "AGE"]
     ports = f"80:{spec['ports'][0]['nodePort']}/TCP"
     row = [service.name, "LoadBalancer", spec["clusterIP"], "<pending>", ports, "AGE"]
-    assert cells[1] == row
-
-
-async def test_kubectl_gets_volumes_and_leases(api: Api, kubectl: Kubectl) -> None:
+    assert cells == [header, row]
     volume = await new_volume(api)
     cells = await kubectl.table("pv", volume.name)
     assert cells[0][:5] == ["NAME", "CAPACITY", "ACCESS MODES", "RECLAIM POLICY", "STATUS"]
@@ -106,16 +100,12 @@ async def test_kubectl_gets_volumes_and_leases(api: Api, kubectl: Kubectl) -> No
     lease = await api.new(LEASES, spec={"holderIdentity": "a"})
     cells = await kubectl.table("leases", lease.name)
     assert cells == [["NAME", "HOLDER", "AGE"], [lease.name, "a", "AGE"]]
-
-
-async def test_kubectl_gets_everything_at_once(api: Api, kubectl: Kubectl) -> None:
-    node = await api.new(NODES)
     output = await kubectl("get", "nodes,svc,pv,leases,events", "--all-namespaces")
     assert f"node/{node.name}" in output
     assert "service/kubernetes" in output
 
 
-async def test_kubectl_describes_a_node_with_its_events(api: Api, kubectl: Kubectl) -> None:
+async def test_kubectl_describes_objects_and_their_events(api: Api, kubectl: Kubectl) -> None:
     node = await api.new(NODES, spec={"providerID": "x://described"})
     about = {"kind": "Node", "name": node.name, "uid": node.name}
     assert (await api.create(EVENTS, event(api, about, message="it was seen"))).status == 201
@@ -123,9 +113,6 @@ async def test_kubectl_describes_a_node_with_its_events(api: Api, kubectl: Kubec
     assert re.search(r"Taints:\s+node.kubernetes.io/not-ready:NoSchedule", output)
     assert re.search(r"ProviderID:\s+x://described", output)
     assert "it was seen" in output
-
-
-async def test_kubectl_describes_services_and_volumes(api: Api, kubectl: Kubectl) -> None:
     service, volume = await new_balancer(api), await new_volume(api)
     output = await kubectl("describe", "svc", service.name)
     assert re.search(rf"IP:\s+{service.body['spec']['clusterIP']}", output)
@@ -133,13 +120,18 @@ async def test_kubectl_describes_services_and_volumes(api: Api, kubectl: Kubectl
     assert re.search(r"Reclaim Policy:\s+Retain", output)
 
 
-async def test_kubectl_applies_changes_and_deletes_a_manifest(api: Api, kubectl: Kubectl) -> None:
+async def test_kubectl_refuses_applies_changes_and_deletes_a_manifest(
+    api: Api, kubectl: Kubectl
+) -> None:
     name = api.new_name()
 
     async def apply(zone: str, port: int) -> list[str]:
         manifest = NODE.format(name=name, zone=zone, port=port)
         return (await kubectl("apply", "-f", "-", stdin=manifest)).splitlines()
 
+    misspelt = NODE.format(name=name, zone="a", port=80).replace("providerID", "provider")
+    with pytest.raises(AssertionError, match=r'unknown field "spec\.provider"'):
+        await kubectl("apply", "-f", "-", stdin=misspelt.split("---")[0])
     assert await apply("a", 80) == [f"{kind}/{name} created" for kind in KINDS.split()]
     assert await apply("a", 80) == [f"{kind}/{name} unchanged" for kind in KINDS.split()]
     assert await apply("b", 81) == [f"{kind}/{name} configured" for kind in KINDS.split()]
@@ -153,13 +145,8 @@ async def test_kubectl_applies_changes_and_deletes_a_manifest(api: Api, kubectl:
     assert (await api.get(f"{NODES}/{name}")).status == 404
 
 
-async def test_kubectl_refuses_a_misspelt_manifest(api: Api, kubectl: Kubectl) -> None:
-    manifest = NODE.format(name=api.new_name(), zone="a", port=80).replace("providerID", "provider")
-    with pytest.raises(AssertionError, match=r'unknown field "spec\.provider"'):
-        await kubectl("apply", "-f", "-", stdin=manifest.split("---")[0])
-
-
-async def test_kubectl_taints_labels_and_cordons(api: Api, kubectl: Kubectl) -> None:
+async def test_kubectl_may_taint_label_and_cordon(api: Api, kubectl: Kubectl) -> None:
+    assert await kubectl("auth", "can-i", "patch", "nodes") == "yes\n"
     node = await api.new(NODES)
     await kubectl("taint", "node", node.name, "example.com/a=b:NoExecute")
     await kubectl("label", "node", node.name, "c=d")
@@ -170,10 +157,6 @@ async def test_kubectl_taints_labels_and_cordons(api: Api, kubectl: Kubectl) -> 
     assert body["spec"]["unschedulable"] is True
     await kubectl("taint", "node", node.name, "example.com/a-")
     await kubectl("uncordon", node.name)
-
-
-async def test_kubectl_asks_what_it_may_do(api: Api, kubectl: Kubectl) -> None:
-    assert await kubectl("auth", "can-i", "patch", "nodes") == "yes\n"
 
 
 async def test_kubectl_waits_until_a_finalized_object_is_gone(api: Api, kubectl: Kubectl) -> None:

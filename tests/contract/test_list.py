@@ -19,19 +19,17 @@ async def three(api: Api) -> tuple[str, list[str]]:
     return f"case={case}", names
 
 
-async def test_a_list_is_of_its_kind_and_its_items_name_none(api: Api) -> None:
+async def test_a_list_is_of_its_kind_and_of_one_namespace_or_all(api: Api) -> None:
     node = await api.new(NODES)
     reply = await api.get(NODES, fieldSelector=f"metadata.name={node.name}")
     assert (reply.body["kind"], reply.body["apiVersion"]) == ("NodeList", "v1")
     assert set(reply.body["items"][0]) == {"metadata", "spec", "status"}
     assert int(reply.version) >= int(node.version)
-
-
-async def test_a_list_is_ordered_by_name_and_may_be_empty(api: Api) -> None:
-    selector, names = await three(api)
-    assert (await api.get(NODES, labelSelector=selector)).names == sorted(names)
-    reply = await api.get(NODES, labelSelector=f"case={api.new_name()}")
-    assert reply.body["items"] == []
+    lease = await api.new(LEASES)
+    path = LEASES.replace("/namespaces/default", "")
+    found = await api.get(path, fieldSelector=f"metadata.name={lease.name}")
+    assert found.body["items"][0]["metadata"]["namespace"] == "default"
+    assert (await api.get(LEASES.replace("/default/", "/nowhere/"))).body["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -57,11 +55,6 @@ async def test_labels_select(api: Api, term: str, numbers: str) -> None:
     assert found.names == [names[int(number) - 1] for number in numbers]
 
 
-@pytest.mark.parametrize("selector", ["=", "a b", "a in (b", "a>x", "$=b"])
-async def test_an_unreadable_label_selector_is_400(api: Api, selector: str) -> None:
-    assert (await api.get(NODES, labelSelector=selector)).refusal == (400, "BadRequest")
-
-
 async def test_fields_select(api: Api) -> None:
     selector, names = await three(api)
     await api.merge(f"{NODES}/{names[0]}", {"spec": {"unschedulable": True}})
@@ -73,26 +66,8 @@ async def test_fields_select(api: Api) -> None:
     ]:
         found = await api.get(NODES, labelSelector=selector, fieldSelector=term)
         assert found.names == [names[number] for number in numbers], term
-
-
-async def test_services_are_found_by_type(api: Api) -> None:
     service = await new_service(api, type="NodePort")
-    found = await api.get(SERVICES, fieldSelector="spec.type=NodePort")
-    assert service.name in found.names
-
-
-@pytest.mark.parametrize("selector", ["status.phase=x", "metadata.name"])
-async def test_a_field_that_cannot_be_selected_is_400(api: Api, selector: str) -> None:
-    assert (await api.get(NODES, fieldSelector=selector)).refusal == (400, "BadRequest")
-
-
-async def test_a_list_over_all_namespaces_holds_those_of_one(api: Api) -> None:
-    lease = await api.new(LEASES)
-    path = LEASES.replace("/namespaces/default", "")
-    found = await api.get(path, fieldSelector=f"metadata.name={lease.name}")
-    assert found.body["items"][0]["metadata"]["namespace"] == "default"
-    other = LEASES.replace("/default/", "/nowhere/")
-    assert (await api.get(other)).body["items"] == []
+    assert service.name in (await api.get(SERVICES, fieldSelector="spec.type=NodePort")).names
 
 
 # --- pages
@@ -107,17 +82,12 @@ async def pages(api: Api, limit: int, **query: str) -> list[Reply]:
 
 async def test_pages_hold_everything_once_at_one_version(api: Api) -> None:
     selector, names = await three(api)
+    assert (await api.get(NODES, labelSelector=selector)).names == sorted(names)
+    assert (await api.get(NODES, labelSelector=f"case={api.new_name()}")).body["items"] == []
     found = await pages(api, 2, labelSelector=selector)
     assert [page.names for page in found] == [names[:2], names[2:]]
     assert found[0].version == found[1].version
     assert "remainingItemCount" not in found[0].body["metadata"]
-
-
-async def test_a_page_without_a_selector_tells_how_many_remain(api: Api) -> None:
-    await three(api)
-    first = await api.get(NODES, limit=1)
-    total = len((await api.get(NODES)).names)
-    assert first.body["metadata"]["remainingItemCount"] == total - 1
 
 
 async def test_later_pages_show_what_was_there_at_the_first(api: Api) -> None:
@@ -130,22 +100,16 @@ async def test_later_pages_show_what_was_there_at_the_first(api: Api) -> None:
     assert rest.names == names[1:]
 
 
-async def test_at_any_version_there_are_no_pages(api: Api) -> None:
+async def test_a_page_tells_how_many_remain_and_is_of_one_version(api: Api) -> None:
     await three(api)
-    reply = await api.get(NODES, limit=1, resourceVersion=0)
-    assert "continue" not in reply.body["metadata"]
-
-
-@pytest.mark.parametrize("query", [{"continue": "junk"}, {"limit": "x"}])
-async def test_unreadable_paging_is_400(api: Api, query: dict[str, str]) -> None:
-    assert (await api.get(NODES, **query)).refusal == (400, "BadRequest")
-
-
-async def test_a_token_is_not_for_another_version(api: Api) -> None:
-    await three(api)
-    token = (await api.get(NODES, limit=1)).body["metadata"]["continue"]
-    reply = await api.get(NODES, resourceVersion=5, **{"continue": token})
-    assert reply.refusal == (400, "BadRequest")
+    first = await api.get(NODES, limit=1)
+    total = len((await api.get(NODES)).names)
+    assert first.body["metadata"]["remainingItemCount"] == total - 1
+    token = {"continue": first.body["metadata"]["continue"]}
+    other = await api.get(NODES, resourceVersion=5, **token)
+    assert other.refusal == (400, "BadRequest")
+    at_any_version = await api.get(NODES, limit=1, resourceVersion=0)
+    assert "continue" not in at_any_version.body["metadata"]
 
 
 # --- versions
@@ -171,20 +135,26 @@ async def test_a_version_that_is_yet_to_come_is_504(api: Api) -> None:
         assert reply.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
-@pytest.mark.parametrize("version", ["abc", "-1"])
-async def test_an_unreadable_version_is_refused(api: Api, version: str) -> None:
-    assert (await api.get(NODES, resourceVersion=version)).status == 400
-
-
 @pytest.mark.parametrize(
-    ("query", "reason"),
+    ("query", "status"),
     [
+        *[({"labelSelector": text}, 400) for text in ("=", "a b", "a in (b", "a>x", "$=b")],
+        *[({"fieldSelector": text}, 400) for text in ("status.phase=x", "metadata.name")],
+        ({"continue": "junk"}, 400),
+        ({"limit": "x"}, 400),
+        ({"resourceVersion": "abc"}, 400),
+        ({"resourceVersion": "-1"}, 400),
+        ({"resourceVersion": "abc", "watch": "true"}, 500),
         ({"resourceVersionMatch": "Exact"}, "Forbidden"),
         ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, "Forbidden"),
         ({"resourceVersionMatch": "Other", "resourceVersion": "1"}, "NotSupported"),
     ],
 )
-async def test_versions_that_make_no_sense_are_422(
-    api: Api, query: dict[str, str], reason: str
+async def test_options_that_make_no_sense_are_refused(
+    api: Api, query: dict[str, str], status: int | str
 ) -> None:
-    assert (await api.get(NODES, **query)).causes == {f"resourceVersionMatch {reason}"}
+    reply = await api.get(NODES, **query)
+    if isinstance(status, str):
+        assert reply.causes == {f"resourceVersionMatch {status}"}
+    else:
+        assert reply.refusal == (status, "BadRequest" if status == 400 else None)

@@ -1,28 +1,150 @@
-"""What a PUT changes: versions, conflicts, and fields that may not change."""
+"""What a PUT and the status subresource change: versions, conflicts, and what may not change."""
 
-from tests.contract.client import CONFIG_MAPS, LEASES, NODES, SERVICES, Api
+from typing import Any
+
+import pytest
+
+from tests.contract.client import (
+    CONFIG_MAPS,
+    FINALIZER,
+    LEASES,
+    MERGE,
+    NODES,
+    SERVICES,
+    STRATEGIC,
+    TAINT,
+    Api,
+    address,
+    addresses_of,
+    new_balancer,
+    new_volume,
+)
+
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "owner", "uid": "1"}
+METADATA: list[tuple[str, Any]] = [
+    ("labels", {"a": "b"}),
+    ("annotations", {"a": "b"}),
+    ("finalizers", [FINALIZER]),
+    ("ownerReferences", [OWNER]),
+]
+SPEC: list[tuple[str, Any]] = [
+    ("taints", [TAINT]),
+    ("unschedulable", True),
+    ("providerID", "x://1"),
+    ("podCIDR", "10.1.0.0/24"),
+]
+STATUS: list[tuple[str, Any]] = [
+    ("addresses", [address("Anything", "not an address")]),
+    ("capacity", {"cpu": "4"}),
+    ("phase", "Running"),
+]
 
 
-async def test_every_write_raises_the_version(api: Api) -> None:
+@pytest.mark.parametrize("suffix", ["", "/status"])
+@pytest.mark.parametrize(("member", "value"), METADATA)
+async def test_both_ways_change_a_nodes_metadata(
+    api: Api, suffix: str, member: str, value: Any
+) -> None:
     node = await api.new(NODES)
-    changed = await api.merge(node.path, {"metadata": {"labels": {"a": "b"}}})
-    assert int(changed.version) > int(node.version)
+    reply = await api.merge(f"{node.path}{suffix}", {"metadata": {member: value}})
+    assert reply.status == 200
+    assert reply.body["metadata"][member] == value
 
 
-async def test_a_write_that_changes_nothing_keeps_the_version(api: Api) -> None:
+@pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
+@pytest.mark.parametrize(("member", "value"), SPEC)
+async def test_the_status_way_ignores_a_nodes_spec(
+    api: Api, member: str, value: Any, content_type: str
+) -> None:
+    node = await api.new(NODES)
+    body = {"spec": {member: value}}
+    ignored = await api.call("PATCH", f"{node.path}/status", body, content_type=content_type)
+    assert ignored.status == 200
+    assert ignored.body["spec"] == node.body["spec"]
+    changed = await api.call("PATCH", node.path, body, content_type=content_type)
+    assert changed.body["spec"][member] == value
+
+
+@pytest.mark.parametrize(("member", "value"), STATUS)
+async def test_the_plain_way_ignores_a_nodes_status(api: Api, member: str, value: Any) -> None:
+    node = await api.new(NODES)
+    body = {"status": {member: value}}
+    ignored = await api.merge(node.path, body)
+    assert ignored.status == 200
+    assert member not in ignored.body["status"]
+    changed = await api.merge(f"{node.path}/status", body)
+    assert changed.body["status"][member] == value
+
+
+async def test_a_put_splits_the_same_way(api: Api) -> None:
+    node = await api.new(NODES)
+    body = {
+        "metadata": {"name": node.name},
+        "spec": {"taints": [TAINT]},
+        "status": {"addresses": [address("InternalIP", "10.0.0.1")]},
+    }
+    alone = await api.get(f"{node.path}/status")
+    assert (alone.body["kind"], alone.name) == ("Node", node.name)
+    status = await api.replace(f"{node.path}/status", body)
+    assert addresses_of(status) == [("InternalIP", "10.0.0.1")]
+    assert status.body["spec"] == node.body["spec"]
+    plain = await api.replace(node.path, {**body, "status": {}})
+    assert plain.body["spec"] == {"taints": [TAINT]}
+    assert addresses_of(plain) == [("InternalIP", "10.0.0.1")]
+
+
+async def test_a_services_status_way_takes_metadata_and_ignores_the_spec(api: Api) -> None:
+    service = await new_balancer(api)
+    body = {
+        "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": [FINALIZER]},
+        "spec": {"externalTrafficPolicy": "Local"},
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+    }
+    plain = await api.merge(service.path, {"status": body["status"]})
+    assert plain.body["status"] == {"loadBalancer": {}}
+    reply = await api.merge(f"{service.path}/status", body)
+    assert reply.status == 200
+    assert reply.body["spec"] == service.body["spec"]
+    assert reply.body["metadata"]["finalizers"] == [FINALIZER]
+    ingress = reply.body["status"]["loadBalancer"]["ingress"]
+    assert ingress == [{"ip": "192.0.2.1", "ipMode": "VIP"}]
+
+
+async def test_a_volume_begins_pending_and_its_status_way_ignores_the_spec(api: Api) -> None:
+    volume = await new_volume(api)
+    assert volume.body["status"]["phase"] == "Pending"
+    body = {"status": {"phase": "Available"}, "spec": {"capacity": {"storage": "2Gi"}}}
+    reply = await api.merge(f"{volume.path}/status", body)
+    assert reply.body["status"]["phase"] == "Available"
+    assert reply.body["spec"] == volume.body["spec"]
+
+
+async def test_only_a_write_that_changes_something_raises_the_version(api: Api) -> None:
     node = await api.new(NODES, metadata={"labels": {"a": "b"}})
+    shown = await api.merge(node.path, {"metadata": {"labels": {"a": "x"}}}, dryRun="All")
+    assert shown.body["metadata"]["labels"] == {"a": "x"}
+    assert (await api.get(node.path)).version == node.version
     patched = await api.merge(node.path, {"metadata": {"labels": {"a": "b"}}})
     put = await api.replace(node.path, node.body)
     assert (patched.version, put.version) == (node.version, node.version)
+    meta = {"labels": {"a": "c"}, "creationTimestamp": "2020-01-01T00:00:00Z"}
+    changed = await api.merge(node.path, {"metadata": meta})
+    assert int(changed.version) > int(node.version)
+    had = node.body["metadata"]["creationTimestamp"]  # it is not for clients
+    assert changed.body["metadata"]["creationTimestamp"] == had
 
 
-async def test_a_stale_version_is_409_conflict(api: Api) -> None:
+async def test_a_stale_version_or_another_uid_is_409_conflict(api: Api) -> None:
     node = await api.new(NODES)
     await api.merge(node.path, {"metadata": {"labels": {"a": "b"}}})
     reply = await api.replace(node.path, node.body)
     assert reply.refusal == (409, "Conflict")
     assert reply.body["details"] == {"name": node.name, "kind": "nodes"}
     assert "the object has been modified" in reply.body["message"]
+    status = {"metadata": {"resourceVersion": node.version}, "status": {"phase": "Running"}}
+    assert (await api.merge(f"{node.path}/status", status)).refusal == (409, "Conflict")
+    other = await api.replace(node.path, {"metadata": {"name": node.name, "uid": "other"}})
+    assert other.refusal == (409, "Conflict")
 
 
 async def test_without_a_version_a_put_is_unconditional(api: Api) -> None:
@@ -35,19 +157,14 @@ async def test_without_a_version_a_put_is_unconditional(api: Api) -> None:
     assert reply.body["metadata"]["uid"] == node.body["metadata"]["uid"]
 
 
-async def test_a_lease_must_be_put_with_a_version(api: Api) -> None:
-    lease = await api.new(LEASES)
-    reply = await api.replace(lease.path, {"metadata": {"name": lease.name}})
-    assert reply.refusal == (422, "Invalid")
-    assert reply.causes == {"metadata.resourceVersion Invalid"}
-
-
 async def test_a_put_creates_a_service_or_a_lease_but_no_node_and_no_config_map(api: Api) -> None:
     name = api.new_name()
     body = {"metadata": {"name": name}}
     service = {**body, "spec": {"ports": [{"port": 80}]}}
     assert (await api.replace(f"{SERVICES}/{name}", service)).status == 201
     assert (await api.replace(f"{LEASES}/{name}", body)).status == 201
+    again = await api.replace(f"{LEASES}/{name}", body)
+    assert again.causes == {"metadata.resourceVersion Invalid"}
     assert (await api.replace(f"{NODES}/{name}", body)).refusal == (404, "NotFound")
     assert (await api.replace(f"{CONFIG_MAPS}/{name}", body)).refusal == (404, "NotFound")
 
@@ -57,24 +174,3 @@ async def test_the_name_must_be_that_of_the_path(api: Api) -> None:
     assert (await api.replace(path, {"metadata": {"name": "other"}})).refusal[0] == 400
     assert (await api.replace(path, {"metadata": {}})).refusal[0] == 400
     assert (await api.merge(path, {"metadata": {"name": "other"}})).refusal[0] == 400
-
-
-async def test_another_uid_is_409(api: Api) -> None:
-    node = await api.new(NODES)
-    put = await api.replace(node.path, {"metadata": {"name": node.name, "uid": "other"}})
-    assert put.refusal == (409, "Conflict")
-
-
-async def test_the_time_of_creation_is_not_for_clients(api: Api) -> None:
-    node = await api.new(NODES)
-    body = {"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}
-    changed = await api.merge(node.path, body)
-    stamp = node.body["metadata"]["creationTimestamp"]
-    assert changed.body["metadata"]["creationTimestamp"] == stamp
-
-
-async def test_a_dry_run_of_a_patch_shows_it_and_stores_nothing(api: Api) -> None:
-    node = await api.new(NODES)
-    reply = await api.merge(node.path, {"metadata": {"labels": {"a": "b"}}}, dryRun="All")
-    assert reply.body["metadata"]["labels"] == {"a": "b"}
-    assert (await api.get(node.path)).version == node.version

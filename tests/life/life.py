@@ -105,7 +105,7 @@ class CloudFaults:
 
     async def slow(self, seconds: float) -> None:
         """Every call takes longer, and so does building and deleting a balancer."""
-        await self._cloud.set_parameters(latency=seconds, provisioning=seconds, deletion=seconds)
+        await self._cloud.set_limits(latency=seconds, provisioning=seconds, deletion=seconds)
 
     async def calm(self) -> None:
         await self._cloud.clear_faults()

@@ -128,7 +128,7 @@ async def test_what_is_taken_back_while_it_is_made_leaves_nothing_behind(life: L
 
     await life.nodes.join("vm-1", 1)
     await life.until_done(RECOVERY_TIMEOUT)
-    await life.admin.set_parameters(provisioning=0.8, deletion=0.8)
+    await life.admin.set_limits(provisioning=0.8, deletion=0.8)
     await life.admin.set_fault(CloudFault(CloudFaultKind.SLOW, "CreateLoadBalancer", 1, delay=0.8))
     for _ in range(2):
         await life.users.ask("web-1", {}, {})
@@ -145,7 +145,7 @@ async def test_who_finds_the_quota_used_up_gets_the_next_place(life: Life) -> No
     await life.users.ask("web-1", {}, {})
     await life.until_done(RECOVERY_TIMEOUT)
     used = len((await life.admin.state())["load_balancers"])
-    await life.admin.set_parameters(max_load_balancers=used)
+    await life.admin.set_limits(max_load_balancers=used)
     await life.users.ask("web-2", {}, {})
     await until_told(life, "web-2")
     [(reason, message)] = (await warnings(life))["web-2"]

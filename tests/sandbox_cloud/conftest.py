@@ -1,12 +1,87 @@
-"""A simulated cloud in this process, its clock and its admin."""
+"""A simulated cloud in this process that can be called, its admin, and a clock moved by hand."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple, Self
 
+import aiohttp
+import orjson
 import pytest
 
 from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.cloud.server import CloudServer
 
-from .calling import Cloud, HandClock
+
+class Reply(NamedTuple):
+    """What came back."""
+
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+    @property
+    def names(self) -> list[str]:
+        return [item["name"] for item in self.body["items"]]
+
+    @property
+    def code(self) -> str:
+        return str(self.body["error"]["code"])
+
+
+class Cloud(CloudServer):
+    """A cloud that is also its own caller: one request at a time, the whole answer."""
+
+    async def __aenter__(self) -> Self:
+        self.session = aiohttp.ClientSession()
+        self.session._retry_connection = False
+        return await super().__aenter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.session.close()
+        await super().__aexit__()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        token: str = "sandbox",
+        caller: str = "test",
+    ) -> Reply:
+        headers = {"Authorization": f"Bearer {token}", "X-Caller": caller}
+        data = body if isinstance(body, bytes | None) else orjson.dumps(body)
+        async with self.session.request(
+            method, self.url + path, data=data, headers=headers
+        ) as response:
+            content = await response.read()
+        parsed = orjson.loads(content) if content else None
+        return Reply(response.status, parsed, dict(response.headers))
+
+    async def get(self, path: str, token: str = "sandbox", caller: str = "test") -> Reply:
+        return await self.ask("GET", path, token=token, caller=caller)
+
+    async def post(self, path: str, body: object) -> Reply:
+        return await self.ask("POST", path, body)
+
+
+async def until(condition: Callable[[], bool], within: float = 10.0) -> None:
+    """Wait for something that only the event loop can bring about."""
+    async with asyncio.timeout(within):
+        while not condition():  # noqa: ASYNC110 - nothing tells a test when this comes true
+            await asyncio.sleep(0.001)
+
+
+class HandClock:
+    """A monotonic clock moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ from ccm.errors import CloudError, ExitCode, Refused
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Address, Machine, Power, Volume
-from ccm.sandbox.cloud.server import CloudServer
 from ccm.sandbox.cloud.simulation import CallRate
 from ccm.sandbox.cloud.state import CloudState
 
-from .calling import Cloud
+from .conftest import Cloud
 
 
 async def test_a_person_stops_a_machine_and_sees_it(admin: CloudAdmin) -> None:
@@ -54,15 +53,21 @@ async def test_a_wrong_wish_is_refused_in_a_sentence(admin: CloudAdmin) -> None:
         await admin._act("m-1", "fly")
 
 
-async def test_a_list_with_a_wrong_machine_adds_none(admin: CloudAdmin) -> None:
+async def test_a_list_with_a_wrong_machine_adds_none_and_no_cloud_is_told_as_such(
+    cloud: Cloud, admin: CloudAdmin
+) -> None:
     with pytest.raises(Refused):
         await admin._ask("POST", "machines", [{"name": "a"}, {"nome": "b"}])
     assert await admin.machines() == []
+    await cloud.stop()
+    with pytest.raises(CloudError, match="no simulated cloud at"):
+        await admin.machines()
 
 
 async def test_faults_are_set_listed_and_cleared(admin: CloudAdmin, cloud: Cloud) -> None:
     fault = await admin.set_fault(CloudFault(CloudFaultKind.ERROR, operation="ListMachines"))
-    await admin.set_fault(CloudFault(CloudFaultKind.DENIED, operation="ListRoutes", remaining=5))
+    denied = CloudFault(CloudFaultKind.DENIED, "ListRoutes", remaining=5, share=0.25, delay=1.5)
+    assert await admin.set_fault(denied) == replace(denied, id="fault-2")
     assert (await cloud.get("/v1/machines")).status == 500
     assert [(f.id, f.hits) for f in await admin.faults()] == [("fault-1", 1), ("fault-2", 0)]
     await admin.clear_faults(fault.id)
@@ -80,14 +85,14 @@ def test_an_unknown_kind_of_fault_is_a_usage_error_of_the_command() -> None:
 
 
 async def test_rates_and_conditions_change_while_it_runs(cloud: Cloud, admin: CloudAdmin) -> None:
-    limits = await admin.set_rate("read", CallRate(per_second=2.5, burst=7))
+    limits = await admin.set_limits(read=CallRate(per_second=2.5, burst=7))
     assert limits["read"] == {"per_second": 2.5, "burst": 7}
     assert limits["write"] is None
-    await admin.set_parameters(page=7, latency=0.001, max_routes=3)
+    await admin.set_limits(page=7, latency=0.001, max_routes=3)
     limits = await admin.limits()
     assert (limits["page"], limits["latency"], limits["max_routes"]) == (7, 0.001, 3)
     assert limits["read"] == {"per_second": 2.5, "burst": 7}
-    assert (await admin.set_rate("read", None))["read"] is None
+    assert (await admin.set_limits(read=None))["read"] is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ async def test_impossible_conditions_change_nothing(
 ) -> None:
     before = cloud.parameters
     with pytest.raises(Refused):
-        await admin.set_parameters(**conditions)
+        await admin.set_limits(**conditions)
     assert cloud.parameters == before
 
 
@@ -148,11 +153,3 @@ async def test_the_state_is_replaced_whole_or_not_at_all(cloud: Cloud, admin: Cl
     body = {"cidr": "10.1.0.0/24", "machine_id": machine.id}
     assert (await cloud.post("/v1/routes", body)).status == 201
     assert (await admin.state())["routes"][0]["id"] != before["routes"][0]["id"]
-
-
-async def test_no_cloud_is_told_as_such() -> None:
-    async with CloudServer() as cloud:
-        url = cloud.url
-    async with CloudAdmin(url) as admin:
-        with pytest.raises(CloudError, match="no simulated cloud at"):
-            await admin.machines()

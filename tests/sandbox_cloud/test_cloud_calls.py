@@ -6,9 +6,9 @@ import pytest
 
 from ccm.sandbox.cloud.codec import CloudApiError
 from ccm.sandbox.cloud.service import CallCounters, Tokens
-from ccm.sandbox.cloud.simulation import CallRate, RateLimiter, TokenBucket
+from ccm.sandbox.cloud.simulation import CallRate, RateLimiter
 
-from .calling import Cloud, HandClock
+from .conftest import Cloud, HandClock
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "sandbox "])
@@ -25,8 +25,9 @@ async def test_a_read_only_token_may_not_write(cloud: Cloud) -> None:
     assert (await cloud.get("/v1/load-balancers/a")).status == 404
 
 
-async def test_the_admin_surface_asks_for_no_token(cloud: Cloud) -> None:
+async def test_the_admin_surface_asks_for_no_token_and_is_not_counted(cloud: Cloud) -> None:
     assert (await cloud.get("/admin/state", token="nothing")).status == 200
+    assert cloud.counters.count() == 0
 
 
 async def test_calls_are_counted_by_operation_caller_class_and_status(cloud: Cloud) -> None:
@@ -49,26 +50,19 @@ async def test_calls_are_counted_by_operation_caller_class_and_status(cloud: Clo
     assert counters.count("Unknown", status=404) == 1
 
 
-async def test_without_x_caller_the_user_agent_names_the_caller(cloud: Cloud) -> None:
+async def test_a_call_is_logged_with_its_times_and_its_user_agent_without_x_caller(
+    cloud: Cloud,
+) -> None:
     headers = {"User-Agent": "curl/8", "Authorization": "Bearer sandbox"}
+    before = (time.time(), time.monotonic())
     async with cloud.session.get(f"{cloud.url}/v1/machines", headers=headers):
         pass
-    assert cloud.counters.count(caller="curl/8") == 1
-
-
-async def test_admin_calls_are_not_counted(cloud: Cloud) -> None:
-    await cloud.get("/admin/machines")
-    assert cloud.counters.count() == 0
-
-
-async def test_the_log_has_wall_and_monotonic_times(cloud: Cloud) -> None:
-    before = (time.time(), time.monotonic())
-    await cloud.get("/v1/machines")
     after = (time.time(), time.monotonic())
     [call] = cloud.counters.log
     assert before[0] <= call.wall <= after[0]
     assert before[1] <= call.monotonic <= after[1]
-    assert (call.operation, call.status) == ("ListMachines", 200)
+    assert (call.operation, call.status, call.caller) == ("ListMachines", 200, "curl/8")
+    assert cloud.counters.count(caller="curl/8") == 1
 
 
 def test_the_log_is_bounded_and_the_counts_are_not() -> None:
@@ -95,20 +89,22 @@ def test_a_call_in_the_air_at_a_reset_counts_for_neither() -> None:
 # --- the rate limit: 429 with Retry-After, for reads and writes apart
 
 
-async def test_more_reads_than_allowed_are_throttled(cloud: Cloud, clock: HandClock) -> None:
+async def test_more_reads_than_allowed_are_throttled_until_the_limit_is_lifted(
+    cloud: Cloud, clock: HandClock
+) -> None:
     cloud.limits.set("read", CallRate(per_second=0.5, burst=3))
     replies = [await cloud.get("/v1/machines") for _ in range(5)]
     assert [reply.status for reply in replies] == [200, 200, 200, 429, 429]
     assert replies[3].headers["Retry-After"] == "2"
     assert replies[3].code == "RateLimitExceeded"
+    left = [reply.headers["RateLimit-Remaining"] for reply in replies]
+    assert left == ["2", "1", "0", "0", "0"]
+    clock.advance(3600)  # the bucket never holds more than its burst
+    assert [(await cloud.get("/v1/machines")).status for _ in range(4)] == [200, 200, 200, 429]
     clock.advance(2)
+    assert [(await cloud.get("/v1/machines")).status for _ in range(2)] == [200, 429]
+    cloud.limits.set("read", None)
     assert (await cloud.get("/v1/machines")).status == 200
-
-
-async def test_an_answer_says_what_is_left(cloud: Cloud) -> None:
-    cloud.limits.set("read", CallRate(per_second=1, burst=3))
-    left = [(await cloud.get("/v1/machines")).headers["RateLimit-Remaining"] for _ in range(4)]
-    assert left == ["2", "1", "0", "0"]
 
 
 async def test_reads_do_not_spend_what_writes_have(cloud: Cloud) -> None:
@@ -120,39 +116,18 @@ async def test_reads_do_not_spend_what_writes_have(cloud: Cloud) -> None:
     assert (await cloud.post("/v1/load-balancers", {"name": "b"})).status == 429
 
 
-async def test_a_refused_call_still_says_what_is_left(cloud: Cloud) -> None:
+async def test_a_refused_call_still_says_what_is_left_and_a_wrong_token_spends_nothing(
+    cloud: Cloud,
+) -> None:
     cloud.limits.set("read", CallRate(per_second=1, burst=3))
+    assert (await cloud.get("/v1/machines", token="stolen")).status == 401
     reply = await cloud.get("/v1/load-balancers/nobody")
     assert (reply.status, reply.headers["RateLimit-Remaining"]) == (404, "2")
-
-
-async def test_a_wrong_token_spends_nothing(cloud: Cloud) -> None:
-    cloud.limits.set("read", CallRate(per_second=1, burst=1))
-    assert (await cloud.get("/v1/machines", token="stolen")).status == 401
-    assert (await cloud.get("/v1/machines")).status == 200
-
-
-async def test_a_limit_can_be_lifted_while_it_runs(cloud: Cloud) -> None:
-    cloud.limits.set("read", CallRate(per_second=0.001, burst=1))
-    await cloud.get("/v1/machines")
-    assert (await cloud.get("/v1/machines")).status == 429
-    cloud.limits.set("read", None)
-    assert (await cloud.get("/v1/machines")).status == 200
-
-
-def test_a_bucket_never_holds_more_than_its_burst() -> None:
-    clock = HandClock()
-    bucket = TokenBucket(CallRate(per_second=10, burst=2), clock)
-    clock.advance(3600)
-    assert [bucket.take() > 0 for _ in range(3)] == [False, False, True]
 
 
 @pytest.mark.parametrize(("per_second", "burst"), [(0, 1), (-1, 1), (1, 0)])
 def test_a_rate_that_lets_nothing_through_is_refused(per_second: float, burst: int) -> None:
     with pytest.raises(CloudApiError):
         CallRate(per_second, burst)
-
-
-def test_there_are_two_classes_of_calls() -> None:
     with pytest.raises(CloudApiError, match="read, write"):
         RateLimiter(HandClock()).set("list", None)

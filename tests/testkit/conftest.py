@@ -11,6 +11,8 @@ import pytest
 from ccm.cli.providers import rendered, write
 from ccm.cloud import registry
 
+from .kit_run import Run
+
 NAME = "mutant"
 MODULE = f"ccm_provider_{NAME}"
 NOT_WANTED = ("xdist", "timeout", "cacheprovider", "unraisableexception", "threadexception")
@@ -18,11 +20,9 @@ NOT_WANTED = ("xdist", "timeout", "cacheprovider", "unraisableexception", "threa
 
 
 @dataclass(eq=False)
-class Outcome:
-    """The exit code, what was printed, and which tests of the kit failed in their own body."""
+class Outcome(Run):
+    """With the tests of the kit that failed in their own body."""
 
-    code: int = 0
-    output: str = ""
     failed: set[str] = field(default_factory=set)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

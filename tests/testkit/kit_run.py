@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"(?P<area>[a-z ]+?)\s{2,}(?P<passed>\d+)\s+(?P<skipped>\d+)\s+(?P<failed>\d+)")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Run:
     """How it ended and what it printed."""
 
-    code: int
-    output: str
+    code: int = 0
+    output: str = ""
 
     def count(self, column: str, area: str = "all") -> int:
         """A number in the table of the report."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import MODULE, NAME, RunKit
-from .kit_run import Run, run_pytest
+from .kit_run import run_pytest
 
 
 def change(file: Path, before: str, after: str) -> None:
@@ -20,10 +20,9 @@ def test_a_part_that_the_provider_lacks_is_skipped_and_no_failure(
     change(package / "provider.py", "self.routes = MutantRoutes(api, cluster)", "")
     outcome = run_kit("routes", "failures::test_it_converges_from_wherever_it_was_broken_off")
     assert outcome.code == 0, outcome.output
-    run = Run(outcome.code, outcome.output)
-    assert (run.count("passed", "routes"), run.count("passed", "failures")) == (0, 12)
-    assert run.count("skipped") == run.count("skipped", "routes") + 6
-    assert run.skipped() == {
+    assert (outcome.count("passed", "routes"), outcome.count("passed", "failures")) == (0, 12)
+    assert outcome.count("skipped") == outcome.count("skipped", "routes") + 6
+    assert outcome.skipped() == {
         "routes: the provider has no routes",
         "failures: the provider has no routes",
     }
@@ -38,7 +37,7 @@ def test_services_of_another_controller_are_skipped(package: Path, run_kit: RunK
     )
     outcome = run_kit("service_changes::test_other_hosts_reach_the_cloud")
     assert outcome.code == 0, outcome.output
-    assert Run(0, outcome.output).skipped() == {"service changes: by the other one"}
+    assert outcome.skipped() == {"service changes: by the other one"}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_what_the_adapter_cannot_do_is_skipped(
     change(package / "testing.py", f"    def {method}(", f"    def not_{method}(")
     outcome = run_kit(test)
     assert outcome.code == 0, outcome.output
-    assert Run(0, outcome.output).skipped() == {reason}
+    assert outcome.skipped() == {reason}
 
 
 def test_more_machines_than_the_adapter_may_have_are_skipped(
@@ -72,7 +71,7 @@ def test_more_machines_than_the_adapter_may_have_are_skipped(
 ) -> None:
     change(package / "testing.py", "page_size = PAGE", "page_size = PAGE\n    max_machines = 5")
     outcome = run_kit("instances")
-    reasons = Run(outcome.code, outcome.output).skipped()
+    reasons = outcome.skipped()
     assert "instances: it takes 9 machines and the adapter may have 5" in reasons
 
 
@@ -80,12 +79,11 @@ def test_a_failure_is_counted_in_its_area_and_fails_the_run(package: Path, run_k
     change(package / "instances.py", "if len(living) > 1:", "if len(living) > 9:")
     outcome = run_kit("instances", "./tests")
     assert outcome.code == 1
-    run = Run(outcome.code, outcome.output)
-    assert (run.count("failed"), run.count("failed", "instances")) == (1, 1)
-    assert run.count("passed") == run.count("passed", "instances"), (
+    assert (outcome.count("failed"), outcome.count("failed", "instances")) == (1, 1)
+    assert outcome.count("passed") == outcome.count("passed", "instances"), (
         "its own tests are not the kit's"
     )
-    assert "conformance of provider mutant" in run.output
+    assert "conformance of provider mutant" in outcome.output
 
 
 def test_a_cloud_that_cannot_be_reached_is_a_failure(package: Path, run_kit: RunKit) -> None:
@@ -93,7 +91,7 @@ def test_a_cloud_that_cannot_be_reached_is_a_failure(package: Path, run_kit: Run
     change(package / "testing.py", "    def reset(self) -> bytes:\n", broken)
     outcome = run_kit("volumes")
     assert outcome.code == 1
-    assert Run(1, outcome.output).count("failed") == 8
+    assert outcome.count("failed") == 8
     assert "no emulator" in outcome.output
 
 

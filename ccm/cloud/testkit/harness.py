@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from types import UnionType
 from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
@@ -27,8 +28,8 @@ from ccm.cloud.testkit.adapter import (
 )
 from ccm.cloud.testkit.gate import GateCall, KitGate
 from ccm.errors import RetryAfter
-from ccm.model.cloud import Answer, Unknown
-from ccm.model.objects import Json, Node
+from ccm.model.cloud import Answer, PlaceAnswer, Unknown
+from ccm.model.objects import Json, KubernetesObject, Node
 from ccm.model.service import Service, admits_everybody
 from ccm.model.volume import PersistentVolume
 
@@ -88,6 +89,13 @@ class Harness:
     def volumes(self) -> Volumes:
         return _require(self.provider.volumes, "volumes")
 
+    @property
+    def volume_sources(self) -> list[str]:
+        """The CSI drivers and keys of `spec` whose volumes are this cloud's."""
+        found = sorted(self.volumes.csi_drivers | self.volumes.legacy_sources)
+        assert found, "which volumes are this cloud's?"
+        return found
+
     async def call(self, method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
         """What a method of the provider returns or raises; it has to end in time."""
         async with asyncio.timeout(self.adapter.operation_timeout):
@@ -104,11 +112,11 @@ class Harness:
 
     async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
         """An answer for every Node, of the right kind and about no other."""
-        answers = await self.call(self.instances.describe, nodes)
-        assert answers.keys() <= {node.name for node in nodes}, "answers about others than asked"
-        wrong = [answer for answer in answers.values() if not isinstance(answer, Answer)]
-        assert not wrong, "an answer is an Instance, Gone or Unknown"
-        return {node.name: answers.get(node.name, Unknown("left out")) for node in nodes}
+        return _complete(nodes, await self.call(self.instances.describe, nodes), Answer)
+
+    async def places(self, volumes: Sequence[PersistentVolume]) -> dict[str, PlaceAnswer]:
+        """The same for volumes."""
+        return _complete(volumes, await self.call(self.volumes.describe, volumes), PlaceAnswer)
 
     async def describe_one(self, node: Node) -> Answer:
         return (await self.describe([node]))[node.name]
@@ -194,6 +202,16 @@ def _require(part: T | None, name: str) -> T:
     if part is None:
         raise Untestable(f"the provider has no {name}")
     return part
+
+
+def _complete(
+    asked: Sequence[KubernetesObject], answers: Mapping[str, T], kind: UnionType
+) -> dict[str, T | Unknown]:
+    names = [one.name for one in asked]
+    assert answers.keys() <= set(names), "answers about others than asked"
+    wrong = [answer for answer in answers.values() if not isinstance(answer, kind)]
+    assert not wrong, f"an answer is {kind}"
+    return {name: answers.get(name, Unknown("left out")) for name in names}
 
 
 # Objects as a cluster would hold them.

@@ -1,6 +1,5 @@
 """Each thing that a provider does, with the state it needs: to be tried under faults and breaks."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
@@ -17,14 +16,14 @@ from ccm.model.objects import Node
 CIDR = "10.244.7.0/24"
 
 
-class Operation(ABC):
+class Operation:
     """`prepare` the cloud, `run` once, and `check` that the cloud is as it should be then."""
 
-    @abstractmethod
-    async def prepare(self, harness: Harness) -> None: ...
+    async def prepare(self, harness: Harness) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    async def run(self, harness: Harness) -> Any: ...
+    async def run(self, harness: Harness) -> Any:
+        raise NotImplementedError
 
     async def result_or_error(self, harness: Harness) -> Any:
         """What running it once comes to: its result, or the error that it raised."""
@@ -33,8 +32,8 @@ class Operation(ABC):
         except CloudError as error:
             return error
 
-    async def check(self, harness: Harness) -> None:  # noqa: B027 (a read leaves nothing to check)
-        """The cloud is as it should be after the operation."""
+    async def check(self, harness: Harness) -> None:
+        """A read leaves nothing to check."""
 
 
 class Describe(Operation):
@@ -51,8 +50,7 @@ class DescribeVolumes(Operation):
     """One volume."""
 
     async def prepare(self, harness: Harness) -> None:
-        source = min(harness.volumes.csi_drivers | harness.volumes.legacy_sources)
-        self.disk = await invoke(harness.adapter.create_volume, source)
+        self.disk = await invoke(harness.adapter.create_volume, harness.volume_sources[0])
 
     async def run(self, harness: Harness) -> Any:
         return await harness.call(harness.volumes.describe, [volume("pv-1", self.disk.spec)])
@@ -65,9 +63,12 @@ class Ensure(Operation):
         self.machines: Sequence[Machine] = await harness.machines(3)
         self.service = service(ports=[port(80), port(443, node_port=30443)])
 
+    @property
+    def hosts(self) -> list[Node]:
+        return [node_of(machine) for machine in self.machines]
+
     async def run(self, harness: Harness) -> Any:
-        hosts = [node_of(machine) for machine in self.machines]
-        return await harness.call(harness.load_balancers.ensure, self.service, hosts)
+        return await harness.call(harness.load_balancers.ensure, self.service, self.hosts)
 
     async def check(self, harness: Harness) -> None:
         await harness.check_balancer(self.service, self.machines)
@@ -112,8 +113,7 @@ class UpdateHosts(Ensure):
         self.machines = self.machines[1:]
 
     async def run(self, harness: Harness) -> Any:
-        hosts = [node_of(machine) for machine in self.machines]
-        return await harness.call(harness.load_balancers.update_hosts, self.service, hosts)
+        return await harness.call(harness.load_balancers.update_hosts, self.service, self.hosts)
 
 
 class Delete(Get):
@@ -176,9 +176,8 @@ class DeleteRoute(ListRoutes):
         assert not await invoke(harness.adapter.list_routes)
 
 
-READS = (Describe, DescribeVolumes, Get, Owned, ListRoutes)
 WRITES = (Ensure, Change, UpdateHosts, Delete, CreateRoute, DeleteRoute)
-OPERATIONS = (*READS, *WRITES)
+OPERATIONS = (Describe, DescribeVolumes, Get, Owned, ListRoutes, *WRITES)
 
 
 async def read_interrupted_everywhere(harness: Harness, operation: Operation) -> Any:

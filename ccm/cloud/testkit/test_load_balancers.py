@@ -34,9 +34,8 @@ async def test_where_there_is_no_balancer_none_is_told(harness: Harness) -> None
 async def test_a_balancer_is_made_as_asked_and_can_be_reached(harness: Harness) -> None:
     machines = await harness.machines(3)
     asked = service(ports=[port(80), port(443, node_port=30443)])
-    made = await harness.until_done(
-        harness.load_balancers.ensure, asked, list(map(node_of, machines))
-    )
+    hosts = [node_of(machine) for machine in machines]
+    made = await harness.until_done(harness.load_balancers.ensure, asked, hosts)
     await harness.check_balancer(asked, machines)
     assert made.name == harness.load_balancers.name_for(asked)
     assert made.ingress
@@ -59,12 +58,10 @@ async def test_hosts_are_replaced_and_nothing_else(harness: Harness) -> None:
 
 
 async def test_hosts_of_no_balancer_are_refused(harness: Harness) -> None:
-    machines = await harness.machines(1)
+    hosts = [node_of(machine) for machine in await harness.machines(1)]
     async with harness.no_write():
         with pytest.raises(Refused):
-            await harness.call(
-                harness.load_balancers.update_hosts, service(), [node_of(machines[0])]
-            )
+            await harness.call(harness.load_balancers.update_hosts, service(), hosts)
 
 
 async def test_nodes_without_a_machine_of_this_cloud_are_no_hosts(harness: Harness) -> None:
@@ -199,17 +196,13 @@ async def test_a_balancer_of_our_name_without_our_mark_is_not_touched(
 ) -> None:
     hosts = [node_of(machine) for machine in await harness.machines(1)]
     parts = harness.load_balancers
-    await invoke(
-        harness.adapter.create_foreign_balancer, parts.name_for(service()), service(), owner
-    )
+    name = parts.name_for(service())
+    await invoke(harness.adapter.create_foreign_balancer, name, service(), owner)
     async with harness.no_write():
         assert await harness.call(parts.get, service()) is None
-        with pytest.raises(Refused):
-            await harness.call(parts.ensure, service(), hosts)
-        with pytest.raises(Refused):
-            await harness.call(parts.update_hosts, service(), hosts)
-        with pytest.raises(Refused):
-            await harness.call(parts.delete, service())
+        for method, *rest in ((parts.ensure, hosts), (parts.update_hosts, hosts), (parts.delete,)):
+            with pytest.raises(Refused):
+                await harness.call(method, service(), *rest)
 
 
 @pytest.mark.parametrize("owner", FOREIGN_OWNERS)

@@ -8,19 +8,19 @@ import pytest
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Machine, Owner
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of
-from ccm.cloud.testkit.operations import CIDR, ListRoutes, read_interrupted_everywhere
+from ccm.cloud.testkit.operations import CIDR, CreateRoute, ListRoutes, read_interrupted_everywhere
 from ccm.errors import CloudError, Refused
 
 pytestmark = pytest.mark.asyncio
 
 
 async def test_a_route_is_listed_as_it_was_made(harness: Harness) -> None:
-    (machine,) = await harness.machines(1)
-    await harness.until_done(harness.routes.create, node_of(machine), CIDR)
-    (route,) = await harness.call(harness.routes.list, [node_of(machine)])
-    assert (route.cidr, route.node, route.is_blackhole) == (CIDR, machine.node, False)
-    (there,) = await invoke(harness.adapter.list_routes)
-    assert (there.cidr, there.provider_id) == (CIDR, machine.provider_id)
+    operation = CreateRoute()
+    await operation.prepare(harness)
+    await harness.until_done(operation.run, harness)
+    await operation.check(harness)
+    (route,) = await harness.call(harness.routes.list, [operation.node])
+    assert not route.is_blackhole
 
 
 async def test_a_node_may_have_several_networks(harness: Harness) -> None:

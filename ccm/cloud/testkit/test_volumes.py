@@ -1,7 +1,6 @@
 """Where volumes are: three answers as for machines, and `Gone` only on the cloud's word."""
 
 import math
-from collections.abc import Mapping
 
 import pytest
 
@@ -10,58 +9,43 @@ from ccm.cloud.testkit.adapter import Untestable
 from ccm.cloud.testkit.gate import NO_ANSWER, Interruption
 from ccm.cloud.testkit.harness import Harness, volume
 from ccm.errors import CloudError
-from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
-from ccm.model.volume import PLACEHOLDER, PersistentVolume
+from ccm.model.cloud import Gone, Unknown, VolumePlace
+from ccm.model.volume import PLACEHOLDER
 
 pytestmark = pytest.mark.asyncio
 
 
-def sources(harness: Harness) -> list[str]:
-    """The kinds of volumes that are this cloud's."""
-    found = sorted(harness.volumes.csi_drivers | harness.volumes.legacy_sources)
-    assert found, "which volumes are this cloud's?"
-    return found
-
-
-async def places(harness: Harness, volumes: list[PersistentVolume]) -> Mapping[str, PlaceAnswer]:
-    """An answer for every volume, of the right kind and about no other."""
-    answers = await harness.call(harness.volumes.describe, volumes)
-    assert answers.keys() <= {one.name for one in volumes}
-    assert all(isinstance(answer, PlaceAnswer) for answer in answers.values())
-    return {one.name: answers.get(one.name, Unknown("left out")) for one in volumes}
-
-
 async def test_a_volume_has_its_zones_and_their_region(harness: Harness) -> None:
-    for source in sources(harness):
+    for source in harness.volume_sources:
         disk = await invoke(harness.adapter.create_volume, source)
-        answer = (await places(harness, [volume("pv", disk.spec)]))["pv"]
+        answer = (await harness.places([volume("pv", disk.spec)]))["pv"]
         assert isinstance(answer, VolumePlace)
         assert (set(answer.zones), answer.region) == (set(disk.zones), disk.region)
 
 
 async def test_volumes_that_are_not_there_are_gone_and_spoil_no_other(harness: Harness) -> None:
-    for source in sources(harness):
+    for source in harness.volume_sources:
         there = await invoke(harness.adapter.create_volume, source)
         asked = {"never": harness.adapter.absent_volume(source), "there": there.spec}
-        answers = await places(harness, [volume(name, spec) for name, spec in asked.items()])
+        answers = await harness.places([volume(name, spec) for name, spec in asked.items()])
         assert isinstance(answers["never"], Gone)
         assert isinstance(answers["there"], VolumePlace)
         await invoke(harness.adapter.delete_volume, there)
-        answers = await places(harness, [volume("there", there.spec)])
+        answers = await harness.places([volume("there", there.spec)])
         assert isinstance(answers["there"], Gone)
 
 
 async def test_a_volume_that_is_still_being_made_is_unknown(harness: Harness) -> None:
     for driver in sorted(harness.volumes.csi_drivers):
         spec = {"csi": {"driver": driver, "volumeHandle": PLACEHOLDER}}
-        answer = (await places(harness, [volume("new", spec)]))["new"]
+        answer = (await harness.places([volume("new", spec)]))["new"]
         assert isinstance(answer, Unknown)
 
 
 async def test_two_claims_on_one_volume_are_both_answered(harness: Harness) -> None:
-    for source in sources(harness):
+    for source in harness.volume_sources:
         disk = await invoke(harness.adapter.create_volume, source)
-        answers = await places(harness, [volume("one", disk.spec), volume("two", disk.spec)])
+        answers = await harness.places([volume("one", disk.spec), volume("two", disk.spec)])
         assert answers["one"] == answers["two"]
         assert isinstance(answers["one"], VolumePlace)
 
@@ -70,26 +54,26 @@ async def test_two_claims_on_one_volume_are_both_answered(harness: Harness) -> N
 async def test_when_nothing_could_be_read_no_volume_is_gone(
     harness: Harness, how: Interruption
 ) -> None:
-    source = sources(harness)[0]
+    source = harness.volume_sources[0]
     disk = await invoke(harness.adapter.create_volume, source)
     for spec in (disk.spec, harness.adapter.absent_volume(source)):
         harness.gate.interrupt_call(1, how)
         try:
-            answers = await places(harness, [volume("pv", spec)])
+            answers = await harness.places([volume("pv", spec)])
         except CloudError:
             continue
         assert isinstance(answers["pv"], Unknown)
 
 
 async def test_looking_changes_nothing(harness: Harness) -> None:
-    disk = await invoke(harness.adapter.create_volume, sources(harness)[0])
+    disk = await invoke(harness.adapter.create_volume, harness.volume_sources[0])
     async with harness.no_write():
-        await places(harness, [volume("pv", disk.spec)])
+        await harness.places([volume("pv", disk.spec)])
 
 
 async def test_volumes_cost_a_call_a_batch(harness: Harness) -> None:
     batch = harness.volumes.batch_size
-    source = min(harness.volumes.csi_drivers | harness.volumes.legacy_sources)
+    source = harness.volume_sources[0]
     if 2 * batch + 1 > harness.adapter.max_machines:
         raise Untestable(f"it takes {2 * batch + 1} volumes")
     disks = [await invoke(harness.adapter.create_volume, source) for _ in range(2 * batch + 1)]

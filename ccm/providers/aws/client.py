@@ -4,9 +4,9 @@ Calls pass the gate and are never retried in here: a retry inside of the SDK is 
 does not see.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 from botocore import xform_name
@@ -22,10 +22,15 @@ from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
 
 from ccm.cloud.interface import Gate
+from ccm.cloud.lookup import batches
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.aws.api_actions import API_ACTIONS
 from ccm.providers.aws.config import AwsConfig
+from ccm.providers.aws.ids import INSTANCE_ID
+from ccm.providers.aws.tags import Tags, read_tags
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT = 3.0
 MAX_CONNECTIONS = 16  # more than a worker has threads
@@ -33,6 +38,8 @@ SERVICES = ("ec2", "elb", "elbv2")
 RACE_RETRY = 1.0  # seconds until what appeared or went away meanwhile is read again
 MAX_FILTER_VALUES = 200
 MAX_INSTANCES_PER_PAGE = 1000
+MAX_TAGGED_PER_CALL = 20
+ELB_NOT_FOUND = ("LoadBalancerNotFound", "AccessPointNotFound")
 
 
 def _codes(listed: str) -> frozenset[str]:
@@ -137,11 +144,50 @@ class AwsApi:
     def find_instances(self, instance_ids: Sequence[str]) -> list[Json]:
         """Those that exist: a filter, unlike a list of IDs, takes IDs that do not."""
         found: list[Json] = []
-        for at in range(0, len(instance_ids), MAX_FILTER_VALUES):
-            values = list(instance_ids[at : at + MAX_FILTER_VALUES])
-            filters = [{"Name": "instance-id", "Values": values}]
+        for values in batches(instance_ids, MAX_FILTER_VALUES):
+            filters = [{"Name": "instance-id", "Values": list(values)}]
             found += self.describe_instances(Filters=filters, MaxResults=MAX_INSTANCES_PER_PAGE)
         return found
+
+    def find_one(self, name: str, member: str, **parameters: Any) -> Json | None:
+        """The first under `member`; None when there is no such load balancer."""
+        try:
+            found = self.list_pages(name, member, **parameters)
+        except AwsError as error:
+            if error.code in ELB_NOT_FOUND:
+                return None
+            raise
+        return found[0] if found else None
+
+    def describe_tags(self, name: str, key: str, values: Sequence[str]) -> dict[str, Tags]:
+        """The tags of load balancers and the like, by what `key` names them with."""
+        found: dict[str, Tags] = {value: {} for value in values}
+        for asked in batches(values, MAX_TAGGED_PER_CALL):
+            answer = self.call(name, **{f"{key}s": list(asked)})
+            for one in objects(answer.get("TagDescriptions")):
+                found[text(one.get(key))] = read_tags(one.get("Tags"))
+        return found
+
+
+def call_without_wrong_ids(
+    codes: Collection[str], instance_ids: Iterable[str], call: Callable[[list[str]], T]
+) -> tuple[T | None, dict[str, str]]:
+    """Call for all IDs, and again without those that an error of `codes` names, until it is taken.
+
+    The answer, None when no ID is left, and the code for each wrong ID. AWS fails the whole call
+    for one wrong ID; each round takes at least one away, so there are as many rounds as errors.
+    """
+    left, wrong = list(instance_ids), dict[str, str]()
+    while left:
+        try:
+            return call(left), wrong
+        except AwsError as error:
+            named = set(INSTANCE_ID.findall(str(error))) & set(left)
+            if error.code not in codes or not named:
+                raise
+            wrong |= dict.fromkeys(named, error.code)
+            left = [one for one in left if one not in named]
+    return None, wrong
 
 
 @contextmanager
@@ -157,14 +203,10 @@ def retry_on(codes: Collection[str]) -> Iterator[None]:
 
 def to_cloud_error(operation: str, error: Exception) -> CloudError:
     """The error to raise for what the SDK raised."""
-    if isinstance(error, ClientError):
-        return _client_error(operation, error)
     if isinstance(error, NoCredentialsError | PartialCredentialsError):
         return Denied(f"{operation}: {error}: give credentials in one of AWS's usual ways")
-    return CloudError(f"{operation}: {type(error).__name__}: {error}")
-
-
-def _client_error(operation: str, error: ClientError) -> CloudError:
+    if not isinstance(error, ClientError):
+        return CloudError(f"{operation}: {type(error).__name__}: {error}")
     details = mapping(error.response.get("Error"))
     metadata = mapping(error.response.get("ResponseMetadata"))
     code, status = text(details.get("Code")), metadata.get("HTTPStatusCode", 0)

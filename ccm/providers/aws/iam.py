@@ -61,10 +61,5 @@ _IMPLICIT_STATEMENTS: list[Json] = [
 """What AWS does for the caller at a tagged security group and an account's first load balancer."""
 
 
-def main(workers: list[str]) -> None:
-    """Print the policy for these workers, or for all of them."""
-    print(json.dumps(policy(workers or ACTIONS_BY_WORKER), indent=2))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    print(json.dumps(policy(sys.argv[1:] or ACTIONS_BY_WORKER), indent=2))

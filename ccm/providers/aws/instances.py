@@ -1,24 +1,32 @@
 """What EC2 says about Nodes: many to a call, and three answers, never two."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
+from typing import Any
 
+from ccm.cloud.lookup import Lookup, look_up, one_answer
 from ccm.errors import CloudError
-from ccm.model.cloud import Answer, Instance, Unknown
-from ccm.model.objects import Json, Node, text
-from ccm.providers.aws.client import MAX_FILTER_VALUES, MAX_INSTANCES_PER_PAGE, AwsApi, AwsError
-from ccm.providers.aws.ids import INSTANCE_ID
-from ccm.providers.aws.instance_records import (
-    DescribeResult,
-    InstanceQuery,
-    answer_for,
-    queries_for,
-    read_instance,
+from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
+from ccm.model.objects import Json, Node, mapping, objects, text
+from ccm.providers.aws import ids
+from ccm.providers.aws.client import (
+    MAX_FILTER_VALUES,
+    MAX_INSTANCES_PER_PAGE,
+    AwsApi,
+    AwsError,
+    call_without_wrong_ids,
 )
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging, read_tags
-from ccm.providers.aws.vpc import Zones
+from ccm.providers.aws.vpc import GONE_STATES, Zones
 
+POWER_STATES = {
+    "pending": PowerState.RUNNING,
+    "running": PowerState.RUNNING,
+    "stopping": PowerState.STOPPED,
+    "stopped": PowerState.STOPPED,
+}
 ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
 NOT_FOUND, MALFORMED = "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"
 STATES_WITH_NAME = ("pending", "running", "stopping", "stopped", "shutting-down")
@@ -37,38 +45,49 @@ class AwsInstances:
 
     def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
         """Answer for each Node; a call that failed makes only its own Nodes `Unknown`."""
-        queries, answers = queries_for(nodes, self.batch_size)
-        failures: list[CloudError] = []
-        for query in queries:
-            try:
-                answers |= self._answers(query)
-            except CloudError as failure:
-                failures.append(failure)
-                answers |= dict.fromkeys(query.nodes, Unknown(str(failure)))
-        if failures and len(failures) == len(queries):
-            raise failures[0]
-        return self._with_zone_ids(answers)
+        by_id, by_name, answers = split_nodes(nodes)
+        lookups = Lookup(by_id, self._look_up_ids), Lookup(by_name, self._look_up_names)
+        return self._with_zone_ids(answers | look_up(self.batch_size, *lookups))
 
-    def _answers(self, query: InstanceQuery) -> dict[str, Answer]:
-        if query.by_id:
-            tag, result = None, describe_by_ids(self._api, query.values)
-        else:
-            tag, result = self._tagging.required_tag(), self._describe_by_names(query.values)
-        read: dict[str, list[Answer]] = defaultdict(list)
-        for record in result.records:
-            read[text(record.get(query.key))].append(self._read(record, tag))
-        return {
-            node: answer_for(value, read.get(value, []), result, query.by_id)
-            for node, value in query.nodes.items()
+    def _look_up_ids(self, instance_ids: Sequence[str]) -> Mapping[str, Answer]:
+        """An error that names no ID that was asked for says nothing about any of them."""
+        codes = (NOT_FOUND, MALFORMED)
+        try:
+            records, wrong = call_without_wrong_ids(
+                codes, instance_ids, lambda left: self._api.describe_instances(InstanceIds=left)
+            )
+        except AwsError as error:
+            if error.code in codes:
+                raise CloudError(str(error)) from error
+            raise
+        answers: dict[str, Answer] = {
+            one: Gone(f"EC2 has no instance {one}")
+            if code == NOT_FOUND
+            else Unknown(f"EC2 does not take {one} for an instance ID")
+            for one, code in wrong.items()
         }
+        return answers | self._read_all(records or [], "InstanceId", None)
 
-    def _describe_by_names(self, names: list[str]) -> DescribeResult:
+    def _look_up_names(self, names: Sequence[str]) -> Mapping[str, Answer]:
+        tag = self._tagging.required_tag()
         filters = [
-            {"Name": "private-dns-name", "Values": names},
+            {"Name": "private-dns-name", "Values": list(names)},
             {"Name": "instance-state-name", "Values": list(STATES_WITH_NAME)},
         ]
-        found = self._api.describe_instances(Filters=filters, MaxResults=MAX_INSTANCES_PER_PAGE)
-        return DescribeResult(found)
+        records = self._api.describe_instances(Filters=filters, MaxResults=MAX_INSTANCES_PER_PAGE)
+        answers: dict[str, Answer] = {
+            name: Gone(f"EC2 has no instance with the private DNS name {name}") for name in names
+        }
+        return answers | self._read_all(records, "PrivateDnsName", tag)
+
+    def _read_all(
+        self, records: Sequence[Json], key: str, tag: ClusterTag | None
+    ) -> dict[str, Answer]:
+        """The answers in the records, by the field that was asked for."""
+        found: dict[str, list[Answer]] = defaultdict(list)
+        for record in records:
+            found[text(record.get(key))].append(self._read(record, tag))
+        return {value: one_answer(some, f"instances are {value}") for value, some in found.items()}
 
     def _read(self, record: Json, tag: ClusterTag | None) -> Answer:
         if tag and not tag.is_on(read_tags(record.get("Tags"))):
@@ -83,35 +102,102 @@ class AwsInstances:
             zones = self._zones.by_name(names) if names else {}
         except CloudError:
             return answers
-        ids = {name: zone.id for name, zone in zones.items() if zone.id}
+        zone_ids = {name: zone.id for name, zone in zones.items() if zone.id}
         return {
-            name: replace(answer, labels={ZONE_ID_LABEL: ids[answer.zone]})
-            if isinstance(answer, Instance) and answer.zone in ids
+            name: replace(answer, labels={ZONE_ID_LABEL: zone_ids[answer.zone]})
+            if isinstance(answer, Instance) and answer.zone in zone_ids
             else answer
             for name, answer in answers.items()
         }
 
 
-def describe_by_ids(api: AwsApi, instance_ids: Sequence[str]) -> DescribeResult:
-    """Ask about all, and again without those that AWS names as wrong, until it answers.
+def split_nodes(
+    nodes: Sequence[Node],
+) -> tuple[dict[str, str], dict[str, str], dict[str, Answer]]:
+    """By node name: instance IDs to look up, DNS names to look up, and answers without a call."""
+    by_id: dict[str, str] = {}
+    by_name: dict[str, str] = {}
+    answers: dict[str, Answer] = {}
+    for node in nodes:
+        if node.is_foreign(ids.SCHEME):
+            answers[node.name] = Unknown(f"provider ID {node.provider_id} is of another cloud")
+        elif node.provider_id:
+            if instance_id := ids.instance_id_of(node.provider_id):
+                by_id[node.name] = instance_id
+            else:
+                answers[node.name] = Unknown(f"provider ID {node.provider_id} names no instance")
+        elif instance_id := ids.instance_id_in_name(node.name):
+            by_id[node.name] = instance_id
+        elif ids.can_be_dns_name(node.name):
+            by_name[node.name] = node.name
+        else:
+            answers[node.name] = Unknown(f"{node.name!r} is no private DNS name")
+    return by_id, by_name, answers
 
-    AWS fails the whole call for one wrong ID. Each round takes at least one ID away, so there are
-    as many rounds as errors. An error that names no ID that was asked for says nothing about any of
-    them: it is raised.
+
+def read_instance(record: Json, region: str, families: Sequence[str]) -> Answer:
+    """The answer in one record; `Unknown` when it is not what a record should be."""
+    instance_id = text(record.get("InstanceId"))
+    state = text(mapping(record.get("State")).get("Name"))
+    zone = text(mapping(record.get("Placement")).get("AvailabilityZone"))
+    if not instance_id or not state:
+        return Unknown("EC2's record lacks an ID or a state")
+    if state in GONE_STATES:
+        return Gone(f"instance {instance_id} is {state}")
+    if not zone:
+        return Unknown(f"EC2's record of {instance_id} lacks its zone")
+    try:
+        addresses = addresses_of(record, families)
+    except ValueError as wrong:
+        return Unknown(f"EC2's record of {instance_id} has a wrong address: {wrong}")
+    return Instance(
+        provider_id=ids.provider_id(zone, instance_id),
+        type=text(record.get("InstanceType")),
+        zone=zone,
+        region=region,
+        addresses=addresses,
+        power=POWER_STATES.get(state, PowerState.UNKNOWN),
+    )
+
+
+def addresses_of(instance: Mapping[str, Any], families: Sequence[str]) -> tuple[NodeAddress, ...]:
+    """All addresses in upstream's order, family by family; ValueError when one is no IP.
+
+    IPv4: the private IPs of every network interface in use, the public IP, the private DNS name,
+    which is the host name too, and the public one. IPv6: the first address of each interface.
     """
-    left = list(instance_ids)
-    wrong: dict[str, set[str]] = {NOT_FOUND: set(), MALFORMED: set()}
-    records: list[Json] = []
-    while left:
-        try:
-            records = api.describe_instances(InstanceIds=left)
-            break
-        except AwsError as error:
-            if error.code not in wrong:
-                raise
-            named = set(INSTANCE_ID.findall(str(error))) & set(left)
-            if not named:
-                raise CloudError(str(error)) from error
-            wrong[error.code] |= named
-            left = [one for one in left if one not in named]
-    return DescribeResult(records, frozenset(wrong[NOT_FOUND]), frozenset(wrong[MALFORMED]))
+    read = {"ipv4": _ipv4, "ipv6": _ipv6}
+    return tuple(address for family in families for address in read[family](instance))
+
+
+def _ipv4(instance: Mapping[str, Any]) -> Iterator[NodeAddress]:
+    for interface in _interfaces_in_use(instance):
+        for private in objects(interface.get("PrivateIpAddresses")):
+            if ip := text(private.get("PrivateIpAddress")):
+                yield NodeAddress(AddressType.INTERNAL_IP, str(ip_address(ip)))
+    if public := text(instance.get("PublicIpAddress")):
+        yield NodeAddress(AddressType.EXTERNAL_IP, str(ip_address(public)))
+    if name := text(instance.get("PrivateDnsName")):
+        yield NodeAddress(AddressType.INTERNAL_DNS, name)
+        yield NodeAddress(AddressType.HOSTNAME, name)
+    if name := text(instance.get("PublicDnsName")):
+        yield NodeAddress(AddressType.EXTERNAL_DNS, name)
+
+
+def _ipv6(instance: Mapping[str, Any]) -> Iterator[NodeAddress]:
+    for interface in _interfaces_in_use(instance):
+        for first in objects(interface.get("Ipv6Addresses"))[:1]:
+            yield NodeAddress(AddressType.INTERNAL_IP, str(ip_address(text(first["Ipv6Address"]))))
+
+
+def _interfaces_in_use(instance: Mapping[str, Any]) -> list[Json]:
+    """The primary interface first, whatever order the answer has them in."""
+
+    def position(interface: Json) -> tuple[int, int]:
+        attachment = mapping(interface.get("Attachment"))
+        card, device = attachment.get("NetworkCardIndex"), attachment.get("DeviceIndex")
+        return card if isinstance(card, int) else 0, device if isinstance(device, int) else 0
+
+    interfaces = objects(instance.get("NetworkInterfaces"))
+    in_use = [interface for interface in interfaces if interface.get("Status") == "in-use"]
+    return sorted(in_use, key=position)

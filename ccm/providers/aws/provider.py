@@ -1,7 +1,12 @@
-"""AWS as a `CloudProvider`."""
+"""AWS as a `CloudProvider`, and what the instance that we run on is; outside of AWS nothing."""
 
 import asyncio
+import os
 import re
+from dataclasses import dataclass
+from http.client import HTTPException
+from urllib.error import URLError
+from urllib.request import ProxyHandler, Request, build_opener
 
 from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
 from ccm.errors import ConfigurationFault, ConfigurationFaults
@@ -14,14 +19,33 @@ from ccm.providers.aws.elb.classic import ClassicElbs
 from ccm.providers.aws.elb.load_balancers import AwsLoadBalancers, ElbDependencies
 from ccm.providers.aws.elb.nlb import Nlbs
 from ccm.providers.aws.ids import SCHEME
-from ccm.providers.aws.imds import InstanceMetadata, OwnInstance
 from ccm.providers.aws.instances import AwsInstances
 from ccm.providers.aws.routes import AwsRoutes
-from ccm.providers.aws.tags import ClusterTagging, Tags, read_tags
+from ccm.providers.aws.tags import (
+    LEGACY_CLUSTER_TAG,
+    ClusterTagging,
+    Tags,
+    cluster_ids,
+    read_tags,
+)
 from ccm.providers.aws.volumes import AwsVolumes
 from ccm.providers.aws.vpc import Vpc
 
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
+DEFAULT_ENDPOINT = "http://169.254.169.254"
+REQUEST_TIMEOUT = 2.0  # seconds for each of a few small requests to the machine's own host
+TOKEN_TTL = 300  # seconds
+NO_ANSWER = (URLError, HTTPException, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnInstance:
+    """The instance that this process runs on; empty text where the service does not say."""
+
+    instance_id: str = ""
+    region: str = ""
+    vpc: str = ""
+    cluster_id: str = ""  # from the tags, where the instance lets them be read here
 
 
 class AwsCloud:
@@ -49,7 +73,9 @@ class AwsCloud:
             self._api.close()
 
     def _start(self, config: AwsConfig, context: ProviderContext) -> None:
-        own = InstanceMetadata().read() if needs_metadata(config) else OwnInstance()
+        has_region = config.region or config.zone or sdk_region()
+        is_complete = has_region and config.vpc and config.cluster_id
+        own = OwnInstance() if is_complete else read_own_instance()
         api = self._api = AwsApi(config, region_of(config, own), context.gate, context.caller)
         tagging = ClusterTagging(
             config.cluster_id or own.cluster_id,
@@ -65,11 +91,6 @@ class AwsCloud:
         self.load_balancers = AwsLoadBalancers(
             {CLASSIC: ClassicElbs(elb), NLB: Nlbs(elb)}, tagging, config.load_balancer_type
         )
-
-
-def needs_metadata(config: AwsConfig) -> bool:
-    """Whether the configuration leaves something to the instance that we run on."""
-    return not ((config.region or config.zone or sdk_region()) and config.vpc and config.cluster_id)
 
 
 def region_of(config: AwsConfig, own: OwnInstance) -> str:
@@ -88,3 +109,46 @@ def own_tags(api: AwsApi, own: OwnInstance) -> Tags:
     """The tags of the instance that we run on."""
     (record, *_) = api.describe_instances(InstanceIds=[own.instance_id]) or [{}]
     return read_tags(mapping(record).get("Tags"))
+
+
+# The instance metadata service (IMDSv2).
+
+
+def read_own_instance() -> OwnInstance:
+    """This instance; empty outside of AWS and where `AWS_EC2_METADATA_DISABLED` says so."""
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return OwnInstance()
+    ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL)}
+    try:
+        token = _request("api/token", "PUT", ttl)
+    except NO_ANSWER:
+        return OwnInstance()
+    mac = _get("mac", token)
+    return OwnInstance(
+        instance_id=_get("instance-id", token),
+        region=_get("placement/region", token),
+        vpc=_get(f"network/interfaces/macs/{mac}/vpc-id", token) if mac else "",
+        cluster_id=_cluster_id(token),
+    )
+
+
+def _cluster_id(token: str) -> str:
+    found = cluster_ids(dict.fromkeys(_get("tags/instance", token).split(), ""))
+    if found == {""}:  # the legacy tag alone, whose value is the ID
+        return _get(f"tags/instance/{LEGACY_CLUSTER_TAG}", token)
+    return found.pop() if len(found) == 1 else ""
+
+
+def _get(path: str, token: str) -> str:
+    try:
+        return _request(f"meta-data/{path}", "GET", {"X-aws-ec2-metadata-token": token})
+    except NO_ANSWER:
+        return ""
+
+
+def _request(path: str, method: str, headers: dict[str, str]) -> str:
+    endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
+    request = Request(f"{endpoint}/latest/{path}", method=method, headers=headers)
+    never_by_proxy = build_opener(ProxyHandler({}))
+    with never_by_proxy.open(request, timeout=REQUEST_TIMEOUT) as response:
+        return str(response.read().decode()).strip()

@@ -1,22 +1,16 @@
 """Routes to pod networks in the route tables of the cluster, the same routes in all of them."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any
 
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
-from ccm.model.objects import Json, Node, objects, text
+from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.aws import ids
 from ccm.providers.aws.client import AwsApi, AwsError
-from ccm.providers.aws.route_tables import (
-    RouteTarget,
-    destination,
-    is_same_network,
-    merge_entries,
-    read_target,
-    route_entries,
-    table_ids,
-)
 from ccm.providers.aws.tags import LEGACY_CLUSTER_TAG, ClusterTagging, read_tags
 
 TABLE_FULL = "RouteLimitExceeded"
@@ -24,6 +18,33 @@ ALREADY_EXISTS = "RouteAlreadyExists"
 TABLE_NOT_FOUND = "InvalidRouteTableID.NotFound"
 NOT_FOUND = ("InvalidRoute.NotFound", TABLE_NOT_FOUND)
 QUOTA_REMEDY = "raise the quota 'Routes per route table' (50 by default, 1,000 at the most)"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEntry:
+    """One route in one table; `instance_id` is empty when the machine is not known any more."""
+
+    table: str
+    cidr: str
+    instance_id: str
+    is_blackhole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTarget:
+    """What a route to an instance needs: its only interface is implied, one of several named."""
+
+    instance_id: str
+    interface_id: str
+    has_more_interfaces: bool
+    checks_source: bool
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """How the target is named in a call."""
+        if self.has_more_interfaces:
+            return {"NetworkInterfaceId": self.interface_id}
+        return {"InstanceId": self.instance_id}
 
 
 class AwsRoutes:
@@ -37,7 +58,7 @@ class AwsRoutes:
     def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
         """Our routes; one that is not in all tables is left out if its own Node has to have it."""
         tables = self._tables()
-        self._table_ids = table_ids(tables)
+        self._table_ids = [text(table.get("RouteTableId")) for table in tables]
         entries = [entry for table in tables for entry in route_entries(table)]
         by_instance = {ids.instance_id_of(n.provider_id): n for n in nodes if n.provider_id}
         by_instance.pop("", None)
@@ -50,7 +71,7 @@ class AwsRoutes:
         instance_id = ids.instance_id_of(node.provider_id)
         if not instance_id or node.is_foreign(ids.SCHEME):
             raise Refused(f"node {node.name} has no instance")
-        tables = self._table_ids or table_ids(self._tables())
+        tables = self._table_ids or [text(one.get("RouteTableId")) for one in self._tables()]
         target = self._targets.pop(instance_id, None) or self._read_target(instance_id)
         self._disable_source_check(target)
         for table_id in tables:
@@ -59,9 +80,8 @@ class AwsRoutes:
     def delete(self, route: Route) -> None:
         """Delete the route from each table that its ID names."""
         for table_id in route.id.partition("@")[0].split(","):
-            where = {"RouteTableId": table_id, **destination(route.cidr)}
             try:
-                self._api.call("ec2:DeleteRoute", **where)
+                self._api.call("ec2:DeleteRoute", **destination(table_id, route.cidr))
             except AwsError as error:
                 if error.code not in NOT_FOUND:
                     raise
@@ -83,7 +103,7 @@ class AwsRoutes:
 
     def _create_in(self, table_id: str, cidr: str, target: RouteTarget) -> None:
         """Add the route without asking first; what is in the way is looked at only then."""
-        where = {"RouteTableId": table_id, **destination(cidr)}
+        where = destination(table_id, cidr)
         try:
             self._api.call("ec2:CreateRoute", **where, **target.parameters)
         except AwsError as error:
@@ -106,7 +126,7 @@ class AwsRoutes:
         if found is None:
             raise CloudError(f"{table_id} has a route for {cidr}, but does not list it")
         if found.is_blackhole:
-            where = {"RouteTableId": table_id, **destination(cidr)}
+            where = destination(table_id, cidr)
             self._api.call("ec2:ReplaceRoute", **where, **target.parameters)
         elif found.instance_id != target.instance_id:
             taken = found.instance_id or "something else than an instance"
@@ -142,3 +162,58 @@ class AwsRoutes:
         ]
         found = self._api.find_instances(waiting) if len(waiting) > 1 else []
         self._targets = {text(record.get("InstanceId")): read_target(record) for record in found}
+
+
+def route_entries(table: Json, every: bool = False) -> Iterator[RouteEntry]:
+    """The routes of a table that lead to instances, or led to one; all of them when `every`."""
+    table_id = text(table.get("RouteTableId"))
+    for route in objects(table.get("Routes")):
+        cidr = text(route.get("DestinationCidrBlock") or route.get("DestinationIpv6CidrBlock"))
+        instance_id = text(route.get("InstanceId"))
+        is_blackhole = route.get("State") == "blackhole"
+        if cidr and (instance_id or is_blackhole or every):
+            yield RouteEntry(table_id, cidr, instance_id, is_blackhole)
+
+
+def merge_entries(
+    entries: Sequence[RouteEntry], nodes: Mapping[str, Node], table_count: int
+) -> Iterator[Route]:
+    """One route for the same in several tables; its `id` names the tables that have it."""
+    groups: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
+    for entry in entries:
+        groups[entry.cidr, entry.instance_id, entry.is_blackhole].append(entry.table)
+    for (cidr, instance_id, is_blackhole), held_by in groups.items():
+        node = nodes.get(instance_id)
+        is_wanted = node and any(is_same_network(cidr, own) for own in node.pod_cidrs)
+        if len(held_by) < table_count and is_wanted and not is_blackhole:
+            continue  # listed as missing, so that `create` adds it where it is not
+        name = node.name if node else ""
+        route_id = f"{','.join(sorted(held_by))}@{cidr}"
+        yield Route(cidr, name, id=route_id, is_blackhole=is_blackhole)
+
+
+def read_target(record: Json) -> RouteTarget:
+    """The target in EC2's record of an instance."""
+    interfaces = objects(record.get("NetworkInterfaces"))
+    first = [i for i in interfaces if mapping(i.get("Attachment")).get("DeviceIndex", 0) == 0]
+    checks = first[0].get("SourceDestCheck") if first else record.get("SourceDestCheck")
+    return RouteTarget(
+        instance_id=text(record.get("InstanceId")),
+        interface_id=text(first[0].get("NetworkInterfaceId")) if first else "",
+        has_more_interfaces=len(interfaces) > 1,
+        checks_source=bool(checks) or bool(record.get("SourceDestCheck")),
+    )
+
+
+def destination(table_id: str, cidr: str) -> dict[str, str]:
+    """The parameters that name a route."""
+    key = "DestinationIpv6CidrBlock" if ":" in cidr else "DestinationCidrBlock"
+    return {"RouteTableId": table_id, key: cidr}
+
+
+def is_same_network(one: str, other: str) -> bool:
+    """Whether two texts name the same network."""
+    try:
+        return ip_network(one) == ip_network(other)
+    except ValueError:
+        return False

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ccm.model.objects import Json, objects, text
 from ccm.providers.aws.tags import Tags, read_tags
@@ -31,22 +32,12 @@ class SecurityGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class AuthorizeIngress:
-    """Let these come in."""
+class IngressChange:
+    """Let these come in, or no longer; `action` is that of the API."""
 
+    action: Literal["Authorize", "Revoke"]
     group_id: str
     rules: tuple[IngressRule, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RevokeIngress:
-    """Let these come in no longer."""
-
-    group_id: str
-    rules: tuple[IngressRule, ...]
-
-
-IngressChange = AuthorizeIngress | RevokeIngress
 
 
 def read_security_group(record: Json) -> SecurityGroup:
@@ -83,9 +74,9 @@ def plan_ingress(
     """
     want = set(desired)
     if missing := want - group.rules:
-        yield AuthorizeIngress(group.id, _in_order(missing))
+        yield IngressChange("Authorize", group.id, _in_order(missing))
     if surplus := set(ours) - want:
-        yield RevokeIngress(group.id, _in_order(surplus))
+        yield IngressChange("Revoke", group.id, _in_order(surplus))
 
 
 def _in_order(rules: Iterable[IngressRule]) -> tuple[IngressRule, ...]:

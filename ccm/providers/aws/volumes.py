@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from ccm.cloud.lookup import Lookup, look_up
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
 from ccm.model.objects import Json, mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
@@ -25,16 +26,19 @@ class AwsVolumes:
 
     def describe(self, volumes: Sequence[PersistentVolume]) -> Mapping[str, PlaceAnswer]:
         """Answer for each volume by the name of its PersistentVolume."""
-        handles = {volume.name: handle_of(volume) for volume in volumes}
-        volume_ids = {name: ids.volume_id_of(handle) for name, handle in handles.items()}
-        asked = sorted(set(volume_ids.values()) - {""})
-        places: dict[str, PlaceAnswer] = {}
-        for at in range(0, len(asked), self.batch_size):
-            places |= self._places(asked[at : at + self.batch_size])
-        return {
-            name: places[volume_id] if volume_id else answer_without_call(handles[name])
-            for name, volume_id in volume_ids.items()
-        }
+        answers: dict[str, PlaceAnswer] = {}
+        asked: dict[str, str] = {}
+        for volume in volumes:
+            legacy = mapping(volume.spec.get(LEGACY_SOURCE)).get("volumeID")
+            is_csi = volume.csi_driver == CSI_DRIVER
+            handle = volume.csi_handle if is_csi else text(legacy)
+            if volume_id := ids.volume_id_of(handle):
+                asked[volume.name] = volume_id
+            elif handle == PLACEHOLDER:
+                answers[volume.name] = Unknown("the volume is still being made")
+            else:
+                answers[volume.name] = Gone(f"{handle!r} cannot be the ID of a volume")
+        return answers | look_up(self.batch_size, Lookup(asked, self._places))
 
     def _places(self, asked: Sequence[str]) -> dict[str, PlaceAnswer]:
         """What EC2 says about some volumes; a filter, unlike a list of IDs, takes absent ones."""
@@ -46,20 +50,6 @@ class AwsVolumes:
         for record in records:
             places[text(record.get("VolumeId"))] = read_place(record, self._api.region)
         return places
-
-
-def handle_of(volume: PersistentVolume) -> str:
-    """What names the volume: the CSI driver's handle, else the legacy source's ID."""
-    if volume.csi_driver == CSI_DRIVER:
-        return volume.csi_handle
-    return text(mapping(volume.spec.get(LEGACY_SOURCE)).get("volumeID"))
-
-
-def answer_without_call(handle: str) -> PlaceAnswer:
-    """The answer for a handle that names no volume."""
-    if handle == PLACEHOLDER:
-        return Unknown("the volume is still being made")
-    return Gone(f"{handle!r} cannot be the ID of a volume")
 
 
 def read_place(record: Json, region: str) -> PlaceAnswer:

@@ -10,7 +10,6 @@ from typing import Any
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, objects, text
 from ccm.providers.aws.client import AwsApi, AwsError
-from ccm.providers.aws.instance_records import GONE_STATES
 from ccm.providers.aws.security_groups import SecurityGroup, read_security_group
 from ccm.providers.aws.subnets import Subnet, read_subnets
 from ccm.providers.aws.tags import ClusterTag
@@ -19,6 +18,7 @@ log = logging.getLogger(__name__)
 
 SUBNET_CACHE_TTL = 60.0  # seconds
 INSTANCE_CACHE_TTL = 600.0  # seconds for which the security groups of an instance are cached
+GONE_STATES = ("shutting-down", "terminated")
 REGULAR_ZONE = "availability-zone"
 
 
@@ -158,9 +158,8 @@ class Vpc:
 
     def _describe_groups(self, **parameters: Any) -> list[SecurityGroup]:
         call = "ec2:DescribeSecurityGroups"
-        return [
-            *map(read_security_group, self._api.list_pages(call, "SecurityGroups", **parameters))
-        ]
+        records = self._api.list_pages(call, "SecurityGroups", **parameters)
+        return [read_security_group(record) for record in records]
 
     def _warn(self, ambiguous: Mapping[str, CloudError]) -> None:
         """Warn of instances that are not opened, once each; their health checks keep them out."""

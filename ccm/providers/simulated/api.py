@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -15,8 +15,6 @@ from ccm.http import HttpClient, HttpResponse, Server, request_target
 from ccm.model.objects import Json, mapping, text
 from ccm.providers.simulated.config import SimulatedConfig, read_token
 
-COMMON_HEADERS = (("User-Agent", "ccm-supervisor"), ("Accept", "application/json"))
-
 
 class NotFound(Refused):
     """The cloud's positive word that the one thing asked for by name does not exist."""
@@ -24,18 +22,6 @@ class NotFound(Refused):
 
 class Conflict(Refused):
     """What was to be created is there already, or something else is in its way."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
-    """One call: its name in metrics, the class of the budget it spends, and what is sent."""
-
-    operation: str
-    budget: str
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +56,7 @@ class SimulatedApi:
         """Records by `names` or `ids`, all pages of the answer; at most `page_size` values."""
         records: list[object] = []
         not_found: set[str] = set()
-        call = ApiRequest(operation, "read", "GET", path, {by: ",".join(values)})
-        async for page in self._pages(call):
+        async for page in self._pages(operation, path, {by: ",".join(values)}):
             missing = page.get("not_found")
             if not isinstance(missing, list):
                 raise CloudError(f"{operation}: the answer lacks not_found")
@@ -83,44 +68,51 @@ class SimulatedApi:
         """Machines by `names` or `ids`."""
         return await self.look_up("ListMachines", "/v1/machines", by, values)
 
-    async def items(self, call: ApiRequest) -> list[object]:
+    async def items(self, operation: str, path: str) -> list[object]:
         """The records of a list, from all its pages; raises rather than return a part."""
-        return [item async for page in self._pages(call) for item in page["items"]]
+        return [item async for page in self._pages(operation, path, {}) for item in page["items"]]
 
-    async def _pages(self, call: ApiRequest) -> AsyncIterator[Json]:
+    async def _pages(
+        self, operation: str, path: str, query: Mapping[str, str]
+    ) -> AsyncIterator[Json]:
         """The answers to one list, each with a list of `items`."""
         token, seen = "", set[str]()
         while token not in seen:
             seen.add(token)
-            query = {**call.query, **({"page_token": token} if token else {})}
-            page = _page(call.operation, await self.call(replace(call, query=query)))
+            target = request_target(path, {**query, **({"page_token": token} if token else {})})
+            page = _page(operation, await self.call(operation, "GET", target))
             yield page
             token = page.get("next_page_token") or ""
             if not token:
                 return
-        raise CloudError(f"the pages of {call.operation} go round in a circle")
+        raise CloudError(f"the pages of {operation} go round in a circle")
 
-    async def call(self, call: ApiRequest) -> Any:
-        """The JSON of the answer to one call; None when it has no body."""
-        return await self._gate.call(call.operation, call.budget, lambda: self._send(call))
+    async def call(self, operation: str, method: str, target: str, body: object = None) -> Any:
+        """The JSON of the answer, None when it has no body; GET spends the budget `read`."""
+        budget = "read" if method == "GET" else "write"
+        content = b"" if body is None else orjson.dumps(body)
+        return await self._gate.call(
+            operation, budget, lambda: self._send(operation, method, target, content)
+        )
 
-    async def _send(self, call: ApiRequest) -> Any:
-        headers = [("Authorization", f"Bearer {self._token}"), ("X-Caller", self._caller)]
-        target = request_target(call.path, call.query)
-        body = b"" if call.body is None else orjson.dumps(call.body)
+    async def _send(self, operation: str, method: str, target: str, content: bytes) -> Any:
+        headers = [
+            ("User-Agent", "ccm-supervisor"),
+            ("Accept", "application/json"),
+            ("Authorization", f"Bearer {self._token}"),
+            ("X-Caller", self._caller),
+        ]
         try:
             async with asyncio.timeout(self._config.timeout):
-                answer = await self._http.request(
-                    call.method, target, [*COMMON_HEADERS, *headers], body
-                )
+                answer = await self._http.request(method, target, headers, content)
         except TimeoutError as late:
-            message = f"{call.operation}: no answer within {self._config.timeout:g} s"
+            message = f"{operation}: no answer within {self._config.timeout:g} s"
             raise CloudError(message) from late
         except (OSError, ValueError) as broken:
-            raise CloudError(f"{call.operation}: {type(broken).__name__}: {broken}") from broken
+            raise CloudError(f"{operation}: {type(broken).__name__}: {broken}") from broken
         if answer.status == 401:
             self._reload_token()
-        return _read(call.operation, answer)
+        return _read(operation, answer)
 
     def _reload_token(self) -> None:
         """Take up a token that was exchanged on disk, for the next call."""

@@ -1,18 +1,20 @@
 """Balancers of the simulated cloud for Services: one record each, read before it is written."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote
 
+from ccm.cloud.lookup import batches
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, text
-from ccm.model.service import Feature, Service, admits_everybody
-from ccm.providers.simulated.api import ApiRequest, NotFound, SimulatedApi
+from ccm.model.service import Feature, Service, ServicePort, admits_everybody
+from ccm.providers.simulated.api import NotFound, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
 
 PREFIX = "service.beta.kubernetes.io/simulated-load-balancer-"
+PATH = "/v1/load-balancers"
 SCHEME_ANNOTATION = f"{PREFIX}scheme"
 SCHEMES = ("internet", "internal")
 PROTOCOLS = ("TCP", "UDP")
@@ -33,8 +35,7 @@ class SimulatedLoadBalancers:
         self._api, self._cluster, self._page_size = api, cluster, page_size
 
     def name_for(self, service: Service) -> str:
-        """Upstream's default name: `a` and the UID without dashes, 32 characters at the most."""
-        return f"a{service.uid.replace('-', '')}"[:32]
+        return service.default_balancer_name
 
     async def get(self, service: Service) -> Balancer | None:
         record = await self._read(service)
@@ -76,8 +77,8 @@ class SimulatedLoadBalancers:
             raise _in_progress(left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
-        call = ApiRequest("ListLoadBalancers", "read", "GET", "/v1/load-balancers")
-        records = [_record(item) for item in await self._api.items(call)]
+        items = await self._api.items("ListLoadBalancers", PATH)
+        records = [_record(item) for item in items]
         return [
             OwnedBalancer(record["name"], text(mapping(record["tags"]).get("service")))
             for record in records
@@ -118,8 +119,8 @@ class SimulatedLoadBalancers:
         """`desired` without machines that the cloud does not have; the refusal when it has all."""
         hosts: list[str] = desired["hosts"]
         live: set[str] = set()
-        for start in range(0, len(hosts), self._page_size):
-            found = await self._api.machines("ids", hosts[start : start + self._page_size])
+        for batch in batches(hosts, self._page_size):
+            found = await self._api.machines("ids", batch)
             machines = [mapping(record) for record in found.records]
             live |= {text(m.get("id")) for m in machines if m.get("power") != "terminated"}
         if live.issuperset(hosts):
@@ -133,11 +134,8 @@ class SimulatedLoadBalancers:
             return None
 
     async def _call(self, verb: str, method: str, name: str, body: Json | None = None) -> Any:
-        path = "/v1/load-balancers" + (f"/{quote(name, safe='')}" if name else "")
-        budget = "read" if method == "GET" else "write"
-        return await self._api.call(
-            ApiRequest(f"{verb}LoadBalancer", budget, method, path, body=body)
-        )
+        path = f"{PATH}/{quote(name, safe='')}" if name else PATH
+        return await self._api.call(f"{verb}LoadBalancer", method, path, body)
 
     def _tags(self, service: Service) -> dict[str, str]:
         return {"cluster": self._cluster, "service": service.uid}
@@ -158,7 +156,7 @@ def desired_record(service: Service) -> Json:
     health, ranges = service.health_check, service.source_ranges()
     desired: Json = {
         "scheme": scheme_of(service),
-        "listeners": [_listener(port) for port in service.ports],
+        "listeners": [_listener(port) for port in service.node_ports()],
         "source_ranges": [] if admits_everybody(ranges) else sorted(map(str, ranges)),
         "health_check": {"path": health.path, "port": health.port} if health else {},
     }
@@ -180,15 +178,10 @@ def scheme_of(service: Service) -> str:
     return scheme
 
 
-def _listener(port: Mapping[str, Any]) -> Json:
-    protocol, number = text(port.get("protocol")) or "TCP", port.get("port")
-    if protocol not in PROTOCOLS:
-        raise Refused(f"port {number} is {protocol}: use {' or '.join(PROTOCOLS)}")
-    if not port.get("nodePort"):
-        raise Refused(
-            f"port {number} has no node port: set spec.allocateLoadBalancerNodePorts to true"
-        )
-    return {"protocol": protocol, "port": number, "node_port": port["nodePort"]}
+def _listener(port: ServicePort) -> Json:
+    if port.protocol not in PROTOCOLS:
+        raise Refused(f"port {port.number} is {port.protocol}: use {' or '.join(PROTOCOLS)}")
+    return {"protocol": port.protocol, "port": port.number, "node_port": port.node_port}
 
 
 def _ip(value: str) -> str:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +9,7 @@ from urllib.parse import quote
 from ccm.errors import Refused, RetryAfter
 from ccm.model.cloud import Route
 from ccm.model.objects import Node, mapping, text
-from ccm.providers.simulated.api import ApiRequest, Conflict, NotFound, SimulatedApi
+from ccm.providers.simulated.api import Conflict, NotFound, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
 
 log = logging.getLogger(__name__)
@@ -20,18 +19,6 @@ CLUSTER_TAG = "cluster"
 UNLISTED_RETRY = 10.0
 """Seconds until another try, when the cloud says that a route exists and does not list it."""
 PREFIX = f"{SCHEME}://"
-
-
-@dataclass(frozen=True, slots=True)
-class RouteRecord:
-    """One route as the cloud has it."""
-
-    id: str
-    name: str
-    cidr: str
-    machine_id: str
-    is_blackhole: bool
-    cluster: str
 
 
 class SimulatedRoutes:
@@ -45,13 +32,13 @@ class SimulatedRoutes:
         names = {node.provider_id: node.name for node in nodes if node.provider_id}
         return [
             Route(
-                cidr=record.cidr,
-                node=names.get(PREFIX + record.machine_id, ""),
-                id=record.id,
-                is_blackhole=record.is_blackhole,
+                cidr=record["cidr"],
+                node=names.get(PREFIX + record["machine_id"], ""),
+                id=record["id"],
+                is_blackhole=record["state"] == "blackhole",
             )
             for record in await self._records()
-            if record.cluster == self._cluster
+            if cluster_of(record) == self._cluster
         ]
 
     async def create(self, node: Node, cidr: str) -> None:
@@ -62,16 +49,14 @@ class SimulatedRoutes:
         tags = {CLUSTER_TAG: self._cluster}
         body = {"name": name, "cidr": cidr, "machine_id": machine_id, "tags": tags}
         try:
-            await self._api.call(
-                ApiRequest("CreateRoute", "write", "POST", "/v1/routes", body=body)
-            )
+            await self._api.call("CreateRoute", "POST", "/v1/routes", body)
         except Conflict as taken:
             await self._adopt(name, cidr, machine_id, taken)
 
     async def delete(self, route: Route) -> None:
         path = f"/v1/routes/{quote(route.id, safe='')}"
         try:
-            await self._api.call(ApiRequest("DeleteRoute", "write", "DELETE", path))
+            await self._api.call("DeleteRoute", "DELETE", path)
         except NotFound:
             return
 
@@ -81,39 +66,40 @@ class SimulatedRoutes:
         found = [
             record
             for record in await self._records()
-            if record.name == name or ip_network(record.cidr) == network
+            if record.get("name") == name or ip_network(record["cidr"]) == network
         ]
         if not found:
             raise RetryAfter(f"{taken}, but it is not listed", UNLISTED_RETRY) from taken
         for record in found:
-            is_ours = record.cluster == self._cluster and not record.is_blackhole
-            if is_ours and record.machine_id == machine_id and ip_network(record.cidr) == network:
+            is_ours = cluster_of(record) == self._cluster and record["state"] != "blackhole"
+            is_same = record["machine_id"] == machine_id and ip_network(record["cidr"]) == network
+            if is_ours and is_same:
                 return
-        there = found[0]
-        owner = f"cluster {there.cluster!r}" if there.cluster else "nobody's mark"
+        cluster = cluster_of(found[0])
+        owner = f"cluster {cluster!r}" if cluster else "nobody's mark"
         raise Refused(
-            f"{taken}; it leads to machine {there.machine_id} and carries {owner}"
+            f"{taken}; it leads to machine {found[0]['machine_id']} and carries {owner}"
         ) from taken
 
-    async def _records(self) -> Sequence[RouteRecord]:
+    async def _records(self) -> Sequence[Mapping[str, Any]]:
         """The routes on all pages; one that is not understood is skipped, and so left alone."""
-        items = await self._api.items(ApiRequest("ListRoutes", "read", "GET", "/v1/routes"))
-        records = [read_route(mapping(item)) for item in items]
-        if None in records:
-            log.warning("routes not understood", extra={"count": records.count(None)})
-        return [record for record in records if record is not None]
+        records = [mapping(item) for item in await self._api.items("ListRoutes", "/v1/routes")]
+        understood = [record for record in records if is_route(record)]
+        if len(understood) < len(records):
+            count = len(records) - len(understood)
+            log.warning("routes not understood", extra={"count": count})
+        return understood
 
 
-def read_route(fields: Mapping[str, Any]) -> RouteRecord | None:
-    """A route; None when anything that counts is missing."""
-    route_id, machine_id = text(fields.get("id")), text(fields.get("machine_id"))
-    cidr, state = text(fields.get("cidr")), text(fields.get("state"))
+def is_route(record: Mapping[str, Any]) -> bool:
+    """Whether the record has all that counts in a route."""
     try:
-        ip_network(cidr)
+        ip_network(text(record.get("cidr")))
     except ValueError:
-        return None
-    if not route_id or not machine_id or not state:
-        return None
-    cluster = text(mapping(fields.get("tags")).get(CLUSTER_TAG))
-    is_blackhole = state == "blackhole"
-    return RouteRecord(route_id, text(fields.get("name")), cidr, machine_id, is_blackhole, cluster)
+        return False
+    return all(text(record.get(field)) for field in ("id", "machine_id", "state"))
+
+
+def cluster_of(record: Mapping[str, Any]) -> str:
+    """The cluster whose mark a route carries; empty without one."""
+    return text(mapping(record.get("tags")).get(CLUSTER_TAG))

@@ -11,9 +11,8 @@ import click
 import orjson
 
 from ccm.errors import ExitCode
-from ccm.sandbox.cloud.codec import CloudApiError, decode_fields, invalid
+from ccm.sandbox.cloud.codec import CloudApiError, decode_fields
 from ccm.sandbox.cloud.server import CloudServer
-from ccm.sandbox.cloud.service import Tokens
 from ccm.sandbox.cloud.simulation import CallRate, CloudParameters
 
 
@@ -43,16 +42,12 @@ def parameter(text: str) -> dict[str, Any]:
 @click.option("--read-rate", type=rate, help="Reads a second[:burst]; no limit if not set.")
 @click.option("--write-rate", type=rate, help="Writes a second[:burst].")
 @click.option("--parameter", "others", type=parameter, multiple=True, help="Any other parameter.")
-@click.option("--token", default=Tokens().full, help="Bearer token that may do everything.")
-@click.option("--read-only-token", default=Tokens().read_only, help="Bearer token for reads.")
 @click.option("--seed-file", type=click.Path(path_type=Path), help="State as /admin/state has it.")
 def main(
     port: int,
     page: int,
     latency: float,
     others: tuple[dict[str, Any], ...],
-    token: str,
-    read_only_token: str,
     url_file: Path | None,
     seed_file: Path | None,
     read_rate: CallRate | None,
@@ -63,23 +58,18 @@ def main(
     for other in others:
         parameters.update(other)
     try:
-        server = CloudServer(port, Tokens(token, read_only_token), **parameters)
+        server = CloudServer(port, **parameters)
         if seed_file:
-            server.state.load(read_seed(seed_file))
+            server.state.load(orjson.loads(seed_file.read_bytes()))
         server.limits.set("read", read_rate)
         server.limits.set("write", write_rate)
         asyncio.run(serve(server, url_file))
+    except orjson.JSONDecodeError as error:
+        click.echo(f"{seed_file} is not JSON: {error}", err=True)
+        sys.exit(ExitCode.CONFIGURATION)
     except (OSError, CloudApiError) as error:
         click.echo(f"the simulated cloud cannot run: {error}", err=True)
         sys.exit(ExitCode.CONFIGURATION)
-
-
-def read_seed(path: Path) -> object:
-    """The JSON in a seed file."""
-    try:
-        return orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        raise invalid(f"{path} is not JSON: {error}") from error
 
 
 async def serve(server: CloudServer, url_file: Path | None) -> None:

@@ -1,7 +1,7 @@
 """A client of the admin surface, for the sandbox, the tests and the command line."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 from urllib.parse import quote
 
 import aiohttp
@@ -39,7 +39,6 @@ class CloudAdmin:
         return [decode(Machine, item) for item in await self._ask("GET", "machines")]
 
     async def add(self, machines: Sequence[Machine]) -> list[Machine]:
-        """Build machines; id and addresses are filled in where they are empty."""
         added = await self._ask("POST", "machines", list(machines))
         return [decode(Machine, item) for item in added]
 
@@ -54,7 +53,6 @@ class CloudAdmin:
         return await self._act(ref, "terminate")
 
     async def vanish(self, ref: str) -> None:
-        """Take a machine away at once, as if it had never been there."""
         await self._ask("DELETE", _machine(ref))
 
     async def change(self, ref: str, changes: Mapping[str, Any]) -> Machine:
@@ -66,7 +64,7 @@ class CloudAdmin:
 
     async def state(self) -> Json:
         """Everything the cloud holds; a seed file has the same form."""
-        return _object(await self._ask("GET", "state"))
+        return cast(Json, await self._ask("GET", "state"))
 
     async def replace_state(self, state: Json) -> None:
         """Make the cloud hold this and nothing else; what was under way there is forgotten."""
@@ -78,7 +76,7 @@ class CloudAdmin:
 
     async def counters(self) -> Json:
         """Totals (`total`, `reads`, `writes`, `throttled`, `unanswered`) and `rows` by call."""
-        return _object(await self._ask("GET", "counters"))
+        return cast(Json, await self._ask("GET", "counters"))
 
     async def reset_counters(self) -> None:
         """Start counting anew and empty the log of requests."""
@@ -89,27 +87,21 @@ class CloudAdmin:
         return list(await self._ask("GET", "requests"))
 
     async def faults(self) -> list[CloudFault]:
-        return [CloudFault.from_json(item) for item in await self._ask("GET", "faults")]
+        return [decode(CloudFault, item) for item in await self._ask("GET", "faults")]
 
     async def set_fault(self, fault: CloudFault) -> CloudFault:
-        """Put a fault in force; the answer has its id."""
-        return CloudFault.from_json(await self._ask("POST", "faults", fault.to_json()))
+        return decode(CloudFault, await self._ask("POST", "faults", fault))
 
     async def clear_faults(self, fault_id: str | None = None) -> None:
-        """Clear one fault, or all."""
         await self._ask("DELETE", f"faults/{quote(fault_id, safe='')}" if fault_id else "faults")
 
     async def limits(self) -> Json:
         """The rates (`read`, `write`; null is no limit) and the fields of `CloudParameters`."""
-        return _object(await self._ask("GET", "limits"))
+        return cast(Json, await self._ask("GET", "limits"))
 
-    async def set_parameters(self, **parameters: float) -> Json:
-        """Change fields of `CloudParameters`: page, latency, max_routes, boot, retention, …"""
-        return _object(await self._ask("PATCH", "limits", parameters))
-
-    async def set_rate(self, budget: str, rate: CallRate | None) -> Json:
-        """Limit the `read` or `write` calls, or lift the limit."""
-        return _object(await self._ask("PATCH", "limits", {budget: rate}))
+    async def set_limits(self, **limits: float | CallRate | None) -> Json:
+        """Change rates (`read`, `write`) and fields of `CloudParameters`: page, latency, boot, …"""
+        return cast(Json, await self._ask("PATCH", "limits", limits))
 
     async def _act(self, ref: str, action: str) -> Machine:
         return decode(Machine, await self._ask("POST", f"{_machine(ref)}/{action}"))
@@ -119,28 +111,19 @@ class CloudAdmin:
         try:
             async with self._session.request(method, url, data=data) as response:
                 content = await response.read()
+                status = response.status
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise CloudError(f"no simulated cloud at {self._url}: {error}") from error
-        return _read(response.status, content)
+        try:
+            answer = orjson.loads(content) if content else None
+        except orjson.JSONDecodeError as error:
+            raise CloudError(f"what answers is not a simulated cloud: {error}") from error
+        if status < 400:
+            return answer
+        if status < 500 and isinstance(answer, dict):
+            raise Refused(str(answer.get("error", {}).get("message", answer)))
+        raise CloudError(f"the simulated cloud answered {status}")
 
 
 def _machine(ref: str) -> str:
     return f"machines/{quote(ref, safe='')}"
-
-
-def _read(status: int, content: bytes) -> Any:
-    try:
-        answer = orjson.loads(content) if content else None
-    except orjson.JSONDecodeError as error:
-        raise CloudError(f"what answers is not a simulated cloud: {error}") from error
-    if status < 400:
-        return answer
-    if status < 500 and isinstance(answer, dict):
-        raise Refused(str(answer.get("error", {}).get("message", answer)))
-    raise CloudError(f"the simulated cloud answered {status}")
-
-
-def _object(answer: Any) -> Json:
-    if not isinstance(answer, dict):
-        raise CloudError("the simulated cloud answered with something else than an object")
-    return answer

@@ -2,11 +2,11 @@
 
 import ipaddress
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import orjson
 from aiohttp import web
@@ -73,15 +73,16 @@ def decode(record: type[T], body: object) -> T:
     An unknown field is refused too: a cloud that ignores a field hides a mistake.
     """
     found = decode_fields(record, body)
-    for name in _schema(cast(Any, record)).required - found.keys():
-        raise invalid(f"{record.__name__} needs {name!r}")
+    for field in fields(cast(Any, record)):
+        if field.name not in found and field.default is field.default_factory is MISSING:
+            raise invalid(f"{record.__name__} needs {field.name!r}")
     return record(**found)
 
 
 def decode_fields(record: type, body: object, *only: str) -> dict[str, Any]:
     """The fields of the record that are named in the body; with `only`, no others may be."""
     content = json_object(body, record.__name__)
-    decoders = _schema(cast(Any, record)).decoders
+    decoders = _decoders(record)
     unknown = sorted(content.keys() - (only or decoders.keys()))
     if unknown:
         raise invalid(f"{record.__name__} has unknown fields: {', '.join(unknown)}")
@@ -91,22 +92,10 @@ def decode_fields(record: type, body: object, *only: str) -> dict[str, Any]:
     }
 
 
-def wire_fields(record: Any) -> list[Field[Any]]:
-    """The fields of a record that are in its JSON; what its repr hides is not."""
-    return [field for field in fields(record) if field.repr]
-
-
-class _Schema(NamedTuple):
-    decoders: dict[str, Decoder]
-    required: set[str]
-
-
 @cache
-def _schema(record: type) -> _Schema:
+def _decoders(record: type) -> dict[str, Decoder]:
     hints = get_type_hints(record, include_extras=True)
-    known = wire_fields(record)
-    required = {f.name for f in known if f.default is f.default_factory is MISSING}
-    return _Schema({field.name: _decoder(hints[field.name]) for field in known}, required)
+    return {name: _decoder(hint) for name, hint in hints.items()}
 
 
 def _decoder(hint: Any) -> Decoder:

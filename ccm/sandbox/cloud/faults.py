@@ -2,14 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import Any
 
-from ccm.sandbox.cloud.codec import CloudApiError, decode, invalid, not_found, wire_fields
-from ccm.sandbox.cloud.operations import OperationResponse
+from ccm.sandbox.cloud.codec import CloudApiError, invalid, not_found
+from ccm.sandbox.cloud.operations import OperationRequest
 from ccm.sandbox.cloud.state import CloudState
 
 
@@ -69,36 +68,30 @@ class CloudFault:
     body: str = "<html>not what you asked for</html>"
     id: str = ""
     hits: int = 0
-    snapshot: CloudState | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise invalid("the share of a fault is between 0 and 1")
 
     def matches(self, operation: str, budget: str) -> bool:
         if self.kind in READ_KINDS and budget != "read":
             return False
         return fnmatchcase(operation, self.operation)
 
-    def to_json(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in wire_fields(self)}
-
-    @classmethod
-    def from_json(cls, body: object) -> Self:
-        """Raises the 400 of a fault that means nothing."""
-        fault = decode(cls, body)
-        if not 0 <= fault.share <= 1:
-            raise invalid("the share of a fault is between 0 and 1")
-        return fault
-
 
 class CloudFaults:
     """The faults in force, in the order they were set; the first that matches a call has it."""
 
-    def __init__(self, snapshot: Callable[[], CloudState]) -> None:
-        self._snapshot = snapshot
+    def __init__(self, state: CloudState) -> None:
+        self._state = state
+        self._snapshots: dict[str, CloudState] = {}
         self._faults: dict[str, CloudFault] = {}
         self._numbers = itertools.count(1)
 
     def set(self, fault: CloudFault) -> CloudFault:
-        snapshot = self._snapshot() if fault.kind is CloudFaultKind.STALE else None
-        new = replace(fault, id=f"fault-{next(self._numbers)}", hits=0, snapshot=snapshot)
+        new = replace(fault, id=f"fault-{next(self._numbers)}", hits=0)
+        if new.kind is CloudFaultKind.STALE:
+            self._snapshots[new.id] = self._state.snapshot()
         self._faults[new.id] = new
         return new
 
@@ -107,51 +100,50 @@ class CloudFaults:
         return list(self._faults.values())
 
     def clear(self, fault_id: str | None = None) -> None:
-        """Clear one fault, or all."""
         if fault_id is None:
             self._faults.clear()
+            self._snapshots.clear()
         elif self._faults.pop(fault_id, None) is None:
             raise not_found(f"fault {fault_id}")
+        else:
+            self._snapshots.pop(fault_id, None)
 
-    def match(self, operation: str, budget: str) -> CloudFault | None:
-        """The fault that this call suffers, counted."""
+    def match(self, operation: str, budget: str) -> tuple[CloudFault | None, CloudState]:
+        """The fault that this call suffers, counted, and the state that the call sees."""
         fault = next((f for f in self._faults.values() if f.matches(operation, budget)), None)
         if fault is None:
-            return None
+            return None, self._state
+        state = self._snapshots.get(fault.id, self._state)
         remaining = None if fault.remaining is None else fault.remaining - 1
         if remaining is not None and remaining <= 0:
-            del self._faults[fault.id]
+            self.clear(fault.id)
         else:
             self._faults[fault.id] = replace(fault, remaining=remaining, hits=fault.hits + 1)
-        return fault
+        return fault, state
 
 
-def refusal(fault: CloudFault) -> CloudApiError | None:
-    """The answer of a fault that refuses; None for the other kinds."""
-    if fault.kind not in REFUSALS:
-        return None
+def refusal(fault: CloudFault) -> CloudApiError:
+    """The answer of a fault whose kind is one of `REFUSALS`."""
     status, code, message = REFUSALS[fault.kind]
     is_throttled = fault.kind is CloudFaultKind.THROTTLE
     headers = {"Retry-After": f"{fault.retry_after:g}"} if is_throttled else {}
     return CloudApiError(fault.status or status, code, message, headers)
 
 
-def distorted(fault: CloudFault, response: OperationResponse) -> OperationResponse:
+def distorted(fault: CloudFault, call: OperationRequest, body: Any) -> Any:
     """The answer as the fault makes it look; one that is not a list stays as it is."""
-    body = response.body
     if not isinstance(body, dict) or "items" not in body:
-        return response
+        return body
     items = body["items"]
     kept = len(items) - math.ceil(len(items) * fault.share)
     match fault.kind:
         case CloudFaultKind.EMPTY:
-            lists = ("items", "not_found")
-            return replace(response, body={key: [] for key in lists if key in body})
+            return {key: [] for key in ("items", "not_found") if key in body}
         case CloudFaultKind.PARTIAL:
-            return replace(response, body={**body, "items": items[:kept]})
-        case CloudFaultKind.ABSENT if response.requested_by:
-            lost = [getattr(item, response.requested_by) for item in items[kept:]]
-            changed = {"items": items[:kept], "not_found": [*body["not_found"], *lost]}
-            return replace(response, body={**body, **changed})
+            return {**body, "items": items[:kept]}
+        case CloudFaultKind.ABSENT if "not_found" in body:
+            asked_by = "name" if "names" in call.query else "id"
+            lost = [getattr(item, asked_by) for item in items[kept:]]
+            return {**body, "items": items[:kept], "not_found": [*body["not_found"], *lost]}
         case _:
-            return response
+            return body

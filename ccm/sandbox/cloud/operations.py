@@ -3,7 +3,7 @@
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -36,84 +36,31 @@ class OperationRequest:
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class OperationResponse:
-    """A success: a status and its JSON, which may hold records.
-
-    `requested_by` names the field of the records, `name` or `id`, that a batch was asked for by.
-    """
-
-    body: Any = None
-    status: int = 200
-    requested_by: str = ""
-
-
-def list_machines(state: CloudState, request: OperationRequest) -> OperationResponse:
+def list_machines(state: CloudState, request: OperationRequest) -> Json:
     """Machines by name, by id, or all of them."""
-    names, ids = request.batch("names"), request.batch("ids")
-    if names is not None and ids is not None:
+    names = request.batch("names")
+    if names is None:
+        return list_by_id(state.machines.records, request)
+    if "ids" in request.query:
         raise invalid("ask by names or by ids, not by both")
-    if names is not None:
-        found = {name: state.machines.named(name) for name in names}
-        records = [machine for machines in found.values() for machine in machines]
-        absent = [name for name, machines in found.items() if not machines]
-        return _batch(request, records, absent, "name")
-    if ids is not None:
-        return _by_ids(request, ids, state.machines.records)
-    return _list(request, state.machines.records)
+    found = {name: state.machines.named(name) for name in names}
+    records = [machine for machines in found.values() for machine in machines]
+    return _batch(records, [name for name in names if not found[name]], request)
 
 
-def list_load_balancers(state: CloudState, request: OperationRequest) -> OperationResponse:
-    """All load balancers."""
-    return _list(request, state.load_balancers.records)
-
-
-def get_load_balancer(state: CloudState, request: OperationRequest) -> OperationResponse:
-    """The load balancer of that name."""
-    return OperationResponse(state.load_balancers.get(request.name))
-
-
-def create_load_balancer(state: CloudState, request: OperationRequest) -> OperationResponse:
-    """Create a load balancer; it may take its time to become active."""
-    wanted = decode(LoadBalancer, _creation_body(request.body))
-    return OperationResponse(state.load_balancers.create(wanted), 201)
-
-
-def update_load_balancer(state: CloudState, request: OperationRequest) -> OperationResponse:
-    """Change the fields in the body."""
-    return OperationResponse(state.load_balancers.update(request.name, json_object(request.body)))
-
-
-def delete_load_balancer(state: CloudState, request: OperationRequest) -> OperationResponse:
-    """Delete a load balancer; it may take its time to go."""
-    state.load_balancers.delete(request.name)
-    return OperationResponse(status=204)
-
-
-def list_routes(state: CloudState, request: OperationRequest) -> OperationResponse:
-    """All routes."""
-    records = state.routes.records
-    return _list(request, {key: state.routes.observed(route) for key, route in records.items()})
-
-
-def create_route(state: CloudState, request: OperationRequest) -> OperationResponse:
-    """Create a route."""
-    wanted = decode(RouteRecord, _creation_body(request.body))
-    return OperationResponse(state.routes.create(wanted), 201)
-
-
-def delete_route(state: CloudState, request: OperationRequest) -> OperationResponse:
-    """Delete the route of that id."""
-    state.routes.delete(request.name)
-    return OperationResponse(status=204)
-
-
-def list_volumes(state: CloudState, request: OperationRequest) -> OperationResponse:
-    """Volumes by id, or all of them."""
+def list_by_id(records: Mapping[str, Any], request: OperationRequest) -> Json:
+    """The records of these ids, or all of them."""
     ids = request.batch("ids")
     if ids is None:
-        return _list(request, state.volumes)
-    return _by_ids(request, ids, state.volumes)
+        return paginate(records, request)
+    found = [records[record_id] for record_id in ids if record_id in records]
+    return _batch(found, [record_id for record_id in ids if record_id not in records], request)
+
+
+def list_routes(state: CloudState, request: OperationRequest) -> Json:
+    """All routes, each as it is now."""
+    records = state.routes.records
+    return paginate({key: state.routes.observed(route) for key, route in records.items()}, request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,67 +68,87 @@ class CloudOperation:
     """One call of the API; `name` is what counters, faults and limits know it by."""
 
     name: str
-    budget: str
     method: str
     path: str
-    perform: Callable[[CloudState, OperationRequest], OperationResponse]
+    perform: Callable[[CloudState, OperationRequest], Any]
+    """What returns the JSON of a success, which may hold records."""
+
+    @property
+    def budget(self) -> str:
+        return "write" if self.method in ("POST", "PATCH", "DELETE") else "read"
+
+    @property
+    def success_status(self) -> int:
+        return {"POST": 201, "DELETE": 204}.get(self.method, 200)
 
 
+LOAD_BALANCERS = "/v1/load-balancers"
+LOAD_BALANCER = f"{LOAD_BALANCERS}/{{name}}"
 OPERATIONS = (
-    CloudOperation("ListMachines", "read", "GET", "/v1/machines", list_machines),
-    CloudOperation("ListLoadBalancers", "read", "GET", "/v1/load-balancers", list_load_balancers),
+    CloudOperation("ListMachines", "GET", "/v1/machines", list_machines),
     CloudOperation(
-        "CreateLoadBalancer", "write", "POST", "/v1/load-balancers", create_load_balancer
+        "ListLoadBalancers",
+        "GET",
+        LOAD_BALANCERS,
+        lambda state, call: paginate(state.load_balancers.records, call),
     ),
     CloudOperation(
-        "GetLoadBalancer", "read", "GET", "/v1/load-balancers/{name}", get_load_balancer
+        "CreateLoadBalancer",
+        "POST",
+        LOAD_BALANCERS,
+        lambda state, call: state.load_balancers.create(_creation(LoadBalancer, call)),
     ),
     CloudOperation(
-        "UpdateLoadBalancer", "write", "PATCH", "/v1/load-balancers/{name}", update_load_balancer
+        "GetLoadBalancer",
+        "GET",
+        LOAD_BALANCER,
+        lambda state, call: state.load_balancers.get(call.name),
     ),
     CloudOperation(
-        "DeleteLoadBalancer", "write", "DELETE", "/v1/load-balancers/{name}", delete_load_balancer
+        "UpdateLoadBalancer",
+        "PATCH",
+        LOAD_BALANCER,
+        lambda state, call: state.load_balancers.update(call.name, json_object(call.body)),
     ),
-    CloudOperation("ListRoutes", "read", "GET", "/v1/routes", list_routes),
-    CloudOperation("CreateRoute", "write", "POST", "/v1/routes", create_route),
-    CloudOperation("DeleteRoute", "write", "DELETE", "/v1/routes/{name}", delete_route),
-    CloudOperation("ListVolumes", "read", "GET", "/v1/volumes", list_volumes),
+    CloudOperation(
+        "DeleteLoadBalancer",
+        "DELETE",
+        LOAD_BALANCER,
+        lambda state, call: state.load_balancers.delete(call.name),
+    ),
+    CloudOperation("ListRoutes", "GET", "/v1/routes", list_routes),
+    CloudOperation(
+        "CreateRoute",
+        "POST",
+        "/v1/routes",
+        lambda state, call: state.routes.create(_creation(RouteRecord, call)),
+    ),
+    CloudOperation(
+        "DeleteRoute",
+        "DELETE",
+        "/v1/routes/{name}",
+        lambda state, call: state.routes.delete(call.name),
+    ),
+    CloudOperation(
+        "ListVolumes", "GET", "/v1/volumes", lambda state, call: list_by_id(state.volumes, call)
+    ),
 )
 
 
-def _list(request: OperationRequest, records: Mapping[str, Any]) -> OperationResponse:
-    items, token = paginate(records, request)
-    return OperationResponse({"items": items, "next_page_token": token})
+def _batch(found: Iterable[Machine | Volume], absent: list[str], request: OperationRequest) -> Json:
+    page = paginate({record.id: record for record in found}, request)
+    return {**page, "not_found": absent}
 
 
-def _by_ids(
-    request: OperationRequest, ids: list[str], records: Mapping[str, Any]
-) -> OperationResponse:
-    found = [records[record_id] for record_id in ids if record_id in records]
-    absent = [record_id for record_id in ids if record_id not in records]
-    return _batch(request, found, absent, "id")
-
-
-def _batch(
-    request: OperationRequest,
-    found: Iterable[Machine | Volume],
-    absent: list[str],
-    requested_by: str,
-) -> OperationResponse:
-    items, token = paginate({record.id: record for record in found}, request)
-    body = {"items": items, "next_page_token": token, "not_found": absent}
-    return OperationResponse(body, requested_by=requested_by)
-
-
-def _creation_body(body: object) -> Json:
-    """The body of a creation; what only the cloud can say must not be in it."""
-    own = sorted({"id", "state"} & json_object(body).keys())
+def _creation(record: type[T], request: OperationRequest) -> T:
+    """What the body asks to create; what only the cloud can say must not be in it."""
+    own = sorted({"id", "state"} & json_object(request.body).keys())
     if own:
         raise invalid(f"the cloud sets {', '.join(own)} itself")
-    return json_object(body)
+    return decode(record, request.body)
 
 
-def paginate(records: Mapping[str, T], request: OperationRequest) -> tuple[Sequence[T], str | None]:
+def paginate(records: Mapping[str, Any], request: OperationRequest) -> Json:
     """The page of `records` in the order of their keys, and the token of the next one if any.
 
     A record that is added or dropped between two pages makes no other appear twice or not at all.
@@ -189,8 +156,10 @@ def paginate(records: Mapping[str, T], request: OperationRequest) -> tuple[Seque
     keys, query = sorted(records), request.query
     start = bisect_right(keys, _last_key(query["page_token"])) if "page_token" in query else 0
     chosen = keys[start : start + _limit(request)]
-    has_more = start + len(chosen) < len(keys)
-    return [records[key] for key in chosen], _page_token(chosen[-1]) if has_more else None
+    token = None
+    if start + len(chosen) < len(keys):
+        token = base64.urlsafe_b64encode(chosen[-1].encode()).decode()
+    return {"items": [records[key] for key in chosen], "next_page_token": token}
 
 
 def _limit(request: OperationRequest) -> int:
@@ -198,10 +167,6 @@ def _limit(request: OperationRequest) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise invalid(f"limit {text!r} must be a whole number of 1 or more")
     return min(int(text), request.page_size)
-
-
-def _page_token(key: str) -> str:
-    return base64.urlsafe_b64encode(key.encode()).decode()
 
 
 def _last_key(token: str) -> str:

@@ -1,15 +1,12 @@
-"""One simulated cloud without HTTP: its state, limits, faults, tokens, and what it was asked."""
+"""Who may call the cloud, and how often it was called."""
 
 import itertools
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ccm.sandbox.cloud.codec import CloudApiError
-from ccm.sandbox.cloud.faults import CloudFaults
-from ccm.sandbox.cloud.simulation import Clock, CloudParameters, RateLimiter
-from ccm.sandbox.cloud.state import CloudState
 
 
 class CallKey(NamedTuple):
@@ -118,22 +115,3 @@ class Tokens:
             raise CloudApiError(401, "Unauthenticated", "the bearer token is missing or wrong")
         if budget != "read":
             raise CloudApiError(403, "AccessDenied", "this token may only read")
-
-
-class CloudService:
-    """What the two HTTP surfaces share."""
-
-    def __init__(self, parameters: CloudParameters, tokens: Tokens, clock: Clock) -> None:
-        self.tokens = tokens
-        self.state = CloudState(parameters, clock)
-        self.limits = RateLimiter(clock)
-        self.faults = CloudFaults(self.state.snapshot)
-        self.counters = CallCounters()
-
-    @property
-    def parameters(self) -> CloudParameters:
-        return self.state.simulation.parameters
-
-    def set_parameters(self, **changes: Any) -> None:
-        """Change some of the parameters while the cloud runs; takes effect from the next call."""
-        self.state.simulation.parameters = replace(self.parameters, **changes)

@@ -49,11 +49,7 @@ class Simulation:
         self._order = itertools.count()
         self._numbers = itertools.count(1)
 
-    def bump_revision(self) -> None:
-        self.revision += 1
-
     def next_number(self) -> int:
-        """A number never given before."""
         return next(self._numbers)
 
     def schedule(self, seconds: float, transition: Callable[[], None]) -> None:

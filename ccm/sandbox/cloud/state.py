@@ -1,7 +1,6 @@
 """What the simulated cloud holds, without HTTP: machines, load balancers, routes, volumes."""
 
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -23,23 +22,19 @@ IMMUTABLE_FIELDS = frozenset({"name", "id", "ip", "hostname", "state", "scheme"}
 class MachineTable:
     """A table of machines by id, with an index by name; a `ref` is an id or an unambiguous name."""
 
-    def __init__(self, simulation: Simulation, machines: Iterable[Machine] = ()) -> None:
+    def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.records: dict[str, Machine] = {}
         self._by_name: dict[str, tuple[str, ...]] = {}
-        for machine in machines:
-            self._insert(machine)
 
     def exists(self, machine_id: str) -> bool:
         """Whether the machine is there at all; a terminated one is not."""
         return machine_id in self.records and self.records[machine_id].is_live
 
     def named(self, name: str) -> list[Machine]:
-        """Every visible machine of that name, terminated ones included."""
         return [self.records[machine_id] for machine_id in self._by_name.get(name, ())]
 
     def get(self, ref: str) -> Machine:
-        """The machine with that id, or the one live machine of that name."""
         if ref in self.records:
             return self.records[ref]
         found = self.named(ref)
@@ -62,8 +57,8 @@ class MachineTable:
             id=machine.id or self._unused_id(number),
             addresses=machine.addresses or _default_addresses(number, machine.name),
         )
-        self._insert(new)
-        self._simulation.bump_revision()
+        self.insert(new)
+        self._simulation.revision += 1
         if new.power is Power.RUNNING and self._simulation.parameters.boot > 0:
             self._boot(new)
         return self.records[new.id]
@@ -97,12 +92,11 @@ class MachineTable:
         self._forget(self.get(ref).id)
 
     def change(self, ref: str, **fields: Any) -> Machine:
-        """Change the type, zone, region, addresses or labels of a machine."""
         changed = replace(self.get(ref), **fields)
         self._put(changed)
         return changed
 
-    def _insert(self, machine: Machine) -> None:
+    def insert(self, machine: Machine) -> None:
         self.records[machine.id] = machine
         self._by_name[machine.name] = (*self._by_name.get(machine.name, ()), machine.id)
 
@@ -127,7 +121,7 @@ class MachineTable:
 
     def _put(self, machine: Machine) -> None:
         self.records[machine.id] = machine
-        self._simulation.bump_revision()
+        self._simulation.revision += 1
 
     def _forget(self, machine_id: str) -> None:
         machine = self.records.pop(machine_id, None)
@@ -137,7 +131,7 @@ class MachineTable:
         self._by_name[machine.name] = left
         if not left:
             del self._by_name[machine.name]
-        self._simulation.bump_revision()
+        self._simulation.revision += 1
 
     def _unused_id(self, number: int) -> str:
         while (machine_id := f"m-{number:08d}") in self.records:
@@ -187,7 +181,6 @@ class LoadBalancerTable:
         )
 
     def update(self, name: str, fields: dict[str, Any]) -> LoadBalancer:
-        """Replace the fields given; the others stay as they are."""
         fixed = sorted(IMMUTABLE_FIELDS & fields.keys())
         if fixed:
             raise invalid(f"these fields are immutable: {', '.join(fixed)}")
@@ -222,11 +215,11 @@ class LoadBalancerTable:
 
     def _set(self, balancer: LoadBalancer) -> None:
         self.records[balancer.name] = balancer
-        self._simulation.bump_revision()
+        self._simulation.revision += 1
 
     def _forget(self, name: str) -> None:
         if self.records.pop(name, None):
-            self._simulation.bump_revision()
+            self._simulation.revision += 1
 
 
 class RouteTable:
@@ -270,13 +263,13 @@ class RouteTable:
             message = f"{len(self.records)} of {quota} routes are used"
             raise CloudApiError(422, "QuotaExceeded", message)
         self.records[route.id] = route
-        self._simulation.bump_revision()
+        self._simulation.revision += 1
         return self.observed(route)
 
     def delete(self, route_id: str) -> None:
         self.get(route_id)
         del self.records[route_id]
-        self._simulation.bump_revision()
+        self._simulation.revision += 1
 
 
 class CloudState:
@@ -308,24 +301,21 @@ class CloudState:
 
     def add_volume(self, volume: Volume) -> Volume:
         self.volumes[volume.id] = volume
-        self.simulation.bump_revision()
+        self.simulation.revision += 1
         return volume
 
     def snapshot(self) -> "CloudState":
         """The state as it is now, for answers that are stale; it never moves on by itself."""
         self.simulation.run_due()
         twin = CloudState(self.simulation.parameters, self._clock)
-        twin.simulation.revision = self.revision
-        twin.machines = MachineTable(twin.simulation, self.machines.records.values())
-        twin.load_balancers = LoadBalancerTable(twin.simulation, twin.machines)
+        for machine in self.machines.records.values():
+            twin.machines.insert(machine)
         twin.load_balancers.records.update(self.load_balancers.records)
-        twin.routes = RouteTable(twin.simulation, twin.machines)
         twin.routes.records.update(self.routes.records)
-        twin.volumes = dict(self.volumes)
+        twin.volumes.update(self.volumes)
         return twin
 
     def dump(self) -> StateDump:
-        """The whole state; `load` takes its JSON back."""
         self.simulation.run_due()
         return StateDump(
             revision=self.revision,
@@ -340,10 +330,9 @@ class CloudState:
         CloudState(self.simulation.parameters).load(body)  # errors are raised before all is lost
         self._clear()
         self.load(body)
-        self.simulation.bump_revision()
+        self.simulation.revision += 1
 
     def load(self, body: object) -> None:
-        """Add what a seed file or a dump holds."""
         dump = decode(StateDump, body)
         for machine in dump.machines:
             self.machines.add(machine)

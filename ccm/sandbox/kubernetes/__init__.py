@@ -5,5 +5,5 @@ runs one suite against both. Known differences: there are no managedFields and n
 apply, unknown fields are dropped only where `decoding` lists the known ones, quantities are not
 brought into canonical form, only the fields our controllers touch are validated, everyone may do
 everything (faults can refuse), and only JSON is spoken: no protobuf, YAML or partial metadata.
-`deletion` does what deletions wait for, since no controller manager runs beside it.
+`registry` does what deletions wait for, since no controller manager runs beside it.
 """

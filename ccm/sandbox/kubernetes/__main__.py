@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from ccm.processes import die_with_parent
-from ccm.sandbox.kubernetes.server import WATCH_CACHE_SIZE, SandboxServer, write_atomically
+from ccm.sandbox.kubernetes.server import SandboxServer, write_atomically
 
 
 def main() -> None:
@@ -20,8 +20,6 @@ def main() -> None:
     add("--port", type=int, default=0, help="0 lets the system choose")
     add("--url-file", type=Path, help="written when the server is ready")
     add("--kubeconfig", type=Path, help="written when the server is ready")
-    add("--history", type=int, default=WATCH_CACHE_SIZE, metavar="EVENTS")
-    add("--token", action="append", default=[], help="accept this bearer token only")
     add("--die-with-parent", action="store_true")
     options = parser.parse_args()
     if options.die_with_parent:
@@ -35,9 +33,7 @@ async def serve(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with SandboxServer(
-        port=options.port, history=options.history, tokens=options.token
-    ) as server:
+    async with SandboxServer(port=options.port) as server:
         if options.kubeconfig:
             server.kubeconfig(options.kubeconfig)
         if options.url_file:

@@ -1,142 +1,93 @@
-"""The handler chain of the one port: control paths, authentication, faults, resources, audit."""
+"""The handler chain of the API: authentication, faults, the verbs on stored resources, audit."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import orjson
 from aiohttp import web
 
 from ccm.sandbox.kubernetes import errors
 from ccm.sandbox.kubernetes.discovery import REVIEWS_BY_PATH, documents
-from ccm.sandbox.kubernetes.errors import StatusError
-from ccm.sandbox.kubernetes.faults import FaultInjector, KubeFault
-from ccm.sandbox.kubernetes.handlers import HandlerResponse, ResourceHandlers
-from ccm.sandbox.kubernetes.kinds import STORED_KINDS
+from ccm.sandbox.kubernetes.errors import StatusError, details_of
+from ccm.sandbox.kubernetes.faults import GARBAGE, FaultInjector, KubeFault
+from ccm.sandbox.kubernetes.objects import Object
+from ccm.sandbox.kubernetes.patch import parse_patch
+from ccm.sandbox.kubernetes.printers import encode_table, render
+from ccm.sandbox.kubernetes.reads import ObjectList, get_object, list_objects
+from ccm.sandbox.kubernetes.registry import Registry
 from ccm.sandbox.kubernetes.request import (
     NO_ANSWER,
     ApiRequest,
-    AuditLog,
-    parse_object,
+    AuditEvent,
+    RequestInfo,
+    table_version,
 )
 from ccm.sandbox.kubernetes.storage import Storage
 from ccm.sandbox.kubernetes.watch import abort, never, serve_watch
 
-CONTROL_PREFIX = "/sandbox"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 NOT_FOUND_TEXT = "404 page not found\n"
+READ_VERBS = ("get", "list")
 HEALTH_CHECKS = frozenset({"healthz", "livez", "readyz"})
 
-
-class ControlledServer(Protocol):
-    """What the control paths can do to a running server."""
-
-    faults: FaultInjector
-    requests: AuditLog
-
-    def compact(self) -> None: ...
-    def drop_soon(self) -> None: ...
-    def restart_soon(self, down: float) -> None: ...
-
-
-def control(server: ControlledServer, method: str, path: str, body: bytes) -> Any:
-    """Perform one request of a person or a test and return the JSON to answer with.
-
-    GET, POST, DELETE /sandbox/faults     list, add, clear; DELETE /sandbox/faults/N removes one
-    GET, DELETE       /sandbox/requests   the audit log, clear it
-    POST              /sandbox/compact    forget history: every older watch is too old
-    POST              /sandbox/drop       drop every connection
-    POST              /sandbox/restart    the same, and refuse new ones for {"seconds": N}
-    """
-    what, _, number = path.removeprefix(CONTROL_PREFIX).strip("/").partition("/")
-    match method, what:
-        case "GET", "faults":
-            return list(server.faults.describe())
-        case "POST", "faults":
-            return {"id": server.faults.add(_parse_fault(body))}
-        case "DELETE", "faults" if number:
-            if not (number.isdecimal() and server.faults.remove(int(number))):
-                raise StatusError(404, f"no fault has the id {number}")
-        case "DELETE", "faults":
-            server.faults.clear()
-        case "GET", "requests":
-            return [asdict(event) for event in server.requests]
-        case "DELETE", "requests":
-            server.requests.clear()
-        case "POST", "compact":
-            server.compact()
-        case "POST", "drop":
-            server.drop_soon()
-        case "POST", "restart":
-            server.restart_soon(float(parse_object(body or b"{}").get("seconds", 0)))
-        case _:
-            raise StatusError(404, f"no such thing below {CONTROL_PREFIX}: {method} {path}")
-    return {}
-
-
-def _parse_fault(body: bytes) -> KubeFault:
-    try:
-        return KubeFault.parse(parse_object(body))
-    except ValueError as error:
-        raise errors.bad_request(str(error)) from error
+HandlerResponse: TypeAlias = tuple[int, bytes]
+"""The HTTP status and the body of an answer."""
 
 
 class ApiHandler:
-    """Everything that is served on one port."""
+    """Everything that is served to clients of the API."""
 
     def __init__(
         self,
-        server: ControlledServer,
         storage: Storage,
-        resources: ResourceHandlers,
+        faults: FaultInjector,
+        audit_log: deque[AuditEvent],
         tokens: frozenset[str],
     ) -> None:
-        self._server = server
         self._storage = storage
-        self._resources = resources
+        self._faults = faults
+        self._audit_log = audit_log
         self._tokens = tokens
-        self._documents: Mapping[str, Any] = documents(STORED_KINDS)
+        self._documents = documents()
 
-    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, request: ApiRequest) -> web.StreamResponse:
         """Answer one request and audit it, also when its connection goes before the answer."""
-        request = ApiRequest(http)
-        if request.path.startswith(CONTROL_PREFIX):
-            return await _answer_or_refuse(self._control(request))
         audited: list[int] = []
 
         def audit(status: int) -> None:
             if not audited:
                 audited.append(status)
-                self._server.requests.add(request.audit_event(status))
+                self._audit_log.append(request.audit_event(status))
 
         try:
-            response = await _answer_or_refuse(self._serve(request, audit))
+            response = await answer_or_refuse(self._serve(request, audit))
         except asyncio.CancelledError:
             audit(NO_ANSWER)
             raise
         audit(response.status)
         return response
 
-    async def _control(self, request: ApiRequest) -> web.StreamResponse:
-        body = await request.http.read()
-        answer = control(self._server, request.http.method, request.path, body)
-        return _json(200, orjson.dumps(answer))
-
     async def _serve(self, request: ApiRequest, audit: Callable[[int], None]) -> web.StreamResponse:
-        request.body = await request.http.read()
-        self._authenticate(request.http)
-        fault = self._server.faults.match(request.fault_target)
+        http = request.http
+        request.body = await http.read()
+        self._authenticate(http)
+        fault = self._faults.match(request.verb, *request.fault_target)
         if fault is not None:
             await _inject_before(fault, request)
-        if request.info is not None and not request.verb:
-            raise errors.method_not_allowed()
-        if request.info is not None and request.verb == "watch":
-            return await serve_watch(self._storage, self._server.faults, request, fault, audit)
-        status, body = self._respond(request, fault)
+        if request.info is not None:
+            if not request.verb:
+                raise errors.method_not_allowed()
+            request.table_version = table_version(http.headers.get("Accept", ""))
+            if request.verb == "watch":
+                return await serve_watch(self._storage, self._faults, request, fault, audit)
+        status, body = self._respond(request)
+        if fault is not None and fault.action == "garbage" and request.info is not None:
+            body = _with_garbage(body, fault.text.encode() or GARBAGE)
         if fault is not None and fault.action == "reset":
-            await _inject_after(fault, request.http, status, body)
-        return _json(status, body)
+            await _inject_after(fault, http, status, body)
+        return json_response(status, body)
 
     def _authenticate(self, http: web.BaseRequest) -> None:
         if not self._tokens:
@@ -145,9 +96,9 @@ class ApiHandler:
         if scheme != "Bearer" or token not in self._tokens:
             raise StatusError(401, "Unauthorized")
 
-    def _respond(self, request: ApiRequest, fault: KubeFault | None) -> HandlerResponse:
+    def _respond(self, request: ApiRequest) -> HandlerResponse:
         if request.info is not None:
-            return self._resources.handle(request, fault)
+            return self._read(request) if request.verb in READ_VERBS else self._write(request)
         if request.path.split("/")[1] in HEALTH_CHECKS:
             return 200, b"ok"
         if review := REVIEWS_BY_PATH.get(request.path):
@@ -161,15 +112,48 @@ class ApiHandler:
             raise self._not_found(request.path)
         return 200, orjson.dumps(document)
 
+    def _read(self, request: ApiRequest) -> HandlerResponse:
+        if request.verb == "get":
+            return 200, render(request, get_object(self._storage, request))
+        found = list_objects(self._storage, request)
+        if request.table_version:
+            return 200, encode_table(request, found.items, found.metadata)
+        return 200, found.encoded
+
+    def _write(self, request: ApiRequest) -> HandlerResponse:
+        info, is_strict = request.target, request.query.get("fieldValidation") == "Strict"
+        registry = Registry(self._storage, dry_run=request.dry_run, strict=is_strict)
+        match request.verb:
+            case "create":
+                return 201, render(request, registry.create(info, request.document()))
+            case "update":
+                stored, created = registry.update(info, request.document())
+                return (201 if created else 200), render(request, stored)
+            case "patch":
+                patch = parse_patch(info.kind, request.content_type, request.body)
+                return 200, render(request, registry.patch(info, patch))
+            case "delete":
+                removed, is_gone = registry.delete(info, request.delete_options())
+                if not is_gone or info.kind.return_deleted_object:
+                    return 200, removed.encoded
+                return 200, orjson.dumps(_success(info, removed.obj))
+        found = list_objects(self._storage, request)
+        for stored in found.items:
+            meta = stored.obj["metadata"]
+            one = RequestInfo(info.kind, meta.get("namespace", ""), meta["name"])
+            registry.delete(one, request.delete_options())
+        metadata = {"resourceVersion": str(self._storage.revision)}
+        return 200, ObjectList(info.kind, found.items, metadata).encoded
+
     def _not_found(self, path: str) -> Exception:
         """Return the 404 below a group and version we know, or elsewhere."""
         known = (root for root in self._documents if root.count("/") == 2 + ("/apis" in root))
         if any(path.startswith(f"{root}/") for root in known):
-            return errors.no_such_resource()
+            return StatusError(404, "the server could not find the requested resource")
         return web.HTTPNotFound(text=NOT_FOUND_TEXT)
 
 
-async def _answer_or_refuse(answer: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+async def answer_or_refuse(answer: Awaitable[web.StreamResponse]) -> web.StreamResponse:
     """Turn an error into a response with a Status."""
     try:
         return await answer
@@ -193,7 +177,7 @@ async def _inject_before(fault: KubeFault, request: ApiRequest) -> None:
         case "silence" if request.verb != "watch":
             await never()
         case "gone" if request.verb != "watch":
-            raise errors.expired(fault.message)
+            raise StatusError(410, fault.message)
 
 
 async def _inject_after(fault: KubeFault, http: web.BaseRequest, status: int, body: bytes) -> None:
@@ -206,12 +190,27 @@ async def _inject_after(fault: KubeFault, http: web.BaseRequest, status: int, bo
     await abort(http)
 
 
-def _json(status: int, body: bytes) -> web.Response:
+def json_response(status: int, body: bytes) -> web.Response:
+    """Return a response with a JSON body."""
     return web.Response(status=status, body=body, content_type="application/json")
 
 
 def _refusal(error: StatusError) -> web.Response:
-    response = _json(error.code, orjson.dumps(error.status()))
+    response = json_response(error.code, orjson.dumps(error.status()))
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     return response
+
+
+def _with_garbage(body: bytes, item: bytes) -> bytes:
+    """Put an item in front of the items of an encoded list."""
+    head, mark, tail = body.partition(b'"items":[')
+    if not mark:
+        return item
+    return head + mark + item + (b"" if tail.startswith(b"]") else b",") + tail
+
+
+def _success(info: RequestInfo, removed: Object) -> Object:
+    details = {**details_of(info.kind, info.name), "uid": removed["metadata"]["uid"]}
+    body: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+    return {**body, "status": "Success", "details": details}

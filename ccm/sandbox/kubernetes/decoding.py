@@ -8,7 +8,7 @@ from ccm.sandbox.kubernetes.errors import DecodeError, StatusError, bad_request
 from ccm.sandbox.kubernetes.kinds import ResourceKind
 from ccm.sandbox.kubernetes.objects import Object, metadata, names
 from ccm.sandbox.kubernetes.request import RequestInfo
-from ccm.sandbox.kubernetes.strategies import strategy_for
+from ccm.sandbox.kubernetes.strategies.by_kind import strategy_for
 from ccm.sandbox.kubernetes.strategies.strategy import decode_metadata
 
 KnownFields = Mapping[str, frozenset[str]]

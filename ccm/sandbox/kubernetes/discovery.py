@@ -1,11 +1,11 @@
 """The APIs without storage: discovery, OpenAPI, and access reviews that always say yes."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from ccm.sandbox.kubernetes.kinds import NAMESPACE, STATUS_VERBS, VERBS, ResourceKind
+from ccm.sandbox.kubernetes.kinds import NAMESPACE, STATUS_VERBS, STORED_KINDS, VERBS, ResourceKind
 from ccm.sandbox.kubernetes.objects import Object, timestamp
 
 USER = {"username": "sandbox", "groups": ["system:masters", "system:authenticated"]}
@@ -65,37 +65,30 @@ VERSION = {
 }
 
 
-def documents(kinds: Iterable[ResourceKind]) -> dict[str, Any]:
+def documents() -> dict[str, Any]:
     """Return every discovery document by path; none of them ever changes."""
-    by_group: dict[str, list[Object]] = defaultdict(list)
-    by_version: dict[str, list[ResourceKind]] = defaultdict(list)
-    versions: dict[str, str] = {}
-    for kind in kinds:
-        by_group[kind.api_version].extend(_resources(kind))
-        by_version[kind.api_version].append(kind)
-        versions[kind.api_version] = kind.group
-    for review in REVIEWS:
-        by_group[review.api_version].append(review.resource)
-        versions[review.api_version] = review.group
+    versions = {each.api_version: each.group for each in (*STORED_KINDS, *REVIEWS)}
     groups = [_group(group, version) for version, group in versions.items() if group]
+    openapi_paths: Object = {}
     found: dict[str, Any] = {
         "/version": VERSION,
         "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
-        "/openapi/v3": {"paths": {}},
+        "/openapi/v3": {"paths": openapi_paths},
     }
-    for api_version, resources in by_group.items():
+    for api_version in versions:
         path = "/api/v1" if api_version == "v1" else f"/apis/{api_version}"
+        kinds = [kind for kind in STORED_KINDS if kind.api_version == api_version]
+        reviews = [review for review in REVIEWS if review.api_version == api_version]
         found[path] = {
             "kind": "APIResourceList",
             "apiVersion": "v1",
             "groupVersion": api_version,
-            "resources": resources,
+            "resources": [*chain(*map(_resources, kinds)), *(each.resource for each in reviews)],
         }
-        document = f"/openapi/v3{path}"
-        found[document] = _openapi(path, by_version.get(api_version, ()))
-        if api_version in by_version:
-            found["/openapi/v3"]["paths"][path.strip("/")] = {"serverRelativeURL": document}
+        found[f"/openapi/v3{path}"] = _openapi(path, kinds)
+        if kinds:
+            openapi_paths[path.strip("/")] = {"serverRelativeURL": f"/openapi/v3{path}"}
     for group in groups:
         found[f"/apis/{group['name']}"] = {"kind": "APIGroup", "apiVersion": "v1", **group}
     return found

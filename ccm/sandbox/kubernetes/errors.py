@@ -30,7 +30,10 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One wrong field, with the constructors of k8s.io/apimachinery/pkg/util/validation/field."""
+    """One wrong field, which is also its metav1.StatusCause.
+
+    The constructors are those of k8s.io/apimachinery/pkg/util/validation/field.
+    """
 
     field: str
     reason: str
@@ -64,10 +67,6 @@ class FieldError:
         message = f'Unsupported value: "{value}": supported values: {choices}'
         return cls(field, "FieldValueNotSupported", message)
 
-    def cause(self) -> Object:
-        """Return the metav1.StatusCause."""
-        return {"reason": self.reason, "message": self.message, "field": self.field}
-
 
 @dataclass(eq=False)
 class StatusError(Exception):
@@ -81,23 +80,16 @@ class StatusError(Exception):
     retry_after: int | None = None
 
     def status(self) -> Object:
-        """Return the Status object that is sent to the client."""
         details = dict(self.details)
         if self.retry_after is not None:
             details["retryAfterSeconds"] = self.retry_after
-        body: Object = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": self.message,
-        }
+        body: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        body.update(message=self.message, code=self.code)
         reason = REASONS.get(self.code, "Unknown") if self.reason is None else self.reason
         if reason:
             body["reason"] = reason
         if details:
             body["details"] = details
-        body["code"] = self.code
         return body
 
 
@@ -128,11 +120,6 @@ def not_found(kind: ResourceKind, name: str) -> StatusError:
     return StatusError(404, message, details=details_of(kind, name))
 
 
-def no_such_resource() -> StatusError:
-    """Return the 404 of a resource that is not served."""
-    return StatusError(404, "the server could not find the requested resource")
-
-
 def method_not_allowed() -> StatusError:
     """Return the 405 of a method without a meaning at its path."""
     return StatusError(405, "the server does not allow this method on the requested resource")
@@ -152,19 +139,6 @@ def conflict(kind: ResourceKind, name: str, why: str) -> StatusError:
     return StatusError(409, message, details=details_of(kind, name))
 
 
-def modified(kind: ResourceKind, name: str) -> StatusError:
-    """Return the 409 of an update of an older version."""
-    why = "the object has been modified; please apply your changes to the latest version"
-    return conflict(kind, name, f"{why} and try again")
-
-
-def failed_precondition(kind: ResourceKind, name: str, why: str) -> StatusError:
-    """Return the 409 of a delete, which for once names the kind and not the resource."""
-    details = {**details_of(kind, name), "kind": kind.name}
-    message = f'Operation cannot be fulfilled on {kind.qualified_name} "{name}": {why}'
-    return StatusError(409, message, details=details)
-
-
 def bad_request(message: str) -> StatusError:
     """Return a 400."""
     return StatusError(400, message)
@@ -176,20 +150,9 @@ def forbidden(kind: ResourceKind, name: str, why: str) -> StatusError:
     return StatusError(403, message, details=details_of(kind, name))
 
 
-def terminating_namespace(kind: ResourceKind, name: str, namespace: str) -> StatusError:
-    """Return the 403 of a create in a namespace that is being deleted."""
-    why = f"unable to create new content in namespace {namespace} because it is being terminated"
-    error = forbidden(kind, name, why)
-    message = f"namespace {namespace} is being terminated"
-    error.details["causes"] = [
-        FieldError("metadata.namespace", "NamespaceTerminating", message).cause()
-    ]
-    return error
-
-
 def invalid_option(options: str, error: FieldError) -> StatusError:
     """Return the 422 of a query parameter, or of a member of DeleteOptions."""
-    details = {"group": "meta.k8s.io", "kind": options, "causes": [error.cause()]}
+    details = {"group": "meta.k8s.io", "kind": options, "causes": [error]}
     message = f'{options}.meta.k8s.io "" is invalid: {error.field}: {error.message}'
     return StatusError(422, message, details=details)
 
@@ -200,26 +163,13 @@ def unsupported_option(options: str, field: str, value: object, supported: str) 
     return invalid_option(options, FieldError(field, "FieldValueNotSupported", why))
 
 
-def expired(message: str) -> StatusError:
-    """Return the 410 of a resourceVersion that is compacted."""
-    return StatusError(410, message)
-
-
 def invalid(kind: ResourceKind, name: str, errors: Sequence[FieldError]) -> StatusError:
     """Return the 422 that lists every wrong field."""
     listed = [f"{error.field}: {error.message}" for error in errors]
     joined = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     details = {**details_of(kind, name), "kind": kind.name}
-    details["causes"] = [error.cause() for error in errors]
+    details["causes"] = list(errors)
     return StatusError(422, f'{kind.qualified_name} "{name}" is invalid: {joined}', details=details)
-
-
-def version_required(kind: ResourceKind, name: str) -> StatusError:
-    """Return the 422 of an unconditional update where the kind allows none."""
-    error = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-    message = f'{kind.qualified_plural} "{name}" is invalid: {error.field}: {error.message}'
-    details = {**details_of(kind, name), "causes": [error.cause()]}
-    return StatusError(422, message, details=details)
 
 
 def raw_error(message: str) -> StatusError:
@@ -234,7 +184,7 @@ def rejected_patch() -> StatusError:
 
 def undecodable_patch(why: str) -> StatusError:
     """Return the 422 of a patch whose result does not fit the type."""
-    details = {"causes": [FieldError("patch", "FieldValueInvalid", why).cause()]}
+    details = {"causes": [FieldError("patch", "FieldValueInvalid", why)]}
     return StatusError(422, f' "" is invalid: patch: Invalid value: {why}', details=details)
 
 

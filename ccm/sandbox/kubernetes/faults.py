@@ -57,34 +57,23 @@ class KubeFault:
         return KubeFault(**raw)
 
 
-@dataclass(frozen=True, slots=True)
-class FaultTarget:
-    """What a fault is matched against."""
-
-    verb: str
-    resource: str = ""
-    name: str = ""
-    user_agent: str = ""
-
-
 @dataclass(slots=True)
 class _ActiveFault:
     fault: KubeFault
     met: int = 0
     hit: int = 0
 
-    def hits(self, target: FaultTarget) -> bool:
+    def hits(self, verb: str, resource: str, name: str, user_agent: str) -> bool:
         """Count a match and tell whether it is one that is hit."""
         fault = self.fault
-        if not (
-            fault.verb in ("", target.verb)
-            and fault.resource in ("", target.resource)
-            and fault.name in ("", target.name)
-            and fault.user_agent in target.user_agent
-        ):
-            return False
         # An open watch's events are meant only when they are named.
-        if target.verb == "event" and fault.verb != "event":
+        verbs = (verb,) if verb == "event" else ("", verb)
+        if not (
+            fault.verb in verbs
+            and fault.resource in ("", resource)
+            and fault.name in ("", name)
+            and fault.user_agent in user_agent
+        ):
             return False
         self.met += 1
         if self.met <= fault.skip or (fault.times is not None and self.hit >= fault.times):
@@ -101,7 +90,6 @@ class FaultInjector:
         self._numbers = itertools.count(1)
 
     def add(self, fault: KubeFault) -> int:
-        """Put a fault in force and return its number."""
         number = next(self._numbers)
         self._active[number] = _ActiveFault(fault)
         return number
@@ -112,16 +100,11 @@ class FaultInjector:
     def clear(self) -> None:
         self._active.clear()
 
-    def hits(self, number: int) -> int:
-        """Return how often a fault has hit."""
-        return self._active[number].hit
-
-    def match(self, target: FaultTarget) -> KubeFault | None:
+    def match(self, verb: str, *target: str) -> KubeFault | None:
         """Return the oldest fault that hits this request, counted."""
         active = self._active.values()
-        return next((each.fault for each in active if each.hits(target)), None)
+        return next((each.fault for each in active if each.hits(verb, *target)), None)
 
     def describe(self) -> Iterator[dict[str, Any]]:
-        """Yield every fault in force with its number and counts."""
         for number, active in self._active.items():
             yield {"id": number, "met": active.met, "hit": active.hit, **asdict(active.fault)}

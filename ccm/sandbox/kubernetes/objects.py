@@ -1,17 +1,11 @@
 """Raw Kubernetes objects and what they all have; no rule of a particular kind lives here."""
 
 import datetime
-import secrets
-import uuid
 from typing import Any, cast
 
 import orjson
 
 Object = dict[str, Any]
-
-# Without vowels and look-alikes, as the real server chooses them.
-SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-MAX_GENERATED_BASE = 58
 
 
 def names(text: str) -> frozenset[str]:
@@ -52,10 +46,7 @@ def strip_empty(obj: Object) -> Object:
 
     To the API they are the same as absent.
     """
-    raw = orjson.dumps(obj)
-    copy = cast(Object, orjson.loads(raw))
-    may_have_empty = b":null" in raw or b":[]" in raw
-    return cast(Object, _without_empty(copy)) if may_have_empty else copy
+    return cast(Object, _without_empty(clone(obj)))
 
 
 def _without_empty(value: Any) -> Any:
@@ -70,18 +61,6 @@ def _without_empty(value: Any) -> Any:
     return value
 
 
-def timestamp(moment: datetime.datetime | None = None) -> str:
-    """Format a moment, now unless told, as metav1.Time does."""
-    moment = moment or datetime.datetime.now(datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def new_uid() -> str:
-    """Return a random UID."""
-    return str(uuid.uuid4())
-
-
-def generate_name(base: str) -> str:
-    """Return `base` and a random suffix."""
-    suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
-    return base[:MAX_GENERATED_BASE] + suffix
+def timestamp() -> str:
+    """Return the present as metav1.Time has it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -123,16 +123,20 @@ class _Merger:
             return {}
         if directive is not None:
             raise errors.raw_error(f"unknown patch type: {directive} in map: {patch}")
-        merged = self._retain(dict(original), patch)
+        merged = dict(original)
+        if patch.get(RETAIN_KEYS) is not None:
+            if not isinstance(patch[RETAIN_KEYS], list):
+                raise errors.bad_request("invalid patch format of retainKeys")
+            merged = {key: merged[key] for key in merged if key in patch[RETAIN_KEYS]}
         orders = _parallel(patch, SET_ORDER)
         for key, values in _parallel(patch, DELETE_VALUES).items():
-            kept = [value for value in merged.get(key) or [] if value not in values]
-            merged[key] = kept
+            merged[key] = [value for value in merged.get(key) or [] if value not in values]
         for key, value in patch.items():
             if not key.startswith("$"):
                 self._merge_member(merged, key, value, _join(path, key), orders.get(key))
         for key in orders.keys() - patch.keys():
-            self._reorder(merged, key, _join(path, key), orders[key])
+            if _join(path, key) in self.merge_keys and isinstance(merged.get(key), list):
+                merged[key] = self._merge_list(merged[key], [], _join(path, key), orders[key])
         return merged
 
     def _merge_member(
@@ -159,9 +163,7 @@ class _Merger:
             merged = list(original)
             for item in patch:
                 self._merge_item(merged, item, merge_key, path)
-        if merge_key != BY_VALUE and order is not None:
-            order = [_identity(item, merge_key) for item in order]
-        wanted = order if order is not None else [_identity(item, merge_key) for item in patch]
+        wanted = [_identity(item, merge_key) for item in (patch if order is None else order)]
         return _in_order(merged, wanted, original, merge_key)
 
     def _merge_item(self, merged: list[Any], item: Any, merge_key: str, path: str) -> None:
@@ -171,20 +173,6 @@ class _Merger:
                 merged[index] = self.merge_object(found, item, path)
                 return
         merged.append(_without_directives(item))
-
-    def _reorder(self, merged: Object, key: str, path: str, order: list[Any]) -> None:
-        """Obey an order for a list that the patch does not otherwise change."""
-        if path in self.merge_keys and isinstance(merged.get(key), list):
-            merged[key] = self._merge_list(merged[key], [], path, order)
-
-    @staticmethod
-    def _retain(original: Object, patch: Object) -> Object:
-        retained = patch.get(RETAIN_KEYS)
-        if retained is None:
-            return original
-        if not isinstance(retained, list):
-            raise errors.bad_request("invalid patch format of retainKeys")
-        return {key: value for key, value in original.items() if key in retained}
 
 
 def _is_directive(value: Any) -> bool:
@@ -209,7 +197,6 @@ def _join(path: str, key: str) -> str:
 
 
 def _parallel(patch: Object, prefix: str) -> dict[str, list[Any]]:
-    """Return the lists that a patch carries beside its members under a `$…/` name."""
     return {
         key.removeprefix(prefix): value
         for key, value in patch.items()
@@ -253,11 +240,8 @@ def _in_order(merged: list[Any], wanted: list[Any], server: list[Any], merge_key
     others = [each for each in tagged if each[0] not in wanted]
     result: list[Any] = []
     for identity, item in named:
-        while others and _is_before(others[0][0], identity, server_order):
+        rank = server_order.index(identity) if identity in server_order else 0
+        while others and others[0][0] in server_order[:rank]:
             result.append(others.pop(0)[1])
         result.append(item)
     return [*result, *(item for _, item in others)]
-
-
-def _is_before(left: Any, right: Any, order: list[Any]) -> bool:
-    return left in order and right in order and order.index(left) < order.index(right)

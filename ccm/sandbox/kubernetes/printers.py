@@ -8,11 +8,10 @@ from typing import Any
 import orjson
 
 from ccm.sandbox.kubernetes import kinds
-from ccm.sandbox.kubernetes.kinds import ResourceKind
 from ccm.sandbox.kubernetes.objects import Object, lookup
+from ccm.sandbox.kubernetes.request import TABLE_GROUP, ApiRequest
 from ccm.sandbox.kubernetes.storage import StoredObject
 
-GROUP = "meta.k8s.io"
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 UNITS = {"s": 1, "m": MINUTE, "h": HOUR, "d": DAY, "y": YEAR}
 # Up to how long the two units are shown, and the smaller one of them.
@@ -63,10 +62,10 @@ class TableColumn:
     type: str = "string"
     format: str = ""
 
-
-def table_columns(kind: ResourceKind) -> tuple[TableColumn, ...]:
-    """Return the columns of a kind; those of a custom resource when it has none of its own."""
-    return _COLUMNS.get(kind.plural, (_NAME, _CREATED))
+    @property
+    def definition(self) -> Object:
+        shown = {"name": self.name, "type": self.type, "format": self.format}
+        return {**shown, "description": self.name, "priority": self.priority}
 
 
 def _field(*paths: str, default: Any = "") -> Cell:
@@ -112,6 +111,10 @@ def _node_address(kind: str) -> Cell:
         return str(next(found, "<none>"))
 
     return cell
+
+
+def _node_info(name: str) -> Cell:
+    return _field(f"status.nodeInfo.{name}", default="<unknown>")
 
 
 def _service_external(service: Object) -> str:
@@ -182,15 +185,9 @@ _COLUMNS: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("Version", _field("status.nodeInfo.kubeletVersion")),
         TableColumn("Internal-IP", _node_address("InternalIP"), 1),
         TableColumn("External-IP", _node_address("ExternalIP"), 1),
-        TableColumn("OS-Image", _field("status.nodeInfo.osImage", default="<unknown>"), 1),
-        TableColumn(
-            "Kernel-Version", _field("status.nodeInfo.kernelVersion", default="<unknown>"), 1
-        ),
-        TableColumn(
-            "Container-Runtime",
-            _field("status.nodeInfo.containerRuntimeVersion", default="<unknown>"),
-            1,
-        ),
+        TableColumn("OS-Image", _node_info("osImage"), 1),
+        TableColumn("Kernel-Version", _node_info("kernelVersion"), 1),
+        TableColumn("Container-Runtime", _node_info("containerRuntimeVersion"), 1),
     ),
     kinds.SERVICE.plural: (
         _NAME,
@@ -233,46 +230,26 @@ _COLUMNS: Mapping[str, tuple[TableColumn, ...]] = {
 }
 
 
-def table_version(accept: str) -> str:
-    """Return the version of Table that an Accept header prefers, or nothing."""
-    for choice in accept.split(","):
-        parts = [part.strip() for part in choice.split(";")]
-        if "as=Table" in parts and f"g={GROUP}" in parts:
-            for version in ("v1", "v1beta1"):
-                if f"v={version}" in parts:
-                    return version
-        if parts[0] in ("application/json", "*/*") and len(parts) == 1:
-            return ""
-    return ""
+def render(request: ApiRequest, stored: StoredObject) -> bytes:
+    """Return an object as the client wants it: as JSON or as a Table of one row."""
+    if not request.table_version:
+        return stored.encoded
+    meta = {"resourceVersion": stored.obj["metadata"].get("resourceVersion", "")}
+    return encode_table(request, [stored], meta)
 
 
-def encode_table(
-    kind: ResourceKind,
-    items: Iterable[StoredObject],
-    list_metadata: Object,
-    version: str,
-    include: str,
-) -> bytes:
-    """Return the Table of some objects; `include` is what each row carries of its object."""
-    columns = table_columns(kind)
+def encode_table(request: ApiRequest, items: Iterable[StoredObject], metadata: Object) -> bytes:
+    """Return the Table of some objects; a kind without columns of its own has a custom one's."""
+    columns = _COLUMNS.get(request.target.kind.plural, (_NAME, _CREATED))
+    include = request.query.get("includeObject", "")
     table = {
         "kind": "Table",
-        "apiVersion": f"{GROUP}/{version}",
-        "metadata": list_metadata,
-        "columnDefinitions": [_definition(column) for column in columns],
+        "apiVersion": f"{TABLE_GROUP}/{request.table_version}",
+        "metadata": metadata,
+        "columnDefinitions": [column.definition for column in columns],
         "rows": [_row(columns, stored, include) for stored in items],
     }
     return orjson.dumps(table)
-
-
-def _definition(column: TableColumn) -> Object:
-    return {
-        "name": column.name,
-        "type": column.type,
-        "format": column.format,
-        "description": column.name,
-        "priority": column.priority,
-    }
 
 
 def _row(columns: tuple[TableColumn, ...], stored: StoredObject, include: str) -> Object:
@@ -282,7 +259,7 @@ def _row(columns: tuple[TableColumn, ...], stored: StoredObject, include: str) -
     elif include != "None":
         row["object"] = {
             "kind": "PartialObjectMetadata",
-            "apiVersion": f"{GROUP}/v1",
+            "apiVersion": f"{TABLE_GROUP}/v1",
             "metadata": stored.obj["metadata"],
         }
     return row

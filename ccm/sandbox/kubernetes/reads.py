@@ -20,6 +20,12 @@ MATCH = "resourceVersionMatch"
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
 
+LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
+PAGE_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start"
+    " a new list without the continue parameter."
+)
+
 Selector = Callable[[Object], bool]
 Requirement = Callable[[Mapping[str, Any]], bool]
 
@@ -50,7 +56,6 @@ def selector_of(request: ApiRequest) -> Selector | None:
 
 
 def _terms(selector: str) -> Iterator[str]:
-    """Split at commas outside parentheses."""
     for term in re.split(r",(?![^()]*\))", selector):
         if term.strip():
             yield term.strip()
@@ -116,39 +121,20 @@ class ObjectList:
 
     kind: ResourceKind
     items: list[StoredObject]
-    revision: int
-    token: str = ""
-    remaining: int | None = None
-
-    @property
-    def metadata(self) -> Object:
-        meta: Object = {"resourceVersion": str(self.revision)}
-        if self.token:
-            meta["continue"] = self.token
-        if self.remaining is not None:
-            meta["remainingItemCount"] = self.remaining
-        return meta
+    metadata: Object
 
     @property
     def encoded(self) -> bytes:
-        head = orjson.dumps(
-            {
-                "kind": f"{self.kind.name}List",
-                "apiVersion": self.kind.api_version,
-                "metadata": self.metadata,
-            }
-        )
+        named = {"kind": f"{self.kind.name}List", "apiVersion": self.kind.api_version}
+        head = orjson.dumps({**named, "metadata": self.metadata})
         return head[:-1] + b',"items":[' + b",".join(each.item for each in self.items) + b"]}"
 
 
 def get_object(storage: Storage, request: ApiRequest) -> StoredObject:
     """Return one object."""
     info = request.target
-    version = request.query.get("resourceVersion") or "0"
-    if not version.isdecimal():
-        raise errors.raw_error(f'resourceVersion: Invalid value: "{version}": invalid syntax')
-    if int(version) > storage.revision:
-        raise errors.too_large_version(int(version), storage.revision)
+    if request.version() > storage.revision:
+        raise errors.too_large_version(request.version(), storage.revision)
     found = storage.get(info.kind, info.key)
     if found is None:
         raise errors.not_found(info.kind, info.name)
@@ -164,42 +150,35 @@ def list_objects(storage: Storage, request: ApiRequest) -> ObjectList:
     try:
         objects = storage.at(kind, revision)
     except VersionTooOld as fault:
-        raise errors.expired(_too_old(request)) from fault
+        raise errors.StatusError(410, PAGE_TOO_OLD if start else LIST_TOO_OLD) from fault
     keys = sorted(key for key in objects if key.startswith(prefix) and key >= start)
     items = [objects[key] for key in keys if selector is None or selector(objects[key].obj)]
     limit = request.number("limit")
+    metadata: Object = {"resourceVersion": str(revision)}
     # As the real server's cache does: a list at any version is never cut into pages.
     if limit <= 0 or len(items) <= limit or request.query.get("resourceVersion") == "0":
-        return ObjectList(kind, items, revision)
-    token = _encode_token(revision, items[limit].key)
-    remaining = len(items) - limit if selector is None else None
-    return ObjectList(kind, items[:limit], revision, token, remaining)
+        return ObjectList(kind, items, metadata)
+    token = orjson.dumps({"rv": revision, "start": items[limit].key})
+    metadata["continue"] = base64.urlsafe_b64encode(token).decode()
+    if selector is None:
+        metadata["remainingItemCount"] = len(items) - limit
+    return ObjectList(kind, items[:limit], metadata)
 
 
 def _snapshot(storage: Storage, request: ApiRequest) -> tuple[str, int]:
     """Return the first key and the version that a list is about."""
     token = request.query.get("continue", "")
-    wanted = _version_of(request)
+    wanted = request.version(bad_request)
     match = request.query.get(MATCH, "")
     _check_match(request, match, token)
     if token:
         if wanted:
-            raise errors.bad_request(
-                "specifying resource version is not allowed when using continue"
-            )
+            raise bad_request("specifying resource version is not allowed when using continue")
         return _decode_token(token)
     if wanted > storage.revision:
         raise errors.too_large_version(wanted, storage.revision)
     exact = match == EXACT or (not match and wanted and request.number("limit"))
     return "", wanted if exact else storage.revision
-
-
-def _version_of(request: ApiRequest) -> int:
-    """Return the resourceVersion that a read asks for; 0 when it asks for none."""
-    text = request.query.get("resourceVersion") or "0"
-    if not text.isdecimal():
-        raise errors.bad_request(f'Invalid value: "{text}": strconv.ParseUint: invalid syntax')
-    return int(text)
 
 
 def _check_match(request: ApiRequest, match: str, token: str) -> None:
@@ -219,22 +198,9 @@ def _check_match(request: ApiRequest, match: str, token: str) -> None:
         raise errors.invalid_option(OPTIONS, errors.FieldError.forbidden(MATCH, why))
 
 
-def _encode_token(revision: int, start: str) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps({"rv": revision, "start": start})).decode()
-
-
 def _decode_token(token: str) -> tuple[str, int]:
     try:
         found = orjson.loads(base64.urlsafe_b64decode(token))
         return str(found["start"]), int(found["rv"])
     except (ValueError, KeyError, TypeError):
-        raise errors.bad_request("continue key is not valid") from None
-
-
-def _too_old(request: ApiRequest) -> str:
-    if request.query.get("continue"):
-        return (
-            "The provided continue parameter is too old to display a consistent list result. You"
-            " can start a new list without the continue parameter."
-        )
-    return "The resourceVersion for the provided list is too old."
+        raise bad_request("continue key is not valid") from None

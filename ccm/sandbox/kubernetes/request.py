@@ -1,8 +1,7 @@
 """One HTTP request: the RequestInfo of its path, its options and body, and its audit event."""
 
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
 
@@ -10,19 +9,18 @@ import orjson
 from aiohttp import web
 
 from ccm.sandbox.kubernetes import errors
-from ccm.sandbox.kubernetes.faults import FaultTarget
 from ccm.sandbox.kubernetes.kinds import NAMESPACE, STORED_KINDS, ResourceKind
 from ccm.sandbox.kubernetes.objects import Object
 
 NO_ANSWER = 0
 """The audited status of a request whose connection went before it was answered."""
 
-WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 VERBS_BY_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 KINDS_BY_PATH = {(kind.group, kind.version, kind.plural): kind for kind in STORED_KINDS}
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
 FALSE = ("", "0", "false")
 JSON = "application/json"
+TABLE_GROUP = "meta.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +35,6 @@ class RequestInfo:
     @property
     def key(self) -> str:
         return self.kind.key(self.namespace, self.name)
-
-    @property
-    def is_served(self) -> bool:
-        if self.name and self.kind.namespaced and not self.namespace:
-            return False
-        return self.subresource in ("", "status" if self.kind.has_status else "")
 
     def verb(self, method: str, query: Mapping[str, str]) -> str:
         """Return Kubernetes' verb for a request, or nothing when the method has no meaning."""
@@ -75,7 +67,9 @@ def request_info(path: str) -> RequestInfo | None:
     if kind is None or len(rest) > 3 or (namespace and not kind.namespaced):
         return None
     info = RequestInfo(kind, namespace, *rest[1:])
-    return info if info.is_served else None
+    has_subresource = not info.subresource or (kind.has_status and info.subresource == "status")
+    is_complete = bool(namespace) or not (info.name and kind.namespaced)
+    return info if has_subresource and is_complete else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,44 +88,9 @@ class AuditEvent:
     status: int
     seconds: float
 
-    @property
-    def is_write(self) -> bool:
-        return self.verb in WRITE_VERBS
-
-
-class AuditLog:
-    """The latest requests, oldest first, so that a test can count who wrote what."""
-
-    def __init__(self, limit: int = 100_000) -> None:
-        self._events: deque[AuditEvent] = deque(maxlen=limit)
-
-    def __iter__(self) -> Iterator[AuditEvent]:
-        return iter(tuple(self._events))
-
-    def __len__(self) -> int:
-        return len(self._events)
-
-    def add(self, event: AuditEvent) -> None:
-        self._events.append(event)
-
-    def clear(self) -> None:
-        self._events.clear()
-
-    def select(
-        self, *, writes: bool = False, user_agent: str = "", **wanted: str
-    ) -> list[AuditEvent]:
-        """Return the requests with these fields; of the user agent a part is enough."""
-        return [
-            event
-            for event in self._events
-            if (event.is_write or not writes)
-            and user_agent in event.user_agent
-            and all(getattr(event, name) == value for name, value in wanted.items())
-        ]
-
 
 class ApiRequest:
-    """A request that is being answered; `body` is empty until the request is read."""
+    """A request that is being answered; `body` and `table_version` are empty until it is read."""
 
     def __init__(self, http: web.BaseRequest) -> None:
         self.http = http
@@ -145,7 +104,7 @@ class ApiRequest:
         if self.info is not None:
             self.verb = self.info.verb(http.method, self.query)
         self.user_agent = http.headers.get("User-Agent", "")
-        self.accept = http.headers.get("Accept", "")
+        self.table_version = ""
 
     @property
     def target(self) -> RequestInfo:
@@ -154,11 +113,11 @@ class ApiRequest:
         return self.info
 
     @property
-    def fault_target(self) -> FaultTarget:
-        """What faults are matched against."""
+    def fault_target(self) -> tuple[str, str, str]:
+        """The resource or else the path, the name and the client, which faults may be about."""
         if self.info is None:
-            return FaultTarget(self.verb, self.path, "", self.user_agent)
-        return FaultTarget(self.verb, self.info.kind.plural, self.info.name, self.user_agent)
+            return self.path, "", self.user_agent
+        return self.info.kind.plural, self.info.name, self.user_agent
 
     @property
     def content_type(self) -> str:
@@ -173,8 +132,14 @@ class ApiRequest:
         return bool(wanted)
 
     def flag(self, name: str) -> bool:
-        """Return a boolean query parameter as the real server reads it."""
         return self.query.get(name, "").lower() not in FALSE
+
+    def version(self, refuse: Callable[[str], errors.StatusError] = errors.raw_error) -> int:
+        """The resourceVersion that a read asks for, 0 when it asks for none."""
+        text = self.query.get("resourceVersion") or "0"
+        if not text.isdecimal():
+            raise refuse(f'resourceVersion: Invalid value: "{text}": invalid syntax')
+        return int(text)
 
     def number(self, name: str) -> int:
         text = self.query.get(name) or "0"
@@ -186,28 +151,14 @@ class ApiRequest:
             ) from None
 
     def document(self) -> Object:
-        """Return the body of a create or an update."""
         if self.content_type not in ("", JSON):
             raise errors.unsupported_media_type(self.content_type, (JSON,))
         return parse_object(self.body)
 
     def delete_options(self) -> Object:
-        """Return the body of a delete, which may be absent."""
         return parse_object(self.body) if self.body else {}
 
-    def check_accept(self) -> None:
-        """Refuse a client that does not take JSON."""
-        if not self.accept:
-            return
-        for choice in self.accept.split(","):
-            parts = [part.strip() for part in choice.split(";")]
-            asks_for = [part for part in parts if part.startswith("as=")]
-            if parts[0] in (JSON, "application/*", "*/*") and asks_for in ([], ["as=Table"]):
-                return
-        raise errors.StatusError(406, f"only the following media types are accepted: {JSON}")
-
     def audit_event(self, status: int) -> AuditEvent:
-        """Return the log entry of the request, answered with `status` just now."""
         info = self.info
         return AuditEvent(
             verb=self.verb,
@@ -222,6 +173,24 @@ class ApiRequest:
             status=status,
             seconds=time.monotonic() - self.started_at,
         )
+
+
+def table_version(accept: str) -> str:
+    """Return the version of Table that an Accept header prefers to plain JSON, or nothing.
+
+    Raises the 406 of a client that takes neither.
+    """
+    for choice in (accept or JSON).split(","):
+        media_type, *parameters = (part.strip() for part in choice.split(";"))
+        if media_type not in (JSON, "application/*", "*/*"):
+            continue
+        if not any(parameter.startswith("as=") for parameter in parameters):
+            return ""
+        if "as=Table" in parameters and f"g={TABLE_GROUP}" in parameters:
+            for version in ("v1", "v1beta1"):
+                if f"v={version}" in parameters:
+                    return version
+    raise errors.StatusError(406, f"only the following media types are accepted: {JSON}")
 
 
 def parse_object(body: bytes) -> Object:

@@ -1,27 +1,31 @@
-"""The API server as a whole: its life, its bootstrap objects, and what its owner can do to it."""
+"""The API server as a whole: its life, its bootstrap objects, and its control paths."""
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 from aiohttp import web
 
-from ccm.sandbox.kubernetes.api import ApiHandler
-from ccm.sandbox.kubernetes.faults import FaultInjector
-from ccm.sandbox.kubernetes.handlers import ResourceHandlers
+from ccm.sandbox.kubernetes.api import ApiHandler, answer_or_refuse, json_response
+from ccm.sandbox.kubernetes.errors import StatusError, bad_request
+from ccm.sandbox.kubernetes.faults import FaultInjector, KubeFault
 from ccm.sandbox.kubernetes.kinds import NAMESPACE, SERVICE, STORED_KINDS
 from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.registry import Registry
-from ccm.sandbox.kubernetes.request import AuditLog, RequestInfo
+from ccm.sandbox.kubernetes.request import ApiRequest, AuditEvent, RequestInfo, parse_object
 from ccm.sandbox.kubernetes.storage import Storage
 
+CONTROL_PREFIX = "/sandbox"
 LOOPBACK = "127.0.0.1"
 # How long dropping connections waits, so that the answer to the request for it gets out.
 FLUSH_DELAY = 0.05
 MAX_BODY_BYTES = 3 * 1024 * 1024
+AUDIT_LOG_SIZE = 100_000  # requests
 WATCH_CACHE_SIZE = 20_000  # events of each resource
 # The first address of the cluster's network, as on any cluster.
 APISERVER_ADDRESS = "10.96.0.1"
@@ -39,15 +43,13 @@ class SandboxServer:
         self, *, port: int = 0, history: int = WATCH_CACHE_SIZE, tokens: Iterable[str] = ()
     ) -> None:
         self.faults = FaultInjector()
-        self.requests = AuditLog()
+        self.requests: deque[AuditEvent] = deque(maxlen=AUDIT_LOG_SIZE)
         self._storage = Storage(STORED_KINDS, history)
         self._tokens = frozenset(tokens)
         self._port = port
-        registry = Registry(self._storage)
-        bootstrap(registry)
+        bootstrap(Registry(self._storage))
         self._storage.compact()
-        resources = ResourceHandlers(self._storage, registry)
-        self._api = ApiHandler(self, self._storage, resources, self._tokens)
+        self._api = ApiHandler(self._storage, self.faults, self.requests, self._tokens)
         self._runner: web.ServerRunner | None = None
         self._restart: asyncio.Task[None] | None = None
 
@@ -82,7 +84,7 @@ class SandboxServer:
     async def start(self) -> None:
         """Listen; the first start chooses the port when none was given."""
         server = web.Server(
-            self._api.handle, request_factory=_request, access_log=None, handler_cancellation=True
+            self._handle, request_factory=_request, access_log=None, handler_cancellation=True
         )
         runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await runner.setup()
@@ -90,6 +92,50 @@ class SandboxServer:
         await site.start()
         self._runner = runner
         self._port = runner.addresses[0][1]
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        request = ApiRequest(http)
+        if request.path.startswith(CONTROL_PREFIX):
+            return await answer_or_refuse(self._control(request))
+        return await self._api.handle(request)
+
+    async def _control(self, request: ApiRequest) -> web.StreamResponse:
+        """Perform a request of a person or a test to the server itself.
+
+        GET, POST, DELETE /sandbox/faults     list, add, clear; DELETE /sandbox/faults/N removes one
+        GET, DELETE       /sandbox/requests   the audit log, clear it
+        POST              /sandbox/compact    forget history: every older watch is too old
+        POST              /sandbox/drop       drop every connection
+        POST              /sandbox/restart    the same, and refuse new ones for {"seconds": N}
+        """
+        what, _, number = request.path.removeprefix(CONTROL_PREFIX).strip("/").partition("/")
+        body = parse_object(await request.http.read() or b"{}")
+        answer: Any = {}
+        match request.http.method, what:
+            case "GET", "faults":
+                answer = list(self.faults.describe())
+            case "POST", "faults":
+                answer = {"id": self.faults.add(_parse_fault(body))}
+            case "DELETE", "faults" if number:
+                if not (number.isdecimal() and self.faults.remove(int(number))):
+                    raise StatusError(404, f"no fault has the id {number}")
+            case "DELETE", "faults":
+                self.faults.clear()
+            case "GET", "requests":
+                answer = [asdict(event) for event in self.requests]
+            case "DELETE", "requests":
+                self.requests.clear()
+            case "POST", "compact":
+                self.compact()
+            case "POST", "drop":
+                asyncio.get_running_loop().call_later(FLUSH_DELAY, self.drop_connections)
+            case "POST", "restart":
+                restart = self._restart_soon(float(body.get("seconds", 0)))
+                self._restart = asyncio.create_task(restart)
+            case method, _:
+                path = request.path
+                raise StatusError(404, f"no such thing below {CONTROL_PREFIX}: {method} {path}")
+        return json_response(200, orjson.dumps(answer))
 
     async def stop(self) -> None:
         """Drop every connection and stop listening; the objects stay."""
@@ -106,21 +152,11 @@ class SandboxServer:
         await asyncio.sleep(down)
         await self.start()
 
-    def restart_soon(self, down: float) -> None:
-        """Restart in the background, after the present request is answered."""
-
-        async def restart() -> None:
-            await asyncio.sleep(FLUSH_DELAY)
-            await self.restart(down)
-
-        self._restart = asyncio.create_task(restart())
-
-    def drop_soon(self) -> None:
-        """Drop every connection after the present request is answered."""
-        asyncio.get_running_loop().call_later(FLUSH_DELAY, self.drop_connections)
+    async def _restart_soon(self, down: float) -> None:
+        await asyncio.sleep(FLUSH_DELAY)
+        await self.restart(down)
 
     def drop_connections(self) -> None:
-        """Reset every open connection."""
         if self._runner is None or self._runner.server is None:
             return
         for connection in self._runner.server.connections:
@@ -141,6 +177,13 @@ def bootstrap(registry: Registry) -> None:
     spec = {"clusterIP": APISERVER_ADDRESS, "ports": [port]}
     service = {"metadata": {"name": "kubernetes", "labels": labels}, "spec": spec}
     registry.create(RequestInfo(SERVICE, "default"), service)
+
+
+def _parse_fault(body: Object) -> KubeFault:
+    try:
+        return KubeFault.parse(body)
+    except ValueError as error:
+        raise bad_request(str(error)) from error
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -17,21 +17,18 @@ from ccm.sandbox.kubernetes.objects import Object
 _by_revision = attrgetter("revision")
 
 
+@dataclass(eq=False, slots=True)
 class StoredObject:
     """One version of one object: never changed, encoded at most once."""
 
-    __slots__ = ("_item", "key", "kind", "obj", "revision")
-
-    def __init__(self, kind: ResourceKind, key: str, obj: Object, revision: int) -> None:
-        self.kind = kind
-        self.key = key
-        self.obj = obj
-        self.revision = revision
-        self._item: bytes | None = None
+    kind: ResourceKind
+    key: str
+    obj: Object
+    revision: int
+    _item: bytes | None = None
 
     @property
     def item(self) -> bytes:
-        """The object as a member of a list, where the real server leaves its type out."""
         if self._item is None:
             fields = {k: v for k, v in self.obj.items() if k not in ("kind", "apiVersion")}
             self._item = orjson.dumps(fields)
@@ -39,12 +36,10 @@ class StoredObject:
 
     @property
     def encoded(self) -> bytes:
-        """The object as it stands alone."""
         head = b'{"kind":"%b","apiVersion":"%b",'
         return head % (self.kind.name.encode(), self.kind.api_version.encode()) + self.item[1:]
 
     def at(self, revision: int) -> "StoredObject":
-        """Return the same object under another resourceVersion."""
         meta = {**self.obj["metadata"], "resourceVersion": str(revision)}
         return StoredObject(self.kind, self.key, {**self.obj, "metadata": meta}, revision)
 
@@ -78,11 +73,9 @@ class WatchCache:
 
     @property
     def latest(self) -> int:
-        """The version of the last event."""
         return self._events[-1].revision if self._events else self.compacted
 
     def append(self, event: StorageEvent) -> None:
-        """Add an event and wake every reader."""
         self._events.append(event)
         if len(self._events) > self._limit * 2:
             self._drop(len(self._events) - self._limit)
@@ -90,7 +83,6 @@ class WatchCache:
         self.changed = asyncio.Event()
 
     def compact(self, revision: int) -> None:
-        """Drop every event up to `revision`."""
         self._drop(bisect.bisect_right(self._events, revision, key=_by_revision))
         self.compacted = max(self.compacted, revision)
 
@@ -101,7 +93,6 @@ class WatchCache:
         return self._dropped + bisect.bisect_right(self._events, revision, key=_by_revision)
 
     def read(self, position: int) -> list[StorageEvent]:
-        """Return the events from a position on."""
         if position < self._dropped:
             raise VersionTooOld(position, self.compacted)
         return self._events[position - self._dropped :]
@@ -128,7 +119,6 @@ class Storage:
         return self._objects[kind.qualified_plural].get(key)
 
     def current(self, kind: ResourceKind) -> dict[str, StoredObject]:
-        """Return the kind's objects by key; to be read, not changed."""
         return self._objects[kind.qualified_plural]
 
     def cache(self, kind: ResourceKind) -> WatchCache:

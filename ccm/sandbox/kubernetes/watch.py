@@ -5,16 +5,15 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 
 import orjson
 from aiohttp import web
 
 from ccm.sandbox.kubernetes import errors
 from ccm.sandbox.kubernetes.faults import GARBAGE, FaultInjector, KubeFault
-from ccm.sandbox.kubernetes.handlers import render
 from ccm.sandbox.kubernetes.kinds import ResourceKind
 from ccm.sandbox.kubernetes.objects import Object
+from ccm.sandbox.kubernetes.printers import render
 from ccm.sandbox.kubernetes.reads import MATCH, NOT_OLDER_THAN, OPTIONS, selector_of
 from ccm.sandbox.kubernetes.request import ApiRequest
 from ccm.sandbox.kubernetes.storage import Storage, StorageEvent, StoredObject, VersionTooOld
@@ -86,7 +85,8 @@ class WatchStream:
                     yield bookmark(self._info.kind, self._storage.revision)
             if now >= deadline:
                 return
-            await _wait(changed, min(deadline, bookmark_at) - now)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), min(deadline, bookmark_at) - now)
 
     def _selects(self, stored: StoredObject | None) -> bool:
         if stored is None or not stored.key.startswith(self._prefix):
@@ -116,10 +116,7 @@ def _start_version(request: ApiRequest) -> int:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
     if why:
         raise errors.invalid_option(OPTIONS, errors.FieldError.forbidden(MATCH, why))
-    text = request.query.get("resourceVersion") or "0"
-    if not text.isdecimal():
-        raise errors.raw_error(f'resourceVersion: Invalid value: "{text}": invalid syntax')
-    return int(text)
+    return request.version()
 
 
 def event_line(name: bytes, obj: bytes) -> bytes:
@@ -129,7 +126,7 @@ def event_line(name: bytes, obj: bytes) -> bytes:
 
 def expired_line(message: str) -> bytes:
     """Return the event that ends a watch whose version is compacted."""
-    return event_line(b"ERROR", orjson.dumps(errors.expired(message).status()))
+    return event_line(b"ERROR", orjson.dumps(errors.StatusError(410, message).status()))
 
 
 def bookmark(kind: ResourceKind, revision: int, annotations: Object | None = None) -> bytes:
@@ -139,12 +136,6 @@ def bookmark(kind: ResourceKind, revision: int, annotations: Object | None = Non
         meta["annotations"] = annotations
     body = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
     return event_line(b"BOOKMARK", orjson.dumps(body))
-
-
-async def _wait(changed: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await changed.wait()
 
 
 def _bookmark_times(deadline: float) -> Iterator[float]:
@@ -176,7 +167,6 @@ async def serve_watch(
     audit: Callable[[int], None],
 ) -> web.StreamResponse:
     """Stream until the watch ends; `audit` is called with the status when it begins."""
-    request.check_accept()
     stream = WatchStream(storage, request)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.enable_chunked_encoding()
@@ -187,9 +177,8 @@ async def serve_watch(
     if fault is not None and fault.action == "gone":
         await response.write(expired_line(fault.message))
         return response
-    target = replace(request.fault_target, verb="event")
     async for line in stream.lines():
-        fault = faults.match(target)
+        fault = faults.match("event", *request.fault_target)
         if fault is not None and await _inject(fault, request, response, line):
             break
         await response.write(line)

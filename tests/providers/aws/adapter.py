@@ -4,6 +4,7 @@ import os
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
 from ccm.model.service import HealthCheck, Service
 from ccm.providers.aws.elb.annotations import PREFIX
+from ccm.providers.aws.tags import tag_list
 from tests.providers.aws.emulator import CREDENTIALS, REGION, Emulator
 from tests.providers.aws.proxy import Fault, Garbage, Proxy, Refusal, Request, Silence, throttling
 from tests.providers.aws.world import MARK, ZONES, Account, config_text
@@ -47,33 +49,20 @@ class AwsAdapter(Adapter):
     sdk_modules = ("boto3", "botocore")
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory()
-        self._emulator: Emulator | None = None
-        self._proxy: Proxy | None = None
+        self._running = ExitStack()
         self._ended: list[str] = []
+        self.emulator: Emulator
+        self.proxy: Proxy
         self.account: Account
 
     def start(self) -> None:
         os.environ.update(CREDENTIALS, AWS_EC2_METADATA_DISABLED="true")
-        self._emulator = Emulator(Path(self._directory.name))
-        self._proxy = Proxy(self._emulator.url).__enter__()
+        directory = self._running.enter_context(tempfile.TemporaryDirectory())
+        self.emulator = self._running.enter_context(Emulator(Path(directory)))
+        self.proxy = self._running.enter_context(Proxy(self.emulator.url))
 
     def stop(self) -> None:
-        if self._proxy:
-            self._proxy.__exit__()
-        if self._emulator:
-            self._emulator.__exit__()
-        self._directory.cleanup()
-
-    @property
-    def emulator(self) -> Emulator:
-        assert self._emulator, "not started"
-        return self._emulator
-
-    @property
-    def proxy(self) -> Proxy:
-        assert self._proxy, "not started"
-        return self._proxy
+        self._running.close()
 
     def reset(self) -> bytes:
         self.proxy.reset()
@@ -140,20 +129,18 @@ class AwsAdapter(Adapter):
     def balancer_resources(self) -> Collection[str]:
         found = {one["LoadBalancerName"] for one in self.account.classic_elbs()}
         found |= {one["LoadBalancerArn"] for one in self.account.nlbs()}
-        elbv2 = self.emulator.client("elbv2")
-        found |= {g["TargetGroupArn"] for g in elbv2.describe_target_groups()["TargetGroups"]}
+        found |= {group["TargetGroupArn"] for group in self.account.target_groups()}
         for group in self.account.security_groups():
             found |= {group["GroupId"], *(str(rule) for rule in _rules(group))}
         return found
 
     def create_foreign_balancer(self, name: str, service: Service, owner: Owner) -> None:
-        tags = [{"Key": key, "Value": value} for key, value in TAGS[owner].items()]
-        self.emulator.client("elb").create_load_balancer(
+        self.account.elb.create_load_balancer(
             LoadBalancerName=name,
             Listeners=[{"Protocol": "TCP", "LoadBalancerPort": 80, "InstancePort": 30080}],
             Subnets=list(self.account.public.values()),
             SecurityGroups=[self.account.nodes_group],
-            Tags=tags,
+            Tags=tag_list(TAGS[owner]),
         )
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
@@ -189,9 +176,8 @@ class AwsAdapter(Adapter):
         if cidr == CIDR:
             raise Untestable("two owners meet in one route table only, where all is the cluster's")
         ec2 = self.account.ec2
-        table = ec2.create_route_table(VpcId=self.account.vpc)["RouteTable"]["RouteTableId"]
-        tags = [{"Key": key, "Value": value} for key, value in TAGS[owner].items()]
-        ec2.create_tags(Resources=[table], Tags=tags)
+        table = self.account.make_table()
+        ec2.create_tags(Resources=[table], Tags=tag_list(TAGS[owner]))
         ec2.create_route(
             RouteTableId=table,
             DestinationCidrBlock=cidr,
@@ -276,9 +262,11 @@ class NetworkAdapter(AwsAdapter):
         return super().reset().replace(b"[Global]", b"[Global]\nLoadBalancerType = nlb")
 
     def create_foreign_balancer(self, name: str, service: Service, owner: Owner) -> None:
-        tags = [{"Key": key, "Value": value} for key, value in TAGS[owner].items()]
-        self.emulator.client("elbv2").create_load_balancer(
-            Name=name, Type="network", Subnets=list(self.account.public.values()), Tags=tags
+        self.account.elbv2.create_load_balancer(
+            Name=name,
+            Type="network",
+            Subnets=list(self.account.public.values()),
+            Tags=tag_list(TAGS[owner]),
         )
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:

@@ -1,14 +1,12 @@
 """One emulator for all tests here, with a fresh account, a proxy and a provider for each."""
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import pytest
 
-from ccm.providers.aws.provider import AwsCloud
 from tests.providers.aws.emulator import CREDENTIALS, Emulator
 from tests.providers.aws.proxy import Proxy
-from tests.providers.aws.world import Account, Start, started
+from tests.providers.aws.world import Account, Aws
 
 
 @pytest.fixture(scope="session")
@@ -40,19 +38,8 @@ def proxy(emulator: Emulator) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-async def start(account: Account, proxy: Proxy) -> AsyncIterator[Start]:
-    """Starts providers that reach the emulator through the proxy."""
-    clouds: list[AwsCloud] = []
-
-    async def start(*args: Any, **options: Any) -> AwsCloud:
-        clouds.append(await started(account, proxy.url, *args, **options))
-        return clouds[-1]
-
-    yield start
-    for cloud in clouds:
-        await cloud.close()
-
-
-@pytest.fixture
-async def cloud(start: Start) -> AwsCloud:
-    return await start()
+async def aws(account: Account, proxy: Proxy) -> AsyncIterator[Aws]:
+    world = Aws(**vars(account), proxy=proxy)
+    await world.start()
+    yield world
+    await world.close()

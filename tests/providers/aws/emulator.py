@@ -64,18 +64,15 @@ class Emulator:
     def client(self, service: str) -> Any:
         """The tests' own way to the emulator, which no fault and no count touches."""
         if service not in self._clients:
-            self._clients[service] = self._new_client(service)
+            self._clients[service] = boto3.client(
+                service,
+                region_name=REGION,
+                endpoint_url=self.url,
+                aws_access_key_id="testing",
+                aws_secret_access_key="testing",
+                config=Config(retries={"total_max_attempts": 1, "mode": "standard"}),
+            )
         return self._clients[service]
-
-    def _new_client(self, service: str) -> Any:
-        return boto3.client(
-            service,
-            region_name=REGION,
-            endpoint_url=self.url,
-            aws_access_key_id="testing",
-            aws_secret_access_key="testing",
-            config=Config(retries={"total_max_attempts": 1, "mode": "standard"}),
-        )
 
     def _post(self, what: str, body: bytes) -> None:
         request = Request(f"{self.url}/moto-api/{what}", data=body, method="POST", headers=_PLAIN)

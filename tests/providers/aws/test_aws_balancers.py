@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import CloudError, ImplementedElsewhere, NoRoom, Refused, RetryAfter
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.aws.elb.annotations import PREFIX
-from ccm.providers.aws.provider import AwsCloud
-from tests.providers.aws.proxy import Fault, Proxy, Refusal, Request
-from tests.providers.aws.world import ZONES, Account, Start, delete, ensure, node_of
+from tests.providers.aws.proxy import Fault, Refusal, Request
+from tests.providers.aws.world import ZONES, Account, Aws, node_of
 
 LOCAL: Json = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
 NLB = {"type": "nlb"}
@@ -42,34 +40,24 @@ def groups(account: Account) -> dict[str, Json]:
     return {group["GroupName"]: group for group in account.security_groups()}
 
 
-async def test_a_classic_balancer_is_as_upstream_makes_it(
-    cloud: AwsCloud, account: Account
-) -> None:
-    (made,) = account.launch()
+async def test_a_classic_balancer_is_as_upstream_makes_it(aws: Aws) -> None:
+    (made,) = aws.launch()
     one = asking({}, loadBalancerSourceRanges=["192.0.2.0/24"])
-    await ensure(cloud, one, [node_of(made)])
-    there = classic(account)
+    await aws.ensure(one, [node_of(made)])
+    there = classic(aws)
     assert there["LoadBalancerName"] == "a" + one.uid.replace("-", "")[:31]
-    assert (there["Scheme"], set(there["Subnets"])) == (
-        "internet-facing",
-        set(account.public.values()),
-    )
-    check = there["HealthCheck"]
-    assert check == {
-        "Target": "TCP:30080",
-        "Interval": 10,
-        "Timeout": 5,
-        "HealthyThreshold": 2,
-        "UnhealthyThreshold": 6,
-    }
-    own = groups(account)[f"k8s-elb-{there['LoadBalancerName']}"]
+    assert there["Scheme"] == "internet-facing"
+    assert set(there["Subnets"]) == set(aws.public.values())
+    check = {"Interval": 10, "Timeout": 5, "HealthyThreshold": 2, "UnhealthyThreshold": 6}
+    assert there["HealthCheck"] == {"Target": "TCP:30080", **check}
+    own = groups(aws)[f"k8s-elb-{there['LoadBalancerName']}"]
     assert there["SecurityGroups"] == [own["GroupId"]]
     allowed = {
         (p["IpProtocol"], p["FromPort"], p["ToPort"], p["IpRanges"][0]["CidrIp"])
         for p in own["IpPermissions"]
     }
     assert allowed == {("tcp", 80, 80, "192.0.2.0/24"), ("icmp", 3, 4, "192.0.2.0/24")}
-    (opened,) = groups(account)["nodes"]["IpPermissions"]
+    (opened,) = groups(aws)["nodes"]["IpPermissions"]
     assert opened["UserIdGroupPairs"][0]["GroupId"] == own["GroupId"]
 
 
@@ -93,12 +81,7 @@ CLASSIC = [
             "access-log-s3-bucket-prefix": "web",
         },
         "AccessLog",
-        {
-            "Enabled": True,
-            "EmitInterval": 5,
-            "S3BucketName": "logs",
-            "S3BucketPrefix": "web",
-        },
+        {"Enabled": True, "EmitInterval": 5, "S3BucketName": "logs", "S3BucketPrefix": "web"},
     ),
     ({"subnets": f"public-{ZONES[1]}"}, "AvailabilityZones", None),
 ]
@@ -106,12 +89,12 @@ CLASSIC = [
 
 @pytest.mark.parametrize(("annotations", "field", "value"), CLASSIC)
 async def test_an_annotation_makes_a_classic_balancer_so(
-    cloud: AwsCloud, account: Account, annotations: dict[str, str], field: str, value: Any
+    aws: Aws, annotations: dict[str, str], field: str, value: Any
 ) -> None:
-    await ensure(cloud, asking(annotations))
-    there = classic(account)
+    await aws.ensure(asking(annotations))
+    there = classic(aws)
     if value is None:
-        assert there["Subnets"] == [account.public[ZONES[1]]]
+        assert there["Subnets"] == [aws.public[ZONES[1]]]
     else:
         assert there[field] == value
 
@@ -129,18 +112,18 @@ NETWORK = [
 
 @pytest.mark.parametrize(("annotations", "attribute", "value"), NETWORK)
 async def test_an_annotation_makes_a_network_balancer_so(
-    cloud: AwsCloud, account: Account, annotations: dict[str, str], attribute: str, value: str
+    aws: Aws, annotations: dict[str, str], attribute: str, value: str
 ) -> None:
-    await ensure(cloud, asking(NLB | annotations))
-    assert network(account)["attributes"][attribute] == value
+    await aws.ensure(asking(NLB | annotations))
+    assert network(aws)["attributes"][attribute] == value
 
 
-async def test_a_certificate_makes_a_tls_listener(cloud: AwsCloud, account: Account) -> None:
-    acm = account.emulator.client("acm")
+async def test_a_certificate_makes_a_tls_listener(aws: Aws) -> None:
+    acm = aws.emulator.client("acm")
     arn = acm.request_certificate(DomainName="example.com")["CertificateArn"]
     asked = NLB | {"ssl-cert": arn, "ssl-ports": "443", "backend-protocol": "ssl"}
-    await ensure(cloud, asking(asked, ports=[port(80), port(443, node_port=30443)]))
-    there = network(account)
+    await aws.ensure(asking(asked, ports=[port(80), port(443, node_port=30443)]))
+    there = network(aws)
     protocols = {listener["Port"]: listener["Protocol"] for listener in there["listeners"]}
     assert protocols == {80: "TCP", 443: "TLS"}
     assert {group["Port"]: group["Protocol"] for group in there["groups"]} == {
@@ -149,102 +132,89 @@ async def test_a_certificate_makes_a_tls_listener(cloud: AwsCloud, account: Acco
     }
 
 
-async def test_health_checks_are_upstreams_unless_annotations_say_otherwise(
-    cloud: AwsCloud, account: Account
-) -> None:
+async def test_health_checks_are_upstreams_unless_annotations_say_otherwise(aws: Aws) -> None:
     fields = ("Protocol", "Port", "Path", "IntervalSeconds", "TimeoutSeconds")
 
     def check() -> list[Any]:
-        (group,) = network(account)["groups"]
+        (group,) = network(aws)["groups"]
         return [group.get(f"HealthCheck{name}") for name in fields]
 
-    await ensure(cloud, asking(NLB))
+    await aws.ensure(asking(NLB))
     assert check() == ["TCP", "traffic-port", None, 30, 10]
-    await ensure(cloud, asking(NLB, **LOCAL))
+    await aws.ensure(asking(NLB, **LOCAL))
     assert check() == ["HTTP", "32000", "/healthz", 10, 10]
     own = {"healthcheck-protocol": "HTTPS", "healthcheck-port": "8443", "healthcheck-path": "/ok"}
-    await ensure(cloud, asking(NLB | own))
+    await aws.ensure(asking(NLB | own))
     assert check() == ["HTTPS", "8443", "/ok", 30, 10]
 
 
-async def test_only_nodes_with_the_labels_are_targets(cloud: AwsCloud, account: Account) -> None:
-    machines = account.launch(3)
+async def test_only_nodes_with_the_labels_are_targets(aws: Aws) -> None:
+    machines = aws.launch(3)
     nodes = [node_of(machine) for machine in machines]
     labels: tuple[dict[str, str], ...] = ({"pool": "web", "x": ""}, {"pool": "web"}, {"x": ""})
     for node, labelled in zip(nodes, labels, strict=True):
         node.raw["metadata"]["labels"] = labelled
-    await ensure(cloud, asking({"target-node-labels": "pool=web,x="}), nodes)
-    ids = [instance["InstanceId"] for instance in classic(account)["Instances"]]
+    await aws.ensure(asking({"target-node-labels": "pool=web,x="}), nodes)
+    ids = [instance["InstanceId"] for instance in classic(aws)["Instances"]]
     assert ids == [machines[0]["InstanceId"]]
 
 
-async def test_given_security_groups_replace_its_own_and_the_nodes_are_shared(
-    cloud: AwsCloud, account: Account
-) -> None:
-    made = account.ec2.create_security_group(
-        GroupName="mine", Description="mine", VpcId=account.vpc
-    )["GroupId"]
-    nodes = [node_of(account.launch()[0])]
+async def test_given_security_groups_replace_its_own_and_the_nodes_are_shared(aws: Aws) -> None:
+    made = aws.ec2.create_security_group(GroupName="mine", Description="mine", VpcId=aws.vpc)[
+        "GroupId"
+    ]
+    nodes = [node_of(aws.launch()[0])]
     first = asking({"security-groups": made}, "one")
     second = asking({"security-groups": made}, "two")
-    await ensure(cloud, asking({}, "one"), nodes)
-    await ensure(cloud, first, nodes)
-    assert classic(account)["SecurityGroups"] == [made]
-    assert set(groups(account)) == {"default", "nodes", "mine"}
-    await ensure(cloud, second, nodes)
+    await aws.ensure(asking({}, "one"), nodes)
+    await aws.ensure(first, nodes)
+    assert classic(aws)["SecurityGroups"] == [made]
+    assert set(groups(aws)) == {"default", "nodes", "mine"}
+    await aws.ensure(second, nodes)
     for one, left in ((first, 1), (second, 0)):
-        await delete(cloud, one)
-        assert len(groups(account)["nodes"]["IpPermissions"]) == left
-    assert set(groups(account)) == {"default", "nodes", "mine"}
+        await aws.delete(one)
+        assert len(groups(aws)["nodes"]["IpPermissions"]) == left
+    assert set(groups(aws)) == {"default", "nodes", "mine"}
 
 
-async def test_nodes_are_left_alone_when_the_configuration_says_so(
-    start: Start, account: Account
-) -> None:
-    cloud = await start("DisableSecurityGroupIngress = true")
-    nodes = [node_of(account.launch()[0])]
+async def test_nodes_are_left_alone_when_the_configuration_says_so(aws: Aws) -> None:
+    await aws.start("DisableSecurityGroupIngress = true")
+    nodes = [node_of(aws.launch()[0])]
     for one in (asking({}), asking(NLB, "other")):
-        await ensure(cloud, one, nodes)
-        assert groups(account)["nodes"]["IpPermissions"] == []
-        await delete(cloud, one)
+        await aws.ensure(one, nodes)
+        assert groups(aws)["nodes"]["IpPermissions"] == []
+        await aws.delete(one)
 
 
-async def test_another_type_replaces_the_balancer(cloud: AwsCloud, account: Account) -> None:
-    await ensure(cloud, asking({}))
-    await ensure(cloud, asking(NLB))
-    assert network(account)
-    assert not account.emulator.client("elb").describe_load_balancers()["LoadBalancerDescriptions"]
-    assert set(groups(account)) == {"default", "nodes"}
+async def test_another_type_replaces_the_balancer(aws: Aws) -> None:
+    await aws.ensure(asking({}))
+    await aws.ensure(asking(NLB))
+    assert network(aws)
+    assert not list(aws.classic_elbs())
+    assert set(groups(aws)) == {"default", "nodes"}
 
 
-async def test_without_tagged_subnets_the_configured_one_is_used(
-    start: Start, account: Account
-) -> None:
-    subnets = [*account.public.values(), *account.private.values()]
-    mark = [{"Key": "kubernetes.io/cluster/kit"}]
-    account.ec2.delete_tags(Resources=subnets, Tags=mark)
-    cloud = await start(f"SubnetID = {account.public[ZONES[2]]}")
-    await ensure(cloud, asking({}))
-    assert classic(account)["Subnets"] == [account.public[ZONES[2]]]
+async def test_without_tagged_subnets_the_configured_one_is_used(aws: Aws) -> None:
+    aws.untag(*aws.public.values(), *aws.private.values())
+    await aws.start(f"SubnetID = {aws.public[ZONES[2]]}")
+    await aws.ensure(asking({}))
+    assert classic(aws)["Subnets"] == [aws.public[ZONES[2]]]
 
 
-async def test_subnets_are_one_a_zone_by_role_and_tag(cloud: AwsCloud, account: Account) -> None:
+async def test_subnets_are_one_a_zone_by_role_and_tag(aws: Aws) -> None:
     """Of another cluster's none, of the others the one with the role's tag."""
-    ec2, zone = account.ec2, ZONES[0]
+    ec2, zone = aws.ec2, ZONES[0]
     (table,) = ec2.describe_route_tables(
-        Filters=[{"Name": "association.subnet-id", "Values": [account.public[zone]]}]
+        Filters=[{"Name": "association.subnet-id", "Values": [aws.public[zone]]}]
     )["RouteTables"]
-    for number, tagged in enumerate(({}, {"kubernetes.io/cluster/other": "owned"})):
-        made = ec2.create_subnet(
-            VpcId=account.vpc, CidrBlock=f"10.0.{128 + number}.0/24", AvailabilityZone=zone
-        )["Subnet"]["SubnetId"]
+    for number, tag in enumerate(("", "kubernetes.io/cluster/other")):
+        made = aws.make_subnet(f"10.0.{128 + number}.0/24", zone)
         ec2.associate_route_table(RouteTableId=table["RouteTableId"], SubnetId=made)
-        listed = [{"Key": key, "Value": value} for key, value in tagged.items()]
-        if listed:
-            ec2.create_tags(Resources=[made], Tags=listed)
-    await ensure(cloud, asking(NLB))
-    zones = network(account)["AvailabilityZones"]
-    assert {one["SubnetId"] for one in zones} == set(account.public.values())
+        if tag:
+            aws.tag(made, tag)
+    await aws.ensure(asking(NLB))
+    zones = network(aws)["AvailabilityZones"]
+    assert {one["SubnetId"] for one in zones} == set(aws.public.values())
 
 
 REFUSED = [
@@ -272,70 +242,65 @@ REFUSED = [
 
 @pytest.mark.parametrize(("annotations", "spec", "told"), REFUSED)
 async def test_what_cannot_be_honoured_is_refused_before_anything_is_written(
-    cloud: AwsCloud, proxy: Proxy, annotations: dict[str, str], spec: Json, told: str
+    aws: Aws, annotations: dict[str, str], spec: Json, told: str
 ) -> None:
     with pytest.raises(Refused, match=told):
-        await ensure(cloud, asking(annotations, **spec))
-    assert proxy.writes() == []
+        await aws.ensure(asking(annotations, **spec))
+    assert aws.proxy.writes() == []
 
 
 @pytest.mark.parametrize("kind", ["external", "nlb-ip"])
-async def test_balancers_of_the_other_controller_are_left_to_it(
-    cloud: AwsCloud, proxy: Proxy, kind: str
-) -> None:
+async def test_balancers_of_the_other_controller_are_left_to_it(aws: Aws, kind: str) -> None:
     with pytest.raises(ImplementedElsewhere):
-        await ensure(cloud, asking({"type": kind}))
-    assert proxy.requests == []
+        await aws.ensure(asking({"type": kind}))
+    assert aws.proxy.requests == []
 
 
 # Faults that moto lacks, injected.
 
 
-async def test_a_target_group_in_use_is_deleted_later_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
+async def test_a_target_group_in_use_is_deleted_later_injected(aws: Aws) -> None:
     one = asking(NLB)
-    await ensure(cloud, one)
+    await aws.ensure(one)
     in_use = Refusal(400, "ResourceInUse")
-    with proxy.fault("DeleteTargetGroup", in_use), pytest.raises(RetryAfter):
-        await delete(cloud, one)
-    await delete(cloud, one)
-    assert not account.emulator.client("elbv2").describe_target_groups()["TargetGroups"]
+    with aws.proxy.fault("DeleteTargetGroup", in_use), pytest.raises(RetryAfter):
+        await aws.delete(one)
+    await aws.delete(one)
+    assert not aws.target_groups()
 
 
-async def test_a_protected_balancer_is_refused_injected(cloud: AwsCloud, proxy: Proxy) -> None:
+async def test_a_protected_balancer_is_refused_injected(aws: Aws) -> None:
     one = asking(NLB)
-    await ensure(cloud, one)
+    await aws.ensure(one)
     protected = Refusal(400, "OperationNotPermitted", "deletion protection is enabled")
     refused = pytest.raises(Refused, match="deletion protection")
-    with proxy.fault("elbv2:DeleteLoadBalancer", protected), refused:
-        await delete(cloud, one)
+    with aws.proxy.fault("elbv2:DeleteLoadBalancer", protected), refused:
+        await aws.delete(one)
 
 
 @pytest.mark.parametrize("annotations", [{}, NLB])
 async def test_an_answer_without_its_instances_takes_none_away_injected(
-    start: Start, account: Account, proxy: Proxy, annotations: dict[str, str]
+    aws: Aws, annotations: dict[str, str]
 ) -> None:
-    nodes = [node_of(machine) for machine in account.launch(2)]
+    nodes = [node_of(machine) for machine in aws.launch(2)]
     for is_lied_to in (False, True):
-        cloud = await start()  # one that remembers nothing
+        await aws.start()  # one that remembers nothing
         if is_lied_to:
-            proxy.reset()
-            proxy.rewrite = lambda request, answer: re.sub(
+            aws.proxy.reset()
+            aws.proxy.rewrite = lambda request, answer: re.sub(
                 rb"<reservationSet>.*</reservationSet>", b"<reservationSet/>", answer, flags=re.S
             )
-        await ensure(cloud, asking(annotations), nodes)
-        assert cloud.load_balancers
-        await invoke(cloud.load_balancers.update_hosts, asking(annotations), nodes)
-    assert proxy.counted()["ec2:DescribeInstances"] > 0
-    assert proxy.writes() == []
+        await aws.ensure(asking(annotations), nodes)
+        await aws.update_hosts(asking(annotations), nodes)
+    assert aws.proxy.counted()["ec2:DescribeInstances"] > 0
+    assert aws.proxy.writes() == []
 
 
 @pytest.mark.parametrize("annotations", [{}, NLB])
 async def test_an_instance_that_is_not_taken_keeps_no_other_out_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy, annotations: dict[str, str]
+    aws: Aws, annotations: dict[str, str]
 ) -> None:
-    good, bad = account.launch(2)
+    good, bad = aws.launch(2)
     codes = {"RegisterTargets": "InvalidTarget", "RegisterInstances": "InvalidInstance"}
 
     def refuse(request: Request) -> Fault | None:
@@ -345,16 +310,13 @@ async def test_an_instance_that_is_not_taken_keeps_no_other_out_injected(
                 return Refusal(400, code, f"'{bad['InstanceId']}' cannot be registered")
         return None
 
-    proxy.rule = refuse
-    await ensure(cloud, asking(annotations), [node_of(good), node_of(bad)])
+    aws.proxy.rule = refuse
+    await aws.ensure(asking(annotations), [node_of(good), node_of(bad)])
     if annotations:
-        (group,) = network(account)["groups"]
-        health = account.emulator.client("elbv2").describe_target_health(
-            TargetGroupArn=group["TargetGroupArn"]
-        )
-        found = [one["Target"]["Id"] for one in health["TargetHealthDescriptions"]]
+        (group,) = network(aws)["groups"]
+        found = aws.targets(group)
     else:
-        found = [one["InstanceId"] for one in classic(account)["Instances"]]
+        found = [one["InstanceId"] for one in classic(aws)["Instances"]]
     assert found == [good["InstanceId"]]
 
 
@@ -367,30 +329,28 @@ async def test_an_instance_that_is_not_taken_keeps_no_other_out_injected(
     ],
 )
 async def test_what_appeared_meanwhile_is_looked_at_again_injected(
-    cloud: AwsCloud, proxy: Proxy, operation: str, code: str
+    aws: Aws, operation: str, code: str
 ) -> None:
-    with proxy.fault(operation, Refusal(400, code)), pytest.raises(RetryAfter):
-        await ensure(cloud, asking(NLB))
-    await ensure(cloud, asking(NLB))
+    with aws.proxy.fault(operation, Refusal(400, code)), pytest.raises(RetryAfter):
+        await aws.ensure(asking(NLB))
+    await aws.ensure(asking(NLB))
 
 
-async def test_a_full_security_group_is_explained_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    nodes = [node_of(account.launch()[0])]
+async def test_a_full_security_group_is_explained_injected(aws: Aws) -> None:
+    nodes = [node_of(aws.launch()[0])]
     full = Refusal(400, "RulesPerSecurityGroupLimitExceeded")
     refused = pytest.raises(NoRoom, match="raise the quota")
-    with proxy.fault("AuthorizeSecurityGroupIngress", full), refused:
-        await ensure(cloud, asking(NLB), nodes)
+    with aws.proxy.fault("AuthorizeSecurityGroupIngress", full), refused:
+        await aws.ensure(asking(NLB), nodes)
 
 
-async def test_a_node_with_two_tagged_groups_is_told(cloud: AwsCloud, account: Account) -> None:
-    other = account.ec2.create_security_group(
-        GroupName="other", Description="other", VpcId=account.vpc
-    )["GroupId"]
-    account.ec2.create_tags(
+async def test_a_node_with_two_tagged_groups_is_told(aws: Aws) -> None:
+    other = aws.ec2.create_security_group(GroupName="other", Description="other", VpcId=aws.vpc)[
+        "GroupId"
+    ]
+    aws.ec2.create_tags(
         Resources=[other], Tags=[{"Key": "kubernetes.io/cluster/kit", "Value": "shared"}]
     )
-    (made,) = account.launch(SecurityGroupIds=[account.nodes_group, other])
+    (made,) = aws.launch(SecurityGroupIds=[aws.nodes_group, other])
     with pytest.raises(CloudError, match="tag exactly one"):
-        await ensure(cloud, asking({}), [node_of(made)])
+        await aws.ensure(asking({}), [node_of(made)])

@@ -16,7 +16,6 @@ from ccm.providers.aws.elb.classic_desired import (
     TLS_POLICY,
     ClassicElb,
     ClassicListener,
-    ObservedClassicElb,
     desired_classic_elb,
 )
 from ccm.providers.aws.elb.request import ElbHealthCheck, read_request
@@ -41,11 +40,11 @@ def wanted(
     return desired_classic_elb(request, [SUBNETS[n] for n in subnets], ["sg-1"], instances, None)
 
 
-def take(observed: ObservedClassicElb, action: plans.ClassicElbAction) -> ObservedClassicElb:
+def take(there: ClassicElb | None, action: plans.ClassicElbAction) -> ClassicElb:
     """The cloud after one action, as AWS would carry it out; refuses what AWS refuses."""
     if isinstance(action, plans.CreateLoadBalancer):
-        assert observed.elb is None
-        made = replace(
+        assert there is None
+        return replace(
             action.elb,
             health_check=NO_CHECK,
             attributes={},
@@ -53,25 +52,19 @@ def take(observed: ObservedClassicElb, action: plans.ClassicElbAction) -> Observ
             tls_policies={},
             proxied=frozenset(),
         )
-        return replace(observed, elb=made)
-    there = observed.elb
     assert there
     match action:
-        case plans.CreateTlsPolicy(reference):
-            return replace(observed, policies=observed.policies | {TLS_POLICY.format(reference)})
-        case plans.CreateProxyPolicy():
-            return replace(observed, policies=observed.policies | {PROXY_POLICY})
+        case plans.CreatePolicy(name):
+            return replace(there, policies=there.policies | {name})
         case plans.SetTlsPolicy(number, reference):
-            assert TLS_POLICY.format(reference) in observed.policies
-            there = replace(there, tls_policies={**there.tls_policies, number: reference})
+            assert TLS_POLICY.format(reference) in there.policies
+            return replace(there, tls_policies={**there.tls_policies, number: reference})
         case plans.SetProxyProtocol(node_port, is_on):
-            assert not is_on or PROXY_POLICY in observed.policies
+            assert not is_on or PROXY_POLICY in there.policies
             assert node_port in {one.node_port for one in there.listeners.values()}
             proxied = there.proxied | {node_port} if is_on else there.proxied - {node_port}
-            there = replace(there, proxied=proxied)
-        case _:
-            there = changed(there, action)
-    return replace(observed, elb=there)
+            return replace(there, proxied=proxied)
+    return changed(there, action)
 
 
 def changed(there: ClassicElb, action: plans.ClassicElbAction) -> ClassicElb:
@@ -93,9 +86,8 @@ def changed(there: ClassicElb, action: plans.ClassicElbAction) -> ClassicElb:
             return replace(there, health_check=check)
         case plans.AddTags(tags):
             return replace(there, tags={**there.tags, **dict(tags)})
-        case plans.ModifyAttributes(balancer, sections):
-            values = {name: balancer.attributes[name] for name in sections}
-            return replace(there, attributes={**there.attributes, **values})
+        case plans.ModifyAttributes(sections):
+            return replace(there, attributes={**there.attributes, **sections})
         case plans.RegisterInstances(instances):
             return replace(there, instances=there.instances | set(instances))
         case plans.DeregisterInstances(instances):
@@ -113,12 +105,11 @@ def without_listener(there: ClassicElb, number: int) -> ClassicElb:
     return replace(there, listeners=listeners, tls_policies=policies, proxied=there.proxied & used)
 
 
-def after(
-    observed: ObservedClassicElb, steps: Iterable[plans.ClassicElbAction], most: int = 1000
-) -> ObservedClassicElb:
-    for _, step in zip(range(most), steps, strict=False):
-        observed = take(observed, step)
-    return observed
+def after(there: ClassicElb | None, now: ClassicElb, most: int = 1000) -> ClassicElb | None:
+    """What is there once the plan for `now` was performed, or the first of its actions."""
+    for step in list(plans.plan(now, there))[:most]:
+        there = take(there, step)
+    return there
 
 
 shapes = st.builds(
@@ -139,13 +130,8 @@ shapes = st.builds(
 def test_an_interrupted_plan_is_finished_by_planning_again(
     before: ClassicElb, now: ClassicElb, broken_at: int
 ) -> None:
-    observed = after(
-        ObservedClassicElb(None), list(plans.plan(before, ObservedClassicElb(None))), broken_at
-    )
-    observed = after(observed, list(plans.plan(now, observed)), broken_at)
-    observed = after(observed, list(plans.plan(now, observed)))
-    assert list(plans.plan(now, observed)) == []
-    there = observed.elb
+    there = after(after(after(None, before, broken_at), now, broken_at), now)
+    assert list(plans.plan(now, there)) == []
     assert there
     assert (there.listeners, there.subnets, there.instances, there.proxied) == (
         now.listeners, now.subnets, now.instances, now.proxied,
@@ -154,9 +140,8 @@ def test_an_interrupted_plan_is_finished_by_planning_again(
 
 
 def test_a_scheme_is_fixed_for_life() -> None:
-    observed = after(ObservedClassicElb(None), list(plans.plan(wanted(), ObservedClassicElb(None))))
     with pytest.raises(Refused, match="for its life"):
-        list(plans.plan(wanted(internal="true"), observed))
+        list(plans.plan(wanted(internal="true"), after(None, wanted())))
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import pytest
 
 from ccm.errors import ConfigurationFaults
 from ccm.providers.aws.config import AwsConfig, Endpoint, SharedProbe, read_config
-from ccm.providers.aws.imds import OwnInstance
-from ccm.providers.aws.provider import region_of
+from ccm.providers.aws.provider import OwnInstance, region_of
 
 FULL = """
 ; as operators have it

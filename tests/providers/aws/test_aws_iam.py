@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ccm.cloud.testkit.harness import port, service, volume
+from ccm.cloud.testkit.harness import volume
 from ccm.errors import Denied
 from ccm.model.cloud import Instance, VolumePlace
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.aws.api_actions import API_ACTIONS, QUOTAS
-from ccm.providers.aws.elb.annotations import PREFIX
 from ccm.providers.aws.iam import ACTIONS_BY_WORKER, policy
 from ccm.providers.aws.provider import AwsCloud
-from tests.providers.aws.world import Account, node_of, started
+from tests.providers.aws.world import Account, asking, node_of, started
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "ccm" / "providers" / "aws"
@@ -85,22 +84,16 @@ async def acting(
 
 def services() -> list[tuple[Service, Service]]:
     """Services before and after changes that need all kinds of calls."""
-    local = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
-    changed = {
-        "cross-zone-load-balancing-enabled": "true",
-        "additional-resource-tags": "team=web",
+    changes = {
+        "cross_zone_load_balancing_enabled": "true",
+        "additional_resource_tags": "team=web",
     }
-    after = {PREFIX + key: value for key, value in changed.items()}
     pairs = []
     for kind in ("nlb", "classic"):
-        before = {PREFIX + "type": kind}
-        proxy = {PREFIX + "proxy-protocol": "*"} if kind == "classic" else {}
-        pairs.append(
-            (
-                service(kind, {**before, **proxy}, ports=[port(80), port(81, node_port=30081)]),
-                service(kind, before | after, ports=[port(80), port(82, node_port=30082)], **local),
-            )
-        )
+        proxy = {"proxy_protocol": "*"} if kind == "classic" else {}
+        before, after = asking(kind, kind, 80, 81, **proxy), asking(kind, kind, 80, 82, **changes)
+        after.raw["spec"] |= {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
+        pairs.append((before, after))
     return pairs
 
 

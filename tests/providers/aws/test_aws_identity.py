@@ -6,16 +6,14 @@ from threading import Thread
 
 import pytest
 
-from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import service
 from ccm.errors import Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
 from ccm.providers.aws import tags
-from ccm.providers.aws.imds import InstanceMetadata, OwnInstance
+from ccm.providers.aws.provider import OwnInstance, read_own_instance
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
-from tests.providers.aws.proxy import Proxy
-from tests.providers.aws.world import MARK, Account, Start, node, node_of
+from tests.providers.aws.world import MARK, Aws, node, node_of
 
 MAC = "02:00:00:00:00:01"
 METADATA = {
@@ -66,38 +64,33 @@ def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 
 def test_a_machine_in_aws_knows_where_it_is(metadata: dict[str, str]) -> None:
     metadata["tags/instance"] = "Name\nkubernetes.io/cluster/kit"
-    assert InstanceMetadata().read() == OwnInstance(
-        METADATA["instance-id"], "us-east-1", "vpc-1", "kit"
-    )
+    assert read_own_instance() == OwnInstance(METADATA["instance-id"], "us-east-1", "vpc-1", "kit")
 
 
 def test_two_clusters_in_the_tags_are_none(metadata: dict[str, str]) -> None:
     metadata["tags/instance"] = "kubernetes.io/cluster/a\nkubernetes.io/cluster/b"
-    assert InstanceMetadata().read().cluster_id == ""
+    assert read_own_instance().cluster_id == ""
 
 
 def test_the_legacy_tag_counts_alone(metadata: dict[str, str]) -> None:
     metadata |= {"tags/instance": "KubernetesCluster", "tags/instance/KubernetesCluster": "old"}
-    assert InstanceMetadata().read().cluster_id == "old"
+    assert read_own_instance().cluster_id == "old"
 
 
 def test_elsewhere_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert InstanceMetadata().read() == OwnInstance()
+    assert read_own_instance() == OwnInstance()
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
-    assert InstanceMetadata().read() == OwnInstance()
+    assert read_own_instance() == OwnInstance()
 
 
-async def test_the_cluster_is_found_on_our_own_instance(
-    start: Start, account: Account, metadata: dict[str, str]
-) -> None:
+async def test_the_cluster_is_found_on_our_own_instance(aws: Aws, metadata: dict[str, str]) -> None:
     """Where the configuration does not say it and the metadata service gives no tags."""
-    (own, made) = account.launch(2)
+    (own, made) = aws.launch(2)
     metadata["instance-id"] = own["InstanceId"]
-    cloud = await start(has_cluster_id=False)
-    assert cloud.has_cluster_id
-    assert cloud.routes
-    await invoke(cloud.routes.create, node_of(made), "10.244.0.0/24")  # needs the tagged table
+    await aws.start(has_cluster_id=False)
+    assert aws.cloud.has_cluster_id
+    await aws.create_route(node_of(made), "10.244.0.0/24")  # needs the tagged table
 
 
 def test_nothing_is_ours_without_a_cluster() -> None:
@@ -109,96 +102,77 @@ def test_nothing_is_ours_without_a_cluster() -> None:
     assert ClusterTagging("", lambda: {MARK: "owned"}).cluster_tag() == ClusterTag("kit")
 
 
-async def test_a_role_is_assumed_for_all_calls(
-    start: Start, account: Account, proxy: Proxy
-) -> None:
-    (made,) = account.launch()
+async def test_a_role_is_assumed_for_all_calls(aws: Aws) -> None:
+    (made,) = aws.launch()
     role = "arn:aws:iam::123456789012:role/ccm"
     extra = f"RoleARN = {role}\nSourceARN = arn:aws:eks:us-east-1:123456789012:cluster/kit"
-    cloud = await start(extra, caller="node-0")
-    assert cloud.instances
+    await aws.start(extra, caller="node-0")
     node = node_of(made)
-    answers = await invoke(cloud.instances.describe, [node])
+    answers = await aws.describe(node)
     assert isinstance(answers[node.name], Instance)
-    first = proxy.requests[0]
+    first = aws.proxy.requests[0]
     assert first.name == "sts:AssumeRole"
     assert first.parameters["RoleArn"] == role
     assert first.parameters["RoleSessionName"] == "ccm-supervisor-node-0"
-    assert proxy.counted()["sts:AssumeRole"] == 1
-    assert "ccm-supervisor/node-0" in proxy.requests[-1].user_agent
+    assert aws.proxy.counted()["sts:AssumeRole"] == 1
+    assert "ccm-supervisor/node-0" in aws.proxy.requests[-1].user_agent
 
 
 UNTAGGED: list[Json] = []
 
 
-async def test_without_a_cluster_id_machines_are_read_and_nothing_is_written(
-    start: Start, account: Account, proxy: Proxy
-) -> None:
+async def test_without_a_cluster_id_machines_are_read_and_nothing_is_written(aws: Aws) -> None:
     """As with --allow-untagged-cloud on a machine outside of AWS."""
-    (made,) = account.launch(TagSpecifications=UNTAGGED)
-    cloud = await start(has_cluster_id=False, allow_untagged=True)
-    assert not cloud.has_cluster_id
-    assert cloud.instances
-    assert cloud.load_balancers
-    assert cloud.routes
+    (made,) = aws.launch(TagSpecifications=UNTAGGED)
+    await aws.start(has_cluster_id=False, allow_untagged=True)
+    assert not aws.cloud.has_cluster_id
     by_name, by_id = node(made["PrivateDnsName"]), node_of(made, ["10.244.0.0/24"])
     for asked in (by_name, by_id):
-        (answer,) = (await invoke(cloud.instances.describe, [asked])).values()
+        (answer,) = (await aws.describe(asked)).values()
         assert isinstance(answer, Instance)
     one = service("web")
-    balancers, routes = cloud.load_balancers, cloud.routes
     for attempt in (
-        lambda: balancers.ensure(one, [by_id]),
-        lambda: balancers.update_hosts(one, [by_id]),
-        lambda: balancers.delete(one),
-        lambda: routes.list([by_id]),
-        lambda: routes.create(by_id, "10.244.0.0/24"),
+        aws.ensure(one, [by_id]),
+        aws.update_hosts(one, [by_id]),
+        aws.delete(one),
+        aws.list_routes(by_id),
+        aws.create_route(by_id),
     ):
         with pytest.raises(Refused, match=r"tag this instance with kubernetes\.io/cluster/"):
-            await invoke(attempt)
-    assert proxy.writes() == []
+            await attempt
+    assert aws.proxy.writes() == []
 
 
-async def test_without_a_cluster_id_the_configured_route_table_is_ours(
-    start: Start, account: Account
-) -> None:
-    (made,) = account.launch(TagSpecifications=UNTAGGED)
-    table = f"RouteTableID = {account.table}"
-    cloud = await start(table, has_cluster_id=False, allow_untagged=True)
-    assert cloud.routes
+async def test_without_a_cluster_id_the_configured_route_table_is_ours(aws: Aws) -> None:
+    (made,) = aws.launch(TagSpecifications=UNTAGGED)
+    table = f"RouteTableID = {aws.table}"
+    await aws.start(table, has_cluster_id=False, allow_untagged=True)
     one = node_of(made, ["10.244.0.0/24"])
-    await invoke(cloud.routes.create, one, "10.244.0.0/24")
-    (route,) = await invoke(cloud.routes.list, [one])
+    await aws.create_route(one, "10.244.0.0/24")
+    (route,) = await aws.list_routes(one)
     assert route.node == one.name
 
 
 @pytest.mark.parametrize(
     ("tagged", "is_allowed", "is_found"),
     [
-        ({}, True, True),
-        ({}, False, False),
-        ({MARK: "owned"}, True, False),
-        ({"kubernetes.io/cluster/a": "owned", "kubernetes.io/cluster/b": "owned"}, True, False),
+        ((), True, True),
+        ((), False, False),
+        ((MARK,), True, False),
+        (("kubernetes.io/cluster/a", "kubernetes.io/cluster/b"), True, False),
     ],
     ids=["allowed", "not-allowed", "there-is-a-cluster", "there-are-two"],
 )
 async def test_a_machine_without_a_tag_answers_for_a_name_if_there_is_no_cluster_and_it_is_allowed(
-    start: Start,
-    account: Account,
-    metadata: dict[str, str],
-    tagged: dict[str, str],
-    is_allowed: bool,
-    is_found: bool,
+    aws: Aws, metadata: dict[str, str], tagged: tuple[str, ...], is_allowed: bool, is_found: bool
 ) -> None:
-    own, made = account.launch(2, TagSpecifications=UNTAGGED)
+    own, made = aws.launch(2, TagSpecifications=UNTAGGED)
     metadata["instance-id"] = own["InstanceId"]
-    if tagged:
-        listed = [{"Key": key, "Value": value} for key, value in tagged.items()]
-        account.ec2.create_tags(Resources=[own["InstanceId"]], Tags=listed)
-    cloud = await start(has_cluster_id=False, allow_untagged=is_allowed)
-    assert cloud.instances
+    for key in tagged:
+        aws.tag(own["InstanceId"], key)
+    await aws.start(has_cluster_id=False, allow_untagged=is_allowed)
     try:
-        answers = await invoke(cloud.instances.describe, [node(made["PrivateDnsName"])])
+        answers = await aws.describe(node(made["PrivateDnsName"]))
         assert [isinstance(answer, Instance) for answer in answers.values()] == [is_found]
     except Refused:
         assert not is_found

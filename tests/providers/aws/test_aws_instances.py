@@ -2,30 +2,22 @@
 
 import pytest
 
-from ccm.cloud.gate import invoke
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import AddressType, Gone, Instance, NodeAddress, PowerState, Unknown
-from ccm.model.objects import Node
-from ccm.providers.aws.provider import AwsCloud
-from tests.providers.aws.proxy import Garbage, Proxy, Refusal, Request, Reset, throttling
-from tests.providers.aws.world import ZONES, Account, Start, node, node_of
+from tests.providers.aws.proxy import Garbage, Refusal, Request, Reset, throttling
+from tests.providers.aws.world import ZONES, Aws, node, node_of
 
 ABSENT = "aws:///us-east-1a/i-0123456789abcdef0"
 
 
-async def describe(cloud: AwsCloud, *nodes: Node) -> dict[str, object]:
-    assert cloud.instances
-    return dict(await invoke(cloud.instances.describe, nodes))
-
-
-async def test_a_node_is_found_by_its_private_dns_name(cloud: AwsCloud, account: Account) -> None:
-    (made,) = account.launch(zone=ZONES[1])
+async def test_a_node_is_found_by_its_private_dns_name(aws: Aws) -> None:
+    (made,) = aws.launch(zone=ZONES[1])
     name, private, public = (
         made["PrivateDnsName"],
         made["PrivateIpAddress"],
         made["PublicIpAddress"],
     )
-    answers = await describe(cloud, node(name))
+    answers = await aws.describe(node(name))
     assert answers[name] == Instance(
         provider_id=f"aws:///{ZONES[1]}/{made['InstanceId']}",
         type="m5.large",
@@ -43,20 +35,18 @@ async def test_a_node_is_found_by_its_private_dns_name(cloud: AwsCloud, account:
     )
 
 
-async def test_a_resource_based_name_is_found_by_the_id_in_it(
-    cloud: AwsCloud, account: Account
-) -> None:
-    (made,) = account.launch()
+async def test_a_resource_based_name_is_found_by_the_id_in_it(aws: Aws) -> None:
+    (made,) = aws.launch()
     names = [made["InstanceId"], f"{made['InstanceId']}.us-east-1.compute.internal"]
-    answers = await describe(cloud, *map(node, names))
+    answers = await aws.describe(*map(node, names))
     assert all(isinstance(answers[name], Instance) for name in names), answers
 
 
-async def test_power_follows_the_state(cloud: AwsCloud, account: Account) -> None:
-    running, stopped, ended = account.launch(3)
-    account.ec2.stop_instances(InstanceIds=[stopped["InstanceId"]])
-    account.ec2.terminate_instances(InstanceIds=[ended["InstanceId"]])
-    answers = await describe(cloud, *map(node_of, (running, stopped, ended)))
+async def test_power_follows_the_state(aws: Aws) -> None:
+    running, stopped, ended = aws.launch(3)
+    aws.ec2.stop_instances(InstanceIds=[stopped["InstanceId"]])
+    aws.ec2.terminate_instances(InstanceIds=[ended["InstanceId"]])
+    answers = await aws.describe(*map(node_of, (running, stopped, ended)))
     first, second, third = answers.values()
     assert isinstance(first, Instance)
     assert isinstance(second, Instance)
@@ -64,22 +54,18 @@ async def test_power_follows_the_state(cloud: AwsCloud, account: Account) -> Non
     assert third == Gone(f"instance {ended['InstanceId']} is terminated")
 
 
-async def test_ids_that_do_not_exist_do_not_spoil_a_batch(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    machines = account.launch(3)
+async def test_ids_that_do_not_exist_do_not_spoil_a_batch(aws: Aws) -> None:
+    machines = aws.launch(3)
     absent = [f"aws:///us-east-1a/i-0123456789abcdef{n}" for n in range(2)]
     nodes = [*map(node_of, machines), *(node(f"no-{n}", at) for n, at in enumerate(absent))]
-    answers = await describe(cloud, *nodes)
+    answers = await aws.describe(*nodes)
     assert [type(answer) for answer in answers.values()] == [Instance] * 3 + [Gone] * 2
-    assert proxy.counted()["ec2:DescribeInstances"] <= 3
+    assert aws.proxy.counted()["ec2:DescribeInstances"] <= 3
 
 
-async def test_several_ids_in_one_error_cost_one_more_read_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
+async def test_several_ids_in_one_error_cost_one_more_read_injected(aws: Aws) -> None:
     """AWS names all of them in one message, moto only one."""
-    (made,) = account.launch()
+    (made,) = aws.launch()
     ids = ["i-0123456789abcdef0", "i-0123456789abcdef1"]
 
     def deny(request: Request) -> Refusal | None:
@@ -88,11 +74,11 @@ async def test_several_ids_in_one_error_cost_one_more_read_injected(
         message = f"The instance IDs '{', '.join(ids)}' do not exist"
         return Refusal(400, "InvalidInstanceID.NotFound", message)
 
-    proxy.rule = deny
+    aws.proxy.rule = deny
     nodes = [node_of(made), *(node(one, f"aws:///us-east-1a/{one}") for one in ids)]
-    answers = await describe(cloud, *nodes)
+    answers = await aws.describe(*nodes)
     assert [type(answer) for answer in answers.values()] == [Instance, Gone, Gone]
-    assert proxy.counted()["ec2:DescribeInstances"] == 2
+    assert aws.proxy.counted()["ec2:DescribeInstances"] == 2
 
 
 @pytest.mark.parametrize(
@@ -106,80 +92,68 @@ async def test_several_ids_in_one_error_cost_one_more_read_injected(
     ],
     ids=str,
 )
-async def test_no_error_is_ever_gone_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy, refusal: Refusal
-) -> None:
-    (made,) = account.launch()
+async def test_no_error_is_ever_gone_injected(aws: Aws, refusal: Refusal) -> None:
+    (made,) = aws.launch()
     for asked in (node(made["PrivateDnsName"]), node_of(made)):
-        with proxy.fault("DescribeInstances", refusal), pytest.raises(CloudError) as raised:
-            await describe(cloud, asked)
+        with aws.proxy.fault("DescribeInstances", refusal), pytest.raises(CloudError) as raised:
+            await aws.describe(asked)
         assert isinstance(raised.value, Denied) is ("Unauthorized" in str(refusal))
         assert not isinstance(raised.value, Throttled)
 
 
-async def test_one_failed_call_of_two_leaves_the_other_nodes_known_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    by_id, by_name = account.launch(2)
+async def test_one_failed_call_of_two_leaves_the_other_nodes_known_injected(aws: Aws) -> None:
+    by_id, by_name = aws.launch(2)
 
     def rule(request: Request) -> Refusal | None:
         is_by_name = "Filter.1.Name" in request.parameters
         return Refusal(500, "InternalError") if is_by_name else None
 
-    proxy.rule = rule
-    answers = await describe(cloud, node_of(by_id), node(by_name["PrivateDnsName"]))
+    aws.proxy.rule = rule
+    answers = await aws.describe(node_of(by_id), node(by_name["PrivateDnsName"]))
     assert [type(answer) for answer in answers.values()] == [Instance, Unknown]
 
 
-async def test_throttling_is_told_apart_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    (made,) = account.launch()
-    proxy.rule = throttling
+async def test_throttling_is_told_apart_injected(aws: Aws) -> None:
+    (made,) = aws.launch()
+    aws.proxy.rule = throttling
     with pytest.raises(Throttled):
-        await describe(cloud, node_of(made))
+        await aws.describe(node_of(made))
 
 
-async def test_an_instance_of_another_cluster_does_not_answer_for_a_name(
-    cloud: AwsCloud, account: Account
-) -> None:
-    (made,) = account.launch(TagSpecifications=[])
+async def test_an_instance_of_another_cluster_does_not_answer_for_a_name(aws: Aws) -> None:
+    (made,) = aws.launch(TagSpecifications=[])
     name = made["PrivateDnsName"]
-    answers = await describe(cloud, node(name))
+    answers = await aws.describe(node(name))
     assert isinstance(answers[name], Unknown)
-    assert isinstance((await describe(cloud, node_of(made)))[name], Instance)
+    assert isinstance((await aws.describe(node_of(made)))[name], Instance)
 
 
-async def test_a_zone_id_that_cannot_be_read_is_left_out_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    (made,) = account.launch()
-    with proxy.fault("DescribeAvailabilityZones", Refusal(403, "UnauthorizedOperation")):
-        (answer,) = (await describe(cloud, node_of(made))).values()
+async def test_a_zone_id_that_cannot_be_read_is_left_out_injected(aws: Aws) -> None:
+    (made,) = aws.launch()
+    with aws.proxy.fault("DescribeAvailabilityZones", Refusal(403, "UnauthorizedOperation")):
+        (answer,) = (await aws.describe(node_of(made))).values()
     assert isinstance(answer, Instance)
     assert not answer.labels
 
 
-async def test_without_a_question_nothing_is_asked(cloud: AwsCloud, proxy: Proxy) -> None:
+async def test_without_a_question_nothing_is_asked(aws: Aws) -> None:
     names = ["*", "Upper", "a b"]
     ids = ["aws:///us-east-1a/", "aws:///us-east-1a/vol-1", "aws://x", "gce://p/z/i-12345678"]
     asked = [*map(node, names), *(node(f"n{n}", at) for n, at in enumerate(ids))]
-    answers = await describe(cloud, *asked)
+    answers = await aws.describe(*asked)
     assert {type(answer) for answer in answers.values()} == {Unknown}
-    assert not proxy.requests
+    assert not aws.proxy.requests
 
 
-async def test_many_nodes_cost_a_read_for_two_hundred(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    machines = account.launch_many(201)
+async def test_many_nodes_cost_a_read_for_two_hundred(aws: Aws) -> None:
+    machines = aws.launch_many(201)
     by_name, by_id = [node(m["PrivateDnsName"]) for m in machines], [*map(node_of, machines)]
-    await describe(cloud, by_id[0])  # reads the zones, once
+    await aws.describe(by_id[0])  # reads the zones, once
     for nodes in (by_name, by_id):
-        proxy.reset()
-        answers = await describe(cloud, *nodes)
+        aws.proxy.reset()
+        answers = await aws.describe(*nodes)
         assert all(isinstance(answer, Instance) for answer in answers.values())
-        assert proxy.counted() == {"ec2:DescribeInstances": 2}
+        assert aws.proxy.counted() == {"ec2:DescribeInstances": 2}
 
 
 @pytest.mark.parametrize(
@@ -191,23 +165,18 @@ async def test_many_nodes_cost_a_read_for_two_hundred(
     ],
 )
 async def test_addresses_are_of_all_interfaces_in_the_configured_order(
-    start: Start, account: Account, families: str, kinds: list[str]
+    aws: Aws, families: str, kinds: list[str]
 ) -> None:
-    ec2, subnet = account.ec2, account.public[ZONES[0]]
-    ec2.associate_vpc_cidr_block(VpcId=account.vpc, Ipv6CidrBlock="2001:db8:1234:1a00::/56")
-    (made,) = account.launch()
-    second = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
-    ec2.attach_network_interface(
-        NetworkInterfaceId=second["NetworkInterfaceId"], InstanceId=made["InstanceId"],
-        DeviceIndex=1,
-    )  # fmt: skip
+    aws.ec2.associate_vpc_cidr_block(VpcId=aws.vpc, Ipv6CidrBlock="2001:db8:1234:1a00::/56")
+    (made,) = aws.launch()
+    second = aws.add_interface(made, aws.public[ZONES[0]])
     first = made["NetworkInterfaces"][0]["NetworkInterfaceId"]
-    ec2.assign_ipv6_addresses(
+    aws.ec2.assign_ipv6_addresses(
         NetworkInterfaceId=first, Ipv6Addresses=["2001:db8:1234:1a00::5", "2001:db8:1234:1a00::6"]
     )
     lines = "".join(f"NodeIPFamilies = {family}\n" for family in families.split())
-    cloud = await start(lines)
-    (answer,) = (await describe(cloud, node_of(made))).values()
+    await aws.start(lines)
+    (answer,) = (await aws.describe(node_of(made))).values()
     assert isinstance(answer, Instance)
     names = {
         AddressType.EXTERNAL_IP: "ext",

@@ -22,16 +22,11 @@ from ccm.providers.aws.elb.nlb_desired import (
     desired_nlb,
 )
 from ccm.providers.aws.elb.request import read_request
-from ccm.providers.aws.security_groups import (
-    AuthorizeIngress,
-    IngressChange,
-    IngressRule,
-    SecurityGroup,
-)
+from ccm.providers.aws.security_groups import IngressChange, IngressRule, SecurityGroup
 from ccm.providers.aws.subnets import Subnet
 from ccm.providers.aws.tags import ClusterTag
 
-NOTHING = ObservedNlb(None, "", "", {}, {}, {}, {})
+NOTHING = ObservedNlb(None, {}, {})
 SUBNETS = [
     Subnet(f"subnet-{zone}", zone, f"10.0.{n}.0/24", {}, True) for n, zone in enumerate("ab")
 ]
@@ -125,8 +120,10 @@ def take_group(observed: ObservedNlb, action: plans.NlbAction) -> dict[str, Targ
     return groups
 
 
-def after(observed: ObservedNlb, steps: Iterable[plans.NlbAction], most: int = 1000) -> ObservedNlb:
-    for _, step in zip(range(most), steps, strict=False):
+def after(observed: ObservedNlb, now: DesiredNlb | None, most: int = 1000) -> ObservedNlb:
+    """What there is once the plan for `now` was performed, or the first of its actions."""
+    steps = plans.plan(now, observed) if now else plans.plan_deletion(observed)
+    for step in list(steps)[:most]:
         observed = take(observed, step)
     return observed
 
@@ -148,9 +145,7 @@ shapes = st.builds(
 def test_an_interrupted_plan_is_finished_by_planning_again(
     before: DesiredNlb, now: DesiredNlb, broken_at: int
 ) -> None:
-    observed = after(NOTHING, list(plans.plan(before, NOTHING)), broken_at)
-    observed = after(observed, list(plans.plan(now, observed)), broken_at)
-    observed = after(observed, list(plans.plan(now, observed)))
+    observed = after(after(after(NOTHING, before, broken_at), now, broken_at), now)
     assert list(plans.plan(now, observed)) == []
     assert observed.listeners == now.listeners
     assert observed.groups.keys() == now.groups.keys()
@@ -160,19 +155,18 @@ def test_an_interrupted_plan_is_finished_by_planning_again(
 def test_an_interrupted_deletion_is_finished_by_planning_again(
     shape: DesiredNlb, broken_at: int
 ) -> None:
-    observed = after(NOTHING, list(plans.plan(shape, NOTHING)))
-    observed = after(observed, list(plans.plan_deletion(observed)), broken_at)
+    observed = after(after(NOTHING, shape), None, broken_at)
     left = observed.groups or observed.listeners
     assert not left or observed.nlb, "what is left could not be found any more"
-    observed = after(observed, list(plans.plan_deletion(observed)))
+    observed = after(observed, None)
     assert (observed.nlb, observed.groups, observed.listeners) == (None, {}, {})
 
 
 def test_a_certificate_changes_the_listener_in_place() -> None:
     plain, tls = wanted(), wanted(ssl_cert="arn:1")
-    observed = after(NOTHING, list(plans.plan(plain, NOTHING)))
+    observed = after(NOTHING, plain)
     assert list(plans.plan(tls, observed)) == [plans.ModifyListener(tls.listeners[80])]
-    observed = after(observed, list(plans.plan(tls, observed)))
+    observed = after(observed, tls)
     with_policy = wanted(ssl_cert="arn:1", ssl_negotiation_policy="strict")
     assert [*map(type, plans.plan(with_policy, observed))] == [plans.ModifyListener]
 
@@ -185,14 +179,14 @@ def test_a_certificate_changes_the_listener_in_place() -> None:
     ],
 )
 def test_what_is_fixed_is_refused(other: dict[str, str]) -> None:
-    observed = after(NOTHING, list(plans.plan(wanted(), NOTHING)))
+    observed = after(NOTHING, wanted())
     with pytest.raises(Refused, match="for its life"):
         list(plans.plan(wanted((80,), ("i-1",), 2, False, **other), observed))
 
 
 def test_an_address_that_a_zone_has_is_fixed() -> None:
     first = wanted(eip_allocations="eip-1,eip-2")
-    observed = after(NOTHING, list(plans.plan(first, NOTHING)))
+    observed = after(NOTHING, first)
     assert list(plans.plan(first, observed)) == []
     with pytest.raises(Refused, match="has eip-1 in subnet-a for its life"):
         list(plans.plan(wanted(eip_allocations="eip-3,eip-2"), observed))
@@ -206,7 +200,7 @@ PROBE = SharedProbe()
 def apply(group: SecurityGroup, changes: Iterable[IngressChange]) -> SecurityGroup:
     """The group after the changes; AWS refuses a rule that is there and one that is not."""
     for change in changes:
-        if isinstance(change, AuthorizeIngress):
+        if change.action == "Authorize":
             assert not group.rules & set(change.rules)
             group = replace(group, rules=group.rules | set(change.rules))
         else:

@@ -92,12 +92,7 @@ def shapes(account: Account) -> dict[str, Json]:
     (public,) = account.launch()
     (private,) = account.launch(zone=ZONES[1], SubnetId=account.private[ZONES[1]])
     (several,) = account.launch(InstanceType="c5.xlarge")
-    second = account.ec2.create_network_interface(SubnetId=account.private[ZONES[0]])
-    account.ec2.attach_network_interface(
-        NetworkInterfaceId=second["NetworkInterface"]["NetworkInterfaceId"],
-        InstanceId=several["InstanceId"],
-        DeviceIndex=1,
-    )
+    account.add_interface(several, account.private[ZONES[0]])
     (by_id,) = account.launch()
     instances = (public, private, account.instance(several["InstanceId"]))
     found = {instance["PrivateDnsName"]: instance for instance in instances}
@@ -175,40 +170,33 @@ async def check_balancers(api: Kube, account: Account, instances: dict[str, Json
     ids = {instance["InstanceId"] for instance in instances.values()}
     nlb, elb = await ready_service(api, "nlb"), await ready_service(api, "classic")
     port = nlb["spec"]["ports"][0]["nodePort"]
-    client = account.emulator.client("elbv2")
 
     async def has_targets() -> bool:
-        groups = client.describe_target_groups()["TargetGroups"]
-        health = [client.describe_target_health(TargetGroupArn=g["TargetGroupArn"]) for g in groups]
-        found = {t["Target"]["Id"] for h in health for t in h["TargetHealthDescriptions"]}
-        return found == ids
+        groups = account.target_groups()
+        return {target for group in groups for target in account.targets(group)} == ids
 
     await until("all nodes are targets", has_targets)
-    (balancer,) = client.describe_load_balancers()["LoadBalancers"]
-    arn = balancer["LoadBalancerArn"]
+    (balancer,) = account.nlbs(is_deep=True)
     assert nlb["status"]["loadBalancer"]["ingress"] == [{"hostname": balancer["DNSName"]}]
     assert (balancer["Type"], balancer["Scheme"]) == ("network", "internet-facing")
-    (listener,) = client.describe_listeners(LoadBalancerArn=arn)["Listeners"]
+    (listener,) = balancer["listeners"]
     assert (listener["Port"], listener["Protocol"]) == (443, "TCP")
-    (group,) = client.describe_target_groups()["TargetGroups"]
+    (group,) = balancer["groups"].values()
     assert (group["Port"], group["HealthCheckProtocol"]) == (port, "TCP")
-    for tagged in client.describe_tags(ResourceArns=[arn, group["TargetGroupArn"]])[
-        "TagDescriptions"
-    ]:
+    assert len(balancer["tags"]) == 2
+    for tagged in balancer["tags"]:
         tags = {tag["Key"]: tag["Value"] for tag in tagged["Tags"]}
         assert (tags[MARK], tags["kubernetes.io/service-name"]) == ("owned", "default/nlb")
     await check_classic(account, elb, ids)
 
 
 async def check_classic(account: Account, elb: Json, ids: set[str]) -> None:
-    client = account.emulator.client("elb")
-
     async def has_instances() -> bool:
-        (one,) = client.describe_load_balancers()["LoadBalancerDescriptions"]
+        (one,) = account.classic_elbs()
         return {instance["InstanceId"] for instance in one["Instances"]} == ids
 
     await until("all nodes are behind the classic balancer", has_instances)
-    (one,) = client.describe_load_balancers()["LoadBalancerDescriptions"]
+    (one,) = account.classic_elbs()
     port = elb["spec"]["ports"][0]["nodePort"]
     assert elb["status"]["loadBalancer"]["ingress"] == [{"hostname": one["DNSName"]}]
     (listener,) = [description["Listener"] for description in one["ListenerDescriptions"]]
@@ -269,18 +257,11 @@ async def check_a_terminated_machine(
 async def delete_everything(api: Kube, account: Account) -> None:
     await api.request("DELETE", f"{SERVICES}/nlb")
     await api.request("DELETE", f"{SERVICES}/classic")
-    elb, elbv2 = account.emulator.client("elb"), account.emulator.client("elbv2")
-
-    async def is_left() -> bool:
-        listed = (await api.get(SERVICES))["items"]
-        return len(listed) > 1 or bool(
-            elb.describe_load_balancers()["LoadBalancerDescriptions"]
-            or elbv2.describe_load_balancers()["LoadBalancers"]
-            or elbv2.describe_target_groups()["TargetGroups"]
-        )
 
     async def is_clean() -> bool:
-        return not await is_left()
+        services = (await api.get(SERVICES))["items"]
+        left = [*account.classic_elbs(), *account.nlbs(), *account.target_groups()]
+        return len(services) <= 1 and not left
 
     await until("no balancer is left", is_clean)
     groups = account.security_groups()
@@ -347,8 +328,7 @@ async def test_a_cluster_without_an_id_starts_when_allowed_and_is_told_what_it_l
 
         await until("an Event names the tag", told)
         assert supervisor.end() == 0
-    elb = account.emulator.client("elb")
-    assert elb.describe_load_balancers()["LoadBalancerDescriptions"] == []
+    assert list(account.classic_elbs()) == []
 
 
 @pytest.mark.timeout(300)

@@ -7,11 +7,9 @@ import pytest
 
 from ccm.controllers import NODE
 from ccm.model.objects import Node
-from ccm.providers.aws.provider import AwsCloud
 from tests.node.world import Cloud, world
 from tests.proc.running import long, until
-from tests.providers.aws.proxy import Proxy
-from tests.providers.aws.world import Account, node_of
+from tests.providers.aws.world import Aws, node_of
 from tests.unit.nodes import node, ready, with_provider_id
 
 PAGE = 200
@@ -23,27 +21,22 @@ REFRESH_PERIOD = 0.05  # seconds a pass takes at least
     ("count", "reads"), [(PAGE + 1, 3), pytest.param(1000, 6, marks=long, id="1000")]
 )
 async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
-    cloud: AwsCloud,
-    account: Account,
-    proxy: Proxy,
-    monkeypatch: pytest.MonkeyPatch,
-    count: int,
-    reads: int,
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, count: int, reads: int
 ) -> None:
     """The first pass reads the names of the zones once besides; 1,000 nodes may cost 10 reads."""
-    assert cloud.instances
-    ask = cloud.instances.describe
-    nodes = [node_of(machine) for machine in account.launch_many(count)]
+    assert aws.cloud.instances
+    ask = aws.cloud.instances.describe
+    nodes = [node_of(machine) for machine in aws.launch_many(count)]
     in_pass: Counter[int] = Counter()
     monkeypatch.setattr(Cloud, "scheme", "aws")
     async with world(
-        NODE, page=cloud.instances.batch_size, node_status_update_frequency=REFRESH_PERIOD
+        NODE, page=aws.cloud.instances.batch_size, node_status_update_frequency=REFRESH_PERIOD
     ) as w:
 
         def describe(some: Sequence[Node]) -> object:
-            before, number = len(proxy.requests), w.controller.status()["refresh_passes"]
+            before, number = len(aws.proxy.requests), w.controller.status()["refresh_passes"]
             answers = ask(some)
-            in_pass[number] += len(proxy.requests) - before
+            in_pass[number] += len(aws.proxy.requests) - before
             return answers
 
         monkeypatch.setattr(w.machines, "describe", describe)
@@ -52,4 +45,4 @@ async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
         w.feed()
         await until("two passes", lambda: w.controller.status()["refresh_passes"] >= 2, 200)
     assert (in_pass[0], in_pass[1]) == (reads, reads - 1)
-    assert proxy.writes() == []
+    assert aws.proxy.writes() == []

@@ -4,25 +4,13 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.gate import invoke
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
 from ccm.model.objects import Node
-from ccm.providers.aws.provider import AwsCloud
-from tests.providers.aws.proxy import Proxy, Refusal, Request
-from tests.providers.aws.world import Account, Start, node_of, tags
+from tests.providers.aws.proxy import Refusal, Request
+from tests.providers.aws.world import ZONES, Account, Aws, node_of
 
 CIDR = "10.244.0.0/24"
-
-
-async def listed(cloud: AwsCloud, *nodes: Node) -> list[Route]:
-    assert cloud.routes
-    return list(await invoke(cloud.routes.list, nodes))
-
-
-async def create(cloud: AwsCloud, node: Node, cidr: str = CIDR) -> None:
-    assert cloud.routes
-    await invoke(cloud.routes.create, node, cidr)
 
 
 def routes_of(account: Account, table: str = "") -> dict[str, Any]:
@@ -36,155 +24,134 @@ def routes_of(account: Account, table: str = "") -> dict[str, Any]:
     }
 
 
-async def test_a_route_is_made_and_its_machine_may_forward(
-    cloud: AwsCloud, account: Account
-) -> None:
-    (made,) = account.launch()
+async def test_a_route_is_made_and_its_machine_may_forward(aws: Aws) -> None:
+    (made,) = aws.launch()
     node = node_of(made, [CIDR])
-    await create(cloud, node)
-    assert routes_of(account) == {CIDR: made["InstanceId"]}
-    assert account.instance(made["InstanceId"])["SourceDestCheck"] is False
-    assert await listed(cloud, node) == [Route(CIDR, node.name, f"{account.table}@{CIDR}")]
+    await aws.create_route(node)
+    assert routes_of(aws) == {CIDR: made["InstanceId"]}
+    assert aws.instance(made["InstanceId"])["SourceDestCheck"] is False
+    assert await aws.list_routes(node) == [Route(CIDR, node.name, f"{aws.table}@{CIDR}")]
 
 
-async def test_a_machine_with_several_interfaces_is_reached_by_its_first(
-    cloud: AwsCloud, account: Account
-) -> None:
-    (made,) = account.launch()
-    second = account.ec2.create_network_interface(SubnetId=next(iter(account.private.values())))
-    account.ec2.attach_network_interface(
-        NetworkInterfaceId=second["NetworkInterface"]["NetworkInterfaceId"],
-        InstanceId=made["InstanceId"],
-        DeviceIndex=1,
-    )
-    await create(cloud, node_of(made, [CIDR]))
+async def test_a_machine_with_several_interfaces_is_reached_by_its_first(aws: Aws) -> None:
+    (made,) = aws.launch()
+    aws.add_interface(made, aws.private[ZONES[0]])
+    await aws.create_route(node_of(made, [CIDR]))
     first = made["NetworkInterfaces"][0]["NetworkInterfaceId"]
-    assert routes_of(account) == {CIDR: first}
+    assert routes_of(aws) == {CIDR: first}
 
 
-async def test_every_table_of_the_cluster_gets_the_route(cloud: AwsCloud, account: Account) -> None:
-    other = account.ec2.create_route_table(VpcId=account.vpc)["RouteTable"]["RouteTableId"]
-    (made,) = account.launch()
+async def test_every_table_of_the_cluster_gets_the_route(aws: Aws) -> None:
+    other = aws.make_table()
+    (made,) = aws.launch()
     node = node_of(made, [CIDR])
-    await create(cloud, node)
-    account.ec2.create_tags(Resources=[other], Tags=tags())
-    assert await listed(cloud, node) == []  # not everywhere yet, so it is to be made
-    await create(cloud, node)
-    assert routes_of(account) == routes_of(account, other) == {CIDR: made["InstanceId"]}
-    (route,) = await listed(cloud, node)
-    assert cloud.routes
-    await invoke(cloud.routes.delete, route)
-    assert routes_of(account) == routes_of(account, other) == {}
+    await aws.create_route(node)
+    aws.tag(other)
+    assert await aws.list_routes(node) == []  # not everywhere yet, so it is to be made
+    await aws.create_route(node)
+    assert routes_of(aws) == routes_of(aws, other) == {CIDR: made["InstanceId"]}
+    (route,) = await aws.list_routes(node)
+    await aws.delete_route(route)
+    assert routes_of(aws) == routes_of(aws, other) == {}
 
 
-async def test_the_configured_table_is_the_only_one(start: Start, account: Account) -> None:
-    other = account.ec2.create_route_table(VpcId=account.vpc)["RouteTable"]["RouteTableId"]
-    cloud = await start(f"RouteTableID = {other}\n")
-    (made,) = account.launch()
-    await create(cloud, node_of(made, [CIDR]))
-    assert (routes_of(account), routes_of(account, other)) == ({}, {CIDR: made["InstanceId"]})
+async def test_the_configured_table_is_the_only_one(aws: Aws) -> None:
+    other = aws.make_table()
+    await aws.start(f"RouteTableID = {other}\n")
+    (made,) = aws.launch()
+    await aws.create_route(node_of(made, [CIDR]))
+    assert (routes_of(aws), routes_of(aws, other)) == ({}, {CIDR: made["InstanceId"]})
 
 
-async def test_without_a_table_it_is_told_what_to_do(start: Start, account: Account) -> None:
-    account.ec2.delete_tags(Resources=[account.table], Tags=[{"Key": tags()[0]["Key"]}])
-    cloud = await start()
+async def test_without_a_table_it_is_told_what_to_do(aws: Aws) -> None:
+    aws.untag(aws.table)
+    await aws.start()
     with pytest.raises(Refused, match="tag one or set RouteTableID"):
-        await listed(cloud)
+        await aws.list_routes()
 
 
-async def test_a_network_that_leads_elsewhere_is_refused(cloud: AwsCloud, account: Account) -> None:
-    first, second = account.launch(2)
-    await create(cloud, node_of(first, [CIDR]))
-    await create(cloud, node_of(first, [CIDR]))
+async def test_a_network_that_leads_elsewhere_is_refused(aws: Aws) -> None:
+    first, second = aws.launch(2)
+    await aws.create_route(node_of(first, [CIDR]))
+    await aws.create_route(node_of(first, [CIDR]))
     with pytest.raises(Refused, match=f"already, to {first['InstanceId']}"):
-        await create(cloud, node_of(second, [CIDR]))
+        await aws.create_route(node_of(second, [CIDR]))
 
 
-async def test_a_full_table_is_explained_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    (made,) = account.launch()
+async def test_a_full_table_is_explained_injected(aws: Aws) -> None:
+    (made,) = aws.launch()
     full = Refusal(400, "RouteLimitExceeded", "The maximum number of routes has been reached.")
-    with proxy.fault("CreateRoute", full), pytest.raises(Refused) as refused:
-        await create(cloud, node_of(made, [CIDR]))
-    assert f"{account.table} is full with 1 routes: raise the quota" in str(refused.value)
+    with aws.proxy.fault("CreateRoute", full), pytest.raises(Refused) as refused:
+        await aws.create_route(node_of(made, [CIDR]))
+    assert f"{aws.table} is full with 1 routes: raise the quota" in str(refused.value)
 
 
-async def test_a_blackhole_is_listed_and_turned_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    old, new = account.launch(2)
-    await create(cloud, node_of(old, [CIDR]))
+async def test_a_blackhole_is_listed_and_turned_injected(aws: Aws) -> None:
+    old, new = aws.launch(2)
+    await aws.create_route(node_of(old, [CIDR]))
 
     def blackhole(request: Request, answer: bytes) -> bytes:
         is_table = request.operation == "DescribeRouteTables"
         leads_on = new["InstanceId"].encode() in answer
         return answer if leads_on or not is_table else answer.replace(b">active<", b">blackhole<")
 
-    proxy.rewrite = blackhole
-    (route,) = [one for one in await listed(cloud, node_of(old, [CIDR])) if one.cidr == CIDR]
+    aws.proxy.rewrite = blackhole
+    (route,) = [one for one in await aws.list_routes(node_of(old, [CIDR])) if one.cidr == CIDR]
     assert route.is_blackhole
-    await create(cloud, node_of(new, [CIDR]))
-    assert routes_of(account) == {CIDR: new["InstanceId"]}
+    await aws.create_route(node_of(new, [CIDR]))
+    assert routes_of(aws) == {CIDR: new["InstanceId"]}
 
 
-async def test_many_new_machines_are_read_at_once(
-    cloud: AwsCloud, account: Account, proxy: Proxy
-) -> None:
-    machines = account.launch_many(20)
+async def test_many_new_machines_are_read_at_once(aws: Aws) -> None:
+    machines = aws.launch_many(20)
     nodes = [node_of(m, [f"10.244.{n}.0/24"]) for n, m in enumerate(machines)]
-    await listed(cloud, *nodes)
+    await aws.list_routes(*nodes)
     for node in nodes:
-        await create(cloud, node, node.pod_cidrs[0])
-    assert proxy.counted()["ec2:DescribeInstances"] == 1
-    assert proxy.counted()["ec2:DescribeRouteTables"] == 1
-    assert len(routes_of(account)) == 20
+        await aws.create_route(node)
+    assert aws.proxy.counted()["ec2:DescribeInstances"] == 1
+    assert aws.proxy.counted()["ec2:DescribeRouteTables"] == 1
+    assert len(routes_of(aws)) == 20
 
 
-async def test_a_node_without_a_machine_is_refused(cloud: AwsCloud) -> None:
+async def test_a_node_without_a_machine_is_refused(aws: Aws) -> None:
     with pytest.raises(CloudError):
-        await create(cloud, Node({"metadata": {"name": "n"}, "spec": {}}))
+        await aws.create_route(Node({"metadata": {"name": "n"}, "spec": {}}), CIDR)
 
 
-async def test_a_machine_stays_as_it_is_when_there_is_no_table(
-    start: Start, account: Account, proxy: Proxy
-) -> None:
-    account.ec2.delete_tags(Resources=[account.table], Tags=[{"Key": tags()[0]["Key"]}])
-    cloud = await start()
-    (made,) = account.launch()
+async def test_a_machine_stays_as_it_is_when_there_is_no_table(aws: Aws) -> None:
+    aws.untag(aws.table)
+    await aws.start()
+    (made,) = aws.launch()
     with pytest.raises(Refused, match="tag one"):
-        await create(cloud, node_of(made, [CIDR]))
-    assert proxy.writes() == []
+        await aws.create_route(node_of(made, [CIDR]))
+    assert aws.proxy.writes() == []
 
 
-async def test_a_table_that_went_away_is_looked_for_again(
-    cloud: AwsCloud, account: Account
-) -> None:
-    old, new = (account.ec2.create_route_table(VpcId=account.vpc) for _ in range(2))
-    old_id, new_id = old["RouteTable"]["RouteTableId"], new["RouteTable"]["RouteTableId"]
-    account.ec2.create_tags(Resources=[old_id], Tags=tags())
-    account.ec2.delete_tags(Resources=[account.table], Tags=[{"Key": tags()[0]["Key"]}])
-    (made,) = account.launch()
+async def test_a_table_that_went_away_is_looked_for_again(aws: Aws) -> None:
+    old, new = aws.make_table(), aws.make_table()
+    aws.tag(old)
+    aws.untag(aws.table)
+    (made,) = aws.launch()
     node = node_of(made, [CIDR])
-    assert await listed(cloud, node) == []
-    account.ec2.delete_route_table(RouteTableId=old_id)
-    account.ec2.create_tags(Resources=[new_id], Tags=tags())
+    assert await aws.list_routes(node) == []
+    aws.ec2.delete_route_table(RouteTableId=old)
+    aws.tag(new)
     with pytest.raises(CloudError) as failed:
-        await create(cloud, node)
+        await aws.create_route(node)
     assert not isinstance(failed.value, Refused)
-    await create(cloud, node)
-    assert routes_of(account, new_id) == {CIDR: made["InstanceId"]}
+    await aws.create_route(node)
+    assert routes_of(aws, new) == {CIDR: made["InstanceId"]}
 
 
 @pytest.mark.parametrize("operation", ["CreateRoute", "ModifyInstanceAttribute"])
 async def test_a_machine_that_is_not_visible_everywhere_yet_is_tried_again_injected(
-    cloud: AwsCloud, account: Account, proxy: Proxy, operation: str
+    aws: Aws, operation: str
 ) -> None:
-    (made,) = account.launch()
+    (made,) = aws.launch()
     node = node_of(made, [CIDR])
     unseen = Refusal(400, "InvalidInstanceID.NotFound", f"'{made['InstanceId']}' does not exist")
-    with proxy.fault(operation, unseen), pytest.raises(CloudError) as failed:
-        await create(cloud, node)
+    with aws.proxy.fault(operation, unseen), pytest.raises(CloudError) as failed:
+        await aws.create_route(node)
     assert not isinstance(failed.value, Refused)
-    await create(cloud, node)
-    assert routes_of(account) == {CIDR: made["InstanceId"]}
+    await aws.create_route(node)
+    assert routes_of(aws) == {CIDR: made["InstanceId"]}

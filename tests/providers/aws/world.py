@@ -1,18 +1,21 @@
 """An AWS account with a cluster in it, made in the emulator; and a provider started against it."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.interface import Gate, ProviderContext
 from ccm.cloud.testkit.harness import port, service
+from ccm.model.cloud import Answer, Route
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.aws.elb.annotations import PREFIX
 from ccm.providers.aws.provider import AwsCloud
+from ccm.providers.aws.tags import tag_list
 from tests.providers.aws.emulator import REGION, Emulator
-from tests.providers.simulated.doubles import CountingGate
+from tests.providers.aws.proxy import Proxy
+from tests.providers.simulated.world import CountingGate
 
 CLUSTER = "kit"
 MARK = f"kubernetes.io/cluster/{CLUSTER}"
@@ -22,8 +25,7 @@ IMAGE = "ami-12345678"
 
 def tags(**more: str) -> list[dict[str, str]]:
     """Tags of an object of the cluster."""
-    named = {MARK: "owned", **{key.replace("_", "/"): value for key, value in more.items()}}
-    return [{"Key": key, "Value": value} for key, value in named.items()]
+    return tag_list({MARK: "owned", **{k.replace("_", "/"): v for k, v in more.items()}})
 
 
 def tagged(kind: str, **more: str) -> list[Json]:
@@ -85,38 +87,79 @@ class Account:
     def ec2(self) -> Any:
         return self.emulator.client("ec2")
 
+    @property
+    def elb(self) -> Any:
+        return self.emulator.client("elb")
+
+    @property
+    def elbv2(self) -> Any:
+        return self.emulator.client("elbv2")
+
+    def tag(self, resource: str, key: str = MARK, value: str = "owned") -> None:
+        self.ec2.create_tags(Resources=[resource], Tags=[{"Key": key, "Value": value}])
+
+    def untag(self, *resources: str) -> None:
+        """Take the cluster's tag away."""
+        self.ec2.delete_tags(Resources=list(resources), Tags=[{"Key": MARK}])
+
+    def make_group(self, name: str) -> str:
+        """A security group without tags and rules; its ID."""
+        made = self.ec2.create_security_group(GroupName=name, Description=name, VpcId=self.vpc)
+        return str(made["GroupId"])
+
+    def make_subnet(self, cidr: str, zone: str) -> str:
+        """A subnet without tags; its ID."""
+        made = self.ec2.create_subnet(VpcId=self.vpc, CidrBlock=cidr, AvailabilityZone=zone)
+        return str(made["Subnet"]["SubnetId"])
+
+    def make_table(self) -> str:
+        """A route table without tags; its ID."""
+        return str(self.ec2.create_route_table(VpcId=self.vpc)["RouteTable"]["RouteTableId"])
+
+    def add_interface(self, instance: Json, subnet: str) -> Json:
+        """A second network interface for an instance."""
+        second: Json = self.ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
+        self.ec2.attach_network_interface(
+            NetworkInterfaceId=second["NetworkInterfaceId"],
+            InstanceId=instance["InstanceId"],
+            DeviceIndex=1,
+        )
+        return second
+
+    def targets(self, group: Json) -> list[str]:
+        """The instances in a target group, without those that are being taken out."""
+        health = self.elbv2.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
+        return [
+            one["Target"]["Id"]
+            for one in health["TargetHealthDescriptions"]
+            if one["TargetHealth"]["State"] != "draining"
+        ]
+
     def launch(self, count: int = 1, zone: str = ZONES[0], **options: Any) -> list[Json]:
         """Running instances of the cluster; each is a reservation of its own or all are one."""
-        usual = {
-            "ImageId": IMAGE,
-            "InstanceType": "m5.large",
-            "TagSpecifications": tagged("instance"),
-        }
-        if "NetworkInterfaces" not in options:
-            usual |= {"SubnetId": self.public[zone], "SecurityGroupIds": [self.nodes_group]}
-        ec2 = self.ec2
-        made = ec2.run_instances(MinCount=count, MaxCount=count, **{**usual, **options})
-        return [self.instance(one["InstanceId"]) for one in made["Instances"]][:count]
+        made = self._run(count, **{"SubnetId": self.public[zone], **options})
+        return [self.instance(instance_id) for instance_id in made][:count]
 
-    def launch_many(self, count: int, subnet: str = "") -> list[Json]:
-        """As `launch`, with one read for all."""
+    def _run(self, count: int, **options: Any) -> list[str]:
+        usual = {"SecurityGroupIds": [self.nodes_group], "TagSpecifications": tagged("instance")}
         made = self.ec2.run_instances(
             MinCount=count,
             MaxCount=count,
             ImageId=IMAGE,
-            InstanceType="m5.large",
-            SubnetId=subnet or self.public[ZONES[0]],
-            SecurityGroupIds=[self.nodes_group],
-            TagSpecifications=tagged("instance"),
+            **{"InstanceType": "m5.large", **usual, **options},
         )
-        ids = [one["InstanceId"] for one in made["Instances"]]
-        answer = self.ec2.describe_instances(InstanceIds=ids)
+        return [one["InstanceId"] for one in made["Instances"]]
+
+    def launch_many(self, count: int, subnet: str = "") -> list[Json]:
+        """As `launch`, with one read for all."""
+        made = self._run(count, SubnetId=subnet or self.public[ZONES[0]])
+        answer = self.ec2.describe_instances(InstanceIds=made)
         found: list[Json] = answer["Reservations"][0]["Instances"]
         return found
 
     def classic_elbs(self, is_deep: bool = False) -> Iterator[Json]:
         """All Classic Load Balancers; with tags and attributes when `is_deep`."""
-        elb = self.emulator.client("elb")
+        elb = self.elb
         for one in elb.describe_load_balancers()["LoadBalancerDescriptions"]:
             if is_deep:
                 name = one["LoadBalancerName"]
@@ -127,7 +170,7 @@ class Account:
 
     def nlbs(self, is_deep: bool = False) -> Iterator[Json]:
         """All NLBs with listeners and target groups; with tags and attributes when `is_deep`."""
-        elbv2 = self.emulator.client("elbv2")
+        elbv2 = self.elbv2
         for one in elbv2.describe_load_balancers()["LoadBalancers"]:
             arn = one["LoadBalancerArn"]
             del one["State"]  # moto moves it on by itself
@@ -141,12 +184,7 @@ class Account:
                 del group["LoadBalancerArns"]  # moto forgets nothing there
             one["groups"] = {group["TargetGroupArn"]: group for group in groups}
             for group in groups:
-                health = elbv2.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
-                group["targets"] = [
-                    t["Target"]["Id"]
-                    for t in health["TargetHealthDescriptions"]
-                    if t["TargetHealth"]["State"] != "draining"
-                ]
+                group["targets"] = self.targets(group)
             if is_deep:
                 answer = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)
                 one["attributes"] = answer["Attributes"]
@@ -159,7 +197,7 @@ class Account:
             yield one
 
     def target_groups(self) -> list[Json]:
-        found: list[Json] = self.emulator.client("elbv2").describe_target_groups()["TargetGroups"]
+        found: list[Json] = self.elbv2.describe_target_groups()["TargetGroups"]
         return found
 
     def security_groups(self) -> list[Json]:
@@ -185,10 +223,6 @@ def config_text(account: Account, url: str, extra: str = "") -> str:
         f"[Global]\nRegion = {REGION}\nVPC = {account.vpc}\n"
         f"KubernetesClusterID = {CLUSTER}\n{extra}\n{overrides}"
     )
-
-
-Start = Callable[..., Awaitable[AwsCloud]]
-"""Starts a provider as `started`, and closes it after the test."""
 
 
 async def started(
@@ -224,16 +258,51 @@ def node_of(instance: Json, pod_cidrs: Sequence[str] = ()) -> Node:
     return Node({"metadata": {"name": instance["PrivateDnsName"]}, "spec": spec})
 
 
-async def ensure(cloud: AwsCloud, one: Service, hosts: Sequence[Node] = ()) -> None:
-    """Make the balancer of a Service, or make it right."""
-    assert cloud.load_balancers
-    await invoke(cloud.load_balancers.ensure, one, hosts)
+@dataclass
+class Aws(Account):
+    """An account, and a provider at work in it that reaches it through a proxy."""
 
+    proxy: Proxy
+    cloud: AwsCloud = field(init=False)
+    _started: list[AwsCloud] = field(default_factory=list)
 
-async def delete(cloud: AwsCloud, one: Service) -> None:
-    """Take the balancer of a Service away."""
-    assert cloud.load_balancers
-    await invoke(cloud.load_balancers.delete, one)
+    async def start(self, *args: Any, **options: Any) -> None:
+        """Another process of the provider takes over, with options as of `started`."""
+        self.cloud = await started(self, self.proxy.url, *args, **options)
+        self._started.append(self.cloud)
+
+    async def close(self) -> None:
+        for cloud in self._started:
+            await cloud.close()
+
+    async def describe(self, *nodes: Node) -> dict[str, Answer]:
+        assert self.cloud.instances
+        return dict(await invoke(self.cloud.instances.describe, nodes))
+
+    async def ensure(self, one: Service, hosts: Sequence[Node] = ()) -> None:
+        assert self.cloud.load_balancers
+        await invoke(self.cloud.load_balancers.ensure, one, hosts)
+
+    async def update_hosts(self, one: Service, hosts: Sequence[Node]) -> None:
+        assert self.cloud.load_balancers
+        await invoke(self.cloud.load_balancers.update_hosts, one, hosts)
+
+    async def delete(self, one: Service) -> None:
+        assert self.cloud.load_balancers
+        await invoke(self.cloud.load_balancers.delete, one)
+
+    async def list_routes(self, *nodes: Node) -> list[Route]:
+        assert self.cloud.routes
+        return list(await invoke(self.cloud.routes.list, nodes))
+
+    async def create_route(self, node: Node, cidr: str = "") -> None:
+        """A route to the Node's first pod network, if none is given."""
+        assert self.cloud.routes
+        await invoke(self.cloud.routes.create, node, cidr or node.pod_cidrs[0])
+
+    async def delete_route(self, route: Route) -> None:
+        assert self.cloud.routes
+        await invoke(self.cloud.routes.delete, route)
 
 
 def asking(kind: str, name: str = "web", *numbers: int, **annotations: str) -> Service:

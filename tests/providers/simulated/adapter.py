@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
 from ccm.sandbox.cloud import records
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
+from tests.proc.running import wait_for
 
 PAGE = 4
 FAULTS = {
@@ -54,10 +54,7 @@ class SimulatedAdapter(Adapter):
         self._child = subprocess.Popen(
             [*command, f"--page={PAGE}", "--port=0"], stdout=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 20
-        while not file.exists():
-            assert time.monotonic() < deadline, "the cloud did not get ready"
-            time.sleep(0.01)
+        wait_for("the cloud is ready", file.exists, 20)
         self._url = file.read_text()
 
     def stop(self) -> None:

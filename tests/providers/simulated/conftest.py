@@ -4,32 +4,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ccm.providers.simulated.api import SimulatedApi
-from ccm.providers.simulated.config import SimulatedConfig
-from ccm.providers.simulated.instances import SimulatedInstances
 from ccm.sandbox.cloud.server import CloudServer
 
-from .doubles import CountingGate
+from .world import World
 
 
 @pytest.fixture
-async def cloud() -> AsyncIterator[CloudServer]:
+async def w() -> AsyncIterator[World]:
     async with CloudServer(page=100) as server:
-        yield server
-
-
-@pytest.fixture
-def gate() -> CountingGate:
-    return CountingGate()
-
-
-@pytest.fixture
-async def api(cloud: CloudServer, gate: CountingGate) -> AsyncIterator[SimulatedApi]:
-    client = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.full), gate, "test")
-    yield client
-    await client.close()
-
-
-@pytest.fixture
-def instances(api: SimulatedApi) -> SimulatedInstances:
-    return SimulatedInstances(api, batch_size=100)
+        world = World(server)
+        yield world
+        for client in world.clients:
+            await client.close()

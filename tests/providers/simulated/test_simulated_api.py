@@ -1,115 +1,103 @@
 """Every status of the cloud means one thing to do."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
-from ccm.providers.simulated.api import ApiRequest, Conflict, NotFound, SimulatedApi
-from ccm.providers.simulated.config import SimulatedConfig
+from ccm.providers.simulated.api import Conflict, NotFound, SimulatedApi
 from ccm.sandbox.cloud.records import Machine
-from ccm.sandbox.cloud.server import CloudServer
 
-from .doubles import CountingGate
+from .world import World
 
 
-def create(name: str, **more: object) -> ApiRequest:
+async def create(api: SimulatedApi, name: str, **more: object) -> Any:
     body = {"name": name, **more}
-    return ApiRequest("CreateLoadBalancer", "write", "POST", "/v1/load-balancers", body=body)
+    return await api.call("CreateLoadBalancer", "POST", "/v1/load-balancers", body)
 
 
-async def test_a_write_spends_the_write_budget_and_returns_json(
-    cloud: CloudServer, api: SimulatedApi, gate: CountingGate
-) -> None:
-    made = await api.call(create("web"))
+async def delete(api: SimulatedApi, name: str) -> Any:
+    return await api.call("DeleteLoadBalancer", "DELETE", f"/v1/load-balancers/{name}")
+
+
+async def test_a_write_spends_the_write_budget_and_returns_json(w: World) -> None:
+    made = await create(w.api, "web")
     assert made["name"] == "web"
-    assert gate.calls == {("CreateLoadBalancer", "write"): 1}
-    assert (cloud.counters.reads, cloud.counters.writes) == (0, 1)
+    assert w.gate.calls == {("CreateLoadBalancer", "write"): 1}
+    assert (w.cloud.counters.reads, w.cloud.counters.writes) == (0, 1)
 
 
-async def test_an_answer_without_a_body_is_none(api: SimulatedApi) -> None:
-    await api.call(create("web"))
-    delete = ApiRequest("DeleteLoadBalancer", "write", "DELETE", "/v1/load-balancers/web")
-    assert await api.call(delete) is None
+async def test_an_answer_without_a_body_is_none(w: World) -> None:
+    await create(w.api, "web")
+    assert await delete(w.api, "web") is None
 
 
-async def test_a_name_that_is_taken_is_refused(api: SimulatedApi) -> None:
-    await api.call(create("web"))
+async def test_a_name_that_is_taken_is_refused(w: World) -> None:
+    await create(w.api, "web")
     with pytest.raises(Conflict, match="AlreadyExists: load balancer web exists"):
-        await api.call(create("web"))
+        await create(w.api, "web")
 
 
-async def test_a_full_account_is_refused(cloud: CloudServer, api: SimulatedApi) -> None:
-    cloud.set_parameters(max_routes=0)
-    cloud.state.machines.add(Machine("a", id="m-1"))
+async def test_a_full_account_is_refused(w: World) -> None:
+    w.cloud.set_parameters(max_routes=0)
+    w.cloud.state.machines.add(Machine("a", id="m-1"))
     body = {"cidr": "10.1.0.0/24", "machine_id": "m-1"}
     with pytest.raises(NoRoom, match="QuotaExceeded"):
-        await api.call(ApiRequest("CreateRoute", "write", "POST", "/v1/routes", body=body))
+        await w.api.call("CreateRoute", "POST", "/v1/routes", body)
 
 
-async def test_a_wrong_request_is_refused(api: SimulatedApi) -> None:
+async def test_a_wrong_request_is_refused(w: World) -> None:
     with pytest.raises(Refused, match="unknown fields: colour"):
-        await api.call(create("web", colour="red"))
+        await create(w.api, "web", colour="red")
 
 
-async def test_a_balancer_at_work_says_when_to_come_back(
-    cloud: CloudServer, api: SimulatedApi
-) -> None:
-    cloud.set_parameters(provisioning=60)
-    await api.call(create("web"))
+async def test_a_balancer_at_work_says_when_to_come_back(w: World) -> None:
+    w.cloud.set_parameters(provisioning=60)
+    await create(w.api, "web")
     with pytest.raises(RetryAfter) as raised:
-        await api.call(
-            ApiRequest("DeleteLoadBalancer", "write", "DELETE", "/v1/load-balancers/web")
-        )
+        await delete(w.api, "web")
     assert raised.value.seconds == 1
 
 
-async def test_what_is_not_there_is_absent(api: SimulatedApi) -> None:
+async def test_what_is_not_there_is_absent(w: World) -> None:
     with pytest.raises(NotFound):
-        await api.call(ApiRequest("GetLoadBalancer", "read", "GET", "/v1/load-balancers/nobody"))
+        await w.api.call("GetLoadBalancer", "GET", "/v1/load-balancers/nobody")
 
 
-async def test_a_read_only_token_is_denied_to_write(cloud: CloudServer, gate: CountingGate) -> None:
-    api = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.read_only), gate, "test")
+async def test_a_read_only_token_is_denied_to_write(w: World) -> None:
+    api = w.client(w.cloud.tokens.read_only)
     assert (await api.machines("names", ["a"])).not_found == {"a"}
     with pytest.raises(Denied, match="this token may only read"):
-        await api.call(create("web"))
-    await api.close()
+        await create(api, "web")
 
 
 async def test_a_token_exchanged_on_disk_is_taken_up_after_a_denial(
-    cloud: CloudServer, gate: CountingGate, tmp_path: Path
+    w: World, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
     file.write_text("old")
-    api = SimulatedApi(SimulatedConfig(cloud.url, "old", token_file=file), gate, "test")
+    api = w.client("old", token_file=file)
     with pytest.raises(Denied):
         await api.machines("names", ["a"])
-    file.write_text(f"{cloud.tokens.full}\n")
+    file.write_text(f"{w.cloud.tokens.full}\n")
     with pytest.raises(Denied):
         await api.machines("names", ["a"])
     assert (await api.machines("names", ["a"])).not_found == {"a"}
-    await api.close()
 
 
-async def test_a_token_file_that_is_gone_leaves_the_old_token(
-    cloud: CloudServer, gate: CountingGate, tmp_path: Path
-) -> None:
-    api = SimulatedApi(
-        SimulatedConfig(cloud.url, "old", token_file=tmp_path / "gone"), gate, "test"
-    )
+async def test_a_token_file_that_is_gone_leaves_the_old_token(w: World, tmp_path: Path) -> None:
+    api = w.client("old", token_file=tmp_path / "gone")
     with pytest.raises(Denied):
         await api.machines("names", ["a"])
-    await api.close()
 
 
-async def test_the_cloud_sees_who_calls(cloud: CloudServer, gate: CountingGate) -> None:
-    api = SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.full), gate, "node-0")
+async def test_the_cloud_sees_who_calls(w: World) -> None:
+    api = w.client(caller="node-0")
     await api.machines("names", ["a"])
-    [call] = cloud.counters.log
+    [call] = w.cloud.counters.log
     assert (call.caller, call.user_agent) == ("node-0", "ccm-supervisor")
-    await api.close()
 
 
 @pytest.mark.parametrize(
@@ -128,11 +116,7 @@ async def test_the_cloud_sees_who_calls(cloud: CloudServer, gate: CountingGate) 
     ],
 )
 async def test_a_strange_server_in_between_is_understood(
-    gate: CountingGate,
-    status: int,
-    headers: dict[str, str],
-    error: type[CloudError],
-    seconds: float | None,
+    w: World, status: int, headers: dict[str, str], error: type[CloudError], seconds: float | None
 ) -> None:
     paths: list[str] = []
 
@@ -145,13 +129,10 @@ async def test_a_strange_server_in_between_is_understood(
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    api = SimulatedApi(
-        SimulatedConfig(f"http://127.0.0.1:{runner.addresses[0][1]}", "t"), gate, "test"
-    )
+    api = w.client(url=f"http://127.0.0.1:{runner.addresses[0][1]}")
     with pytest.raises(CloudError) as raised:
         await api.machines("names", ["a"])
     assert type(raised.value) is error
     assert paths == ["/v1/machines"]
     assert getattr(raised.value, "seconds", None) == seconds
-    await api.close()
     await runner.cleanup()

@@ -10,9 +10,8 @@ from ccm.model.cloud import Instance
 from ccm.providers.simulated.config import SimulatedConfig, read_config
 from ccm.providers.simulated.instances import SimulatedInstances
 from ccm.providers.simulated.provider import SimulatedCloud
-from ccm.sandbox.cloud.server import CloudServer
 
-from .doubles import CountingGate, context, nodes
+from .world import World, context, nodes
 
 MINIMAL = "[Global]\nurl = http://127.0.0.1:8080\ntoken = secret\n"
 
@@ -148,27 +147,25 @@ def test_what_is_not_an_ini_file_is_one_fault_on_one_line(content: str | bytes) 
     assert "\n" not in fault
 
 
-async def test_it_is_a_cloud_provider_from_start_to_close(
-    cloud: CloudServer, gate: CountingGate
-) -> None:
-    cloud.state.add_machines(30)
+async def test_it_is_a_cloud_provider_from_start_to_close(w: World) -> None:
+    w.cloud.state.add_machines(30)
     provider: CloudProvider = SimulatedCloud()
     assert (provider.name, provider.scheme) == ("simulated", "simulated")
-    config = f"[Global]\nurl={cloud.url}\ntoken={cloud.tokens.full}\npage-size=10\nread-rate=7\n"
-    await provider.initialize(context(gate, config))
-    assert cloud.counters.count() == 0
+    lines = f"url={w.cloud.url}\ntoken={w.cloud.tokens.full}\npage-size=10\nread-rate=7\n"
+    await provider.initialize(context(f"[Global]\n{lines}"))
+    assert w.cloud.counters.count() == 0
     assert provider.quotas["read"] == Quota(7, 14)
     assert isinstance(provider.instances, SimulatedInstances)
     assert provider.instances.batch_size == 10
     answers = await provider.instances.describe(nodes(30))
     assert all(isinstance(answer, Instance) for answer in answers.values())
-    assert cloud.counters.reads == 3
+    assert w.cloud.counters.reads == 3
     await provider.close()
     await provider.close()
 
 
-async def test_a_wrong_configuration_stops_the_start(gate: CountingGate) -> None:
+async def test_a_wrong_configuration_stops_the_start() -> None:
     provider = SimulatedCloud()
     with pytest.raises(ConfigurationFaults, match=r"cloud\.conf \[Global\] url"):
-        await provider.initialize(context(gate, "[Global]\ntoken = t\n"))
+        await provider.initialize(context("[Global]\ntoken = t\n"))
     await provider.close()

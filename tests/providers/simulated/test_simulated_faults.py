@@ -1,19 +1,25 @@
 """Whatever goes wrong in the cloud, no Node of a healthy machine is ever called gone."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.providers.simulated.api import SimulatedApi
-from ccm.providers.simulated.config import SimulatedConfig
 from ccm.providers.simulated.instances import SimulatedInstances
+from ccm.providers.simulated.routes import SimulatedRoutes
+from ccm.providers.simulated.volumes import SimulatedVolumes
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.server import CloudServer
 from ccm.sandbox.cloud.simulation import CallRate
 
-from .doubles import CountingGate, node, nodes
+from .world import World, node, nodes, volumes
 
-FAILURES = [
+NO_LIST: object = {"items": {}, "not_found": []}
+ODD_TOKEN: object = {"items": [], "not_found": ["node-0"], "next_page_token": 7}
+CIRCLE: object = {"items": [], "not_found": [], "next_page_token": "again"}
+FAILURES: list[tuple[CloudFault | object, type[CloudError]]] = [
     (CloudFault(CloudFaultKind.ERROR), CloudError),
     (CloudFault(CloudFaultKind.ERROR, status=503), CloudError),
     (CloudFault(CloudFaultKind.DENIED), Denied),
@@ -22,45 +28,45 @@ FAILURES = [
     (CloudFault(CloudFaultKind.TIMEOUT), CloudError),
     (CloudFault(CloudFaultKind.RESET), CloudError),
     (CloudFault(CloudFaultKind.GARBAGE), CloudError),
-    (CloudFault(CloudFaultKind.GARBAGE, body="[]"), CloudError),
-    (CloudFault(CloudFaultKind.GARBAGE, body='{"items": {}, "not_found": []}'), CloudError),
-    (CloudFault(CloudFaultKind.GARBAGE, body='{"items": []}'), CloudError),
-    (
-        CloudFault(
-            CloudFaultKind.GARBAGE,
-            body='{"items": [], "not_found": ["node-0"], "next_page_token": 7}',
-        ),
-        CloudError,
-    ),
+    ([], CloudError),
+    (NO_LIST, CloudError),
+    (ODD_TOKEN, CloudError),
+    (CIRCLE, CloudError),
 ]
+READS: dict[str, Callable[[SimulatedApi], Awaitable[object]]] = {
+    "ListMachines": lambda api: SimulatedInstances(api, 100).describe(nodes(150)),
+    "ListVolumes": lambda api: SimulatedVolumes(api, 100).describe(volumes(150)),
+    "ListRoutes": lambda api: SimulatedRoutes(api, "test").list(nodes(1)),
+}
+LOOKUPS = ("ListMachines", "ListVolumes")
 
 
-@pytest.fixture
-def hasty(cloud: CloudServer, gate: CountingGate) -> SimulatedApi:
-    return SimulatedApi(SimulatedConfig(cloud.url, cloud.tokens.full, timeout=0.2), gate, "test")
-
-
-@pytest.mark.parametrize(("fault", "error"), FAILURES)
-async def test_a_failing_cloud_raises_what_the_caller_can_act_on(
-    cloud: CloudServer, hasty: SimulatedApi, fault: CloudFault, error: type[CloudError]
+@pytest.mark.parametrize(
+    ("operation", "fault", "error"),
+    [
+        *((operation, *failure) for operation in READS for failure in FAILURES),
+        *((operation, {"items": []}, CloudError) for operation in LOOKUPS),
+    ],
+)
+async def test_a_failing_cloud_raises_what_the_caller_can_act_on_and_is_asked_once(
+    w: World, operation: str, fault: CloudFault | object, error: type[CloudError]
 ) -> None:
-    cloud.state.add_machines(1)
-    cloud.faults.set(fault)
-    with pytest.raises(CloudError) as raised:
-        await SimulatedInstances(hasty, 100).describe(nodes(1))
+    if isinstance(fault, CloudFault):
+        w.cloud.faults.set(fault)
+    else:
+        w.answer_with(fault)
+    with pytest.raises(CloudError, match=operation) as raised:
+        await READS[operation](w.client(timeout=0.2))
     assert type(raised.value) is error
-    assert "ListMachines" in str(raised.value)
-    assert cloud.counters.reads == 1
-    await hasty.close()
+    calls = {"ListRoutes": 1}.get(operation, 2) * (2 if fault is CIRCLE else 1)
+    assert w.cloud.counters.reads == w.gate.calls[operation, "read"] == calls
 
 
 @pytest.mark.parametrize("kind", [CloudFaultKind.PARTIAL, CloudFaultKind.EMPTY])
-async def test_machines_left_out_without_a_word_are_unknown(
-    cloud: CloudServer, instances: SimulatedInstances, kind: CloudFaultKind
-) -> None:
-    cloud.state.add_machines(10)
-    cloud.faults.set(CloudFault(kind, share=0.5))
-    answers = await instances.describe([*nodes(10), node("nobody")])
+async def test_machines_left_out_without_a_word_are_unknown(w: World, kind: CloudFaultKind) -> None:
+    w.cloud.state.add_machines(10)
+    w.cloud.faults.set(CloudFault(kind, share=0.5))
+    answers = await w.instances.describe([*nodes(10), node("nobody")])
     found = [name for name, answer in answers.items() if isinstance(answer, Instance)]
     assert len(found) == (5 if kind is CloudFaultKind.PARTIAL else 0)
     healthy = {name: answer for name, answer in answers.items() if name != "nobody"}
@@ -68,59 +74,48 @@ async def test_machines_left_out_without_a_word_are_unknown(
     assert sum(isinstance(answer, Unknown) for answer in healthy.values()) == 10 - len(found)
 
 
-async def test_a_late_answer_is_an_answer(
-    cloud: CloudServer, instances: SimulatedInstances
-) -> None:
-    cloud.state.add_machines(1)
-    cloud.faults.set(CloudFault(CloudFaultKind.SLOW, delay=0.05))
-    assert isinstance((await instances.describe(nodes(1)))["node-0"], Instance)
+async def test_a_late_answer_is_an_answer(w: World) -> None:
+    w.cloud.state.add_machines(1)
+    w.cloud.faults.set(CloudFault(CloudFaultKind.SLOW, delay=0.05))
+    assert isinstance((await w.instances.describe(nodes(1)))["node-0"], Instance)
 
 
-async def test_a_stale_cloud_is_believed_which_is_why_deletions_are_confirmed(
-    cloud: CloudServer, instances: SimulatedInstances
-) -> None:
-    cloud.faults.set(CloudFault(CloudFaultKind.STALE))
-    cloud.state.add_machines(1)
-    assert isinstance((await instances.describe(nodes(1)))["node-0"], Gone)
+async def test_a_stale_cloud_is_believed_which_is_why_deletions_are_confirmed(w: World) -> None:
+    w.cloud.faults.set(CloudFault(CloudFaultKind.STALE))
+    w.cloud.state.add_machines(1)
+    assert isinstance((await w.instances.describe(nodes(1)))["node-0"], Gone)
 
 
-async def test_a_lying_cloud_is_believed_which_is_why_deletions_have_a_budget(
-    cloud: CloudServer, instances: SimulatedInstances
-) -> None:
-    cloud.state.add_machines(10)
-    cloud.faults.set(CloudFault(CloudFaultKind.ABSENT))
-    answers = await instances.describe(nodes(10))
+async def test_a_lying_cloud_is_believed_which_is_why_deletions_have_a_budget(w: World) -> None:
+    w.cloud.state.add_machines(10)
+    w.cloud.faults.set(CloudFault(CloudFaultKind.ABSENT))
+    answers = await w.instances.describe(nodes(10))
     assert all(isinstance(answer, Gone) for answer in answers.values())
 
 
-async def test_the_clouds_own_rate_limit_reaches_the_gate(
-    cloud: CloudServer, instances: SimulatedInstances, gate: CountingGate
-) -> None:
-    cloud.limits.set("read", CallRate(per_second=0.1, burst=1))
-    await instances.describe(nodes(1))
+async def test_the_clouds_own_rate_limit_reaches_the_gate(w: World) -> None:
+    w.cloud.limits.set("read", CallRate(per_second=0.1, burst=1))
+    await w.instances.describe(nodes(1))
     with pytest.raises(Throttled):
-        await instances.describe(nodes(1))
-    [error] = gate.errors
+        await w.instances.describe(nodes(1))
+    [error] = w.gate.errors
     assert isinstance(error, Throttled)
     assert error.seconds == 10
 
 
-async def test_a_broken_connection_is_not_tried_again_behind_the_gates_back(
-    cloud: CloudServer, instances: SimulatedInstances, gate: CountingGate
-) -> None:
-    cloud.state.add_machines(1)
-    await instances.describe(nodes(1))
-    cloud.faults.set(CloudFault(CloudFaultKind.RESET, remaining=1))
+async def test_a_broken_connection_is_not_tried_again_behind_the_gates_back(w: World) -> None:
+    w.cloud.state.add_machines(1)
+    await w.instances.describe(nodes(1))
+    w.cloud.faults.set(CloudFault(CloudFaultKind.RESET, remaining=1))
     with pytest.raises(CloudError):
-        await instances.describe(nodes(1))
-    assert cloud.counters.reads == gate.calls["ListMachines", "read"] == 2
-    assert isinstance((await instances.describe(nodes(1)))["node-0"], Instance)
+        await w.instances.describe(nodes(1))
+    assert w.cloud.counters.reads == w.gate.calls["ListMachines", "read"] == 2
+    assert isinstance((await w.instances.describe(nodes(1)))["node-0"], Instance)
 
 
-async def test_a_cloud_that_is_not_there_is_an_error(gate: CountingGate) -> None:
+async def test_a_cloud_that_is_not_there_is_an_error(w: World) -> None:
     async with CloudServer() as cloud:
         url = cloud.url
-    api = SimulatedApi(SimulatedConfig(url, "sandbox"), gate, "test")
+    api = w.client(url=url)
     with pytest.raises(CloudError, match="ListMachines: ConnectionRefusedError"):
         await SimulatedInstances(api, 100).describe(nodes(1))
-    await api.close()

@@ -2,29 +2,24 @@
 
 from typing import Any
 
-import orjson
 import pytest
 
 from ccm.errors import CloudError, Throttled
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
-from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.instances import SimulatedInstances
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Address, Machine, Power
-from ccm.sandbox.cloud.server import CloudServer
 
-from .doubles import CountingGate, node, nodes
+from .world import World, node, nodes
 
 
 async def answer(instances: SimulatedInstances, name: str, provider_id: str = "") -> Answer:
     return (await instances.describe([node(name, provider_id)]))[name]
 
 
-async def test_a_machine_becomes_an_instance(
-    cloud: CloudServer, instances: SimulatedInstances
-) -> None:
+async def test_a_machine_becomes_an_instance(w: World) -> None:
     addresses = (Address("InternalIP", "10.1.2.3"), Address("ExternalIP", "203.0.113.9"))
-    cloud.state.machines.add(
+    w.cloud.state.machines.add(
         Machine("a", "m-1", "large", "zone-b", "north", addresses=addresses, labels={"rack": "7"})
     )
     expected = Instance(
@@ -39,8 +34,8 @@ async def test_a_machine_becomes_an_instance(
         labels={"rack": "7"},
         power=PowerState.RUNNING,
     )
-    assert await answer(instances, "a") == expected
-    assert await answer(instances, "a", "simulated://m-1") == expected
+    assert await answer(w.instances, "a") == expected
+    assert await answer(w.instances, "a", "simulated://m-1") == expected
 
 
 @pytest.mark.parametrize(
@@ -53,47 +48,41 @@ async def test_a_machine_becomes_an_instance(
     ],
 )
 async def test_a_machine_that_exists_is_on_or_off(
-    cloud: CloudServer, instances: SimulatedInstances, power: Power, expected: PowerState
+    w: World, power: Power, expected: PowerState
 ) -> None:
-    cloud.state.machines.add(Machine("a", power=power))
-    found = await answer(instances, "a")
+    w.cloud.state.machines.add(Machine("a", power=power))
+    found = await answer(w.instances, "a")
     assert isinstance(found, Instance)
     assert found.power is expected
 
 
 @pytest.mark.parametrize("provider_id", ["", "simulated://m-1"])
-async def test_a_terminated_machine_is_gone(
-    cloud: CloudServer, instances: SimulatedInstances, provider_id: str
-) -> None:
-    cloud.state.machines.add(Machine("a", id="m-1"))
-    cloud.state.machines.terminate("a")
-    assert await answer(instances, "a", provider_id) == Gone("machine m-1 is terminated")
+async def test_a_terminated_machine_is_gone(w: World, provider_id: str) -> None:
+    w.cloud.state.machines.add(Machine("a", id="m-1"))
+    w.cloud.state.machines.terminate("a")
+    assert await answer(w.instances, "a", provider_id) == Gone("machine m-1 is terminated")
 
 
 @pytest.mark.parametrize(("provider_id", "asked"), [("", "a"), ("simulated://m-1", "m-1")])
 async def test_a_machine_that_is_positively_not_there_is_gone(
-    instances: SimulatedInstances, provider_id: str, asked: str
+    w: World, provider_id: str, asked: str
 ) -> None:
     expected = Gone(f"the cloud has no machine {asked}")
-    assert await answer(instances, "a", provider_id) == expected
+    assert await answer(w.instances, "a", provider_id) == expected
 
 
-async def test_two_machines_of_one_name_are_unknown_and_named(
-    cloud: CloudServer, instances: SimulatedInstances
-) -> None:
-    cloud.state.machines.add(Machine("a", id="m-2"))
-    cloud.state.machines.add(Machine("a", id="m-1"))
-    found = await answer(instances, "a")
+async def test_two_machines_of_one_name_are_unknown_and_named(w: World) -> None:
+    w.cloud.state.machines.add(Machine("a", id="m-2"))
+    w.cloud.state.machines.add(Machine("a", id="m-1"))
+    found = await answer(w.instances, "a")
     assert found == Unknown("2 machines are named a: simulated://m-1, simulated://m-2")
 
 
-async def test_a_replaced_machine_is_the_live_one(
-    cloud: CloudServer, instances: SimulatedInstances
-) -> None:
-    cloud.state.machines.add(Machine("a", id="m-1"))
-    cloud.state.machines.terminate("a")
-    cloud.state.machines.add(Machine("a", id="m-2"))
-    found = await answer(instances, "a")
+async def test_a_replaced_machine_is_the_live_one(w: World) -> None:
+    w.cloud.state.machines.add(Machine("a", id="m-1"))
+    w.cloud.state.machines.terminate("a")
+    w.cloud.state.machines.add(Machine("a", id="m-2"))
+    found = await answer(w.instances, "a")
     assert isinstance(found, Instance)
     assert found.provider_id == "simulated://m-2"
 
@@ -112,10 +101,10 @@ async def test_a_replaced_machine_is_the_live_one(
     ],
 )
 async def test_a_node_that_names_no_machine_is_unknown_without_a_call(
-    cloud: CloudServer, instances: SimulatedInstances, name: str, provider_id: str
+    w: World, name: str, provider_id: str
 ) -> None:
-    assert isinstance(await answer(instances, name, provider_id), Unknown)
-    assert cloud.counters.count() == 0
+    assert isinstance(await answer(w.instances, name, provider_id), Unknown)
+    assert w.cloud.counters.count() == 0
 
 
 RECORD = {"id": "m-1", "name": "a", "power": "running", "addresses": []}
@@ -143,11 +132,9 @@ def without(key: str) -> dict[str, Any]:
         {"items": [], "not_found": ["b"]},
     ],
 )
-async def test_a_record_that_is_not_right_is_unknown(
-    cloud: CloudServer, instances: SimulatedInstances, body: Any
-) -> None:
-    cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=orjson.dumps(body).decode()))
-    assert isinstance(await answer(instances, "a"), Unknown)
+async def test_a_record_that_is_not_right_is_unknown(w: World, body: Any) -> None:
+    w.answer_with(body)
+    assert isinstance(await answer(w.instances, "a"), Unknown)
 
 
 @pytest.mark.parametrize(
@@ -164,70 +151,51 @@ async def test_a_record_that_is_not_right_is_unknown(
     ],
 )
 async def test_what_the_cloud_does_not_say_stays_empty(
-    cloud: CloudServer, instances: SimulatedInstances, change: dict[str, Any], expected: Instance
+    w: World, change: dict[str, Any], expected: Instance
 ) -> None:
-    body = {"items": [{**RECORD, **change}], "not_found": []}
-    cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=orjson.dumps(body).decode()))
-    assert await answer(instances, "a") == expected
+    w.answer_with({"items": [{**RECORD, **change}], "not_found": []})
+    assert await answer(w.instances, "a") == expected
 
 
-async def test_ids_and_names_are_asked_apart(
-    cloud: CloudServer, instances: SimulatedInstances
-) -> None:
-    machines = cloud.state.add_machines(250)
+async def test_ids_and_names_are_asked_apart(w: World) -> None:
+    machines = w.cloud.state.add_machines(250)
     known = [node(m.name, f"simulated://{m.id}") for m in machines[:150]]
     fresh = [node(m.name) for m in machines[150:]]
-    answers = await instances.describe([*known, *fresh, node("nobody", "simulated://m-404")])
+    answers = await w.instances.describe([*known, *fresh, node("nobody", "simulated://m-404")])
     assert {name for name, a in answers.items() if isinstance(a, Instance)} == {
         machine.name for machine in machines
     }
     assert isinstance(answers["nobody"], Gone)
-    assert cloud.counters.reads == 2 + 1
+    assert w.cloud.counters.reads == 2 + 1
 
 
-async def test_two_nodes_of_one_machine_are_asked_for_once(
-    cloud: CloudServer, instances: SimulatedInstances
-) -> None:
-    cloud.state.machines.add(Machine("a", id="m-1"))
-    answers = await instances.describe([node(name, "simulated://m-1") for name in ("a", "b")])
+async def test_two_nodes_of_one_machine_are_asked_for_once(w: World) -> None:
+    w.cloud.state.machines.add(Machine("a", id="m-1"))
+    answers = await w.instances.describe([node(name, "simulated://m-1") for name in ("a", "b")])
     assert answers["a"] == answers["b"]
     assert isinstance(answers["b"], Instance)
 
 
-async def test_all_pages_of_an_answer_are_read_before_it_is_judged(
-    cloud: CloudServer, instances: SimulatedInstances
-) -> None:
-    cloud.set_parameters(page=2)
+async def test_all_pages_of_an_answer_are_read_before_it_is_judged(w: World) -> None:
+    w.cloud.set_parameters(page=2)
     for number in range(3):
-        cloud.state.machines.add(Machine("twin", id=f"m-{number}"))
-    answers = await instances.describe([node("twin"), node("nobody")])
+        w.cloud.state.machines.add(Machine("twin", id=f"m-{number}"))
+    answers = await w.instances.describe([node("twin"), node("nobody")])
     assert answers["twin"] == Unknown(
         "3 machines are named twin: simulated://m-0, simulated://m-1, simulated://m-2"
     )
     assert isinstance(answers["nobody"], Gone)
-    assert cloud.counters.reads == 2
+    assert w.cloud.counters.reads == 2
 
 
-async def test_pages_that_go_round_end(cloud: CloudServer, instances: SimulatedInstances) -> None:
-    body = '{"items": [], "not_found": [], "next_page_token": "again"}'
-    cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=body))
-    with pytest.raises(CloudError, match="circle"):
-        await instances.describe([node("a")])
-    assert cloud.counters.reads == 2
-
-
-async def test_when_every_page_failed_the_error_is_raised(
-    cloud: CloudServer, instances: SimulatedInstances, gate: CountingGate
-) -> None:
-    cloud.faults.set(CloudFault(CloudFaultKind.THROTTLE, retry_after=7))
+async def test_when_every_page_failed_the_error_is_raised(w: World) -> None:
+    w.cloud.faults.set(CloudFault(CloudFaultKind.THROTTLE, retry_after=7))
     with pytest.raises(Throttled) as raised:
-        await instances.describe([*nodes(250), node("foreign", "aws://i-1")])
+        await w.instances.describe([*nodes(250), node("foreign", "aws://i-1")])
     assert raised.value.seconds == 7
-    assert len(gate.errors) == 3
+    assert len(w.gate.errors) == 3
 
 
-async def test_a_batch_larger_than_the_clouds_page_is_refused_and_says_why(
-    cloud: CloudServer, api: SimulatedApi
-) -> None:
+async def test_a_batch_larger_than_the_clouds_page_is_refused_and_says_why(w: World) -> None:
     with pytest.raises(CloudError, match="at most 100 are allowed"):
-        await SimulatedInstances(api, batch_size=101).describe(nodes(101))
+        await SimulatedInstances(w.api, batch_size=101).describe(nodes(101))

@@ -1,9 +1,6 @@
 """Providers that are wrong about balancers."""
 
-from .mutant import mutants_of
-
-BALANCERS = mutants_of(
-    "load_balancers.py",
+BALANCERS = (
     (
         "every ensure writes",
         "if not changes:",

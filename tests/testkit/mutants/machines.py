@@ -1,19 +1,25 @@
 """Providers that are wrong about machines, or start, name or end themselves wrongly."""
 
-from .mutant import mutants_of
+FOUND = '        found = self._api.list("ListMachines", by=by, values=sorted(values))\n'
 
-INSTANCES = mutants_of(
-    "instances.py",
+INSTANCES = (
     (
         "an error is taken for a machine that is gone",
-        "dict.fromkeys(asked, Unknown(str(failure)))",
-        "dict.fromkeys(asked, Gone(str(failure)))",
+        FOUND,
+        "        from ccm.errors import CloudError\n"
+        "        try:\n"
+        f"    {FOUND}"
+        "        except CloudError as failure:\n"
+        "            return dict.fromkeys(values, Gone(str(failure)))\n",
         "instances::test_a_failed_call_leaves_only_its_own_nodes_unknown",
     ),
     (
         "when everything failed, all machines are gone",
-        "raise failures[0]",
-        "return dict.fromkeys(answers, Gone('nothing was found'))",
+        "return answers | look_up(self.batch_size, *lookups)",
+        "try:\n"
+        "            return answers | look_up(self.batch_size, *lookups)\n"
+        "        except Exception:\n"
+        "            return {node.name: Gone('nothing was found') for node in nodes}",
         "instances::test_when_nothing_could_be_read_nothing_is_gone",
     ),
     (
@@ -79,28 +85,32 @@ INSTANCES = mutants_of(
     ),
     (
         "one call a Node",
-        "size = list(asked.items()), self.batch_size",
-        "size = list(asked.items()), 1",
+        "look_up(self.batch_size, *lookups)",
+        "look_up(1, *lookups)",
         "instances::test_nodes_cost_a_call_a_batch",
     ),
     (
         "one failed call is the failure of all",
-        "failures.append(failure)",
-        "raise",
+        "return answers | look_up(self.batch_size, *lookups)",
+        "from ccm.cloud.lookup import batches\n"
+        "        for asked in lookups:\n"
+        "            for some in batches(list(asked.values.items()), self.batch_size):\n"
+        "                found = asked.read([value for _, value in some])\n"
+        "                answers |= {name: found[value] for name, value in some}\n"
+        "        return answers",
         "instances::test_a_failed_call_leaves_only_its_own_nodes_unknown",
     ),
     (
         "one machine that is gone spoils its batch",
-        "values=sorted(asked.values()))\n",
-        "values=sorted(asked.values()))\n"
-        "        if found.not_found:\n"
+        FOUND,
+        f"{FOUND}        if found.not_found:\n"
+        "            from ccm.errors import CloudError\n"
         "            raise CloudError('not found')\n",
         "instances::test_an_absent_machine_does_not_spoil_its_batch",
     ),
 )
 
-PROVIDER = mutants_of(
-    "provider.py",
+PROVIDER = (
     (
         "a start writes to the cloud",
         "        cluster = context.cluster_name\n",

@@ -1,9 +1,6 @@
 """Providers that are wrong about routes and volumes."""
 
-from .mutant import mutants_of
-
-ROUTES_AND_VOLUMES = mutants_of(
-    "routes.py",
+ROUTES = (
     (
         "routes of others are listed as ours",
         'if record["tags"].get("cluster") == self._cluster',
@@ -75,8 +72,9 @@ ROUTES_AND_VOLUMES = mutants_of(
         "        return [\n            Route(",
         "routes::test_listing_does_not_cost_a_call_a_route",
     ),
-) + mutants_of(
-    "volumes.py",
+)
+
+VOLUMES = (
     (
         "a volume that is not there is not known for ever",
         "for handle in found.not_found}",
@@ -85,7 +83,10 @@ ROUTES_AND_VOLUMES = mutants_of(
     ),
     (
         "an error is taken for a volume that is gone",
-        "            raise failures[0]\n",
+        "        return places | look_up(self.batch_size, Lookup(asked, self._look_up))\n",
+        "        try:\n"
+        "            return places | look_up(self.batch_size, Lookup(asked, self._look_up))\n"
+        "        except Exception:\n"
         "            return {volume.name: Gone('nothing was found') for volume in volumes}\n",
         "volumes::test_when_nothing_could_be_read_no_volume_is_gone",
     ),
@@ -103,8 +104,8 @@ ROUTES_AND_VOLUMES = mutants_of(
     ),
     (
         "one call a volume",
-        "handles[at : at + self.batch_size] for at in range(0, len(handles), self.batch_size)",
-        "[handle] for handle in handles",
+        "look_up(self.batch_size, ",
+        "look_up(1, ",
         "volumes::test_volumes_cost_a_call_a_batch",
     ),
 )

@@ -7,18 +7,17 @@ from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node, text
 from ccm.model.service import Service
-from ccm.providers.aws.client import AwsError, retry_on
+from ccm.providers.aws.client import ELB_NOT_FOUND, AwsError, retry_on
 from ccm.providers.aws.elb import classic_plan
 from ccm.providers.aws.elb.annotations import CLASSIC, Annotations
 from ccm.providers.aws.elb.classic_api import (
-    NOT_FOUND,
     ClassicElbExecutor,
     describe_classic_elb,
     describe_tags,
     find_classic_elb,
 )
 from ccm.providers.aws.elb.classic_desired import (
-    ObservedClassicElb,
+    ClassicElb,
     desired_classic_elb,
     elb_ingress_rules,
     node_rule,
@@ -26,11 +25,14 @@ from ccm.providers.aws.elb.classic_desired import (
     plan_node_ingress,
     security_group_name,
 )
-from ccm.providers.aws.elb.ingress import NodeIngress, change_ingress
-from ccm.providers.aws.elb.load_balancers import ElbDependencies, FoundElb, to_balancer
+from ccm.providers.aws.elb.load_balancers import (
+    ElbDependencies,
+    NodeIngress,
+    change_ingress,
+    to_balancer,
+)
 from ccm.providers.aws.elb.request import (
     LoadBalancerRequest,
-    load_balancer_name,
     read_request,
     target_instances,
 )
@@ -52,24 +54,28 @@ class ClassicElbs:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
         self._groups = ElbSecurityGroups(elb)
 
-    def find(self, name: str) -> FoundElb | None:
+    def get(self, service: Service) -> Balancer | None:
+        name = service.default_balancer_name
         record = find_classic_elb(self._api, name)
-        return FoundElb(text(record.get("DNSName")), self._tags([name])[name]) if record else None
+        if record is None:
+            return None
+        return self._elb.balancer(service, text(record.get("DNSName")), self._tags([name])[name])
 
     def has_leftovers(self, service: Service) -> bool:
         """As `ElbType`: its security group can only go after the load balancer."""
         tag = self._elb.tagging.cluster_tag()
-        return self._groups.find(load_balancer_name(service), tag) is not None
+        return self._groups.find(service.default_balancer_name, tag) is not None
 
     def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
         """As `ElbType`; what is refused is refused before anything is changed."""
         tag = self._elb.tagging.cluster_tag()
         request = read_request(service, CLASSIC, tag)
         observed, own = self._describe(service, tag), self._groups.find(request.name, tag)
-        elb = observed.elb
-        subnets = self._elb.subnets_for(request, tag, elb.subnets if elb else ())
+        subnets = self._elb.subnets_for(request, tag, observed.subnets if observed else ())
         backends, registered = self._backends(request.annotations, hosts, observed)
-        given, extra = self._given_groups(request)
+        extra = request.annotations.csv("extra-security-groups")
+        shared = self._elb.config.elb_security_group
+        given = request.annotations.csv("security-groups") or ([shared] if shared else [])
         probe = self._elb.config.shared_probe
 
         def actions(first: Sequence[str]) -> list[classic_plan.ClassicElbAction]:
@@ -84,30 +90,30 @@ class ClassicElbs:
         groups = given or [own_id]
         ingress = self._node_ingress(request.name, groups[0], own_id)
         ingress.open(backends, tag)
-        hostname = self._execute(request.name, actions(groups), observed)
+        hostname = ClassicElbExecutor(self._api, request.name, observed).execute(actions(groups))
         ingress.close(backends, tag)
         if given and own:
             self._groups.delete(own)
         return to_balancer(request.name, hostname)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
-        tag, name = self._elb.tagging.cluster_tag(), load_balancer_name(service)
+        tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag)
-        if observed.elb is None:
+        if observed is None:
             return False
         backends, registered = self._backends(Annotations.of(service), hosts, observed)
-        if observed.elb.groups:
-            self._node_ingress(name, observed.elb.groups[0]).open(backends, tag)
-        actions = classic_plan.plan_instances(registered, observed.elb.instances)
-        self._execute(name, actions, observed)
+        if observed.groups:
+            self._node_ingress(name, observed.groups[0]).open(backends, tag)
+        actions = classic_plan.plan_instances(registered, observed.instances)
+        ClassicElbExecutor(self._api, name, observed).execute(actions)
         return True
 
     def delete(self, service: Service) -> None:
         """As `ElbType`; nodes are closed first, as only the load balancer tells for which group."""
-        tag, name = self._elb.tagging.cluster_tag(), load_balancer_name(service)
+        tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed, own = self._describe(service, tag), self._groups.find(name, tag)
         own_id = own.id if own else ""
-        used = {*(observed.elb.groups if observed.elb else ()), *([own_id] if own_id else [])}
+        used = {*(observed.groups if observed else ()), *([own_id] if own_id else [])}
 
         def plan(group: SecurityGroup) -> Iterable[IngressChange]:
             sources = used | opened_for(group, name)
@@ -116,7 +122,7 @@ class ClassicElbs:
             return plan_node_ingress(group, frozenset(), own_id, self._unused(sources, name))
 
         NodeIngress(self._elb, plan).close_everywhere()
-        if observed.elb:
+        if observed:
             self._api.call("elb:DeleteLoadBalancer", LoadBalancerName=name)
         if own:
             self._groups.delete(own)
@@ -127,24 +133,18 @@ class ClassicElbs:
     def _all(self) -> Sequence[Json]:
         return self._api.list_pages("elb:DescribeLoadBalancers", "LoadBalancerDescriptions")
 
-    def _describe(self, service: Service, tag: ClusterTag) -> ObservedClassicElb:
-        with retry_on(NOT_FOUND):
+    def _describe(self, service: Service, tag: ClusterTag) -> ClassicElb | None:
+        with retry_on(ELB_NOT_FOUND):
             return describe_classic_elb(self._api, service, tag)
 
     def _tags(self, names: Sequence[str]) -> Mapping[str, Tags]:
-        with retry_on(NOT_FOUND):
+        with retry_on(ELB_NOT_FOUND):
             return describe_tags(self._api, names)
 
-    def _given_groups(self, request: LoadBalancerRequest) -> tuple[list[str], list[str]]:
-        """The groups to use instead of one of its own, and those to add to either."""
-        shared = self._elb.config.elb_security_group
-        given = request.annotations.csv("security-groups") or ([shared] if shared else [])
-        return given, request.annotations.csv("extra-security-groups")
-
     def _backends(
-        self, annotations: Annotations, hosts: Sequence[Node], observed: ObservedClassicElb
+        self, annotations: Annotations, hosts: Sequence[Node], observed: ClassicElb | None
     ) -> tuple[Sequence[BackendInstance], frozenset[str]]:
-        registered = observed.elb.instances if observed.elb else frozenset[str]()
+        registered = observed.instances if observed else frozenset[str]()
         return self._vpc.backends(target_instances(annotations, hosts), registered)
 
     def _node_ingress(self, name: str, group_id: str, own_id: str = "") -> NodeIngress:
@@ -164,18 +164,6 @@ class ClassicElbs:
             return set()
         others = [one for one in self._all() if one.get("LoadBalancerName") != name]
         return groups - {group for one in others for group in one.get("SecurityGroups") or ()}
-
-    def _execute(
-        self,
-        name: str,
-        actions: Iterable[classic_plan.ClassicElbAction],
-        observed: ObservedClassicElb,
-    ) -> str:
-        """Perform the actions; the load balancer's host name."""
-        executor = ClassicElbExecutor(self._api, name, observed.hostname)
-        for action in actions:
-            executor.execute(action)
-        return executor.hostname
 
 
 class ElbSecurityGroups:

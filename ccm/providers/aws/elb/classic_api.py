@@ -6,64 +6,49 @@ from typing import Any, assert_never
 from ccm.errors import Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.service import Service
-from ccm.providers.aws.client import AwsApi, AwsError, retry_on
+from ccm.providers.aws.client import (
+    ELB_NOT_FOUND,
+    AwsApi,
+    call_without_wrong_ids,
+    retry_on,
+)
 from ccm.providers.aws.elb import classic_plan as plan
 from ccm.providers.aws.elb.classic_desired import (
     PROXY_POLICY,
     TLS_POLICY,
     ClassicElb,
     ClassicListener,
-    ObservedClassicElb,
 )
-from ccm.providers.aws.elb.request import ElbHealthCheck, load_balancer_name
-from ccm.providers.aws.ids import INSTANCE_ID
-from ccm.providers.aws.tags import ClusterTag, Tags, read_tags, tag_list
+from ccm.providers.aws.elb.request import ElbHealthCheck
+from ccm.providers.aws.tags import ClusterTag, Tags, tag_list
 
-NOT_FOUND = ("LoadBalancerNotFound", "AccessPointNotFound")
 ALREADY_EXISTS = ("DuplicateLoadBalancerName", "DuplicateListener", "DuplicatePolicyName")
 INSTANCE_NOT_FOUND = ("InvalidInstance", "InvalidInstanceID.NotFound")
-MAX_NAMES_PER_CALL = 20
 _TLS_PREFIX = TLS_POLICY.format("")
 
 
 def find_classic_elb(api: AwsApi, name: str) -> Json | None:
     """The record of the load balancer with this name, whoever owns it."""
-    try:
-        found = api.list_pages(
-            "elb:DescribeLoadBalancers", "LoadBalancerDescriptions", LoadBalancerNames=[name]
-        )
-    except AwsError as error:
-        if error.code in NOT_FOUND:
-            return None
-        raise
-    return found[0] if found else None
+    call, member = "elb:DescribeLoadBalancers", "LoadBalancerDescriptions"
+    return api.find_one(call, member, LoadBalancerNames=[name])
 
 
-def describe_classic_elb(api: AwsApi, service: Service, tag: ClusterTag) -> ObservedClassicElb:
+def describe_classic_elb(api: AwsApi, service: Service, tag: ClusterTag) -> ClassicElb | None:
     """What there is; one of the right name that is not ours is `Refused`."""
-    name = load_balancer_name(service)
+    name = service.default_balancer_name
     record = find_classic_elb(api, name)
     if record is None:
-        return ObservedClassicElb(None)
+        return None
     tags = describe_tags(api, [name])[name]
     if not tag.owns_for(service, tags):
         raise Refused(f"load balancer {name} carries the tags of somebody else")
     answer = api.call("elb:DescribeLoadBalancerAttributes", LoadBalancerName=name)
-    attributes = mapping(answer.get("LoadBalancerAttributes"))
-    policies = mapping(record.get("Policies")).get("OtherPolicies") or []
-    elb = _read_elb(record, tags, attributes)
-    return ObservedClassicElb(elb, text(record.get("DNSName")), frozenset(policies))
+    return _read_elb(record, tags, mapping(answer.get("LoadBalancerAttributes")))
 
 
 def describe_tags(api: AwsApi, names: Sequence[str]) -> dict[str, Tags]:
-    """The tags of load balancers, by name; many to a call."""
-    found: dict[str, Tags] = {name: {} for name in names}
-    for at in range(0, len(names), MAX_NAMES_PER_CALL):
-        asked = list(names[at : at + MAX_NAMES_PER_CALL])
-        answer = api.call("elb:DescribeTags", LoadBalancerNames=asked)
-        for one in objects(answer.get("TagDescriptions")):
-            found[text(one.get("LoadBalancerName"))] = read_tags(one.get("Tags"))
-    return found
+    """The tags of load balancers, by name."""
+    return api.describe_tags("elb:DescribeTags", "LoadBalancerName", names)
 
 
 def _read_elb(record: Json, tags: Tags, attributes: Mapping[str, object]) -> ClassicElb:
@@ -93,6 +78,8 @@ def _read_elb(record: Json, tags: Tags, attributes: Mapping[str, object]) -> Cla
             for server in servers
             if PROXY_POLICY in (server.get("PolicyNames") or ())
         ),
+        policies=frozenset(mapping(record.get("Policies")).get("OtherPolicies") or ()),
+        hostname=text(record.get("DNSName")),
     )
 
 
@@ -120,13 +107,19 @@ def _read_health_check(fields: Mapping[str, object]) -> ElbHealthCheck:
 class ClassicElbExecutor:
     """Acts on the load balancer of one name."""
 
-    def __init__(self, api: AwsApi, name: str, hostname: str) -> None:
-        self._api, self._name, self.hostname = api, name, hostname
+    def __init__(self, api: AwsApi, name: str, observed: ClassicElb | None) -> None:
+        self._api, self._name = api, name
+        self._hostname = observed.hostname if observed else ""
 
-    def execute(self, action: plan.ClassicElbAction) -> None:
-        """Make the call; `RetryAfter` when something appeared or went away meanwhile."""
-        with retry_on((*ALREADY_EXISTS, *NOT_FOUND)):
-            self._execute(action)
+    def execute(self, actions: Iterable[plan.ClassicElbAction]) -> str:
+        """Make the calls; the load balancer's host name.
+
+        Raises `RetryAfter` when something appeared or went away meanwhile.
+        """
+        for action in actions:
+            with retry_on((*ALREADY_EXISTS, *ELB_NOT_FOUND)):
+                self._execute(action)
+        return self._hostname
 
     def _execute(self, action: plan.ClassicElbAction) -> None:
         match action:
@@ -147,10 +140,9 @@ class ClassicElbExecutor:
                 self._call("ConfigureHealthCheck", HealthCheck=_health_check_parameters(check))
             case plan.AddTags(tags):
                 names = [self._name]
-                self._api.call("elb:AddTags", LoadBalancerNames=names, Tags=tag_list(dict(tags)))
-            case plan.ModifyAttributes(elb, sections):
-                values = {name: dict(elb.attributes[name]) for name in sections}
-                self._call("ModifyLoadBalancerAttributes", LoadBalancerAttributes=values)
+                self._api.call("elb:AddTags", LoadBalancerNames=names, Tags=tag_list(tags))
+            case plan.ModifyAttributes(sections):
+                self._call("ModifyLoadBalancerAttributes", LoadBalancerAttributes=sections)
             case plan.RegisterInstances(instances):
                 self._change_instances("RegisterInstancesWithLoadBalancer", instances)
             case plan.DeregisterInstances(instances):
@@ -160,12 +152,12 @@ class ClassicElbExecutor:
 
     def _execute_policy(self, action: plan.PolicyAction) -> None:
         match action:
-            case plan.CreateTlsPolicy(reference):
-                name, kind = TLS_POLICY.format(reference), "SSLNegotiationPolicyType"
-                self._create_policy(name, kind, "Reference-Security-Policy", reference)
-            case plan.CreateProxyPolicy():
-                self._create_policy(
-                    PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true"
+            case plan.CreatePolicy(name, kind, attribute, value):
+                self._call(
+                    "CreateLoadBalancerPolicy",
+                    PolicyName=name,
+                    PolicyTypeName=kind,
+                    PolicyAttributes=[{"AttributeName": attribute, "AttributeValue": value}],
                 )
             case plan.SetTlsPolicy(port, reference):
                 self._call(
@@ -194,28 +186,15 @@ class ClassicElbExecutor:
             Tags=tag_list(elb.tags),
             **({"Scheme": "internal"} if elb.is_internal else {}),
         )
-        self.hostname = text(answer.get("DNSName"))
-
-    def _create_policy(self, name: str, kind: str, attribute: str, value: str) -> None:
-        self._call(
-            "CreateLoadBalancerPolicy",
-            PolicyName=name,
-            PolicyTypeName=kind,
-            PolicyAttributes=[{"AttributeName": attribute, "AttributeValue": value}],
-        )
+        self._hostname = text(answer.get("DNSName"))
 
     def _change_instances(self, operation: str, instances: Iterable[str]) -> None:
         """One instance that does not exist must not hold up the others."""
-        left = list(instances)
-        while left:
-            try:
-                self._call(operation, Instances=[{"InstanceId": one} for one in left])
-                return
-            except AwsError as error:
-                named = set(INSTANCE_ID.findall(str(error))) & set(left)
-                if error.code not in INSTANCE_NOT_FOUND or not named:
-                    raise
-                left = [one for one in left if one not in named]
+        call_without_wrong_ids(
+            INSTANCE_NOT_FOUND,
+            instances,
+            lambda left: self._call(operation, Instances=[{"InstanceId": one} for one in left]),
+        )
 
 
 def _listener_parameters(listener: ClassicListener) -> Json:

@@ -4,14 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ccm.errors import Refused
+from ccm.model.service import ServicePort
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import Annotations
-from ccm.providers.aws.elb.request import (
-    ElbHealthCheck,
-    LoadBalancerRequest,
-    ServicePort,
-    read_health_check,
-)
+from ccm.providers.aws.elb.request import ElbHealthCheck, LoadBalancerRequest, read_health_check
 from ccm.providers.aws.security_groups import (
     ALL_PROTOCOLS,
     IngressChange,
@@ -51,7 +47,8 @@ class ClassicElb:
     """All that a Classic Load Balancer has; `health_check.port` is a number.
 
     `tls_policies` are of listeners, by port: in what is desired, only those that are asked for.
-    `proxied` are the node ports to which the client's address is sent on.
+    `proxied` are the node ports to which the client's address is sent on. `policies` are all that
+    there are, used or not; these and `hostname` are not of what is desired.
     """
 
     name: str
@@ -65,15 +62,8 @@ class ClassicElb:
     instances: frozenset[str]
     tls_policies: Mapping[int, str] = field(default_factory=dict)
     proxied: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedClassicElb:
-    """The load balancer that there is, if any; `policies` are all that it has, used or not."""
-
-    elb: ClassicElb | None
-    hostname: str = ""
-    policies: frozenset[str] = frozenset()
+    policies: frozenset[str] = field(default=frozenset(), compare=False)
+    hostname: str = field(default="", compare=False)
 
 
 def desired_classic_elb(

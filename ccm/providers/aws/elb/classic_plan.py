@@ -5,20 +5,23 @@ ones. Actions are named after the calls that perform them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ccm.errors import Refused
 from ccm.providers.aws.elb.classic_desired import (
     PROXY_POLICY,
     TLS_POLICY,
+    AttributeSections,
     ClassicElb,
     ClassicListener,
-    ObservedClassicElb,
     differing_sections,
 )
 from ccm.providers.aws.elb.request import ElbHealthCheck
+from ccm.providers.aws.tags import Tags
 
 MAX_INSTANCES_PER_CALL = 100
+AWS_HEALTH_CHECK = ElbHealthCheck("", "", "", interval=30, timeout=5, healthy=10, unhealthy=2)
+"""What AWS sets by itself, on a port of its own choice; never what is desired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +67,13 @@ class CreateListeners:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTlsPolicy:
-    """A policy that stands for one of AWS's own, by that one's name."""
+class CreatePolicy:
+    """A policy with one attribute; `kind` is AWS's type of policies."""
 
-    reference: str
-
-
-@dataclass(frozen=True, slots=True)
-class CreateProxyPolicy:
-    """The policy that sends the client's address on."""
+    name: str
+    kind: str
+    attribute: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +101,16 @@ class ConfigureHealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class AddTags:
-    """Add or change tags, as pairs of key and value."""
+    """Add or change tags."""
 
-    tags: tuple[tuple[str, str], ...]
+    tags: Tags
 
 
 @dataclass(frozen=True, slots=True)
 class ModifyAttributes:
-    """The named sections become those of `elb`."""
+    """Replace these sections of the attributes."""
 
-    elb: ClassicElb
-    sections: tuple[str, ...]
+    sections: AttributeSections
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class DeregisterInstances:
     instances: tuple[str, ...]
 
 
-PolicyAction = CreateTlsPolicy | CreateProxyPolicy | SetTlsPolicy | SetProxyProtocol
+PolicyAction = CreatePolicy | SetTlsPolicy | SetProxyProtocol
 ClassicElbAction = (
     CreateLoadBalancer
     | AttachSubnets
@@ -144,19 +144,37 @@ ClassicElbAction = (
 )
 
 
-def plan(desired: ClassicElb, observed: ObservedClassicElb) -> Iterator[ClassicElbAction]:
+def plan(desired: ClassicElb, observed: ClassicElb | None) -> Iterator[ClassicElbAction]:
     """Yield what makes it as desired; raises `Refused` for what is fixed for its life."""
-    elb = observed.elb
-    if elb is None:
+    elb = observed or replace(
+        desired,
+        health_check=AWS_HEALTH_CHECK,
+        attributes={},
+        instances=frozenset(),
+        tls_policies={},
+        proxied=frozenset(),
+    )
+    if observed is None:
         yield CreateLoadBalancer(desired)
-        yield from _plan_policies(desired, ObservedClassicElb(None))
+    if desired.is_internal != elb.is_internal:
+        kind = "internal" if elb.is_internal else "internet-facing"
+        raise Refused(
+            f"load balancer {elb.name} is {kind} for its life: delete the Service and create it"
+            " again to have it otherwise"
+        )
+    yield from _plan_subnets(desired.subnets, elb.subnets)
+    if set(desired.groups) != set(elb.groups):
+        yield ApplySecurityGroups(desired.groups)
+    yield from _plan_listeners(desired, elb)
+    yield from _plan_policies(desired, elb)
+    if desired.health_check != elb.health_check:
         yield ConfigureHealthCheck(desired.health_check)
-        if sections := differing_sections(desired.attributes, {}):
-            yield ModifyAttributes(desired, tuple(sections))
-    else:
-        yield from _plan_changes(desired, elb, observed)
-    present = elb.instances if elb else frozenset()
-    yield from plan_instances(desired.instances, present)
+    tags = {key: value for key, value in desired.tags.items() if elb.tags.get(key) != value}
+    if tags:
+        yield AddTags(tags)
+    if sections := differing_sections(desired.attributes, elb.attributes):
+        yield ModifyAttributes(sections)
+    yield from plan_instances(desired.instances, elb.instances)
 
 
 def plan_instances(
@@ -168,29 +186,6 @@ def plan_instances(
         ordered = sorted(instances)
         for at in range(0, len(ordered), MAX_INSTANCES_PER_CALL):
             yield action(tuple(ordered[at : at + MAX_INSTANCES_PER_CALL]))
-
-
-def _plan_changes(
-    desired: ClassicElb, elb: ClassicElb, observed: ObservedClassicElb
-) -> Iterator[ClassicElbAction]:
-    if desired.is_internal != elb.is_internal:
-        kind = "internal" if elb.is_internal else "internet-facing"
-        raise Refused(
-            f"load balancer {elb.name} is {kind} for its life: delete the Service and create it"
-            " again to have it otherwise"
-        )
-    yield from _plan_subnets(desired.subnets, elb.subnets)
-    if set(desired.groups) != set(elb.groups):
-        yield ApplySecurityGroups(desired.groups)
-    yield from _plan_listeners(desired, elb)
-    yield from _plan_policies(desired, observed)
-    if desired.health_check != elb.health_check:
-        yield ConfigureHealthCheck(desired.health_check)
-    tags = {key: value for key, value in desired.tags.items() if elb.tags.get(key) != value}
-    if tags:
-        yield AddTags(tuple(sorted(tags.items())))
-    if sections := differing_sections(desired.attributes, elb.attributes):
-        yield ModifyAttributes(desired, tuple(sections))
 
 
 def _plan_subnets(desired: frozenset[str], observed: frozenset[str]) -> Iterator[ClassicElbAction]:
@@ -217,20 +212,19 @@ def _plan_listeners(desired: ClassicElb, elb: ClassicElb) -> Iterator[ClassicElb
         yield CreateListeners(tuple(missing))
 
 
-def _plan_policies(desired: ClassicElb, observed: ObservedClassicElb) -> Iterator[PolicyAction]:
-    elb = observed.elb
+def _plan_policies(desired: ClassicElb, elb: ClassicElb) -> Iterator[PolicyAction]:
     for reference in sorted(set(desired.tls_policies.values())):
-        if TLS_POLICY.format(reference) not in observed.policies:
-            yield CreateTlsPolicy(reference)
+        name, kind = TLS_POLICY.format(reference), "SSLNegotiationPolicyType"
+        if name not in elb.policies:
+            yield CreatePolicy(name, kind, "Reference-Security-Policy", reference)
     for port, reference in sorted(desired.tls_policies.items()):
-        is_new = elb is None or elb.listeners.get(port) != desired.listeners[port]
-        if is_new or (elb and elb.tls_policies.get(port) != reference):
+        is_new = elb.listeners.get(port) != desired.listeners[port]
+        if is_new or elb.tls_policies.get(port) != reference:
             yield SetTlsPolicy(port, reference)
-    proxied = elb.proxied if elb else frozenset()
-    if desired.proxied and PROXY_POLICY not in observed.policies:
-        yield CreateProxyPolicy()
-    for node_port in sorted(desired.proxied - proxied):
+    if desired.proxied and PROXY_POLICY not in elb.policies:
+        yield CreatePolicy(PROXY_POLICY, "ProxyProtocolPolicyType", "ProxyProtocol", "true")
+    for node_port in sorted(desired.proxied - elb.proxied):
         yield SetProxyProtocol(node_port, True)
     used = {listener.node_port for listener in desired.listeners.values()}
-    for node_port in sorted((proxied - desired.proxied) & used):
+    for node_port in sorted((elb.proxied - desired.proxied) & used):
         yield SetProxyProtocol(node_port, False)

@@ -1,38 +1,37 @@
 """The load balancers of AWS as the controllers see them: of the type that a Service asks for."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ccm.errors import Refused, RetryAfter
+from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
-from ccm.model.objects import Node
+from ccm.model.objects import Json, Node
 from ccm.model.service import Feature, Service
-from ccm.providers.aws.client import AwsApi
+from ccm.providers.aws.client import AwsApi, AwsError
 from ccm.providers.aws.config import AwsConfig
 from ccm.providers.aws.elb.annotations import load_balancer_type
-from ccm.providers.aws.elb.request import LoadBalancerRequest, load_balancer_name
+from ccm.providers.aws.elb.request import LoadBalancerRequest
+from ccm.providers.aws.security_groups import (
+    ALL_PROTOCOLS,
+    IngressChange,
+    IngressRule,
+    SecurityGroup,
+)
 from ccm.providers.aws.subnets import Subnet, discover_subnets, named_subnets
 from ccm.providers.aws.tags import SERVICE_TAG, SERVICE_UID_TAG, ClusterTag, ClusterTagging, Tags
-from ccm.providers.aws.vpc import Vpc
+from ccm.providers.aws.vpc import BackendInstance, Vpc
 
+GROUP_FULL = "RulesPerSecurityGroupLimitExceeded"
+RACES = ("InvalidPermission.Duplicate", "InvalidPermission.NotFound")
 HOSTNAME_RETRY = 5.0  # seconds until a load balancer without a host name is read again
-
-
-@dataclass(frozen=True, slots=True)
-class FoundElb:
-    """A load balancer of the right name, whoever owns it."""
-
-    hostname: str
-    tags: Tags
 
 
 class ElbType(Protocol):
     """One type of load balancer; the methods are as those of `LoadBalancers`."""
 
-    def find(self, name: str) -> FoundElb | None:
-        """The load balancer of this name."""
-        ...
+    def get(self, service: Service) -> Balancer | None: ...
 
     def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer: ...
 
@@ -62,24 +61,24 @@ class AwsLoadBalancers:
         self._types, self._tagging, self._default_type = types, tagging, default_type
 
     def name_for(self, service: Service) -> str:
-        return load_balancer_name(service)
+        return service.default_balancer_name
 
     def get(self, service: Service) -> Balancer | None:
-        found = (self._get(elb_type, service) for elb_type in self._types.values())
+        found = (elb_type.get(service) for elb_type in self._types.values())
         return next((balancer for balancer in found if balancer), None)
 
     def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
         wanted = load_balancer_type(service, self._default_type)
         balancer = self._types[wanted].ensure(service, hosts)
         for name, elb_type in self._types.items():
-            if name != wanted and (self._get(elb_type, service) or elb_type.has_leftovers(service)):
+            if name != wanted and (elb_type.get(service) or elb_type.has_leftovers(service)):
                 elb_type.delete(service)
         return balancer
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
         updated = [elb_type.update_hosts(service, hosts) for elb_type in self._types.values()]
         if not any(updated):
-            raise Refused(f"there is no load balancer {load_balancer_name(service)}")
+            raise Refused(f"there is no load balancer {service.default_balancer_name}")
 
     def delete(self, service: Service) -> None:
         for elb_type in self._types.values():
@@ -94,12 +93,6 @@ class AwsLoadBalancers:
             if tag.owns(tags) and SERVICE_TAG in tags
         ]
 
-    def _get(self, elb_type: ElbType, service: Service) -> Balancer | None:
-        name = load_balancer_name(service)
-        found = elb_type.find(name)
-        is_ours = found and self._tagging.cluster_tag().owns_for(service, found.tags)
-        return to_balancer(name, found.hostname) if found and is_ours else None
-
 
 @dataclass(frozen=True, slots=True)
 class ElbDependencies:
@@ -109,6 +102,11 @@ class ElbDependencies:
     vpc: Vpc
     tagging: ClusterTagging
     config: AwsConfig
+
+    def balancer(self, service: Service, hostname: str, tags: Tags) -> Balancer | None:
+        """The load balancer with the Service's name; None when these tags are not ours."""
+        is_ours = self.tagging.cluster_tag().owns_for(service, tags)
+        return to_balancer(service.default_balancer_name, hostname) if is_ours else None
 
     def subnets_for(
         self, request: LoadBalancerRequest, tag: ClusterTag, in_use: Collection[str]
@@ -128,3 +126,84 @@ def to_balancer(name: str, hostname: str) -> Balancer:
     if not hostname:
         raise RetryAfter(f"load balancer {name} has no host name yet", HOSTNAME_RETRY)
     return Balancer(name, (Ingress(hostname=hostname),))
+
+
+# The security groups of nodes, opened for load balancers.
+
+
+class NodeIngress:
+    """The rules of one load balancer in nodes' groups, opened before it works and closed after.
+
+    `plan` yields what one group needs changed.
+    """
+
+    def __init__(
+        self, elb: ElbDependencies, plan: Callable[[SecurityGroup], Iterable[IngressChange]]
+    ) -> None:
+        self._api, self._vpc, self._plan = elb.api, elb.vpc, plan
+        self._is_managed = elb.config.manages_node_ingress
+        self._has_surplus = False
+
+    def open(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
+        """Authorize what is missing for these instances."""
+        self._change("Authorize", lambda: self._vpc.node_groups(instances, tag))
+
+    def close(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
+        """Revoke what is no longer wanted, if `open` saw any."""
+        if self._has_surplus:
+            self._change("Revoke", lambda: self._vpc.node_groups(instances, tag))
+
+    def close_everywhere(self) -> None:
+        """Revoke in every group of the VPC."""
+        self._change("Revoke", self._vpc.security_groups)
+
+    def _change(self, action: str, groups: Callable[[], Iterable[SecurityGroup]]) -> None:
+        if not self._is_managed:
+            return
+        with self._vpc.ingress_lock:
+            planned = [change for group in groups() for change in self._plan(group)]
+            self._has_surplus = any(change.action == "Revoke" for change in planned)
+            for change in planned:
+                if change.action == action:
+                    change_ingress(self._api, change)
+
+
+def change_ingress(api: AwsApi, change: IngressChange) -> None:
+    """Make one call; a race with another writer is a `CloudError`, to be planned again."""
+    try:
+        api.call(
+            f"ec2:{change.action}SecurityGroupIngress",
+            GroupId=change.group_id,
+            IpPermissions=ip_permissions(change.rules),
+        )
+    except AwsError as error:
+        if error.code == GROUP_FULL:
+            raise NoRoom(
+                f"security group {change.group_id} has no room for {len(change.rules)} more rules:"
+                " raise the quota 'Inbound or outbound rules per security group', or set"
+                " DisableSecurityGroupIngress"
+            ) from error
+        if error.code in RACES:
+            raise CloudError(str(error)) from error
+        raise
+
+
+def ip_permissions(rules: Iterable[IngressRule]) -> list[Json]:
+    """The rules as EC2's `IpPermissions`; sources of the same ports together."""
+    sources: Mapping[tuple[str, int, int], Json] = defaultdict(dict)
+    for rule in rules:
+        member, name = _source_fields(rule.source)
+        described = {"Description": rule.description} if rule.description else {}
+        key = rule.protocol, rule.first, rule.last
+        sources[key].setdefault(member, []).append({name: rule.source, **described})
+    permissions: list[Json] = []
+    for (protocol, first, last), members in sources.items():
+        ports: Json = {} if protocol == ALL_PROTOCOLS else {"FromPort": first, "ToPort": last}
+        permissions.append({"IpProtocol": protocol, **ports, **members})
+    return permissions
+
+
+def _source_fields(source: str) -> tuple[str, str]:
+    if source.startswith("sg-"):
+        return "UserIdGroupPairs", "GroupId"
+    return ("Ipv6Ranges", "CidrIpv6") if ":" in source else ("IpRanges", "CidrIp")

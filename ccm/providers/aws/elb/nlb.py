@@ -9,10 +9,11 @@ from ccm.model.service import Service
 from ccm.providers.aws.client import AwsApi, retry_on
 from ccm.providers.aws.elb import nlb_plan
 from ccm.providers.aws.elb.annotations import NLB, Annotations
-from ccm.providers.aws.elb.ingress import NodeIngress
-from ccm.providers.aws.elb.load_balancers import ElbDependencies, FoundElb, to_balancer
-from ccm.providers.aws.elb.nlb_describe import (
+from ccm.providers.aws.elb.load_balancers import ElbDependencies, NodeIngress, to_balancer
+from ccm.providers.aws.elb.nlb_api import (
     MAX_PER_PAGE,
+    NOT_FOUND,
+    NlbExecutor,
     describe_nlb,
     describe_tags,
     find_nlb,
@@ -29,8 +30,7 @@ from ccm.providers.aws.elb.nlb_desired import (
     node_rules,
     plan_node_ingress,
 )
-from ccm.providers.aws.elb.nlb_executor import NOT_FOUND, NlbExecutor
-from ccm.providers.aws.elb.request import load_balancer_name, read_request, target_instances
+from ccm.providers.aws.elb.request import read_request, target_instances
 from ccm.providers.aws.security_groups import IngressRule
 from ccm.providers.aws.tags import ClusterTag, Tags
 from ccm.providers.aws.vpc import BackendInstance
@@ -44,12 +44,13 @@ class Nlbs:
     def __init__(self, elb: ElbDependencies) -> None:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
 
-    def find(self, name: str) -> FoundElb | None:
-        record = find_nlb(self._api, name)
+    def get(self, service: Service) -> Balancer | None:
+        record = find_nlb(self._api, service.default_balancer_name)
         if record is None:
             return None
         arn = text(record.get("LoadBalancerArn"))
-        return FoundElb(text(record.get("DNSName")), describe_tags(self._api, [arn])[arn])
+        tags = describe_tags(self._api, [arn])[arn]
+        return self._elb.balancer(service, text(record.get("DNSName")), tags)
 
     def has_leftovers(self, service: Service) -> bool:
         """As `ElbType`: the load balancer itself goes last."""
@@ -77,7 +78,7 @@ class Nlbs:
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
         """As `ElbType`; the rules of the nodes' groups are those for what there is."""
-        tag, name = self._elb.tagging.cluster_tag(), load_balancer_name(service)
+        tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag, [with_targets])
         if observed.nlb is None:
             return False
@@ -91,7 +92,7 @@ class Nlbs:
         return True
 
     def delete(self, service: Service) -> None:
-        tag, name = self._elb.tagging.cluster_tag(), load_balancer_name(service)
+        tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag, [with_listeners, with_attributes])
         actions = list(nlb_plan.plan_deletion(observed))
         ingress = NodeIngress(
@@ -139,8 +140,7 @@ class Nlbs:
 
     def _execute(self, actions: Iterable[nlb_plan.NlbAction], observed: ObservedNlb) -> NlbExecutor:
         executor = NlbExecutor(self._api, self._vpc.id, observed)
-        for action in actions:
-            executor.execute(action)
+        executor.execute(actions)
         self._vpc.forget(executor.invalid_targets)
         return executor
 

@@ -6,15 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ccm.errors import Refused
-from ccm.model.service import HealthCheck
+from ccm.model.service import HealthCheck, ServicePort
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import Annotations
-from ccm.providers.aws.elb.request import (
-    ElbHealthCheck,
-    LoadBalancerRequest,
-    ServicePort,
-    read_health_check,
-)
+from ccm.providers.aws.elb.request import ElbHealthCheck, LoadBalancerRequest, read_health_check
 from ccm.providers.aws.security_groups import (
     IngressChange,
     IngressRule,
@@ -53,6 +48,7 @@ class NlbListener:
     certificate: str = ""
     policy: str = ""  # empty in what is desired: any will do
     alpn: str = ""
+    arn: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,7 @@ class TargetGroup:
     attributes: Mapping[str, str] = field(default_factory=dict)
     tags: Tags = field(default_factory=dict)
     targets: frozenset[str] = frozenset()
+    arn: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +79,16 @@ class Nlb:
 
 @dataclass(frozen=True, slots=True)
 class ObservedNlb:
-    """All there is of one Service, with the ARNs of its parts by port and by name.
+    """All there is of one Service; `arn` and `hostname` are of the load balancer.
 
     `strangers` are names of target groups that could be the Service's, but are not.
     """
 
     nlb: Nlb | None
-    arn: str
-    hostname: str
     listeners: Mapping[int, NlbListener]
-    listener_arns: Mapping[int, str]
     groups: Mapping[str, TargetGroup]
-    group_arns: Mapping[str, str]
+    arn: str = ""
+    hostname: str = ""
     strangers: frozenset[str] = frozenset()
 
 
@@ -263,15 +258,11 @@ def node_rules(
         health = f"{HEALTH_RULE}={name}" if port in own_ports else HEALTH_RULE
         rules |= {
             IngressRule(protocol, group.port, group.port, cidr, f"{CLIENT_RULE}={name}")
-            for protocol in _protocols(group.protocol)
+            for protocol in group.protocol.replace("TLS", "TCP").lower().split("_")
             for cidr in ranges
         }
         rules |= {IngressRule("tcp", port, port, cidr, health) for cidr in cidrs}
     return frozenset(rules)
-
-
-def _protocols(protocol: str) -> tuple[str, ...]:
-    return {"TCP_UDP": ("tcp", "udp"), "UDP": ("udp",)}.get(protocol, ("tcp",))
 
 
 def plan_node_ingress(

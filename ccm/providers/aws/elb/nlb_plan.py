@@ -5,7 +5,7 @@ between two actions is safe: planning again from what is then there yields the r
 Actions are named after the calls that perform them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ccm.errors import Refused
@@ -17,6 +17,7 @@ from ccm.providers.aws.elb.nlb_desired import (
     TargetGroup,
     differing,
 )
+from ccm.providers.aws.tags import Tags
 
 MAX_TARGETS_PER_CALL = 100
 PROTECTION = "deletion_protection.enabled"
@@ -55,7 +56,7 @@ class AddTags:
     """Add or change tags; `group` is the name of a target group, empty for the load balancer."""
 
     group: str
-    tags: tuple[tuple[str, str], ...]
+    tags: Tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class ModifyAttributes:
     """As `AddTags`, for attributes."""
 
     group: str
-    attributes: tuple[tuple[str, str], ...]
+    attributes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +177,24 @@ def plan_deletion(observed: ObservedNlb) -> Iterator[NlbAction]:
 
 
 def _plan_nlb(desired: Nlb, observed: Nlb | None) -> Iterator[NlbAction]:
+    there = observed or replace(desired, attributes={})
     if observed is None:
         yield CreateLoadBalancer(desired)
-        attributes = differing(desired.attributes, {})
-    else:
-        _check_fixed(desired, observed)
-        if observed.subnets.keys() != desired.subnets.keys():
-            yield SetSubnets(desired)
-        if desired.groups and set(desired.groups) != set(observed.groups):
-            yield SetSecurityGroups(desired)
-        if tags := differing(desired.tags, observed.tags):
-            yield AddTags("", _items(tags))
-        attributes = differing(desired.attributes, observed.attributes)
-    if attributes:
-        yield ModifyAttributes("", _items(attributes))
+    _check_fixed(desired, there)
+    if there.subnets.keys() != desired.subnets.keys():
+        yield SetSubnets(desired)
+    if desired.groups and set(desired.groups) != set(there.groups):
+        yield SetSecurityGroups(desired)
+    yield from _plan_details("", desired, there)
+
+
+def _plan_details(
+    group: str, desired: Nlb | TargetGroup, observed: Nlb | TargetGroup
+) -> Iterator[AddTags | ModifyAttributes]:
+    if tags := differing(desired.tags, observed.tags):
+        yield AddTags(group, tags)
+    if attributes := differing(desired.attributes, observed.attributes):
+        yield ModifyAttributes(group, attributes)
 
 
 def _check_fixed(desired: Nlb, observed: Nlb) -> None:
@@ -209,20 +214,13 @@ def _check_fixed(desired: Nlb, observed: Nlb) -> None:
 
 
 def _plan_group(desired: TargetGroup, observed: TargetGroup | None) -> Iterator[NlbAction]:
+    there = observed or replace(desired, attributes={}, targets=frozenset())
     if observed is None:
         yield CreateTargetGroup(desired)
-        attributes = differing(desired.attributes, {})
-    else:
-        if observed.health_check != desired.health_check:
-            yield ModifyTargetGroup(desired)
-        if tags := differing(desired.tags, observed.tags):
-            yield AddTags(desired.name, _items(tags))
-        attributes = differing(desired.attributes, observed.attributes)
-    if attributes:
-        yield ModifyAttributes(desired.name, _items(attributes))
-    yield from _plan_targets(
-        desired.name, desired.targets, observed.targets if observed else frozenset()
-    )
+    if there.health_check != desired.health_check:
+        yield ModifyTargetGroup(desired)
+    yield from _plan_details(desired.name, desired, there)
+    yield from _plan_targets(desired.name, desired.targets, there.targets)
 
 
 def _plan_targets(
@@ -256,7 +254,3 @@ def _can_become(observed: NlbListener, desired: NlbListener) -> bool:
     """Whether AWS changes the protocol in place: it does so between TCP and TLS."""
     is_plain = {observed.protocol, desired.protocol} <= {"TCP", "TLS"}
     return observed.protocol == desired.protocol or is_plain
-
-
-def _items(values: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(values.items()))

@@ -4,22 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ccm.errors import Refused
-from ccm.model.objects import Node, text
-from ccm.model.service import HealthCheck, Network, Service
+from ccm.model.objects import Node
+from ccm.model.service import HealthCheck, Network, Service, ServicePort
 from ccm.providers.aws import ids
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import Annotations, is_internal
 from ccm.providers.aws.tags import ClusterTag
-
-
-@dataclass(frozen=True, slots=True)
-class ServicePort:
-    """One port of the Service that has a node port."""
-
-    name: str
-    number: int
-    protocol: str
-    node_port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +36,6 @@ class LoadBalancerRequest:
         return frozenset(p.number for p in self.ports if {p.name, str(p.number)} & listed)
 
 
-def load_balancer_name(service: Service) -> str:
-    """Upstream's name: `a` and the UID without dashes, 32 characters at the most."""
-    return f"a{service.uid.replace('-', '')}"[:32]
-
-
 def read_request(service: Service, elb_type: str, tag: ClusterTag) -> LoadBalancerRequest:
     """The request of a Service; raises `Refused` for what no load balancer of this type can do."""
     annotations = Annotations.of(service)
@@ -61,31 +46,19 @@ def read_request(service: Service, elb_type: str, tag: ClusterTag) -> LoadBalanc
         raise Refused("spec.sessionAffinity ClientIP is not supported in AWS")
     if service.spec.get("ipFamilies") == ["IPv6"]:
         raise Refused("spec.ipFamilies: load balancers of this provider are of IPv4")
+    if not service.ports:
+        raise Refused("the Service has no ports")
+    ports = sorted(service.node_ports(), key=lambda port: (port.number, port.protocol))
     return LoadBalancerRequest(
         key=service.key,
-        name=load_balancer_name(service),
+        name=service.default_balancer_name,
         annotations=annotations,
-        ports=_ports(service),
+        ports=tuple(ports),
         ranges=_ranges(service.source_ranges()),
         node_health_check=service.health_check,
         is_internal=is_internal(annotations),
         tags=_tags(service, annotations, tag),
     )
-
-
-def _ports(service: Service) -> tuple[ServicePort, ...]:
-    found = []
-    for port in service.ports:
-        protocol, number = text(port.get("protocol")) or "TCP", port.get("port")
-        if not port.get("nodePort"):
-            raise Refused(
-                f"port {number} has no node port: set spec.allocateLoadBalancerNodePorts to true"
-            )
-        name, node_port = text(port.get("name")), port["nodePort"]
-        found.append(ServicePort(name, int(str(number)), protocol, node_port))
-    if not found:
-        raise Refused("the Service has no ports")
-    return tuple(sorted(found, key=lambda port: (port.number, port.protocol)))
 
 
 def _ranges(networks: frozenset[Network]) -> tuple[str, ...]:

@@ -93,7 +93,6 @@ class ServiceAllocator:
         return allocator
 
     def allocate_ip(self, address: str) -> None:
-        """Take this address; ValueError when it is none."""
         failed = f"failed to allocate IP {address}"
         if ipaddress.ip_address(address) not in NETWORKS[family_of(address)]:
             why = "the provided network does not match the current range"
@@ -108,7 +107,6 @@ class ServiceAllocator:
         return _take(self.addresses, lambda: str(network[random.randrange(1, last)]))
 
     def allocate_port(self, port: int) -> None:
-        """Take this node port."""
         if port not in NODE_PORTS:
             valid = f"{NODE_PORTS[0]}-{NODE_PORTS[-1]}"
             why = "provided port is not in the valid range. The range of valid ports is"
@@ -122,7 +120,6 @@ class ServiceAllocator:
 
 
 def _take(taken: set[T], draw: Callable[[], T]) -> T:
-    """Return something drawn that is not taken yet, and take it."""
     for _ in range(MAX_ALLOCATION_ATTEMPTS):
         if (drawn := draw()) not in taken:
             taken.add(drawn)

@@ -8,16 +8,7 @@ from ccm.sandbox.kubernetes.errors import FieldError
 from ccm.sandbox.kubernetes.kinds import SERVICE
 from ccm.sandbox.kubernetes.objects import Object, section
 from ccm.sandbox.kubernetes.storage import Storage
-from ccm.sandbox.kubernetes.strategies.service_allocation import (
-    SERVICE_TYPES,
-    ServiceAllocator,
-    allocate,
-    drop_meaningless_fields,
-    has_cluster_address,
-    is_headless,
-    is_reached_from_outside,
-    keep_allocations,
-)
+from ccm.sandbox.kubernetes.strategies import service_allocation as allocation
 from ccm.sandbox.kubernetes.strategies.strategy import (
     SUBDOMAIN,
     SUBDOMAIN_HINT,
@@ -46,7 +37,7 @@ class ServiceStrategy(RESTStrategy):
                 port["targetPort"] = port.get("port", 0)
             if not port.get("nodePort"):
                 port.pop("nodePort", None)
-        if is_reached_from_outside(spec):
+        if allocation.is_reached_from_outside(spec):
             spec.setdefault("externalTrafficPolicy", "Cluster")
         if spec["type"] != "ExternalName":
             spec.setdefault("internalTrafficPolicy", "Cluster")
@@ -60,19 +51,19 @@ class ServiceStrategy(RESTStrategy):
         if old is not None:
             if spec == old["spec"]:
                 return
-            keep_allocations(spec, old["spec"])
-            drop_meaningless_fields(spec, old["spec"])
+            allocation.keep_allocations(spec, old["spec"])
+            allocation.drop_meaningless_fields(spec, old["spec"])
             if spec["type"] != "LoadBalancer":
                 service["status"]["loadBalancer"] = {}
         uid = service["metadata"].get("uid")
         others = (stored.obj for stored in storage.current(SERVICE).values())
         allocated = (each for each in others if each["metadata"]["uid"] != uid)
-        allocate(spec, ServiceAllocator.of(allocated))
+        allocation.allocate(spec, allocation.ServiceAllocator.of(allocated))
 
     def validate(self, service: Object, old: Object | None) -> Iterator[FieldError]:
         spec = service["spec"]
-        if spec["type"] not in SERVICE_TYPES:
-            yield FieldError.not_supported("spec.type", spec["type"], SERVICE_TYPES)
+        if spec["type"] not in allocation.SERVICE_TYPES:
+            yield FieldError.not_supported("spec.type", spec["type"], allocation.SERVICE_TYPES)
         if spec["type"] == "ExternalName":
             yield from _external_name_errors(spec)
         yield from _port_errors(spec)
@@ -114,7 +105,7 @@ def _external_name_errors(spec: Object) -> Iterator[FieldError]:
 
 def _port_errors(spec: Object) -> Iterator[FieldError]:
     ports = spec.get("ports") or []
-    if not ports and has_cluster_address(spec) and not is_headless(spec):
+    if not ports and allocation.has_cluster_address(spec) and not allocation.is_headless(spec):
         yield FieldError.required("spec.ports")
     seen: set[tuple[int, str]] = set()
     names: set[str] = set()
@@ -153,7 +144,7 @@ def _load_balancer_errors(spec: Object) -> Iterator[FieldError]:
             why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
             yield FieldError.invalid(f"spec.LoadBalancerSourceRanges[{index}]", block, why)
     policy = spec.get("externalTrafficPolicy", "")
-    if policy and not is_reached_from_outside(spec):
+    if policy and not allocation.is_reached_from_outside(spec):
         why = "may only be set for externally-accessible services"
         yield FieldError.invalid("spec.externalTrafficPolicy", policy, why)
     elif policy and policy not in TRAFFIC_POLICIES:
@@ -188,7 +179,7 @@ def _entry_errors(entry: Object, at: str) -> Iterator[FieldError]:
 
 
 def _change_errors(spec: Object, old: Object) -> Iterator[FieldError]:
-    had_address = has_cluster_address(spec) and has_cluster_address(old)
+    had_address = allocation.has_cluster_address(spec) and allocation.has_cluster_address(old)
     if had_address and spec["clusterIP"] != old["clusterIP"]:
         yield FieldError.invalid("spec.clusterIPs[0]", spec["clusterIP"], "may not change once set")
     was_balancer = spec["type"] == old["type"] == "LoadBalancer"

@@ -60,7 +60,6 @@ class RESTStrategy:
         """Change what the server decides, as allocations and taints; raise InvalidObject."""
 
     def validate(self, obj: Object, old: Object | None) -> Iterable[FieldError]:
-        """Yield every wrong field."""
         return ()
 
 

@@ -1,14 +1,17 @@
-"""The strategies of the kinds with few rules of their own."""
+"""Which strategy each kind has, and the strategies of all but Services."""
 
 import base64
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+from ccm.sandbox.kubernetes import kinds
 from ccm.sandbox.kubernetes.errors import DecodeError, FieldError
 from ccm.sandbox.kubernetes.objects import Object, metadata, names, section, timestamp
 from ccm.sandbox.kubernetes.storage import Storage
-from ccm.sandbox.kubernetes.strategies.strategy import RESTStrategy
+from ccm.sandbox.kubernetes.strategies.services import ServiceStrategy
+from ccm.sandbox.kubernetes.strategies.strategy import QUALIFIED_HINT, RESTStrategy, is_cidr
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 PROTECTION_FINALIZER = "kubernetes.io/pv-protection"
@@ -20,6 +23,14 @@ MICRO_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}(Z|[+-]\d{2}
 NOT_SOURCES = names(
     "accessModes capacity claimRef mountOptions nodeAffinity persistentVolumeReclaimPolicy"
     " storageClassName volumeAttributesClassName volumeMode"
+)
+
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+NODE_INFO = (
+    *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage"),
+    *("containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion"),
+    *("operatingSystem", "architecture"),
 )
 
 
@@ -167,3 +178,114 @@ def _volume_update_errors(spec: Object, old_spec: Object) -> Iterator[FieldError
 
 def _source(spec: Object) -> Object:
     return {name: value for name, value in spec.items() if name not in NOT_SOURCES}
+
+
+class NodeStrategy(RESTStrategy):
+    """Keeps pod CIDRs and provider ID once set, and taints new nodes as not ready."""
+
+    def decode(self, node: Object) -> None:
+        spec = section(node, "spec")
+        for name in ("taints", "podCIDRs"):
+            if not isinstance(spec.get(name, []), list):
+                raise DecodeError(f"NodeSpec.spec.{name} must be a list")
+        for name in ("addresses", "conditions"):
+            for item in section(node, "status").get(name, []):
+                if any(not isinstance(value, str) for value in item.values()):
+                    raise DecodeError(f"NodeStatus.status.{name} must have strings as members")
+
+    def default(self, node: Object) -> None:
+        spec = section(node, "spec")
+        if spec.get("podCIDR"):
+            if (spec.get("podCIDRs") or [""])[0] != spec["podCIDR"]:
+                spec["podCIDRs"] = [spec["podCIDR"]]
+        elif spec.get("podCIDRs"):
+            spec["podCIDR"] = spec["podCIDRs"][0]
+        for name in ("taints", "podCIDRs", "podCIDR", "providerID", "unschedulable"):
+            if name in spec and not spec[name]:
+                del spec[name]
+        status = section(node, "status")
+        if status.get("capacity"):
+            status.setdefault("allocatable", status["capacity"])
+        for condition in status.get("conditions") or ():
+            condition.setdefault("lastHeartbeatTime", None)
+            condition.setdefault("lastTransitionTime", None)
+        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        status.setdefault("nodeInfo", dict.fromkeys(NODE_INFO, ""))
+
+    def admit(self, node: Object, old: Object | None, storage: Storage) -> None:
+        """Taint a new node as the TaintNodesByCondition admission plugin does."""
+        if old is not None:
+            return
+        spec = section(node, "spec")
+        taints = spec.setdefault("taints", [])
+        if not any(_taint_identity(taint) == _taint_identity(NOT_READY) for taint in taints):
+            taints.append(dict(NOT_READY))
+
+    def validate(self, node: Object, old: Object | None) -> Iterator[FieldError]:
+        spec = node["spec"]
+        yield from _taint_errors(spec.get("taints") or [])
+        for index, cidr in enumerate(spec.get("podCIDRs") or []):
+            if not is_cidr(cidr):
+                why = "must be a valid address in CIDR form"
+                yield FieldError.invalid(f"spec.podCIDRs[{index}]", cidr, why)
+        yield from _address_errors(node["status"].get("addresses") or [])
+        if old is not None:
+            yield from _node_update_errors(spec, old["spec"])
+
+
+def _node_update_errors(spec: Object, old_spec: Object) -> Iterator[FieldError]:
+    had, has = old_spec.get("podCIDRs") or [], spec.get("podCIDRs") or []
+    if had and had != has:
+        why = 'node updates may not change podCIDR except from "" to valid'
+        yield FieldError.forbidden("spec.podCIDRs", why)
+    provider_id = old_spec.get("providerID")
+    if provider_id and provider_id != spec.get("providerID"):
+        why = 'node updates may not change providerID except from "" to valid'
+        yield FieldError.forbidden("spec.providerID", why)
+
+
+def _taint_errors(taints: Iterable[Object]) -> Iterator[FieldError]:
+    seen = set()
+    for index, taint in enumerate(taints):
+        at = f"metadata.taints[{index}]"
+        effect = taint.get("effect", "")
+        if not taint.get("key"):
+            yield FieldError.invalid(f"{at}.key", "", "name part must be non-empty")
+            yield FieldError.invalid(f"{at}.key", "", QUALIFIED_HINT)
+        if not effect:
+            yield FieldError.required(f"{at}.effect", "")
+        elif effect not in EFFECTS:
+            yield FieldError.not_supported(f"{at}.effect", effect, EFFECTS)
+        if _taint_identity(taint) in seen:
+            yield FieldError.duplicate(at, taint)
+        seen.add(_taint_identity(taint))
+
+
+def _address_errors(addresses: Iterable[Object]) -> Iterator[FieldError]:
+    seen = set()
+    for index, address in enumerate(addresses):
+        identity = (address.get("type"), address.get("address"))
+        if identity in seen:
+            yield FieldError.duplicate(f"status.addresses[{index}]", address)
+        seen.add(identity)
+
+
+def _taint_identity(taint: Object) -> tuple[Any, Any]:
+    return taint.get("key"), taint.get("effect")
+
+
+_DEFAULT = RESTStrategy()
+_STRATEGIES: dict[str, RESTStrategy] = {
+    kinds.NODE.plural: NodeStrategy(),
+    kinds.SERVICE.plural: ServiceStrategy(),
+    kinds.PERSISTENT_VOLUME.plural: PersistentVolumeStrategy(),
+    kinds.NAMESPACE.plural: NamespaceStrategy(),
+    kinds.LEASE.plural: LeaseStrategy(),
+    kinds.EVENT.plural: EventStrategy(),
+    kinds.SECRET.plural: SecretStrategy(),
+}
+
+
+def strategy_for(kind: kinds.ResourceKind) -> RESTStrategy:
+    """Return the strategy of a kind; the default one has no rules."""
+    return _STRATEGIES.get(kind.plural, _DEFAULT)

@@ -1,0 +1,154 @@
+"""The --cloud-config file of a provider: what is wrong in it is collected and reported at once."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ccm.durations import parse_duration
+from ccm.errors import ConfigurationFault, ConfigurationFaults
+
+T = TypeVar("T")
+
+
+class ConfigReader:
+    """Reads one key of a section at a time; a faulty value is recorded and reads as its default.
+
+    `values` are by key in lower case. Whatever is none of `keys` is a fault from the start.
+    """
+
+    def __init__(
+        self, path: str, section: str, keys: Collection[str], values: Mapping[str, str]
+    ) -> None:
+        self.faults: list[ConfigurationFault] = []
+        self._path, self._section, self._values = path, section, values
+        for key in sorted(values.keys() - {key.lower() for key in keys}):
+            remedy = f"remove it or use one of {', '.join(keys)}"
+            self.add(key, "is not a key of this file", remedy)
+
+    def text(self, key: str, default: str = "") -> str:
+        """The value as it is."""
+        return self._values.get(key.lower(), default)
+
+    def value(self, key: str, read: Callable[[str], T], default: T, remedy: str) -> T:
+        """What `read` makes of the value; its ValueError is a fault. Credentials are not shown."""
+        value = self._values.get(key.lower())
+        if value is None:
+            return default
+        try:
+            return read(value)
+        except ValueError:
+            self.add(
+                key, "has a value with credentials" if "@" in value else f"is {value!r}", remedy
+            )
+            return default
+
+    def add(self, key: str, problem: str, remedy: str) -> None:
+        """Record a fault of a key of the section."""
+        self.add_at(f"[{self._section}] {key}", problem, remedy)
+
+    def add_at(self, place: str, problem: str, remedy: str) -> None:
+        """Record a fault somewhere in the file; an empty `place` is all of it."""
+        self.faults.append(fault_in(self._path, place, problem, remedy))
+
+    def check(self) -> None:
+        """Raise `ConfigurationFaults` if there are any."""
+        if self.faults:
+            raise ConfigurationFaults(self.faults)
+
+
+def fault_in(path: str, place: str, problem: str, remedy: str) -> ConfigurationFault:
+    """A fault in the file of that path, or of `--cloud-config` where it has none."""
+    return ConfigurationFault(f"{path or '--cloud-config'} {place}".strip(), problem, remedy)
+
+
+def one_of(choices: Collection[str]) -> Callable[[str], str]:
+    """A `read` that takes these values only."""
+
+    def read(value: str) -> str:
+        if value not in choices:
+            raise ValueError(value)
+        return value
+
+    return read
+
+
+def number_within(minimum: int, maximum: int) -> Callable[[str], int]:
+    """A `read` that takes whole numbers from `minimum` to `maximum`."""
+
+    def read(value: str) -> int:
+        if not value.isdecimal() or not minimum <= int(value) <= maximum:
+            raise ValueError(value)
+        return int(value)
+
+    return read
+
+
+def positive_duration(value: str) -> float:
+    """A `read` of seconds, as in `15s`; more than none."""
+    if (seconds := parse_duration(value)) <= 0:
+        raise ValueError(value)
+    return seconds
+
+
+# The format of Go's gcfg: sections with names, repeated keys, quoted values.
+
+_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?")
+_ESCAPES = {r"\"": '"', r"\\": "\\", r"\n": "\n", r"\t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One `key = value`. Names of sections and keys are in lower case, `name` is as written."""
+
+    section: str
+    name: str  # of `[section "name"]`
+    key: str
+    value: str  # `true` for a key without `=`
+
+
+def parse_gcfg(content: bytes, path: str) -> list[ConfigEntry]:
+    """All entries in their order; `ConfigurationFaults` names the first line not understood.
+
+    Its text is left out, since it may be a secret.
+    """
+    try:
+        return list(_entries(content.decode()))
+    except ValueError as wrong:
+        detail = "" if isinstance(wrong, UnicodeDecodeError) else f": {wrong}"
+        problem, remedy = f"is not a cloud-config file{detail}", "start it with [Global]"
+        raise ConfigurationFaults([fault_in(path, "", problem, remedy)]) from wrong
+
+
+def _entries(text: str) -> Iterator[ConfigEntry]:
+    section, name = "", ""
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = _without_comment(raw).strip()
+        if match := _SECTION.fullmatch(line):
+            section, name = match[1].lower(), match[2] or ""
+        elif (match := _KEY.fullmatch(line)) and section:
+            value = "true" if match[2] is None else _unquote(match[2], number)
+            yield ConfigEntry(section, name, match[1].lower(), value)
+        elif line:
+            raise ValueError(f"line {number} is not understood")
+
+
+def _without_comment(line: str) -> str:
+    """The line up to a `;` or `#` that is not inside quotes."""
+    is_quoted = is_escaped = False
+    for at, char in enumerate(line):
+        if char in ";#" and not is_quoted:
+            return line[:at]
+        if char == '"' and not is_escaped:
+            is_quoted = not is_quoted
+        is_escaped = char == "\\" and not is_escaped
+    return line
+
+
+def _unquote(value: str, line: int) -> str:
+    if not value.startswith('"') and '"' not in value:
+        return value
+    if not re.fullmatch(r'"(?:[^"\\]|\\["\\nt])*"', value):
+        raise ValueError(f"line {line} is not understood")
+    return re.sub(r'\\["\\nt]', lambda escape: _ESCAPES[escape.group()], value[1:-1])

@@ -1,0 +1,102 @@
+"""Asking a cloud about many objects, a batch to a call: one failed call leaves the others known."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from ccm.errors import CloudError
+from ccm.model.cloud import Answer, Gone, Instance, Unknown
+
+T = TypeVar("T")
+A = TypeVar("A")
+R = TypeVar("R", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(Generic[R]):
+    """Objects by name, with the IDs or names that the cloud knows them by.
+
+    `read` makes one call for some of these values and says what the cloud answers about each.
+    """
+
+    values: Mapping[str, str]
+    read: Callable[[Sequence[str]], R]
+
+    def read_values(self) -> R:
+        """One call for all of the values, each once."""
+        return self.read(list(dict.fromkeys(self.values.values())))
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items in their order, at most `size` at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def look_up(size: int, *lookups: Lookup[Mapping[str, A]]) -> dict[str, A | Unknown]:
+    """An answer for every object by name, from calls for at most `size` objects.
+
+    A call that failed makes its own objects `Unknown`, and so does an answer that leaves one out.
+    Raises `CloudError` when every call failed.
+    """
+    split = _split(size, lookups)
+    results: list[Mapping[str, A] | CloudError] = []
+    for batch in split:
+        try:
+            results.append(batch.read_values())
+        except CloudError as failure:
+            results.append(failure)
+    return _merge(split, results)
+
+
+async def look_up_async(
+    size: int, *lookups: Lookup[Awaitable[Mapping[str, A]]]
+) -> dict[str, A | Unknown]:
+    """As `look_up`, with all calls under way together."""
+
+    async def result(batch: Lookup[Awaitable[Mapping[str, A]]]) -> Mapping[str, A] | CloudError:
+        try:
+            return await batch.read_values()
+        except CloudError as failure:
+            return failure
+
+    split = _split(size, lookups)
+    return _merge(split, await asyncio.gather(*map(result, split)))
+
+
+def one_answer(answers: Sequence[Answer], are_all: str) -> Answer:
+    """The one answer that all records found for one Node come to: those that exist count.
+
+    `are_all` says what several of them share, as in "machines are named a".
+    """
+    existing = [answer for answer in answers if not isinstance(answer, Gone)]
+    if len(existing) > 1:
+        ids = sorted(one.provider_id if isinstance(one, Instance) else "?" for one in existing)
+        return Unknown(f"{len(ids)} {are_all}: {', '.join(ids)}")
+    return existing[0] if existing else answers[0]
+
+
+def _split(size: int, lookups: Sequence[Lookup[R]]) -> list[Lookup[R]]:
+    return [
+        replace(lookup, values=dict(some))
+        for lookup in lookups
+        for some in batches(list(lookup.values.items()), size)
+    ]
+
+
+def _merge(
+    split: Sequence[Lookup[R]], results: Sequence[Mapping[str, A] | CloudError]
+) -> dict[str, A | Unknown]:
+    failures = [result for result in results if isinstance(result, CloudError)]
+    if failures and len(failures) == len(results):
+        raise failures[0]
+    answers: dict[str, A | Unknown] = {}
+    for batch, result in zip(split, results, strict=True):
+        for name, value in batch.values.items():
+            if isinstance(result, CloudError):
+                answers[name] = Unknown(str(result))
+            else:
+                left_out = Unknown(f"the cloud's answer leaves {value} out")
+                answers[name] = result.get(value, left_out)
+    return answers

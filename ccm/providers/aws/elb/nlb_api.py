@@ -1,0 +1,385 @@
+"""Calls of ELB's API, version 2: reading a Network Load Balancer, and executing a plan for one."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, assert_never
+
+from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.service import Service
+from ccm.providers.aws.client import AwsApi, AwsError, call_without_wrong_ids, retry_on
+from ccm.providers.aws.elb import nlb_plan as plan
+from ccm.providers.aws.elb.nlb_desired import (
+    Nlb,
+    NlbListener,
+    ObservedNlb,
+    TargetGroup,
+    target_group_prefix,
+)
+from ccm.providers.aws.elb.request import ElbHealthCheck
+from ccm.providers.aws.tags import ClusterTag, Tags, read_tags, tag_list
+
+MAX_PER_PAGE = 400
+_NAME_FROM_UID = re.compile(r"a[0-9a-f]{31}")
+IN_USE_RETRY = 5.0  # seconds until AWS has let go of what was in use
+NOT_FOUND = ("LoadBalancerNotFound", "ListenerNotFound", "TargetGroupNotFound")
+ALREADY_EXISTS = ("DuplicateLoadBalancerName", "DuplicateTargetGroupName", "DuplicateListener")
+INVALID_TARGET = "InvalidTarget"
+GROUP_FULL = ("TooManyTargets", "TooManyRegistrationsForTargetId")
+IN_USE = "ResourceInUse"
+
+
+def find_nlb(api: AwsApi, name: str) -> Json | None:
+    """The record of the load balancer with this name, whoever owns it."""
+    return api.find_one("elbv2:DescribeLoadBalancers", "LoadBalancers", Names=[name])
+
+
+def describe_nlb(api: AwsApi, service: Service, tag: ClusterTag) -> ObservedNlb:
+    """The load balancer and its target groups; one of its name that is not ours is `Refused`.
+
+    Listeners, attributes and targets take further reads, for those who need them.
+
+    Target groups are looked for by their names' beginning among all of the account, because one
+    that has no listener, after an interruption, belongs to no load balancer.
+    """
+    own_name, call = service.default_balancer_name, "elbv2:DescribeTargetGroups"
+    record = find_nlb(api, own_name)
+    named = {
+        text(group.get("TargetGroupArn")): group
+        for group in api.list_pages(call, "TargetGroups", PageSize=MAX_PER_PAGE)
+        if text(group.get("TargetGroupName")).startswith(target_group_prefix(service.key))
+    }
+    arn = text((record or {}).get("LoadBalancerArn"))
+    asked = [one for one, group in named.items() if not _serves_others(group, own_name)]
+    tags = describe_tags(api, [*([arn] if arn else []), *asked])
+    if record and not tag.owns_for(service, tags[arn]):
+        raise Refused(f"load balancer {own_name} carries the tags of somebody else")
+    ours = {one: named[one] for one in asked if tag.owns_for(service, tags[one])}
+    groups = [_read_group(group, tags[one]) for one, group in ours.items()]
+    strangers = [text(named[one].get("TargetGroupName")) for one in named.keys() - ours.keys()]
+    return ObservedNlb(
+        nlb=_read_nlb(record, tags[arn]) if record else None,
+        listeners={},
+        groups={group.name: group for group in groups},
+        arn=arn,
+        hostname=text((record or {}).get("DNSName")),
+        strangers=frozenset(strangers),
+    )
+
+
+def balancer_name(arn: str) -> str:
+    """The name in `arn:…:loadbalancer/net/<name>/<id>`."""
+    return arn.rpartition("/")[0].rpartition("/")[2]
+
+
+def _serves_others(group: Json, name: str) -> bool:
+    """Whether only load balancers of other Services use it; their tags cost no read then."""
+    users = {balancer_name(arn) for arn in group.get("LoadBalancerArns") or ()}
+    return bool(users) and all(_NAME_FROM_UID.fullmatch(one) and one != name for one in users)
+
+
+def with_listeners(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
+    """The same with the load balancer's listeners."""
+    names = {group.arn: name for name, group in observed.groups.items()}
+    call = "elbv2:DescribeListeners"
+    listed = api.list_pages(call, "Listeners", LoadBalancerArn=observed.arn) if observed.arn else []
+    listeners = [_read_listener(record, names) for record in listed]
+    return replace(observed, listeners={listener.port: listener for listener in listeners})
+
+
+def with_attributes(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
+    """The same with the attributes of the load balancer, which have the form of tags."""
+    if observed.nlb is None:
+        return observed
+    answer = api.call("elbv2:DescribeLoadBalancerAttributes", LoadBalancerArn=observed.arn)
+    attributes = read_tags(answer.get("Attributes"))
+    return replace(observed, nlb=replace(observed.nlb, attributes=attributes))
+
+
+def with_group_attributes(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
+    """The same with the attributes of its groups, which take one read each."""
+    groups = {}
+    for name, group in observed.groups.items():
+        answer = api.call("elbv2:DescribeTargetGroupAttributes", TargetGroupArn=group.arn)
+        groups[name] = replace(group, attributes=read_tags(answer.get("Attributes")))
+    return replace(observed, groups=groups)
+
+
+def with_targets(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
+    """The same with the targets of its groups, which take one read each.
+
+    Instances that are being deregistered are no targets any more.
+    """
+    groups = {}
+    for name, group in observed.groups.items():
+        answer = api.call("elbv2:DescribeTargetHealth", TargetGroupArn=group.arn)
+        targets = [
+            text(mapping(one.get("Target")).get("Id"))
+            for one in objects(answer.get("TargetHealthDescriptions"))
+            if mapping(one.get("TargetHealth")).get("State") != "draining"
+        ]
+        groups[name] = replace(group, targets=frozenset(targets))
+    return replace(observed, groups=groups)
+
+
+def describe_tags(api: AwsApi, arns: Sequence[str]) -> dict[str, Tags]:
+    """The tags of load balancers and target groups, by ARN."""
+    return api.describe_tags("elbv2:DescribeTags", "ResourceArn", arns)
+
+
+def _read_nlb(record: Json, tags: Tags) -> Nlb:
+    return Nlb(
+        name=text(record.get("LoadBalancerName")),
+        is_internal=record.get("Scheme") == "internal",
+        subnets=dict(_subnets(record)),
+        groups=tuple(record.get("SecurityGroups") or ()),
+        tags=tags,
+        attributes={},
+    )
+
+
+def _subnets(record: Json) -> Iterator[tuple[str, str]]:
+    for zone in objects(record.get("AvailabilityZones")):
+        addresses = objects(zone.get("LoadBalancerAddresses"))
+        allocations = [text(one["AllocationId"]) for one in addresses if one.get("AllocationId")]
+        yield text(zone.get("SubnetId")), next(iter(allocations), "")
+
+
+def _read_listener(record: Json, names: Mapping[str, str]) -> NlbListener:
+    actions, certificates = objects(record.get("DefaultActions")), record.get("Certificates")
+    target = text(actions[0].get("TargetGroupArn")) if actions else ""
+    return NlbListener(
+        port=int(record.get("Port", 0)),
+        protocol=text(record.get("Protocol")),
+        group=names.get(target, target),
+        certificate=next((text(one.get("CertificateArn")) for one in objects(certificates)), ""),
+        policy=text(record.get("SslPolicy")),
+        alpn=next(iter(record.get("AlpnPolicy") or ()), "").replace("None", ""),
+        arn=text(record.get("ListenerArn")),
+    )
+
+
+def _read_group(record: Json, tags: Tags) -> TargetGroup:
+    protocol = text(record.get("HealthCheckProtocol"))
+    path = text(record.get("HealthCheckPath")) if protocol in ("HTTP", "HTTPS") else ""
+    return TargetGroup(
+        name=text(record.get("TargetGroupName")),
+        protocol=text(record.get("Protocol")),
+        port=int(record.get("Port", 0)),
+        health_check=ElbHealthCheck(
+            protocol,
+            text(record.get("HealthCheckPort")),
+            path,
+            int(record.get("HealthCheckIntervalSeconds", 0)),
+            int(record.get("HealthCheckTimeoutSeconds", 0)),
+            int(record.get("HealthyThresholdCount", 0)),
+            int(record.get("UnhealthyThresholdCount", 0)),
+        ),
+        tags=tags,
+        arn=text(record.get("TargetGroupArn")),
+    )
+
+
+class NlbExecutor:
+    """Acts on one load balancer; what it creates, it knows the ARN of from then on."""
+
+    def __init__(self, api: AwsApi, vpc_id: str, observed: ObservedNlb) -> None:
+        self._api, self._vpc_id = api, vpc_id
+        self.arn, self.hostname = observed.arn, observed.hostname
+        self._groups = {name: group.arn for name, group in observed.groups.items()}
+        self._listeners = observed.listeners
+        self.invalid_targets: set[str] = set()  # instances that AWS does not take
+        self._full_groups: set[str] = set()  # target groups that have room for no more
+
+    def check_room(self) -> None:
+        """Raise `NoRoom` when targets had to be left out; everything else is done by then."""
+        if self._full_groups:
+            names = ", ".join(sorted(self._full_groups))
+            raise NoRoom(
+                f"not all nodes have room in {names}: raise the quota 'Targets per Target Group per"
+                " Region', or choose nodes by the annotation aws-load-balancer-target-node-labels"
+            )
+
+    def execute(self, actions: Iterable[plan.NlbAction]) -> None:
+        """Make the calls; `RetryAfter` when something appeared or went away meanwhile."""
+        for action in actions:
+            with retry_on((*ALREADY_EXISTS, *NOT_FOUND)):
+                self._execute(action)
+
+    def _execute(self, action: plan.NlbAction) -> None:
+        match action:
+            case plan.CreateLoadBalancer(nlb):
+                self._create_nlb(nlb)
+            case plan.DeleteLoadBalancer():
+                self._delete("elbv2:DeleteLoadBalancer", LoadBalancerArn=self.arn)
+            case plan.SetSubnets(nlb):
+                self._call("elbv2:SetSubnets", SubnetMappings=_subnet_mappings(nlb))
+            case plan.SetSecurityGroups(nlb):
+                self._call("elbv2:SetSecurityGroups", SecurityGroups=list(nlb.groups))
+            case plan.AddTags(group, tags):
+                arn = self._groups[group] if group else self.arn
+                self._api.call("elbv2:AddTags", ResourceArns=[arn], Tags=tag_list(tags))
+            case plan.ModifyAttributes(group, attributes):
+                self._set_attributes(group, attributes)
+            case plan.CreateListener() | plan.ModifyListener() | plan.DeleteListener():
+                self._execute_on_listener(action)
+            case _:
+                self._execute_on_group(action)
+
+    def _execute_on_listener(self, action: plan.ListenerAction) -> None:
+        match action:
+            case plan.CreateListener(listener):
+                self._call("elbv2:CreateListener", **self._listener(listener))
+            case plan.ModifyListener(listener):
+                parameters = self._listener(listener)
+                arn = self._listeners[listener.port].arn
+                self._api.call("elbv2:ModifyListener", ListenerArn=arn, **parameters)
+            case plan.DeleteListener(port):
+                self._delete("elbv2:DeleteListener", ListenerArn=self._listeners[port].arn)
+            case _:
+                assert_never(action)
+
+    def _execute_on_group(self, action: plan.TargetGroupAction) -> None:
+        match action:
+            case plan.CreateTargetGroup(group):
+                self._create_group(group)
+            case plan.ModifyTargetGroup(group):
+                arn = self._groups[group.name]
+                self._api.call(
+                    "elbv2:ModifyTargetGroup", TargetGroupArn=arn, **_health_check(group)
+                )
+            case plan.DeleteTargetGroup(name):
+                self._delete_group(name)
+            case plan.RegisterTargets(name, targets):
+                self._register(name, targets)
+            case plan.DeregisterTargets(name, targets):
+                self._change_targets("elbv2:DeregisterTargets", name, targets)
+            case _:
+                assert_never(action)
+
+    def _call(self, name: str, **parameters: Any) -> Json:
+        return self._api.call(name, LoadBalancerArn=self.arn, **parameters)
+
+    def _create_nlb(self, nlb: Nlb) -> None:
+        answer = self._api.call(
+            "elbv2:CreateLoadBalancer",
+            Name=nlb.name,
+            Type="network",
+            Scheme="internal" if nlb.is_internal else "internet-facing",
+            SubnetMappings=_subnet_mappings(nlb),
+            Tags=tag_list(nlb.tags),
+            **({"SecurityGroups": list(nlb.groups)} if nlb.groups else {}),
+        )
+        (record,) = objects(answer.get("LoadBalancers"))
+        self.arn = text(record.get("LoadBalancerArn"))
+        self.hostname = text(record.get("DNSName"))
+
+    def _create_group(self, group: TargetGroup) -> None:
+        answer = self._api.call(
+            "elbv2:CreateTargetGroup",
+            Name=group.name,
+            Protocol=group.protocol,
+            Port=group.port,
+            VpcId=self._vpc_id,
+            TargetType="instance",
+            Tags=tag_list(group.tags),
+            **_health_check(group),
+        )
+        (record,) = objects(answer.get("TargetGroups"))
+        self._groups[group.name] = text(record.get("TargetGroupArn"))
+
+    def _set_attributes(self, group: str, attributes: Mapping[str, str]) -> None:
+        listed = tag_list(attributes)  # attributes have the form of tags
+        if group:
+            self._api.call(
+                "elbv2:ModifyTargetGroupAttributes",
+                TargetGroupArn=self._groups[group],
+                Attributes=listed,
+            )
+        else:
+            self._call("elbv2:ModifyLoadBalancerAttributes", Attributes=listed)
+
+    def _register(self, name: str, targets: Iterable[str]) -> None:
+        """What does not run keeps no other out, and a full group stops nothing else."""
+        left = [target for target in targets if target not in self.invalid_targets]
+        if name in self._full_groups:
+            return
+        try:
+            self.invalid_targets |= self._change_targets("elbv2:RegisterTargets", name, left)
+        except AwsError as error:
+            if error.code not in GROUP_FULL:
+                raise
+            self._full_groups.add(name)
+
+    def _change_targets(self, call: str, name: str, targets: Iterable[str]) -> set[str]:
+        """Make the call for all targets but those that AWS does not take, which are returned."""
+        arn = self._groups[name]
+        _, invalid = call_without_wrong_ids(
+            [INVALID_TARGET],
+            targets,
+            lambda left: self._api.call(
+                call, TargetGroupArn=arn, Targets=[{"Id": target} for target in left]
+            ),
+        )
+        return set(invalid)
+
+    def _listener(self, listener: NlbListener) -> Json:
+        parameters: Json = {
+            "Port": listener.port,
+            "Protocol": listener.protocol,
+            "DefaultActions": [{"Type": "forward", "TargetGroupArn": self._groups[listener.group]}],
+        }
+        if listener.certificate:
+            parameters["Certificates"] = [{"CertificateArn": listener.certificate}]
+        if listener.policy:
+            parameters["SslPolicy"] = listener.policy
+        if listener.alpn:
+            parameters["AlpnPolicy"] = [listener.alpn]
+        return parameters
+
+    def _delete(self, name: str, **which: str) -> None:
+        try:
+            self._api.call(name, **which)
+        except AwsError as error:
+            if error.code not in NOT_FOUND:
+                raise
+
+    def _delete_group(self, name: str) -> None:
+        arn = self._groups[name]
+        try:
+            self._delete("elbv2:DeleteTargetGroup", TargetGroupArn=arn)
+        except AwsError as error:
+            if error.code != IN_USE:
+                raise
+            if others := self._other_users(arn):
+                used = f"target group {name} is used by {', '.join(others)}: take it out there"
+                raise CloudError(used) from error
+            raise RetryAfter(str(error), IN_USE_RETRY) from error
+
+    def _other_users(self, arn: str) -> list[str]:
+        """The names of load balancers besides this one that a target group stands behind."""
+        name = "elbv2:DescribeTargetGroups"
+        groups = self._api.list_pages(name, "TargetGroups", TargetGroupArns=[arn])
+        users = {user for group in groups for user in group.get("LoadBalancerArns") or ()}
+        return sorted(balancer_name(user) for user in users - {self.arn})
+
+
+def _subnet_mappings(nlb: Nlb) -> list[dict[str, str]]:
+    return [
+        {"SubnetId": subnet} | ({"AllocationId": allocation} if allocation else {})
+        for subnet, allocation in nlb.subnets.items()
+    ]
+
+
+def _health_check(group: TargetGroup) -> Json:
+    check = group.health_check
+    return {
+        "HealthCheckProtocol": check.protocol,
+        "HealthCheckPort": check.port,
+        "HealthCheckIntervalSeconds": check.interval,
+        "HealthCheckTimeoutSeconds": check.timeout,
+        "HealthyThresholdCount": check.healthy,
+        "UnhealthyThresholdCount": check.unhealthy,
+        **({"HealthCheckPath": check.path} if check.path else {}),
+    }

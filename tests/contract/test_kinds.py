@@ -1,0 +1,118 @@
+"""What is special about PersistentVolumes, Events and Leases."""
+
+import asyncio
+
+import pytest
+
+from tests.contract.client import (
+    EVENTS,
+    LEASES,
+    STAMP,
+    VOLUME,
+    VOLUMES,
+    Api,
+    event,
+    new_volume,
+    zone_affinity,
+)
+
+
+async def test_a_node_affinity_may_be_set_once_together_with_labels(api: Api) -> None:
+    volume = await new_volume(api)
+    path, spec = volume.path, volume.body["spec"]
+    assert (spec["persistentVolumeReclaimPolicy"], spec["volumeMode"]) == ("Retain", "Filesystem")
+    labels = {"topology.kubernetes.io/zone": "a"}
+    body = {"metadata": {"labels": labels}, "spec": {"nodeAffinity": zone_affinity("a")}}
+    moved = await api.merge(path, {"spec": {"csi": {"volumeHandle": "other"}}})
+    assert moved.causes == {"spec.persistentvolumesource Forbidden"}
+    first = await api.strategic(path, body)
+    assert first.body["metadata"]["labels"] == labels
+    assert first.body["spec"]["nodeAffinity"] == zone_affinity("a")
+    for other in (zone_affinity("b"), None):
+        reply = await api.merge(path, {"spec": {"nodeAffinity": other}})
+        assert reply.causes == {"nodeAffinity Invalid"}
+
+
+@pytest.mark.parametrize(
+    ("member", "field"),
+    [("accessModes", "spec.accessModes"), ("csi", "spec")],
+)
+async def test_a_volume_needs_modes_and_a_source(api: Api, member: str, field: str) -> None:
+    spec = {key: value for key, value in VOLUME.items() if key != member}
+    assert (await api.try_new(VOLUMES, spec=spec)).causes == {f"{field} Required"}
+
+
+async def test_an_event_lives_with_what_it_is_about_or_in_default(api: Api) -> None:
+    node = {"kind": "Node", "name": "a", "uid": "a"}
+    service = {"kind": "Service", "name": "a", "namespace": "kube-system"}
+    elsewhere = EVENTS.replace("/default/", "/kube-system/")
+    created = await api.create(EVENTS, event(api, node))
+    assert created.status == 201
+    assert created.body["eventTime"] is None
+    body = {"count": 2, "lastTimestamp": "2026-01-02T03:04:06Z"}
+    repeated = await api.strategic(created.path, body)
+    assert (repeated.body["count"], repeated.body["firstTimestamp"]) == (2, STAMP)
+    for path, about in ((elsewhere, node), (EVENTS, service)):
+        reply = await api.create(path, event(api, about))
+        assert reply.causes == {"involvedObject.namespace Invalid"}
+
+
+async def test_an_event_with_event_time_needs_its_reporter_and_action(api: Api) -> None:
+    body = event(api, {"kind": "Node", "name": "a"}, eventTime="2026-01-02T03:04:05.000000Z")
+    reply = await api.create(EVENTS, body)
+    fields = ("reportingComponent", "reportingInstance", "action")
+    assert {cause.split()[0] for cause in reply.causes} == set(fields)
+
+
+@pytest.mark.parametrize("field", ["involvedObject.name", "involvedObject.uid"])
+async def test_events_are_found_by_what_they_are_about(api: Api, field: str) -> None:
+    name = api.new_name()
+    created = await api.create(EVENTS, event(api, {"kind": "Node", "name": name, "uid": name}))
+    found = await api.get(EVENTS, fieldSelector=f"{field}={name},reason=Tested,type=Normal")
+    assert found.names == [created.name]
+
+
+@pytest.mark.parametrize("field", ["acquireTime", "renewTime"])
+@pytest.mark.parametrize(
+    "moment",
+    ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123Z", "2026-01-02T03:04:05.1234567Z", "now"],
+)
+async def test_times_need_six_digits(api: Api, field: str, moment: str) -> None:
+    assert (await api.try_new(LEASES, spec={field: moment})).refusal == (400, "BadRequest")
+
+
+async def test_of_many_that_create_a_lease_one_succeeds(api: Api) -> None:
+    name = api.new_name()
+
+    async def take(holder: int) -> int:
+        body = {"metadata": {"name": name}, "spec": {"holderIdentity": f"{holder}"}}
+        return (await api.create(LEASES, body)).status
+
+    statuses = await asyncio.gather(*(take(holder) for holder in range(8)))
+    assert sorted(statuses) == [201] + [409] * 7
+
+
+async def test_of_many_that_update_one_version_one_succeeds(api: Api) -> None:
+    lease = await api.new(LEASES, spec={"holderIdentity": "nobody"})
+
+    async def take(holder: int) -> int:
+        body = {**lease.body, "spec": {"holderIdentity": f"{holder}"}}
+        return (await api.replace(lease.path, body)).status
+
+    statuses = await asyncio.gather(*(take(holder) for holder in range(8)))
+    assert sorted(statuses) == [200] + [409] * 7
+    wrong_time = {"spec": {"renewTime": "2026-01-02T03:04:05Z"}}
+    for reply in (
+        await api.merge(lease.path, wrong_time),
+        await api.strategic(lease.path, wrong_time),
+    ):
+        assert reply.causes == {"patch Invalid"}
+    for field, value in (("leaseDurationSeconds", 0), ("leaseTransitions", -1)):
+        bad = await api.try_new(LEASES, spec={field: value})
+        assert bad.causes == {f"spec.{field} Invalid"}
+    released = await api.merge(lease.path, {"spec": {"holderIdentity": ""}})
+    assert (released.status, released.body["spec"]) == (200, {"holderIdentity": ""})
+    missing = await api.get(f"{LEASES}/{api.new_name()}")
+    assert missing.refusal == (404, "NotFound")
+    assert missing.body["details"]["group"] == "coordination.k8s.io"
+    assert missing.body["details"]["kind"] == "leases"
