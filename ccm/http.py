@@ -217,7 +217,12 @@ class HttpConnection(asyncio.Protocol):
 class HttpClient:
     """Sends requests to one server over keep-alive connections; an idle one is used again."""
 
-    def __init__(self, server: Server, socket_factory: SocketFactory | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        socket_factory: SocketFactory | None = None,
+        idle_timeout: float = IDLE_TIMEOUT,
+    ) -> None:
         url = urlsplit(server.url)
         self._host, self._authority, self._base_path = url.hostname or "", url.netloc, url.path
         self._port = url.port or (443 if url.scheme == "https" else 80)
@@ -225,6 +230,7 @@ class HttpClient:
         self._tls_name = (server.tls_name or self._host) if self._tls else None
         self._socket_factory = socket_factory
         self._idle: list[HttpConnection] = []
+        self._idle_timeout = idle_timeout
         self._open: set[HttpConnection] = set()
         self._closed = asyncio.Event()
 
@@ -297,7 +303,7 @@ class HttpClient:
         now = time.monotonic()
         while self._idle:
             connection = self._idle.pop()
-            if now - connection.idle_since < IDLE_TIMEOUT:
+            if now - connection.idle_since < self._idle_timeout:
                 return connection
             connection.abort()
         return None

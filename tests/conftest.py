@@ -1,7 +1,18 @@
 """What all tests share: the real API server's fixtures, and which tests run one after the other."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+# No time limits: on a shared machine they measure the neighbours.
+settings.register_profile(
+    "tests",
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tests")
 
 pytest_plugins = ["tests.kube.fixtures"]
 

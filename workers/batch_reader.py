@@ -10,17 +10,11 @@ from ccm.cloud.gate import invoke, with_priority
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
-from workers.quarantine import Quarantine
-from workers.queue import WorkQueue
+from workers.controller import ControllerContext
 
 log = logging.getLogger(__name__)
 
-FIRST_DELAY = 0.005  # seconds that an object which comes alone waits for company
-BATCH_INTERVAL = 0.5  # seconds between two batches that are not full, while many objects come
-LONGEST_DELAY = 2.0  # seconds that a batch waits while more keys are ready, which may join it
 READS_IN_FLIGHT = 8
-THROTTLED_RETRY = 0.05  # seconds until a throttled batch asks for its next grant
-ANSWER_TTL = 300.0  # seconds for which an answer may be acted on; a refresh follows in as many
 ANSWERS = (Instance, VolumePlace, Gone, Unknown)
 
 
@@ -62,11 +56,10 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         self,
         part: Describer[ObjectT, AnswerT],
         priority: Priority,
-        quarantine: Quarantine,
-        queue: WorkQueue,
+        context: ControllerContext,
     ) -> None:
-        self._part, self._priority = part, priority
-        self._quarantine, self._queue = quarantine, queue
+        self._part, self._priority, self._timings = part, priority, context.timings
+        self._quarantine, self._queue = context.quarantine, context.queue
         self._waiting: dict[str, tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]] = {}
         self._answers: dict[str, tuple[float, str, AnswerT | Unknown]] = {}
         self._some, self._full = asyncio.Event(), asyncio.Event()
@@ -74,14 +67,14 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         self._reads: set[asyncio.Task[None]] = set()
 
     async def read(self, obj: ObjectT) -> AnswerT | Unknown:
-        """What the cloud says of `obj`, at most `ANSWER_TTL` old unless `forget` was called.
+        """What the cloud says of `obj`, at most `answer_ttl` old unless `forget` was called.
 
         Call it in the reconcile of the key `obj.name`. A suspect is read at once and alone. Raises
         `NoPermit` when this process does not lead.
         """
         if kept := self._answers.get(obj.name):
             at, uid, answer = kept
-            if uid == obj.uid and time.monotonic() - at < ANSWER_TTL:
+            if uid == obj.uid and time.monotonic() - at < self._timings.answer_ttl:
                 return answer
         if self._quarantine.is_suspect(obj.name):
             return (await self._until_answered([obj]))[obj.name]
@@ -97,17 +90,18 @@ class BatchReader(Generic[ObjectT, AnswerT]):
     async def run(self) -> None:
         """Read batch after batch, until cancelled."""
         loop = asyncio.get_running_loop()
+        first_delay, interval = self._timings.batch_first_delay, self._timings.batch_interval
         next_batch_at = 0.0
         try:
             while True:
                 await self._some.wait()
-                await self._fill(max(next_batch_at - loop.time(), FIRST_DELAY))
+                await self._fill(max(next_batch_at - loop.time(), first_delay))
                 await self._slots.acquire()
                 batch = self._next_batch()
                 if not batch:  # who waited was cancelled
                     self._slots.release()
                     continue
-                next_batch_at = loop.time() + BATCH_INTERVAL if len(batch) > 1 else 0.0
+                next_batch_at = loop.time() + interval if len(batch) > 1 else 0.0
                 read = asyncio.create_task(self._read_for(batch))
                 self._reads.add(read)
                 read.add_done_callback(self._reads.discard)
@@ -149,7 +143,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
             try:
                 await asyncio.wait_for(self._full.wait(), seconds)
             except TimeoutError:
-                if not len(self._queue) or loop.time() - began > LONGEST_DELAY:
+                if not len(self._queue) or loop.time() - began > self._timings.batch_longest_delay:
                     return
 
     def _next_batch(self) -> "list[tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]]":
@@ -182,7 +176,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
     async def _until_answered(self, batch: Sequence[ObjectT]) -> dict[str, AnswerT | Unknown]:
         """Describe again while the cloud throttles: the budget sets the pace."""
         while (answers := await self._describe(batch, self._priority)) is None:  # noqa: ASYNC110
-            await asyncio.sleep(THROTTLED_RETRY)
+            await asyncio.sleep(self._timings.throttled_batch_retry)
         return answers
 
     async def _describe(

@@ -16,6 +16,7 @@ from workers.performer import Performer
 from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.store import Store
+from workers.timings import Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class ControllerContext:
     recorder: EventRecorder
     send: Callable[[Message], bool]
     counters: Counters = field(default_factory=Counters)
+    timings: Timings = Timings()
 
 
 class Controller(Protocol):

@@ -25,9 +25,9 @@ from ccm.kube.watch import list_once
 from ccm.model.cloud import Instance
 from ccm.model.objects import Node
 from ccm.providers.simulated.instances import read_machine
-from workers.batch_reader import BATCH_INTERVAL
 from workers.node.plan import patch_for
 from workers.node.plan import plan as plan_writes
+from workers.timings import Timings
 
 NODE_WRITES = ("nodes", "nodes/status")
 
@@ -189,12 +189,12 @@ def _row(number: int, name: str, runs: list[Run], floors: list[Run]) -> Row:
 def wrong_counts(plan: Plan, number: int, name: str, runs: list[Run]) -> list[str]:
     """Counts that are not what they have to be, whatever the machine does.
 
-    Nodes that are long in coming do not share reads: a batch leaves every `BATCH_INTERVAL` then.
+    Nodes that are long in coming do not share reads: a batch leaves every `batch_interval` then.
     """
     broken = []
     for run in runs:
         coming = max(run.total - run.wall, 0.0)  # seconds in which the nodes were created
-        most = math.ceil(number / plan.page) + 1 + math.ceil(coming / BATCH_INTERVAL)
+        most = math.ceil(number / plan.page) + 1 + math.ceil(coming / Timings().batch_interval)
         writes = {what: n for what, n in sorted(run.writes.items()) if what != "events"}
         if writes != dict.fromkeys(NODE_WRITES, number):
             broken.append(f"{name}: {number} nodes were initialised with {writes} writes")

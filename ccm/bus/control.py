@@ -14,8 +14,8 @@ from ccm.model.objects import Json
 
 log = logging.getLogger(__name__)
 
-LIMIT = 4 << 20  # bytes of one line
-PATIENCE = 5.0  # seconds a peer may take for its line
+LINE_SIZE_LIMIT = 4 << 20  # bytes
+LINE_TIMEOUT = 5.0  # seconds a peer may take for its line
 
 Answer = Callable[[Json], Awaitable[Json]]
 
@@ -27,14 +27,16 @@ class NotRunning(Exception):
 class ControlServer:
     """Answers the commands of the same user (or root); a slow or rude peer blocks nobody."""
 
-    def __init__(self, path: Path, answer: Answer) -> None:
-        self._path, self._answer = path, answer
+    def __init__(self, path: Path, answer: Answer, line_timeout: float = LINE_TIMEOUT) -> None:
+        self._path, self._answer, self._line_timeout = path, answer, line_timeout
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         before = os.umask(0o077)
         try:
-            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=LIMIT)
+            self._server = await asyncio.start_unix_server(
+                self._serve, self._path, limit=LINE_SIZE_LIMIT
+            )
         finally:
             os.umask(before)
 
@@ -45,10 +47,10 @@ class ControlServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._line_timeout):
                 request = await self._read(reader, writer)
             reply = await self._reply(request)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._line_timeout):
                 writer.write(orjson.dumps(reply) + b"\n")
                 await writer.drain()
         except (TimeoutError, OSError):

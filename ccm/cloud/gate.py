@@ -85,8 +85,8 @@ class GrantSource(Protocol):
 class SupervisorGrants:
     """Asks the supervisor for each call: one message there, one back. A grant expires unused."""
 
-    def __init__(self, send: Callable[[Message], bool]) -> None:
-        self._send = send
+    def __init__(self, send: Callable[[Message], bool], retry_interval: float = SEND_RETRY) -> None:
+        self._send, self._retry_interval = send, retry_interval
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[float]] = {}
 
@@ -113,7 +113,7 @@ class SupervisorGrants:
             while not self._send(  # noqa: ASYNC110 - a socket tells nobody that it has room
                 GrantRequest(number, budget, int(priority))
             ):
-                await asyncio.sleep(SEND_RETRY)
+                await asyncio.sleep(self._retry_interval)
             return await granted
         finally:
             del self._waiting[number]

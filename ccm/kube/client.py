@@ -29,7 +29,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _JSON = "application/json"
-_MAX_ATTEMPTS = 5
+MAX_ATTEMPTS = 5  # of a request that is answered with 429
 
 
 TokenFunc = Callable[[], Awaitable[str]]
@@ -127,11 +127,12 @@ class Kube:
         in_flight: int = 32,
         rate: RateLimit | None = None,
         fence: Fence = Fence(),
+        max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
         self.config = config
         self._agent = user_agent
         self._slots = asyncio.Semaphore(in_flight)
-        self._rate, self._fence = rate, fence
+        self._rate, self._fence, self._max_attempts = rate, fence, max_attempts
         self._throttled_until = 0.0
         self._http = HttpClient(config.server, fence.socket_for)
         self.writes = 0
@@ -180,7 +181,7 @@ class Kube:
     async def _send_with_retries(
         self, method: str, target: str, headers: RequestHeaders, data: bytes
     ) -> bytes:
-        for attempt in range(1, _MAX_ATTEMPTS + 1):
+        for attempt in range(1, self._max_attempts + 1):
             if self._rate:
                 await self._rate.wait()
             if (pause := self._throttled_until - time.monotonic()) > 0:
@@ -191,7 +192,7 @@ class Kube:
             error = _failure(answer)
             if error.status == 401:
                 self.on_unauthorized()
-            if error.status != 429 or attempt == _MAX_ATTEMPTS:
+            if error.status != 429 or attempt == self._max_attempts:
                 raise error
             wait = (error.retry_after or 1.0) * random.uniform(1.0, 1.2)
             self._throttled_until = max(self._throttled_until, time.monotonic() + wait)

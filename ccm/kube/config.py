@@ -23,7 +23,9 @@ _DEFAULT = Path("~/.kube/config")
 Load = Callable[[Configuration], Awaitable[None]]
 
 
-async def load(kubeconfig: str = "", master: str = "") -> RestConfig:
+async def load(
+    kubeconfig: str = "", master: str = "", reread_interval: float = REREAD_INTERVAL
+) -> RestConfig:
     """How to reach the API server; raises `ConfigurationFault` when nothing usable says so.
 
     Order as upstream: `--kubeconfig`, else the Pod's service account, else the default kubeconfig;
@@ -31,11 +33,11 @@ async def load(kubeconfig: str = "", master: str = "") -> RestConfig:
     """
     configuration = Configuration()
     if kubeconfig:
-        await _load_file(Path(kubeconfig), configuration)
+        await _load_file(Path(kubeconfig), configuration, reread_interval)
     elif os.environ.get("KUBERNETES_SERVICE_HOST"):
-        await _load_pod_account(configuration)
+        await _load_pod_account(configuration, reread_interval)
     elif not master:
-        await _load_file(_default_file(), configuration)
+        await _load_file(_default_file(), configuration, reread_interval)
     if master:
         if not re.match(r"https?://", master):
             raise ConfigurationFault(
@@ -84,7 +86,7 @@ def _check_readable(path: Path) -> None:
         ) from error
 
 
-async def _load_file(path: Path, configuration: Configuration) -> None:
+async def _load_file(path: Path, configuration: Configuration, reread_interval: float) -> None:
     _check_readable(path)
     try:
         loader = await load_kube_config(str(path), client_configuration=configuration)
@@ -97,22 +99,22 @@ async def _load_file(path: Path, configuration: Configuration) -> None:
         raise _unusable(path, "username and password", "give the user a token or a certificate")
     if configuration.proxy:
         raise _unusable(path, "proxy-url", "name a server that is reached without a proxy")
-    configuration.refresh_api_key_hook = _renewal(loader.load_and_set)
+    configuration.refresh_api_key_hook = _renewal(loader.load_and_set, reread_interval)
 
 
 def _unusable(path: Path, what: str, remedy: str) -> ConfigurationFault:
     return ConfigurationFault("--kubeconfig", f"{what} in {path} cannot be used", remedy)
 
 
-def _renewal(read: Load) -> Load:
+def _renewal(read: Load, interval: float) -> Load:
     """Reads credentials again before a request: a token file changes, a plugin's token expires."""
-    due, has_failed = time.monotonic() + REREAD_INTERVAL, False
+    due, has_failed = time.monotonic() + interval, False
 
     async def renew(configuration: Configuration) -> None:
         nonlocal due, has_failed
         if time.monotonic() < due:
             return
-        due = time.monotonic() + REREAD_INTERVAL  # concurrent requests use what there is
+        due = time.monotonic() + interval  # concurrent requests use what there is
         fresh = Configuration()
         try:
             await read(fresh)
@@ -126,7 +128,7 @@ def _renewal(read: Load) -> Load:
     return renew
 
 
-async def _load_pod_account(configuration: Configuration) -> None:
+async def _load_pod_account(configuration: Configuration, reread_interval: float) -> None:
     try:
         await _read_pod_account(configuration)
     except ConfigException as error:
@@ -135,7 +137,7 @@ async def _load_pod_account(configuration: Configuration) -> None:
             f"is not given, and the Pod's service account is not usable: {error}",
             "mount the service account token, or give a kubeconfig",
         ) from error
-    configuration.refresh_api_key_hook = _renewal(_read_pod_account)
+    configuration.refresh_api_key_hook = _renewal(_read_pod_account, reread_interval)
 
 
 async def _read_pod_account(configuration: Configuration) -> None:

@@ -50,8 +50,15 @@ class Event:
 class EventRecorder:
     """Sends Events one at a time, in order, as Events of `component`."""
 
-    def __init__(self, kube: Kube, component: str, instance: str) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        component: str,
+        instance: str,
+        repeat_interval: float = REPEAT_INTERVAL,
+    ) -> None:
         self._kube, self._component, self._instance = kube, component, instance
+        self._repeat_interval = repeat_interval
         self._waiting: OrderedDict[Event, None] = OrderedDict()
         self._sent: OrderedDict[Event, float] = OrderedDict()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
@@ -64,7 +71,7 @@ class EventRecorder:
         """Queue `event` unless an equal one was recorded a short while ago; returns at once."""
         last = self._sent.get(event)
         if event in self._waiting or (
-            last is not None and time.monotonic() - last < REPEAT_INTERVAL
+            last is not None and time.monotonic() - last < self._repeat_interval
         ):
             return
         self._waiting[event] = None

@@ -20,13 +20,24 @@ from ccm.model.objects import Json, mapping, text
 
 PAGE_SIZE = 100  # more at once would cost memory that stays: 40 MiB at 500, 24 at 100
 SERVER_TIMEOUT = 300  # seconds after which the server ends a watch by itself
-IDLE_LIMIT = 70.0  # bookmarks come once a minute: after longer silence a connection may be dead
-RESPONSE_TIMEOUT = 10.0  # seconds above that until the answer to a watch request must begin
-MIN_WATCH_DURATION = 1.0  # seconds; a watch that ends sooner is not reopened at once
-STABLE_DURATION = 30.0  # seconds; what lasted longer was no failure, whatever ended it
-MAX_RETRY_AFTER = 60.0  # seconds; a longer wait that the server asks for is cut to this
 MAX_LINE_SIZE = 32 << 20  # bytes; the largest objects that etcd takes are a tenth of that
-RETRY = Backoff(first=0.25, most=5.0, jitter=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTimings:
+    """Seconds that bound a list and watch."""
+
+    idle_limit: float = 70.0
+    """Bookmarks come once a minute: after longer silence a connection may be dead."""
+    response_timeout: float = 10.0
+    """Above that until the answer to a watch request must begin."""
+    min_watch_duration: float = 1.0
+    """A watch that ends sooner is not reopened at once."""
+    stable_duration: float = 30.0
+    """What lasted longer was no failure, whatever ended it."""
+    max_retry_after: float = 60.0
+    """A longer wait that the server asks for is cut to this."""
+    retry: Backoff = Backoff(first=0.25, most=5.0, jitter=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +124,7 @@ class _Position:
 
 
 async def list_and_watch(
-    kube: Kube, path: str, idle_limit: float = IDLE_LIMIT
+    kube: Kube, path: str, timings: WatchTimings = WatchTimings()
 ) -> AsyncGenerator[WatchEvent, None]:
     """List and watch the objects under `path` (such as `/api/v1/nodes`), without end.
 
@@ -129,21 +140,21 @@ async def list_and_watch(
             if not position.version:
                 async for event in _list(kube, path, position):
                     yield event
-            async for event in _watch(kube, path, position, idle_limit):
+            async for event in _watch(kube, path, position, timings):
                 if event != OPENED:
                     failures = 0
                 yield event
-            if loop.time() - begun < MIN_WATCH_DURATION:
-                await asyncio.sleep(MIN_WATCH_DURATION)
+            if loop.time() - begun < timings.min_watch_duration:
+                await asyncio.sleep(timings.min_watch_duration)
         except _RelistNeeded as error:
             position.reset()
             failure = error if was_listed else None  # relist at once, but not again and again
         except (KubernetesError, Unreachable) as error:
             failure = error
         if failure:
-            failures = 1 if loop.time() - begun > STABLE_DURATION else failures + 1
+            failures = 1 if loop.time() - begun > timings.stable_duration else failures + 1
             yield WatchFailed(str(failure))
-            await asyncio.sleep(_delay(failure, failures))
+            await asyncio.sleep(_delay(failure, failures, timings))
 
 
 async def list_once(kube: Kube, path: str) -> list[Json]:
@@ -155,11 +166,11 @@ async def list_once(kube: Kube, path: str) -> list[Json]:
     return [event.raw for event in events if isinstance(event, Updated)]
 
 
-def _delay(failure: Exception, failures: int) -> float:
+def _delay(failure: Exception, failures: int, timings: WatchTimings) -> float:
     """Seconds to wait: what the server asks for, else longer with each failure in a row."""
     if isinstance(failure, KubernetesError) and failure.retry_after:
-        return min(failure.retry_after, MAX_RETRY_AFTER)
-    return RETRY.delay(failures, random.random())
+        return min(failure.retry_after, timings.max_retry_after)
+    return timings.retry.delay(failures, random.random())
 
 
 async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[WatchEvent]:
@@ -195,7 +206,7 @@ async def _page(kube: Kube, path: str, params: dict[str, str]) -> Json:
 
 
 async def _watch(
-    kube: Kube, path: str, position: _Position, idle_limit: float
+    kube: Kube, path: str, position: _Position, timings: WatchTimings
 ) -> AsyncIterator[WatchEvent]:
     """One watch request from `position` to its end, which moves `position` along."""
     params = {
@@ -204,10 +215,11 @@ async def _watch(
         "resourceVersion": position.version,
         "timeoutSeconds": str(round(SERVER_TIMEOUT * random.uniform(1.0, 1.5))),
     }
+    response_timeout = timings.idle_limit + timings.response_timeout
     try:
-        async with kube.stream(path, params, idle_limit + RESPONSE_TIMEOUT) as content:
+        async with kube.stream(path, params, response_timeout) as content:
             yield OPENED
-            async for line in _lines(content, idle_limit):
+            async for line in _lines(content, timings.idle_limit):
                 event = _event(line)
                 if isinstance(event, Malformed):
                     position.doubt(event.why)

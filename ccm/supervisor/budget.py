@@ -38,9 +38,10 @@ class Budget:
         send: Callable[[str, Message], bool],
         is_responsive: Callable[[str], bool],
         reserve: float = 0.0,
+        unheard_retry: float = UNHEARD_RETRY,
     ) -> None:
         self._rates, self._send, self._share = rates, send, 1.0 - reserve
-        self._is_responsive = is_responsive
+        self._is_responsive, self._unheard_retry = is_responsive, unheard_retry
         self._buckets: dict[str, Bucket] = {}
         self._asks: dict[str, list[Ask]] = {}  # by class, oldest first
         self._spending: dict[str, Spending] = {}
@@ -138,7 +139,7 @@ class Budget:
         if workers & listening:
             yield next_token_in(self._buckets[budget], now)
         if workers - listening:
-            yield UNHEARD_RETRY
+            yield self._unheard_retry
 
     def _grant(self, budget: str, workers: set[str], now: float) -> set[str]:
         """Grant what the bucket has to asks of `workers`; those of them that could not be told."""

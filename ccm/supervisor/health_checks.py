@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ccm.decide.children import WorkerState
-from ccm.kube.watch import MAX_RETRY_AFTER, RESPONSE_TIMEOUT
+from ccm.kube.watch import WatchTimings
 from ccm.settings import Settings
 from ccm.supervisor.children import Child, Children
 from ccm.supervisor.https.endpoints import PING, HealthChecker
@@ -95,7 +95,8 @@ class HealthChecks:
 
     def _stalled_watches(self) -> str | None:
         """A watch that fails and retries is not stalled."""
-        limit = self._settings.watch_idle_limit + RESPONSE_TIMEOUT + MAX_RETRY_AFTER
+        waits = WatchTimings(self._settings.watch_idle_limit)
+        limit = waits.idle_limit + waits.response_timeout + waits.max_retry_after
         return self._older("standstill_seconds", limit + WATCH_STALL_MARGIN)
 
     def _silent_watches(self) -> str | None:

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 
 import orjson
@@ -12,7 +13,6 @@ import orjson
 from ccm.bus.frames import Hello
 from ccm.kube.client import Kube
 from ccm.kube.watch import (
-    IDLE_LIMIT,
     Deleted,
     ListCompleted,
     ListStarted,
@@ -20,6 +20,7 @@ from ccm.kube.watch import (
     Updated,
     WatchEvent,
     WatchFailed,
+    WatchTimings,
     list_and_watch,
 )
 from ccm.model.objects import Json, mapping, text
@@ -36,11 +37,24 @@ RESOURCES = {
 }
 """Kind → path of its collection."""
 
-LIST_DEBOUNCE = 0.1  # seconds that a list waits for more workers that want something of its kind
-LIST_DEBOUNCE_LIMIT = 2.0  # seconds that it waits for workers which have yet to say what they want
-FLUSH_INTERVAL = 0.01  # seconds between two frames of changes
-BURST_SIZE, BURST_FLUSH_INTERVAL = 4, 0.05  # the same after a frame of that many changes
-RETRY_DELAY = 1.0  # seconds until a refused frame is sent again, or a failed reflector restarts
+BURST_SIZE = 4  # changes of a moment that are a burst
+
+
+@dataclass(frozen=True, slots=True)
+class InformerTimings:
+    """Seconds between what an informer reads and what it sends."""
+
+    list_debounce: float = 0.1
+    """A list waits for more workers that want something of its kind."""
+    list_debounce_limit: float = 2.0
+    """It waits for workers which have yet to say what they want."""
+    flush_interval: float = 0.01
+    """Between two frames of changes."""
+    burst_flush_interval: float = 0.05
+    """The same after a frame of a burst."""
+    retry_delay: float = 1.0
+    """Until a refused frame is sent again, or a failed reflector restarts."""
+    watch: WatchTimings = WatchTimings()
 
 
 def watch_rule(kind: str) -> PolicyRule:
@@ -61,10 +75,10 @@ class SharedInformer:
         self,
         kube: Kube,
         send: Callable[[str, bytes], bool],
-        idle_limit: float = IDLE_LIMIT,
+        timings: InformerTimings = InformerTimings(),
         is_anybody_starting: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._kube, self._send, self._idle_limit = kube, send, idle_limit
+        self._kube, self._send, self._timings = kube, send, timings
         self._is_anybody_starting = is_anybody_starting
         self._reflectors: dict[str, Reflector] = {}
         self._queues: dict[str, DeliveryQueue] = {}
@@ -85,9 +99,14 @@ class SharedInformer:
         """The objects of a kind with the wanted fields, kept from now on."""
         kind = projection.kind
         if kind not in self._reflectors:
-            events = partial(list_and_watch, self._kube, RESOURCES[kind], self._idle_limit)
+            events = partial(list_and_watch, self._kube, RESOURCES[kind], self._timings.watch)
             self._reflectors[kind] = Reflector(
-                kind, events, self._on_change, self._on_synced, self._debounce_list
+                kind,
+                events,
+                self._on_change,
+                self._on_synced,
+                self._debounce_list,
+                self._timings.retry_delay,
             )
         return self._reflectors[kind].store(projection.paths)
 
@@ -139,11 +158,11 @@ class SharedInformer:
 
     async def _debounce_list(self) -> None:
         """Return when every starting worker has said what it wants, or has had the time."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + LIST_DEBOUNCE_LIMIT
-        await asyncio.sleep(LIST_DEBOUNCE)
+        loop, debounce = asyncio.get_running_loop(), self._timings.list_debounce
+        deadline = loop.time() + self._timings.list_debounce_limit
+        await asyncio.sleep(debounce)
         while self._is_anybody_starting() and loop.time() < deadline:  # noqa: ASYNC110 - states
-            await asyncio.sleep(LIST_DEBOUNCE / 4)
+            await asyncio.sleep(debounce / 4)
 
     def _on_change(self, store: ProjectedStore, key: str) -> None:
         for handler in store.handlers:
@@ -163,7 +182,8 @@ class SharedInformer:
     def _flush(self) -> None:
         is_burst = self._changes >= BURST_SIZE
         self._flush_timer, self._changes = None, 0
-        interval = BURST_FLUSH_INTERVAL if is_burst else FLUSH_INTERVAL
+        timings = self._timings
+        interval = timings.burst_flush_interval if is_burst else timings.flush_interval
         self._next_flush = asyncio.get_running_loop().time() + interval
         for queue in self._queues.values():
             queue.flush()
@@ -176,7 +196,8 @@ class SharedInformer:
     def _deliver(self, worker: str, frame: bytes) -> bool:
         is_taken = self._send(worker, frame)
         if not is_taken:
-            asyncio.get_running_loop().call_later(RETRY_DELAY, self._retry, worker)
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._timings.retry_delay, self._retry, worker)
         return is_taken
 
     def _retry(self, worker: str) -> None:
@@ -198,7 +219,9 @@ class Reflector:
         on_change: Callable[[ProjectedStore, str], None],
         on_synced: Callable[[], None],
         debounce_list: Callable[[], Awaitable[None]],
+        retry_delay: float,
     ) -> None:
+        self._retry_delay = retry_delay
         self._kind, self._events, self._debounce_list = kind, events, debounce_list
         self._on_change, self._on_synced = on_change, on_synced
         self._stores: dict[tuple[FieldPath, ...], ProjectedStore] = {}
@@ -247,7 +270,7 @@ class Reflector:
                 await self._list_and_watch()
             except Exception:  # around one stream: a bug with one kind must not stop it for ever
                 log.exception("watch failed and begins again", extra={"kind": self._kind})
-                await asyncio.sleep(RETRY_DELAY)
+                await asyncio.sleep(self._retry_delay)
 
     async def _list_and_watch(self) -> None:
         """Until a list is complete whose beginning a store missed."""

@@ -37,6 +37,7 @@ from ccm.errors import ExitCode
 from ccm.kube.client import Kube
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.lease import COMPONENT, LeaseClient
+from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
@@ -45,7 +46,7 @@ from ccm.supervisor.children import Child, Children, Hooks, WorkerProcess
 from ccm.supervisor.commands import ControlCommands, Explainer, Verbosity
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.health_checks import Progress
-from ccm.supervisor.informer import SharedInformer
+from ccm.supervisor.informer import InformerTimings, SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.metrics_collector import WorkerCounters
 from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
@@ -75,7 +76,10 @@ class Supervisor:
         self.verbosity = Verbosity(settings, self._broadcast)
         self._hub = Hub(paths.bus, self._on_message)
         self._informer = SharedInformer(
-            kube, self._hub.send_raw, settings.watch_idle_limit, self._is_anybody_starting
+            kube,
+            self._hub.send_raw,
+            InformerTimings(watch=WatchTimings(settings.watch_idle_limit)),
+            self._is_anybody_starting,
         )
         self._budget = Budget(
             settings.cloud_rate, self._hub.send, self._is_responsive, settings.cloud_reserve

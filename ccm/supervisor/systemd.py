@@ -77,7 +77,10 @@ class SystemdNotifier:
 
 
 async def update_status(
-    notifier: SystemdNotifier, is_ready: Callable[[], bool], status: Callable[[], str]
+    notifier: SystemdNotifier,
+    is_ready: Callable[[], bool],
+    status: Callable[[], str],
+    interval: float = STATUS_INTERVAL,
 ) -> None:
     """Keep the status up to date, for ever; a start or reload has finished when `is_ready()`."""
     while True:
@@ -85,7 +88,7 @@ async def update_status(
             notifier.ready(status())
         else:
             notifier.status(status())
-        await asyncio.sleep(STATUS_INTERVAL)
+        await asyncio.sleep(interval)
 
 
 async def feed_watchdog(notifier: SystemdNotifier, what_is_stuck: Callable[[], str | None]) -> None:

@@ -29,8 +29,10 @@ OnToken = Callable[[str, str], None]
 class SharedToken:
     """The supervisor's own token for every controller; empty where a client certificate is used."""
 
-    def __init__(self, config: RestConfig, on_token: OnToken) -> None:
-        self._config, self._on_token = config, on_token
+    def __init__(
+        self, config: RestConfig, on_token: OnToken, poll_interval: float = POLL_INTERVAL
+    ) -> None:
+        self._config, self._on_token, self._poll_interval = config, on_token, poll_interval
         self._controllers: list[str] = []
         self._token: str | None = None
 
@@ -42,7 +44,7 @@ class SharedToken:
     async def run(self) -> None:
         """Hand over a changed token, for ever."""
         while True:
-            await asyncio.sleep(POLL_INTERVAL)
+            await asyncio.sleep(self._poll_interval)
             if (token := await self._config.bearer()) != self._token:
                 self._token = token
                 for controller in self._controllers:
@@ -84,8 +86,11 @@ class _Account:
 class ServiceAccountTokens:
     """A token of each controller's own service account, which only the supervisor requests."""
 
-    def __init__(self, kube: Kube, on_token: OnToken) -> None:
+    def __init__(
+        self, kube: Kube, on_token: OnToken, min_renew_interval: float = MIN_RENEW_INTERVAL
+    ) -> None:
         self._kube, self._on_token = kube, on_token
+        self._min_renew_interval = min_renew_interval
         self._accounts: dict[str, _Account] = {}
 
     async def start(self, controllers: Iterable[str]) -> None:
@@ -135,8 +140,18 @@ class ServiceAccountTokens:
         account, failures = self._accounts[controller], 0
         while True:
             wait = RETRY.delay(failures, random.random()) if failures else 0.0
-            await _wait_until_due(account, max(account.renew_at - time.monotonic(), wait))
+            await self._wait_until_due(account, max(account.renew_at - time.monotonic(), wait))
             failures = 0 if await self._renew(controller) else failures + 1
+
+    async def _wait_until_due(self, account: _Account, seconds: float) -> None:
+        """Wait `seconds`, or until the token is refused and is old enough."""
+        try:
+            async with asyncio.timeout(seconds):
+                await account.refused.wait()
+        except TimeoutError:
+            return
+        account.refused.clear()
+        await asyncio.sleep(account.issued_at + self._min_renew_interval - time.monotonic())
 
     async def _renew(self, controller: str) -> bool:
         account, requested_at = self._accounts[controller], time.monotonic()
@@ -153,17 +168,6 @@ class ServiceAccountTokens:
         account.issued_at, account.error = requested_at, ""
         self._on_token(controller, account.token.bearer)
         return True
-
-
-async def _wait_until_due(account: _Account, seconds: float) -> None:
-    """Wait `seconds`, or until the token is refused and is older than `MIN_RENEW_INTERVAL`."""
-    try:
-        async with asyncio.timeout(seconds):
-            await account.refused.wait()
-    except TimeoutError:
-        return
-    account.refused.clear()
-    await asyncio.sleep(account.issued_at + MIN_RENEW_INTERVAL - time.monotonic())
 
 
 TokenSource = SharedToken | ServiceAccountTokens

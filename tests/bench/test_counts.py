@@ -6,7 +6,7 @@ from bench.figures import Row
 from bench.parts import heartbeats
 from bench.parts.initialise import Run, wrong_counts
 from bench.plan import Plan
-from workers.batch_reader import BATCH_INTERVAL
+from workers.timings import Timings
 
 PLAN = Plan(page=20)
 NODES = 100  # five pages
@@ -49,8 +49,8 @@ def test_a_read_too_many_is_told_with_what_is_allowed(reads: int) -> None:
 
 
 def test_a_longer_arrival_of_nodes_may_cost_a_read_for_each_batch_that_could_not_wait() -> None:
-    assert wrong(run(reads=6 + 8, coming=8 * BATCH_INTERVAL)) == []
-    assert len(wrong(run(reads=6 + 9, coming=8 * BATCH_INTERVAL))) == 1
+    assert wrong(run(reads=6 + 8, coming=8 * Timings().batch_interval)) == []
+    assert len(wrong(run(reads=6 + 9, coming=8 * Timings().batch_interval))) == 1
 
 
 def test_one_wrong_run_among_right_ones_is_found() -> None:

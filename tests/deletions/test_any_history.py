@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -217,12 +217,7 @@ class AnyHistory(RuleBasedStateMachine):
 
 
 TestAnyHistory = AnyHistory.TestCase
-TestAnyHistory.settings = settings(
-    max_examples=60,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestAnyHistory.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 STEPS = st.integers(0, 5 * 64).map(lambda n: n / 64)  # exact in binary
@@ -235,7 +230,6 @@ STEPS = st.integers(0, 5 * 64).map(lambda n: n / 64)  # exact in binary
     place=st.sampled_from([0.0, 0.5, 1.0]),
     turned=STEPS,
 )
-@settings(max_examples=100, deadline=None)
 def test_a_terminated_machine_goes_within_two_periods_and_a_pass(
     size: int, phases: list[float], latency: float, place: float, turned: float
 ) -> None:
@@ -280,7 +274,6 @@ ALMOST = st.lists(
 
 
 @given(st.lists(st.tuples(ANYTHING, ANYTHING | ALMOST, ANYTHING), max_size=6))
-@settings(max_examples=100, deadline=None)
 def test_nonsense_from_a_worker_neither_deletes_nor_hurts(
     messages: list[tuple[Any, Any, Any]],
 ) -> None:

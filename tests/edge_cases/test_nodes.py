@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ccm.bus.sockets import Permission
 from ccm.model.cloud import Instance
 from ccm.model.objects import Node
 from tests.node.test_node_initialisation import INITIALISED
+from tests.worlds.context import FakePort
 from workers.node.plan import patch_for, plan
 from workers.performer import Performer
 
@@ -25,9 +25,7 @@ def seen(node: Node) -> tuple[Any, ...]:
 async def test_a_node_is_initialised_on_an_api_server(
     api_server: ApiServer, before: Node, instance: Instance, after: Node
 ) -> None:
-    permission = Permission()
-    permission.renew(float("inf"))
-    performer = Performer(api_server.kube, permission, grace=5.0)
+    performer = Performer(api_server.kube, FakePort().permission, grace=5.0)
     node = await api_server.node(before)
     assert seen(node) == seen(before)
     for action in plan(node, instance):

@@ -1,11 +1,12 @@
 """What the tests of the HTTPS server share."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from tests.https.review_api import ReviewApi, serving_reviews
-from tests.https.served import LocalServer, serving
+from tests.https.served import QUICK, LocalServer, serving
 from tests.proc.conftest import api, cloud, cluster, env, where
 
 __all__ = ["api", "cloud", "cluster", "env", "where"]
@@ -13,9 +14,8 @@ __all__ = ["api", "cloud", "cluster", "env", "where"]
 
 @pytest.fixture(autouse=True)
 def somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is no Pod, whatever runs these tests; and what changes is seen soon."""
+    """This is no Pod, whatever runs these tests."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setattr("ccm.supervisor.https.server.FILE_POLL_INTERVAL", 0.02)
 
 
 @pytest.fixture
@@ -25,7 +25,8 @@ async def reviews() -> AsyncIterator[ReviewApi]:
 
 
 @pytest.fixture
-async def server(reviews: ReviewApi) -> AsyncIterator[LocalServer]:
-    """One with the default flags."""
-    async with serving(reviews) as server:
+async def server(reviews: ReviewApi, request: pytest.FixtureRequest) -> AsyncIterator[LocalServer]:
+    """One with the default flags, and the timings of the mark `timings`."""
+    mark = request.node.get_closest_marker("timings")
+    async with serving(reviews, replace(QUICK, **(mark.kwargs if mark else {}))) as server:
         yield server

@@ -15,6 +15,7 @@ from yarl import URL
 
 from ccm.settings import Settings
 from ccm.supervisor.https.server import HttpsServer
+from ccm.supervisor.https.timings import HttpsTimings
 from tests.https.pki import trusting_anybody
 from tests.https.review_api import ReviewApi
 from tests.kube.ports import ReservedPort
@@ -110,14 +111,19 @@ async def who(request: web.Request) -> web.Response:
 ROUTES = (web.get("/page", who), web.put("/page", who), web.get("/healthz", who))
 
 
-def serving(reviews: ReviewApi, **flags: Any) -> AbstractAsyncContextManager[LocalServer]:
+QUICK = HttpsTimings(file_poll_interval=0.02)
+
+
+def serving(
+    reviews: ReviewApi, timings: HttpsTimings = QUICK, /, **flags: Any
+) -> AbstractAsyncContextManager[LocalServer]:
     """A server of small pages with these settings; its questions go to `reviews`."""
-    return serving_routes(ROUTES, master=reviews.url, **flags)
+    return serving_routes(ROUTES, timings, master=reviews.url, **flags)
 
 
 @asynccontextmanager
 async def serving_routes(
-    routes: Iterable[web.RouteDef], **flags: Any
+    routes: Iterable[web.RouteDef], timings: HttpsTimings = QUICK, /, **flags: Any
 ) -> AsyncIterator[LocalServer]:
     """A server of these routes with these settings, at a port of its own."""
     port = ReservedPort()
@@ -128,7 +134,7 @@ async def serving_routes(
         permit_port_sharing=True,
         **flags,
     )
-    server = HttpsServer(settings)
+    server = HttpsServer(settings, timings)
     server.add_routes(routes)
     running: asyncio.Task[None] | None = None
     try:

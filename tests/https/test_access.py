@@ -1,13 +1,14 @@
 """Who gets access: nobody without permission, and nobody at all when a review fails."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from ccm.model.objects import Json
 from tests.https.review_api import ReviewApi
-from tests.https.served import LocalServer, eventually, serving
-from tests.unit.waiting import until
+from tests.https.served import QUICK, LocalServer, eventually, serving
+from tests.worlds.waiting import until
 
 
 async def test_an_open_path_needs_no_review(server: LocalServer, reviews: ReviewApi) -> None:
@@ -173,12 +174,11 @@ async def test_concurrent_requests_share_one_review(
     assert reviews.counts == {"TokenReview": 1, "SubjectAccessReview": 1, "ConfigMap": 1}
 
 
-@pytest.fixture
-def _fast_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.reviews.RETRY_BACKOFF", (0.01, 0.01, 0.01, 0.01))
+BACKOFF = (0.01, 0.01, 0.01, 0.01)
+quick_retries = pytest.mark.timings(review_backoff=BACKOFF)
 
 
-@pytest.mark.usefixtures("_fast_retries")
+@quick_retries
 async def test_a_failed_review_is_retried(server: LocalServer, reviews: ReviewApi) -> None:
     reviews.add_token("good", "admin", "system:masters")
     reviews.failures = [500, 503, 504, 500]
@@ -186,7 +186,7 @@ async def test_a_failed_review_is_retried(server: LocalServer, reviews: ReviewAp
     assert reviews.counts["TokenReview"] == 5
 
 
-@pytest.mark.usefixtures("_fast_retries")
+@quick_retries
 @pytest.mark.parametrize("failures", [[500] * 5, [403]])
 @pytest.mark.parametrize("kind", ["TokenReview", "SubjectAccessReview"])
 async def test_a_review_that_keeps_failing_refuses_the_request(
@@ -209,10 +209,10 @@ async def test_a_review_that_keeps_failing_refuses_the_request(
     assert again.status == 200, "a failure must not be remembered as an answer"
 
 
+@pytest.mark.timings(review_timeout=2.0)
 async def test_a_review_that_hangs_blocks_no_other_request(
-    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    server: LocalServer, reviews: ReviewApi
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.reviews.REVIEW_TIMEOUT", 2.0)
     reviews.hangs = asyncio.Event()
     waiting = asyncio.create_task(server.get("/page", token="good"))
     await until(lambda: reviews.counts["TokenReview"])
@@ -222,10 +222,9 @@ async def test_a_review_that_hangs_blocks_no_other_request(
         assert (await waiting).status == 500
 
 
-@pytest.mark.usefixtures("_fast_retries")
 async def test_without_an_api_server_only_open_paths_are_served(reviews: ReviewApi) -> None:
     reviews.url = "http://127.0.0.1:1"
-    async with serving(reviews) as server:
+    async with serving(reviews, replace(QUICK, review_backoff=BACKOFF)) as server:
         assert (await server.get("/page", token="good")).status == 500
         assert (await server.get("/healthz")).status == 200
 

@@ -13,15 +13,15 @@ from ccm.decide.children import Life, WorkerState
 from ccm.decide.lease import LeaderElectionRecord
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient
-from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed
+from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed, WatchTimings
 from ccm.model.projection import Projection
 from ccm.settings import Settings
 from ccm.supervisor.children import Child, Children
 from ccm.supervisor.health_checks import HealthChecks, Progress
-from ccm.supervisor.informer import SharedInformer
+from ccm.supervisor.informer import InformerTimings, SharedInformer
 from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector
 from ccm.supervisor.leadership import Leadership
-from tests.unit.waiting import until
+from tests.worlds.waiting import until
 
 
 @dataclass
@@ -136,7 +136,7 @@ def test_a_hand_over_is_no_gap(supervisor: Supervisor, is_synced: bool) -> None:
 async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def changes(kube: Any, path: str, idle_limit: float) -> AsyncIterator[WatchEvent]:
+    async def changes(kube: Any, path: str, timings: WatchTimings) -> AsyncIterator[WatchEvent]:
         while path.endswith("services"):
             yield WatchFailed("no connection")
             await asyncio.sleep(0.01)
@@ -144,8 +144,7 @@ async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
         await asyncio.Event().wait()
 
     monkeypatch.setattr("ccm.supervisor.informer.list_and_watch", changes)
-    monkeypatch.setattr("ccm.supervisor.informer.LIST_DEBOUNCE", 0.0)
-    feed = SharedInformer(cast(Kube, None), lambda *_: True)
+    feed = SharedInformer(cast(Kube, None), lambda *_: True, InformerTimings(list_debounce=0.0))
     feed.store(Projection("Node", (("metadata", "uid"),)))
     feed.store(Projection("Service", (("metadata", "uid"),)))
 

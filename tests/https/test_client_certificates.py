@@ -3,7 +3,7 @@
 import datetime
 import ssl
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import pytest
 
 from tests.https.pki import NOW, Authority, Signed
 from tests.https.review_api import ReviewApi
-from tests.https.served import LocalServer, eventually, serving
-from tests.unit.waiting import until
+from tests.https.served import QUICK, LocalServer, eventually, serving
+from tests.worlds.waiting import until
 
 CLIENTS, PROXIES = Authority("clients"), Authority("proxies")
 PROXY = PROXIES.client("front-proxy-client")
@@ -167,17 +167,14 @@ async def test_the_config_map_is_not_read_when_the_flag_says_so(
     assert not reviews.counts["ConfigMap"]
 
 
-@pytest.fixture
-def _frequent_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.client_ca.CONFIG_MAP_INTERVAL", 0.02)
+OFTEN = replace(QUICK, config_map_interval=0.02)
 
 
-@pytest.mark.usefixtures("_frequent_reads")
 async def test_a_changed_config_map_counts(reviews: ReviewApi, tmp_path: Path) -> None:
     reviews.publish_cas(Authority("old").pem)
     reviews.allow("alice", "/page")
     alice = CLIENTS.client("alice").present(tmp_path)
-    async with serving(reviews) as server:
+    async with serving(reviews, OFTEN) as server:
 
         async def status() -> int | None:
             try:
@@ -190,7 +187,6 @@ async def test_a_changed_config_map_counts(reviews: ReviewApi, tmp_path: Path) -
         await eventually(status, lambda it: it == 200)
 
 
-@pytest.mark.usefixtures("_frequent_reads")
 @pytest.mark.parametrize(
     "config",
     [
@@ -205,7 +201,7 @@ async def test_an_invalid_config_map_changes_nothing(
     reviews.publish_cas(CLIENTS.pem)
     reviews.allow("alice", "/page")
     alice = CLIENTS.client("alice").present(tmp_path)
-    async with serving(reviews) as server:
+    async with serving(reviews, OFTEN) as server:
         await eventually(lambda: server.get("/page", tls=alice), lambda it: it.status == 200)
         reviews.config = config
         await until(lambda: "client CAs not read" in caplog.text)

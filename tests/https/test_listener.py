@@ -14,7 +14,7 @@ from tests.edge_cases.rows import row
 from tests.https.pki import trusting_anybody
 from tests.https.review_api import ReviewApi
 from tests.https.served import LocalServer, serving
-from tests.unit.waiting import until
+from tests.worlds.waiting import until
 
 
 def connected(server: LocalServer) -> socket.socket:
@@ -67,10 +67,8 @@ def site_connections(server: LocalServer) -> int:
     return sum(row[1] == port and row[3] == "01" and row[9] != "0" for row in rows)
 
 
-async def test_a_handshake_that_takes_too_long_is_given_up(
-    server: LocalServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.server.HANDSHAKE_TIMEOUT", 0.05)
+@pytest.mark.timings(handshake_timeout=0.05)
+async def test_a_handshake_that_takes_too_long_is_given_up(server: LocalServer) -> None:
     with connected(server) as slow:
         slow.settimeout(5)
         assert await asyncio.to_thread(slow.recv, 1) == b""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ccm.supervisor.https.reviews import MAX_CACHED_REVIEWS, ReviewCache
-from tests.unit.waiting import let_run
+from tests.worlds.waiting import let_run
 
 
 class Reviews:

@@ -6,6 +6,8 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
@@ -14,8 +16,8 @@ import pytest
 from ccm.settings import CertKey
 from tests.https.pki import Authority, Signed, trusting_anybody
 from tests.https.review_api import ReviewApi
-from tests.https.served import ServerAddress, eventually, serving
-from tests.unit.waiting import until
+from tests.https.served import QUICK, ServerAddress, eventually, serving
+from tests.worlds.waiting import until
 
 CA = Authority("servers")
 CLIENTS = 8
@@ -144,13 +146,10 @@ async def test_client_cas_change_under_load(reviews: ReviewApi, tmp_path: Path) 
         await load.goes_on()
 
 
-async def test_a_self_signed_certificate_is_renewed_before_it_expires(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with serving(reviews) as server:
+async def test_a_self_signed_certificate_is_renewed_before_it_expires(reviews: ReviewApi) -> None:
+    sooner_than_it_lasts = replace(QUICK, renew_before=timedelta(days=3650))
+    async with serving(reviews, sooner_than_it_lasts) as server:
         before = await server.certificate()
-        renew = before.not_valid_after_utc - before.not_valid_before_utc
-        monkeypatch.setattr("ccm.supervisor.https.tls.RENEW_BEFORE", renew)
         await eventually(server.certificate, lambda it: it != before)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,8 @@ from ccm.controllers import LIFECYCLE, NODE
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.model.objects import Node
-from tests.unit.nodes import (
+from tests.worlds.context import TIMINGS
+from tests.worlds.nodes import (
     OTHER_TAINT,
     Tweak,
     machine,
@@ -23,27 +25,20 @@ from tests.unit.nodes import (
     with_provider_id,
     with_taint,
 )
-from tests.unit.waiting import let_run, until
-from workers.batch_reader import ANSWER_TTL, FIRST_DELAY
+from tests.worlds.waiting import let_run, until
+from tests.worlds.world import MANY
 from workers.controller import Result
 
-from .world import MANY, World, world
+from .world import World, world
 
 SYNCED = ("Normal", "Synced", "Node synced successfully")
 
 
-def stored(world: World, name: str = "node-1") -> Node:
-    found = world.cluster.get(name)
-    assert found is not None
-    return found
-
-
 async def test_a_tainted_node_gets_what_its_machine_is() -> None:
     async with world() as w:
-        w.cluster.put(node(tainted))
-        w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1", zone="z")
+        w.put(node(tainted), answer=machine("fake://1", "InternalIP 10.0.0.1", zone="z"))
         result = await w.sync()
-        after = stored(w)
+        after = w.cluster.node()
         assert (result.message, result.is_done) == ("initialised", True)
         assert (after.provider_id, after.is_uninitialized, len(after.addresses)) == (
             "fake://1",
@@ -72,17 +67,17 @@ async def test_without_a_usable_answer_the_node_stays_as_it_is_and_is_tried_agai
     async with world() as w:
         having = (with_taint(OTHER_TAINT), provided_ip("10.0.0.1"), with_provider_id("fake://1"))
         w.cluster.put(node(tainted, *having))
-        before = stored(w)
+        before = w.cluster.node()
         if answer:
             w.machines.answers["node-1"] = answer
         w.machines.failures = [failure] if failure else []
         with pytest.raises(CloudError):
             await w.sync()
-        assert stored(w) == before
+        assert w.cluster.node() == before
         assert SYNCED not in await w.events()
         w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
         assert (await w.sync()).is_done
-        assert not stored(w).is_uninitialized
+        assert not w.cluster.node().is_uninitialized
 
 
 @pytest.mark.parametrize(
@@ -97,11 +92,11 @@ async def test_what_does_not_fit_the_node_is_told_to_people(
 ) -> None:
     async with world() as w:
         w.cluster.put(node(tainted, *tweaks))
-        before = stored(w)
+        before = w.cluster.node()
         w.machines.answers["node-1"] = machine(provider_id, "InternalIP 10.0.0.1")
         with pytest.raises(CloudError, match=complaint):
             await w.sync()
-        assert stored(w) == before
+        assert w.cluster.node() == before
         ((kind, reason, message),) = await w.events()
         assert (kind, reason) == ("Warning", "InitializationFailed")
         assert complaint in message
@@ -109,14 +104,13 @@ async def test_what_does_not_fit_the_node_is_told_to_people(
 
 async def test_a_node_without_a_machine_is_told_to_people_and_not_deleted() -> None:
     async with world() as w:
-        w.cluster.put(node(tainted))
-        w.machines.answers["node-1"] = Gone("404 from the cloud")
+        w.put(node(tainted), answer=Gone("404 from the cloud"))
         with pytest.raises(CloudError):
             await w.sync()
         ((kind, reason, message),) = await w.events()
         assert (kind, reason) == ("Warning", "CloudMachineNotFound")
         assert "404 from the cloud" in message
-        assert stored(w).is_uninitialized
+        assert w.cluster.node().is_uninitialized
 
 
 @pytest.mark.parametrize(
@@ -145,35 +139,34 @@ async def test_nodes_that_arrive_together_are_read_together(limit: int) -> None:
     async with world(limit=limit, page=5) as w:
         names = [f"node-{number}" for number in range(5)]
         for name in names:
-            w.cluster.put(node(tainted, name=name))
-            w.machines.answers[name] = machine(f"fake://{name}")
+            w.put(node(tainted, name=name), answer=machine(f"fake://{name}"))
         w.feed()
         await asyncio.gather(*map(w.reconcile, names))
         assert w.machines.reads == [names]
-        assert [stored(w, name).provider_id for name in names] == [f"fake://{n}" for n in names]
+        assert [w.cluster.node(name).provider_id for name in names] == [
+            f"fake://{n}" for n in names
+        ]
 
 
 async def test_a_batch_waits_for_keys_that_are_ready_and_have_yet_to_ask() -> None:
     async with world() as w:
         names = [f"node-{number}" for number in range(3)]
         for name in names:
-            w.cluster.put(node(tainted, name=name))
-            w.machines.answers[name] = machine(f"fake://{name}")
+            w.put(node(tainted, name=name), answer=machine(f"fake://{name}"))
             w.queue.add(name)
         w.feed()
         reconciles = []
         for name in names:
             assert await w.queue.get() == name
             reconciles.append(asyncio.create_task(w.reconcile(name)))
-            await asyncio.sleep(3 * FIRST_DELAY)  # a slow machine
+            await asyncio.sleep(3 * TIMINGS.batch_first_delay)  # a slow machine
         await asyncio.gather(*reconciles)
         assert w.machines.reads == [names]
 
 
 async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -> None:
     async with world() as w:
-        w.cluster.put(node(tainted))
-        w.machines.answers["node-1"] = machine("fake://1")
+        w.put(node(tainted), answer=machine("fake://1"))
         w.machines.failures = [Throttled("slow down", 1.0)]
         assert (await w.sync()).is_done
         assert len(w.machines.reads) == 2
@@ -181,27 +174,31 @@ async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -
 
 async def test_a_crash_between_the_two_writes_is_made_good_by_the_next_reconcile() -> None:
     async with world() as w:
-        w.cluster.put(node(tainted, with_addresses("Hostname old")))
-        w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
+        w.put(
+            node(tainted, with_addresses("Hostname old")),
+            answer=machine("fake://1", "InternalIP 10.0.0.1"),
+        )
         w.cluster.writes_until_cut_off = 1
         with pytest.raises(KubernetesError):
             await w.sync()
-        assert (stored(w).is_uninitialized, len(stored(w).addresses)) == (True, 2)
+        assert (w.cluster.node().is_uninitialized, len(w.cluster.node().addresses)) == (True, 2)
         w.cluster.writes_until_cut_off = 10
         assert (await w.sync()).is_done
-        assert (stored(w).is_uninitialized, stored(w).provider_id) == (False, "fake://1")
+        assert (w.cluster.node().is_uninitialized, w.cluster.node().provider_id) == (
+            False,
+            "fake://1",
+        )
         assert w.cluster.writes == 2
 
 
 async def test_without_permission_nothing_is_written() -> None:
     async with world() as w:
-        w.cluster.put(node(tainted))
-        w.machines.answers["node-1"] = machine("fake://1")
+        w.put(node(tainted), answer=machine("fake://1"))
         w.permission.renew(0.0)
-        before = stored(w)
+        before = w.cluster.node()
         with pytest.raises(NoPermit):
             await w.sync()
-        assert stored(w) == before
+        assert w.cluster.node() == before
         w.permission.renew(float("inf"))
         assert (await w.sync()).is_done
 
@@ -213,7 +210,7 @@ async def test_a_plan_against_an_older_object_is_refused_by_the_cluster() -> Non
         with pytest.raises(KubernetesError) as refusal:
             await reconciling
         assert refusal.value.status == 422
-        assert stored(w).is_uninitialized
+        assert w.cluster.node().is_uninitialized
 
 
 @asynccontextmanager
@@ -242,7 +239,7 @@ async def test_a_node_that_changed_while_the_cloud_was_asked_is_not_patched(
     meanwhile: list[Tweak] | None,
 ) -> None:
     async with asked_about(node(tainted)) as (w, reconciling):
-        w.cluster.remove("node-1")
+        w.cluster.remove("Node", "node-1")
         if meanwhile is not None:
             w.cluster.put(node(*meanwhile))
         w.feed()
@@ -252,7 +249,7 @@ async def test_a_node_that_changed_while_the_cloud_was_asked_is_not_patched(
         assert w.cluster.writes == 0
         w.machines.answers["node-1"] = machine("fake://2")
         await w.reconcile()  # asks again, where there is still something to ask
-        assert not (after := w.cluster.get("node-1")) or after.provider_id != "fake://1"
+        assert not (after := w.cluster.nodes.get("node-1")) or after.provider_id != "fake://1"
 
 
 async def test_the_plan_is_made_for_the_node_as_it_is_once_the_cloud_has_answered() -> None:
@@ -261,29 +258,30 @@ async def test_the_plan_is_made_for_the_node_as_it_is_once_the_cloud_has_answere
         w.feed()
         w.machines.gate.set()
         assert (await reconciling).is_done
-        assert (stored(w).provider_id, stored(w).taints) == ("fake://1", [OTHER_TAINT])
+        assert (w.cluster.node().provider_id, w.cluster.node().taints) == (
+            "fake://1",
+            [OTHER_TAINT],
+        )
 
 
-async def test_an_answer_is_kept_for_a_retry_until_it_is_too_old(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with world() as w:
-        w.cluster.put(node(tainted))
-        w.machines.answers["node-1"] = machine("fake://1")
+@pytest.mark.parametrize(
+    ("ttl", "reads"), [(TIMINGS.answer_ttl, 1), (0.0, 2)], ids=["kept", "too-old"]
+)
+async def test_an_answer_is_kept_for_a_retry_until_it_is_too_old(ttl: float, reads: int) -> None:
+    async with world(timings=replace(TIMINGS, answer_ttl=ttl)) as w:
+        w.put(node(tainted), answer=machine("fake://1"))
         w.cluster.writes_until_cut_off = 0
-        for ttl, reads in ((ANSWER_TTL, 1), (ANSWER_TTL, 1), (0.0, 2)):
-            monkeypatch.setattr("workers.batch_reader.ANSWER_TTL", ttl)
+        for _ in range(2):
             with pytest.raises(KubernetesError):
                 await w.sync()
-            assert len(w.machines.reads) == reads
+        assert len(w.machines.reads) == reads
 
 
 async def test_a_suspect_is_read_at_once_and_alone() -> None:
     names = ["node-0", "node-2", "node-1"]
     async with world(suspects=["node-1"]) as w:
         for name in names:
-            w.cluster.put(node(tainted, name=name))
-            w.machines.answers[name] = machine(f"fake://{name}")
+            w.put(node(tainted, name=name), answer=machine(f"fake://{name}"))
         w.machines.failures = [Throttled("slow down", 1.0)]
         w.feed()
         await asyncio.gather(*map(w.reconcile, names))
@@ -292,8 +290,7 @@ async def test_a_suspect_is_read_at_once_and_alone() -> None:
 
 async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
     async with world() as w:
-        w.cluster.put(node(tainted))
-        w.machines.answers["node-1"] = machine("fake://1")
+        w.put(node(tainted), answer=machine("fake://1"))
         await w.sync()
         assert (await w.reconcile()).message == "initialised"
         assert w.cluster.writes == 1
@@ -308,17 +305,16 @@ async def test_without_the_lifecycle_controller_no_pass_is_made_and_no_taint_fol
         await let_run(50)
         await asyncio.sleep(0.05)  # several periods in which nothing may happen
         assert w.machines.reads == []
-        assert w.told == []
+        assert w.sent == []
 
 
 async def test_with_the_lifecycle_controller_alone_passes_are_made_and_no_node_is_initialised() -> (
     None
 ):
     async with world(LIFECYCLE) as w:
-        w.cluster.put(node(tainted))
-        w.machines.answers["node-1"] = machine("fake://1")
+        w.put(node(tainted), answer=machine("fake://1"))
         w.feed()
         assert (await w.reconcile()).is_done
-        await until(lambda: bool(w.told))
-        assert isinstance(w.told[0], ProposeDeletions)
-        assert stored(w).is_uninitialized
+        await until(lambda: bool(w.sent))
+        assert isinstance(w.sent[0], ProposeDeletions)
+        assert w.cluster.node().is_uninitialized

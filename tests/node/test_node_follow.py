@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json, Node
-from tests.unit.cluster import patched
-from tests.unit.nodes import (
+from tests.worlds.cluster import patched
+from tests.worlds.nodes import (
     Tweak,
     labelled,
     machine,

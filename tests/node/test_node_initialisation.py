@@ -6,8 +6,8 @@ import pytest
 
 from ccm.model.cloud import Instance
 from ccm.model.objects import UNINITIALIZED_TAINT, Node
-from tests.unit.cluster import patched
-from tests.unit.nodes import (
+from tests.worlds.cluster import patched
+from tests.worlds.nodes import (
     OTHER_TAINT,
     TAINT,
     labelled,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ccm.errors import KubernetesError
 from ccm.model.cloud import AddressType, Instance, NodeAddress
 from ccm.model.objects import Json, Node
-from tests.unit.cluster import patched
-from tests.unit.nodes import (
+from tests.worlds.cluster import patched
+from tests.worlds.nodes import (
     OTHER_TAINT,
     Tweak,
     labelled,

@@ -9,8 +9,8 @@ from ccm.model.cloud import Answer, Gone, Instance, PowerState
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.edge_cases.rows import row
 from tests.edge_cases.servers import ApiServer
-from tests.unit.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
-from tests.unit.waiting import until
+from tests.worlds.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
+from tests.worlds.waiting import until
 
 from .world import SupervisedWorld, supervised_world
 

@@ -4,7 +4,7 @@ import pytest
 
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
-from tests.unit.nodes import OTHER_TAINT, node, ready, with_provider_id, with_taint
+from tests.worlds.nodes import OTHER_TAINT, node, ready, with_provider_id, with_taint
 from workers.node.plan import SHUTDOWN, SetTaints, is_watched, plan_power
 
 OFF = with_taint(SHUTDOWN)

@@ -9,7 +9,8 @@ from ccm.controllers import NODE
 from ccm.errors import KubernetesError, Throttled
 from ccm.model.cloud import Gone, PowerState, Unknown
 from ccm.model.objects import Node
-from tests.unit.nodes import (
+from tests.worlds.context import TIMINGS
+from tests.worlds.nodes import (
     machine,
     node,
     provided_ip,
@@ -19,8 +20,7 @@ from tests.unit.nodes import (
     with_addresses,
     with_provider_id,
 )
-from tests.unit.waiting import until
-from workers.node import passes as node_passes
+from tests.worlds.waiting import until
 
 from .world import World, world
 
@@ -41,9 +41,13 @@ def put(w: World, name: str, address: str = "10.0.0.1") -> None:
 
 
 def address(w: World, name: str) -> str:
-    found = w.cluster.get(name)
-    assert found is not None
-    return str(found.addresses[0]["address"])
+    return str(w.cluster.node(name).addresses[0]["address"])
+
+
+async def due(w: World) -> None:
+    """Feed, and return once a pass has found that the node is to be reconciled."""
+    w.feed()
+    assert await w.queue.get() == "node-1"
 
 
 async def passes(w: World, count: int = 1) -> None:
@@ -72,15 +76,13 @@ async def test_a_pass_asks_once_about_each_node_in_as_few_reads_as_there_are_pag
 async def test_a_node_that_differs_from_its_machine_is_brought_up_to_date() -> None:
     async with world(node_status_update_frequency=PERIOD) as w:
         put(w, "node-1")
-        w.feed()
-        key = await w.queue.get()
-        assert key == "node-1"
-        assert (await w.reconcile(key)).is_done
+        await due(w)
+        assert (await w.reconcile()).is_done
         assert (address(w, "node-1"), w.cluster.writes) == ("10.0.0.1", 1)
         w.machines.failures = [Throttled("never again", 1.0)] * 1000
         put(w, "node-1")  # somebody changes it back: only a new answer may say what is right
         w.feed()
-        await w.reconcile(key)
+        await w.reconcile()
         assert w.cluster.writes == 1
 
 
@@ -110,18 +112,15 @@ async def test_without_a_machine_in_the_answer_nothing_changes(answer: Gone | Un
         w.machines.answers["node-1"] = answer
         w.feed()
         await passes(w, 2)
-        assert (len(w.queue), w.cluster.writes, w.told) == (0, 0, [])
+        assert (len(w.queue), w.cluster.writes, w.sent) == (0, 0, [])
 
 
-async def test_a_throttled_batch_is_asked_for_again_and_not_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(node_passes, "THROTTLED_RETRY", 0.001)
-    async with world(node_status_update_frequency=PERIOD) as w:
+async def test_a_throttled_batch_is_asked_for_again_and_not_left_out() -> None:
+    timings = replace(TIMINGS, throttled_refresh_retry=0.001)
+    async with world(timings=timings, node_status_update_frequency=PERIOD) as w:
         w.machines.failures = [Throttled("slow down", 1.0), Throttled("slow down", 1.0)]
         put(w, "node-1")
-        w.feed()
-        assert await w.queue.get() == "node-1"
+        await due(w)
         assert (len(w.machines.reads), w.controller.status()["refresh_passes"]) == (3, 1)
 
 
@@ -139,40 +138,33 @@ async def test_without_permission_nobody_is_asked() -> None:
 async def test_the_answer_outlives_a_write_that_failed() -> None:
     async with world(node_status_update_frequency=PERIOD) as w:
         put(w, "node-1")
-        w.feed()
-        key = await w.queue.get()
-        assert key
+        await due(w)
         w.cluster.writes_until_cut_off = 0
         with pytest.raises(KubernetesError):
-            await w.reconcile(key)
+            await w.reconcile()
         w.cluster.writes_until_cut_off = 10
         w.machines.failures = [Throttled("never again", 1.0)] * 1000
-        await w.reconcile(key)
+        await w.reconcile()
         assert address(w, "node-1") == "10.0.0.1"
 
 
 async def test_the_answer_about_a_node_is_not_used_for_its_successor() -> None:
     async with world(node_status_update_frequency=PERIOD) as w:
         put(w, "node-1")
-        w.feed()
-        key = await w.queue.get()
-        assert key
+        await due(w)
         w.machines.failures = [Throttled("not now", 1.0)] * 1000
         w.cluster.put(node(ready, recreated, with_addresses("InternalIP 1.1.1.1")))
         w.feed()
-        await w.reconcile(key)
+        await w.reconcile()
         assert address(w, "node-1") == "1.1.1.1"
 
 
 async def test_people_are_told_when_the_cloud_lacks_the_nodes_own_address() -> None:
     async with world(node_status_update_frequency=PERIOD) as w:
         raw = node(ready, with_provider_id("fake://1"), provided_ip("10.9.9.9"))
-        w.cluster.put(raw)
-        w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
-        w.feed()
-        key = await w.queue.get()
-        assert key
-        result = await w.reconcile(key)
+        w.put(raw, answer=machine("fake://1", "InternalIP 10.0.0.1"))
+        await due(w)
+        result = await w.reconcile()
         assert not result.is_done
         ((kind, reason, message),) = await w.events()
         assert (kind, reason) == ("Warning", "AddressesNotUpdated")
@@ -183,21 +175,17 @@ async def test_a_machine_that_came_back_elsewhere_is_followed_by_the_monitor_pas
     """A node that is not Ready is asked about every few seconds; its new address need not wait."""
     async with world(node_monitor_period=PERIOD) as w:
         put(w, "node-1")
-        raw = w.cluster.get("node-1")
-        assert raw is not None
+        raw = w.cluster.node()
         raw.raw["status"]["conditions"] = []
         w.cluster.put(raw)
-        w.feed()
-        key = await w.queue.get()
-        assert key
-        await w.reconcile(key)
+        await due(w)
+        await w.reconcile()
         assert address(w, "node-1") == "10.0.0.1"
 
 
 async def test_a_failed_question_becomes_an_event_when_it_fails_again_and_again() -> None:
     async with world() as w:
-        w.cluster.put(node(tainted))
-        w.machines.answers["node-1"] = Unknown("403 UnauthorizedOperation")
+        w.put(node(tainted), answer=Unknown("403 UnauthorizedOperation"))
         for told in (0, 0, 1):
             with pytest.raises(Exception, match="403"):
                 await w.sync()

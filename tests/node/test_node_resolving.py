@@ -12,7 +12,7 @@ from ccm.model.objects import Json
 from ccm.providers.simulated.api import LookupResult
 from ccm.providers.simulated.instances import SimulatedInstances
 from tests.edge_cases.rows import row
-from tests.unit.nodes import node, with_provider_id
+from tests.worlds.nodes import node, with_provider_id
 
 
 class Api:

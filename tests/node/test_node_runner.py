@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ccm.bus.frames import Objects
-from tests.unit.nodes import machine, node, tainted
-from tests.unit.waiting import PATIENCE, let_run, until
-from tests.worlds.context import hello, new_runner
+from tests.worlds.context import running as under_runner
+from tests.worlds.nodes import machine, node, tainted
+from tests.worlds.waiting import DEADLINE, let_run, until
 from workers.node import controller as module
 from workers.runner import Runner
 
-from .world import World, world
+from .world import World
 
 NAMES = [f"node-{number}" for number in range(5)]
 
@@ -21,23 +21,18 @@ NAMES = [f"node-{number}" for number in range(5)]
 @asynccontextmanager
 async def running(limit: int) -> AsyncIterator[tuple[World, Runner, "asyncio.Task[None]"]]:
     """A runner that was told of five tainted nodes, which all have a machine."""
-    async with world(page=5, limit=limit) as w:
-        runner = new_runner(w.context, w.controller, w.port)
-        work = asyncio.create_task(runner.run(hello(module)))
+    w = World(5, limit=limit)
+    async with under_runner(module, w.context, w.controller, w.port) as (runner, work):
         for name in NAMES:
             w.cluster.put(node(tainted, name=name))
             w.machines.answers[name] = machine(f"fake://{name}")
         entries = [["Node", name, 101, node(tainted, name=name).raw] for name in NAMES]
         runner.on_message(Objects(1, 1, True, entries))
         yield w, runner, work
-        runner.drain(1.0)
-        await work
 
 
 def initialised(w: World) -> int:
-    return sum(
-        there is not None and not there.is_uninitialized for there in map(w.cluster.get, NAMES)
-    )
+    return sum(not there.is_uninitialized for there in w.cluster.nodes.values())
 
 
 @pytest.mark.parametrize("limit", [1, 2, 32])
@@ -51,10 +46,10 @@ async def test_keys_in_flight_are_finished_while_a_runner_drains() -> None:
     async with running(limit=1) as (w, runner, work):
         w.machines.gate.clear()
         await until(lambda: w.machines.reads)
-        runner.drain(PATIENCE)
+        runner.drain(DEADLINE)
         await let_run(20)
         w.machines.gate.set()
-        await asyncio.wait_for(work, PATIENCE / 2)
+        await asyncio.wait_for(work, DEADLINE / 2)
         assert initialised(w) == len(NAMES)
 
 
@@ -63,6 +58,6 @@ async def test_keys_that_are_not_finished_in_time_are_broken_off() -> None:
         w.machines.gate.clear()
         await until(lambda: w.machines.reads)
         runner.drain(1.0)
-        await asyncio.wait_for(work, PATIENCE)
+        await asyncio.wait_for(work, DEADLINE)
         assert initialised(w) == 0
         assert w.cluster.writes == 0

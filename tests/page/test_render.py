@@ -215,8 +215,8 @@ def with_named(facts: Json, name: str) -> Json:
     said["uninitialized_nodes"]["first"] = {
         f"{key}{name}": 9.0 for key in said["uninitialized_nodes"]["first"]
     }
-    for duty, keys in said["quarantined"].items():
-        said["quarantined"][duty] = {f"{key}{name}": 1.0 for key in keys}
+    for controller, keys in said["quarantined"].items():
+        said["quarantined"][controller] = {f"{key}{name}": 1.0 for key in keys}
     for part in ("budget", "identities", "failing_checks"):
         said[part] = {f"{key}{name}": value for key, value in said[part].items()}
     return said

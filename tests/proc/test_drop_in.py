@@ -14,7 +14,7 @@ from tests.proc.cluster_nodes import NodeWatcher
 from tests.proc.environment import NODES, Environment
 from tests.proc.running import Supervisor, Where, until, wait_for
 from tests.rbac.grants import granted, is_allowed, rendered
-from tests.route.nodes import network_condition
+from tests.worlds.nodes import network_condition
 
 pytestmark = pytest.mark.real
 

@@ -21,11 +21,6 @@ END
 """
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "REREAD_INTERVAL", 0.0)
-
-
 class Host:
     """A kubeconfig whose user has a token file, or a plugin that prints the next of some tokens."""
 
@@ -53,7 +48,7 @@ class Host:
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "us"}}],
         }
         self._kubeconfig.write_text(json.dumps(body))
-        return Kube(await config.load(str(self._kubeconfig)), "us")
+        return Kube(await config.load(str(self._kubeconfig), reread_interval=0.0), "us")
 
 
 @pytest.fixture
@@ -113,7 +108,7 @@ async def test_the_token_of_a_pod_is_read_again_and_may_be_gone_for_a_moment(
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    access = await config.load()
+    access = await config.load(reread_interval=0.0)
     assert (access.server.url, access.server.ca_file) == ("https://[fd00::1]:443", str(authority))
     assert await access.bearer() == "one"
     for content in (None, ""):

@@ -15,10 +15,15 @@ from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
 from ccm.http import Server
 from ccm.kube.client import Kube, RestConfig, WorkerToken
 from ccm.kube.service_accounts import ACCOUNTS, NAMESPACE, Token
-from ccm.supervisor import tokens
-from ccm.supervisor.tokens import ServiceAccountTokens, SharedToken, TokenFiles
+from ccm.supervisor.tokens import (
+    MIN_RENEW_INTERVAL,
+    RENEW_FRACTION,
+    ServiceAccountTokens,
+    SharedToken,
+    TokenFiles,
+)
 from tests.unit.api_server import failure, json_answer, serving
-from tests.unit.waiting import until
+from tests.worlds.waiting import until
 
 COLLECTION = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 
@@ -96,11 +101,11 @@ class HandedOver:
 
 @asynccontextmanager
 async def kept(
-    kube: Kube, *controllers: str
+    kube: Kube, *controllers: str, min_renew_interval: float = MIN_RENEW_INTERVAL
 ) -> AsyncIterator[tuple[ServiceAccountTokens, HandedOver]]:
     """Tokens that are kept fresh."""
     given = HandedOver()
-    own = ServiceAccountTokens(kube, given.take)
+    own = ServiceAccountTokens(kube, given.take, min_renew_interval)
     await own.start(controllers)
     running = asyncio.create_task(own.run())
     try:
@@ -150,7 +155,7 @@ async def test_a_token_is_renewed_before_it_expires_and_handed_over() -> None:
         began = time.monotonic()
         async with kept(kube, "node") as (own, given):
             await until(lambda: len(given.tokens) == 2)
-            assert tokens.RENEW_FRACTION <= time.monotonic() - began < 1.0
+            assert RENEW_FRACTION <= time.monotonic() - began < 1.0
             assert given.tokens[-1] == ("node", own.token("node")) == ("node", f"{NODE}/1/2")
 
 
@@ -166,12 +171,12 @@ async def test_a_token_that_cannot_be_renewed_stays_and_the_error_is_visible() -
             await until(lambda: own.token("node") != first)
 
 
-async def test_a_refused_token_is_replaced_but_not_in_a_storm(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_refused_token_is_replaced_but_not_in_a_storm() -> None:
     """As when the account was deleted and made anew: what it had is worth nothing now."""
-    monkeypatch.setattr(tokens, "MIN_RENEW_INTERVAL", 0.3)
-    async with accounts(NODE, ROUTE) as (known, kube), kept(kube, "node", "route") as (own, given):
+    async with (
+        accounts(NODE, ROUTE) as (known, kube),
+        kept(kube, "node", "route", min_renew_interval=0.3) as (own, given),
+    ):
         known.make(NODE)
         began = time.monotonic()
         own.on_refused("node")
@@ -230,16 +235,13 @@ async def refused(kube: Kube, times: int) -> None:
         assert error.value.status == 401
 
 
-async def test_without_service_accounts_everybody_has_the_token_of_the_supervisor(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tokens, "POLL_INTERVAL", 0.01)
+async def test_without_service_accounts_everybody_has_the_token_of_the_supervisor() -> None:
     read, given = ["first"], HandedOver()
 
     async def token() -> str:
         return read[-1]
 
-    own = SharedToken(RestConfig(Server("https://127.0.0.1:1"), token), given.take)
+    own = SharedToken(RestConfig(Server("https://127.0.0.1:1"), token), given.take, 0.01)
     await own.start(["node", "route"])
     assert own.token("node") == own.token("route") == "first"
     running = asyncio.create_task(own.run())

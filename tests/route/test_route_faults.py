@@ -1,26 +1,27 @@
 """Whatever goes wrong, no right route goes, nobody else is held up, and people learn why."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, RetryAfter, Throttled
 from ccm.model.cloud import Route
-from ccm.model.objects import Json, Node
+from ccm.model.objects import Node
 from tests.route.cloud import outage
-from tests.route.nodes import (
+from tests.route.world import World, successor, world
+from tests.worlds.nodes import (
     SCHEME,
     changed,
     network_condition,
+    recreated,
     routed,
     with_condition,
     with_pod_cidrs,
+    with_provider_id,
 )
-from tests.route.world import World, successor, world
-from tests.unit.nodes import recreated, with_provider_id
-from workers.route import listing
 from workers.route.controller import FULL_PASS
+from workers.route.listing import Listing
+from workers.timings import Timings
 
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
 A6 = "fd00:244::/64"
@@ -29,7 +30,7 @@ COULD_NOT = "Could not create route uid-of-{0} {1} for node {0}: {2}"
 
 def told(w: World, name: str) -> tuple[str, str]:
     """Status and message of the condition."""
-    condition = network_condition(w.node(name))
+    condition = network_condition(w.cluster.node(name))
     return condition.get("status", ""), condition.get("message", "")
 
 
@@ -121,13 +122,13 @@ async def test_a_full_table_is_told_on_the_node_and_tried_when_there_is_room() -
         )
         assert told(w, fits)[0] == "False"
         event = (full, "FailedToCreateRoute", COULD_NOT.format(full, cidr, cause))
-        assert await w.events() == [event]
+        assert await w.told() == [event]
         assert w.controller.status()["refused"] == 1
         creates = w.cloud.calls["create"]
         assert creates == 2  # the echo of the condition did not lead to another one
         await w.retry()
-        assert await w.events() == [event]
-        w.cluster.remove(fits)
+        assert await w.told() == [event]
+        w.cluster.remove("Node", fits)
         await w.settle()
         assert w.cloud.routes == {cidr: full}
         assert told(w, full)[0] == "False"
@@ -186,7 +187,7 @@ async def test_having_to_wait_is_told_to_nobody(wait: Exception) -> None:
         await w.settle()
         assert w.cloud.routes == {A4: "a"}
         assert w.cluster.writes == 1
-        assert await w.events() == []
+        assert await w.told() == []
 
 
 async def test_the_condition_waits_for_a_network_that_waits() -> None:
@@ -243,7 +244,7 @@ async def test_a_pod_cidr_that_is_not_a_network_is_one_event_and_holds_up_nothin
         )
         await w.full_pass()
         message = COULD_NOT.format("a", "banana", cause)
-        assert await w.events() == [("a", "FailedToCreateRoute", message)]
+        assert await w.told() == [("a", "FailedToCreateRoute", message)]
         assert not w.results["a"].is_done
         assert w.failures == {}
 
@@ -251,7 +252,7 @@ async def test_a_pod_cidr_that_is_not_a_network_is_one_event_and_holds_up_nothin
 async def test_a_node_with_an_unreadable_network_keeps_what_leads_to_it() -> None:
     async with world(routed("a", A4)) as w:
         await w.settle()
-        w.cluster.put(changed(w.node("a"), with_pod_cidrs("banana")))
+        w.cluster.put(changed(w.cluster.node("a"), with_pod_cidrs("banana")))
         await w.settle()
         await w.full_pass()
         assert w.cloud.routes == {A4: "a"}
@@ -265,10 +266,10 @@ async def test_a_network_of_two_nodes_stays_with_the_one_that_has_it(claimed: st
         await w.settle()
         assert w.cloud.routes == {A4: "a", C4: "c"}
         assert [told(w, name)[0] for name in "abc"] == ["False", "True", "False"]
-        ((name, _, message),) = await w.events()
+        ((name, _, message),) = await w.told()
         assert name == "b"
         assert "overlaps with a pod CIDR of node a" in message
-        w.cluster.remove("a")
+        w.cluster.remove("Node", "a")
         await w.settle()
         assert w.cloud.routes[claimed] == "b"
         assert told(w, "b")[0] == "False"
@@ -278,11 +279,11 @@ async def test_a_network_of_two_nodes_that_nobody_has_goes_to_neither() -> None:
     async with world(routed("a", A4, A6), routed("b", A4), routed("c", C4)) as w:
         await w.settle()
         assert w.cloud.routes == {A6: "a", C4: "c"}
-        events = await w.events()
+        events = await w.told()
         assert sorted(name for name, _, _ in events) == ["a", "b"]
         await w.full_pass()
-        assert await w.events() == events
-        w.cluster.put(changed(w.node("b"), with_pod_cidrs(B4)))
+        assert await w.told() == events
+        w.cluster.put(changed(w.cluster.node("b"), with_pod_cidrs(B4)))
         await w.settle()
         assert w.cloud.routes == {A4: "a", A6: "a", B4: "b", C4: "c"}
         assert [told(w, name)[0] for name in "abc"] == ["False"] * 3
@@ -292,14 +293,9 @@ async def test_what_a_write_answers_beside_the_condition_is_a_change_as_any_othe
     async with world(routed("a", A4), routed("b", A4)) as w:
         await w.settle()
         assert w.cloud.routes == {}
-        patch = w.cluster.patch
-
-        async def late(path: str, kind: str, body: Any, timeout: float = 30.0) -> Json:
-            w.cluster.put(changed(w.node("a"), with_pod_cidrs(B4)))
-            return await patch(path, kind, body, timeout)
-
-        w.cluster.patch = late  # type: ignore[method-assign]
-        w.cluster.put(changed(w.node("a"), with_condition("False", "CalicoIsUp")))
+        other = with_pod_cidrs(B4)
+        w.cluster.before_write = lambda: w.cluster.put(changed(w.cluster.node("a"), other))
+        w.cluster.put(changed(w.cluster.node("a"), with_condition("False", "CalicoIsUp")))
         await w.settle()
         assert w.cloud.routes == {A4: "b", B4: "a"}
         assert told(w, "b")[0] == "False"
@@ -345,7 +341,7 @@ async def test_a_route_that_was_made_without_an_answer_goes_with_its_node(is_bac
         w.cloud.answers["create"] = outage()
         await w.settle()
         w.cloud.put(C4, "c")  # the call that failed was performed
-        w.cluster.remove("c")
+        w.cluster.remove("Node", "c")
         if is_back:
             w.cluster.put(routed("c", A6, tweaks=(recreated,)))
         await w.settle()
@@ -390,12 +386,9 @@ async def test_a_node_that_comes_back_while_routes_are_listed_is_not_taken_for_t
         assert w.cloud.routes == {A4: "a2", B4: "b"}
 
 
-async def test_lists_that_nodes_ask_for_keep_their_distance(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lists_that_nodes_ask_for_keep_their_distance() -> None:
     scheduled: list[float] = []
-    asked = listing.Listing(scheduled.append)
-    monkeypatch.setattr(listing, "LIST_INTERVAL", 10.0)
+    asked = Listing(scheduled.append, Timings())
     asked.ask("a")
     asked.ask("b")
     asked.begin()
@@ -408,7 +401,7 @@ async def test_lists_that_nodes_ask_for_keep_their_distance(
 
 
 def test_a_list_covers_the_changes_before_it() -> None:
-    asked = listing.Listing(lambda _: None)
+    asked = Listing(lambda _: None, Timings())
     asked.changed("a")
     assert not asked.covers("a")
     asked.begin()

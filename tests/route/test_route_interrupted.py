@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from ccm.model.cloud import Route
 from ccm.model.objects import Node
-from tests.route.nodes import SCHEME, network_condition, routed, with_condition, with_pod_cidrs
-from tests.unit.nodes import node, with_provider_id
+from tests.worlds.nodes import (
+    SCHEME,
+    network_condition,
+    node,
+    routed,
+    with_condition,
+    with_pod_cidrs,
+    with_provider_id,
+)
 from workers.route.plan import (
     CREATED,
     NOT_CREATED,

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.model.cloud import Route
-from tests.route.nodes import routed
-from tests.unit.nodes import node
+from tests.worlds.nodes import node, routed
 from workers.route.pod_cidrs import PodCidrIndex, is_managed, pod_cidrs_of, read_network
 from workers.route.table import RouteTable
 

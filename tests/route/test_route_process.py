@@ -9,7 +9,7 @@ from ccm.model.objects import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from tests.proc.cluster_nodes import add_machines_and_nodes, kill
 from tests.proc.running import Cloud, Supervisor, Where, wait_for
-from tests.route.nodes import network_condition
+from tests.worlds.nodes import network_condition
 
 NODES = 200
 FLAGS = ("--cluster-cidr=10.244.0.0/14", "--controllers=cloud-node,route")

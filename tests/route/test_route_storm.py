@@ -12,9 +12,8 @@ from ccm.errors import CloudError, Denied, Refused, Throttled
 from ccm.model.cloud import Route
 from ccm.model.objects import Node
 from tests.route.cloud import Entry, FakeRoutes
-from tests.route.nodes import changed, network_condition, routed
 from tests.route.world import World, world
-from tests.unit.nodes import node, with_provider_id
+from tests.worlds.nodes import changed, network_condition, node, routed, with_provider_id
 from workers.route.pod_cidrs import PodCidrIndex, read_network
 
 NAMES = [f"n{number}" for number in range(8)]
@@ -78,7 +77,7 @@ class StormyRoutes(FakeRoutes):
 def change(w: World, chance: random.Random) -> None:
     """One Node comes, goes, is initialised, or gets another network."""
     name = chance.choice(NAMES)
-    there = w.cluster.get(name)
+    there = w.cluster.nodes.get(name)
     free = chance.choice(NETWORKS)
     if there is None:
         new = node(lambda raw: raw["spec"].update(podCIDRs=[free]), name=name)
@@ -86,7 +85,7 @@ def change(w: World, chance: random.Random) -> None:
     elif not there.provider_id:
         w.cluster.put(changed(there, with_provider_id(f"fake://{name}")))
     elif chance.random() < 0.5:
-        w.cluster.remove(name)
+        w.cluster.remove("Node", name)
     else:
         w.cluster.put(changed(there, lambda raw: raw["spec"].update(podCIDRs=[free])))
 
@@ -107,8 +106,8 @@ async def storm(seed: int) -> None:
 
 
 def check(w: World) -> None:
-    names = w.cluster.names()
-    pod_cidrs = PodCidrIndex(w.node(name) for name in names)
+    names = w.cluster.nodes
+    pod_cidrs = PodCidrIndex(w.cluster.node(name) for name in names)
     wanted = {}
     for cidrs in pod_cidrs:
         (network,) = cidrs.networks

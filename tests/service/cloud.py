@@ -123,12 +123,3 @@ class Balancers:
 
     def _shown(self, service: Service, record: Record) -> Balancer:
         return Balancer(self.name_for(service), (Ingress(record.ip, ip_mode=self.ip_mode),))
-
-
-class Provider:
-    """A provider with balancers and nothing else."""
-
-    name = scheme = "fake"
-
-    def __init__(self, balancers: Balancers) -> None:
-        self.load_balancers = balancers

@@ -1,13 +1,14 @@
 """Services and Nodes for tests: plain ones, and tweaks that make them special."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ccm.model.objects import Json, Node
 from ccm.model.service import FINALIZER, Service
+from tests.worlds.nodes import Tweak, labelled, with_addresses, with_provider_id
+from tests.worlds.nodes import node as plain_node
+from tests.worlds.nodes import with_taint as with_any_taint
 from workers.service.hosts import EXCLUDE_LABEL, TO_BE_DELETED_TAINT
-
-Tweak = Callable[[Json], None]
 
 KEY = "default/web"
 DELETED_AT = "2026-01-01T00:00:00Z"
@@ -72,19 +73,8 @@ def with_uid(uid: str) -> Tweak:
 
 def node(name: str, *tweaks: Tweak) -> Node:
     """A Ready Node with a provider ID and an address."""
-    raw: Json = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": f"uid-of-{name}", "resourceVersion": "1"},
-        "spec": {"providerID": f"fake://{name}"},
-        "status": {
-            "addresses": [{"type": "InternalIP", "address": f"10.0.0.{len(name)}"}],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-    for tweak in tweaks:
-        tweak(raw)
-    return Node(raw)
+    usual = (with_provider_id(f"fake://{name}"), with_address(f"10.0.0.{len(name)}"), ready("True"))
+    return plain_node(*usual, *tweaks, name=name)
 
 
 def ready(status: str | None) -> Tweak:
@@ -93,25 +83,15 @@ def ready(status: str | None) -> Tweak:
     return lambda raw: raw["status"].update(conditions=conditions)
 
 
-def labelled(key: str, value: str) -> Tweak:
-    return lambda raw: raw["metadata"].setdefault("labels", {}).update({key: value})
-
-
 def with_taint(key: str) -> Tweak:
-    taint = {"key": key, "effect": "NoSchedule"}
-    return lambda raw: raw["spec"].setdefault("taints", []).append(taint)
-
-
-def with_provider_id(provider_id: str) -> Tweak:
-    return lambda raw: raw["spec"].update(providerID=provider_id)
+    return with_any_taint({"key": key, "effect": "NoSchedule"})
 
 
 def with_address(address: str) -> Tweak:
-    entry = {"type": "InternalIP", "address": address}
-    return lambda raw: raw["status"].update(addresses=[entry])
+    return with_addresses(f"InternalIP {address}")
 
 
-EXCLUDED = labelled(EXCLUDE_LABEL, "")
+EXCLUDED = labelled({EXCLUDE_LABEL: ""})
 NO_PROVIDER_ID = with_provider_id("")
 NOT_READY = ready("False")
 TO_BE_DELETED = with_taint(TO_BE_DELETED_TAINT)

@@ -4,9 +4,10 @@ import pytest
 
 from ccm.errors import Refused
 from ccm.model.service import SOURCE_RANGES, Feature
+from tests.worlds.nodes import Tweak
 from workers.service.plan import Capabilities
 
-from .objects import KEY, Tweak, annotated, being_deleted, node, port, service, spec
+from .objects import KEY, annotated, being_deleted, node, port, service, spec
 from .world import World, running, running_with
 
 N1 = node("n1")
@@ -48,7 +49,7 @@ async def test_what_is_not_supported_is_refused_before_anything_is_made(
         for _ in range(3):
             await w.later()
             await w.put(w.service(), node("n2"))
-        ((reason, message),) = await w.events()
+        ((reason, message),) = await w.told()
         assert reason == "SyncLoadBalancerFailed"
         assert message.startswith("Error syncing load balancer: ")
         assert all(word in message for word in words)
@@ -64,7 +65,7 @@ async def test_what_the_cloud_refuses_is_one_event_and_not_tried_until_something
             await w.later()
             await w.put(w.service())
         assert len(w.balancers.named("ensure")) == 1
-        ((reason, message),) = await w.events("Warning")
+        ((reason, message),) = await w.told("Warning")
         assert reason == "SyncLoadBalancerFailed"
         assert "failed to ensure load balancer: port 80 is taken" in message
         assert w.queue.failed == []
@@ -117,7 +118,7 @@ async def test_a_refused_change_leaves_what_there_is_and_its_hosts_stay_right(
         assert record.asked
         assert not record.asked["loadBalancerSourceRanges"]
         assert w.service().ingress
-        assert [reason for reason, _ in await w.events("Warning")] == ["SyncLoadBalancerFailed"]
+        assert [reason for reason, _ in await w.told("Warning")] == ["SyncLoadBalancerFailed"]
 
 
 async def test_a_refused_service_that_is_deleted_goes_away() -> None:
@@ -130,7 +131,7 @@ async def test_without_nodes_a_balancer_is_made_empty_with_an_event() -> None:
     async with running_with(service()) as w:
         assert w.service().ingress
         told = ("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
-        assert await w.events("Warning") == [told]
+        assert await w.told("Warning") == [told]
 
 
 async def test_both_protocols_on_one_port_are_two_listeners_where_the_cloud_can() -> None:
@@ -143,6 +144,6 @@ async def test_a_provider_that_fails_holds_up_only_its_service() -> None:
     both = service(name="bad"), service()
     async with running_with(*both, N1, ensure=[ValueError("a bug")]) as w:
         assert sum(bool(w.service(key).ingress) for key in (KEY, "default/bad")) == 1
-        ((_, message),) = await w.events("Warning")
+        ((_, message),) = await w.told("Warning")
         assert "the provider failed: ValueError('a bug')" in message
         assert len(w.queue.failed) == 1

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from ccm.errors import CloudError, KubernetesError, Refused, RetryAfter
 from ccm.model.service import Feature, Service
+from tests.worlds.cluster import Cluster
+from tests.worlds.nodes import Tweak, with_provider_id
 
 from .cloud import Balancers, Record
-from .cluster import Cluster
 from .objects import (
     KEY,
-    Tweak,
     being_deleted,
     finalized,
     node,
@@ -25,13 +25,12 @@ from .objects import (
     spec,
     typed,
     with_finalizer,
-    with_provider_id,
     with_status,
     with_uid,
 )
 from .world import World
 
-PROPERTY = settings(deadline=None, max_examples=200, database=None, print_blob=True)
+PROPERTY = settings(max_examples=200)
 SUPPORTED = frozenset(Feature) - {Feature.SOURCE_RANGES}
 
 

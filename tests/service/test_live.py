@@ -1,18 +1,15 @@
 """A Service's whole life on an API server, embedded and real, and in the simulated cloud."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from ccm.bus.frames import Ack, Message, Resync, decode
 from ccm.cloud.gate import WorkerGate
 from ccm.cloud.interface import ProviderContext
-from ccm.decide.budget import Priority
 from ccm.errors import KubernetesError
 from ccm.kube import config
 from ccm.kube.client import MERGE_PATCH, Kube
@@ -22,12 +19,13 @@ from ccm.sandbox.cloud.records import LoadBalancer
 from ccm.sandbox.cloud.server import CloudServer
 from ccm.sandbox.kubernetes.server import SandboxServer
 from ccm.settings import Settings
-from ccm.supervisor.informer import SharedInformer
 from tests.kube.cluster import RealCluster
-from workers.controller import Controller
-from workers.service.controller import new_controller
+from tests.worlds.cloud import GrantSource
+from tests.worlds.context import FakePort, controller_context, informed
+from workers.service import controller as module
+from workers.service.controller import ServiceController
 
-from .world import HELLO, Queue, controller_context, runner_of
+from .world import Queue
 
 SERVICES = "/api/v1/namespaces/default/services"
 LIVE = f"{SERVICES}/live"
@@ -40,50 +38,23 @@ RULES = [
 """All that the worker and its informer may do."""
 
 
-class GrantSource:
-    """Grants everything at once."""
-
-    async def take(self, budget: str, priority: Priority) -> float:
-        return time.monotonic()
-
-    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
-        return
-
-
 @asynccontextmanager
-async def started(kubeconfig: Path, cloud: CloudServer) -> AsyncIterator[tuple[Controller, Queue]]:
+async def started(
+    kubeconfig: Path, cloud: CloudServer
+) -> AsyncIterator[tuple[ServiceController, Queue]]:
     """A worker in this process with an informer of its own, until the end of the block."""
     kube = Kube(await config.load(str(kubeconfig)), "service-worker")
     gate = WorkerGate(GrantSource(), 10.0, lambda: None)
     provider = SimulatedCloud()
     text = f"[Global]\nurl={cloud.url}\ntoken={cloud.tokens.full}\n"
     await provider.initialize(ProviderContext(gate, text.encode(), "", "test", "service"))
-    informers: list[SharedInformer] = []
-
-    def send(message: Message) -> bool:
-        """What the supervisor does with it."""
-        if isinstance(message, Ack):
-            informers[0].acknowledge("service", message.seq)
-        if isinstance(message, Resync):
-            informers[0].resync("service")
-        return True
-
     settings = Settings(cloud_provider="simulated", cluster_name="test", concurrent_service_syncs=4)
-    context = controller_context(kube, provider, settings=settings, send=send)
-    controller = new_controller(context)
-    assert controller
-    async with runner_of(controller, context, gate) as runner:
-
-        def deliver(worker: str, frame: bytes) -> bool:
-            asyncio.get_running_loop().call_soon(runner.on_message, decode(frame))
-            return True
-
-        informers.append(SharedInformer(kube, deliver))
-        informers[0].subscribe("service", HELLO, lambda kind, key: True)
-        try:
-            yield controller, cast(Queue, context.queue)
-        finally:
-            await informers[0].close()
+    port, queue = FakePort(), Queue()
+    context = controller_context(module, provider, kube, port, settings, queue=queue)
+    assert provider.load_balancers
+    controller = ServiceController(context, provider.load_balancers)
+    async with informed(kube, module, context, controller, port, gate):
+        yield controller, queue
     await provider.close()
     await kube.close()
 

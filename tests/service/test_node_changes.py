@@ -1,6 +1,7 @@
 """What changes of Nodes do to balancers (rows SN1…SN15, ST10…ST15)."""
 
 import asyncio
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
 from tests.edge_cases.rows import row
-from tests.unit.waiting import until
+from tests.worlds.context import TIMINGS
+from tests.worlds.nodes import Tweak, labelled, with_provider_id
+from tests.worlds.waiting import until
 from workers.service.plan import LAST_APPLIED_ANNOTATION
 
 from .objects import (
@@ -17,17 +20,14 @@ from .objects import (
     NO_PROVIDER_ID,
     NOT_READY,
     TO_BE_DELETED,
-    Tweak,
     annotated,
     being_deleted,
-    labelled,
     node,
     ready,
     service,
     spec,
     typed,
     with_address,
-    with_provider_id,
     with_taint,
 )
 from .world import World, running_with
@@ -62,7 +62,7 @@ async def test_nodes_that_arrive_together_are_one_update() -> None:
     async with running_with(service()) as w:
         await w.put(N1, N2, N3)
         assert updates(w) == [("web", "n1", "n2", "n3")]
-        assert ("UpdatedLoadBalancer", "Updated load balancer with new hosts") in await w.events()
+        assert ("UpdatedLoadBalancer", "Updated load balancer with new hosts") in await w.told()
 
 
 async def test_nodes_that_keep_arriving_are_few_updates() -> None:
@@ -75,11 +75,9 @@ async def test_nodes_that_keep_arriving_are_few_updates() -> None:
         assert len(updates(w)[-1]) == 51
 
 
-async def test_a_service_taken_up_while_nodes_arrive_waits_for_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("workers.service.hosts.NODE_DEBOUNCE", 0.1)
-    async with running_with(service(), N1) as w:
+async def test_a_service_taken_up_while_nodes_arrive_waits_for_them() -> None:
+    timings = replace(TIMINGS, node_debounce=0.1)
+    async with running_with(service(), N1, timings=timings) as w:
         w.cluster.put(N2)
         w.cluster.put(w.changed(annotated({LAST_APPLIED_ANNOTATION: "{}"})))
         await asyncio.sleep(0.02)
@@ -88,14 +86,13 @@ async def test_a_service_taken_up_while_nodes_arrive_waits_for_them(
         assert updates(w) == [("web", "n1", "n2", "n3")]
 
 
-async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever() -> None:
     """Every balancer comes to its hosts, although a node changes with each update of one."""
-    monkeypatch.setattr("workers.service.hosts.NODE_DEBOUNCE_LIMIT", 0.05)
+    timings = replace(TIMINGS, node_debounce_limit=0.05)
     names = {f"s{number}" for number in range(20)}
     numbers = count(1)
-    async with running_with(*(service(name=name) for name in sorted(names))) as w:
+    several = [service(name=name) for name in sorted(names)]
+    async with running_with(*several, timings=timings) as w:
 
         def change() -> None:
             w.cluster.put(node(f"n{next(numbers)}"))
@@ -109,17 +106,16 @@ async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever(
         await w.rest()
 
 
-async def test_an_update_that_came_due_during_another_does_not_wait_for_the_nodes_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_update_that_came_due_during_another_does_not_wait_for_the_nodes_again() -> None:
     async with running_with(service(), N1) as w:
         hold = w.balancers.holds["web"] = asyncio.Event()
         w.cluster.put(N2)
         await until(lambda: updates(w), "the first update")
         w.cluster.put(N3)
         await until(lambda: w.controller._hosts.is_debounced, "the nodes are debounced")
-        monkeypatch.setattr("workers.service.hosts.NODE_DEBOUNCE", 60.0)
-        monkeypatch.setattr("workers.service.hosts.NODE_DEBOUNCE_LIMIT", 60.0)
+        w.controller._hosts._timings = replace(
+            TIMINGS, node_debounce=60.0, node_debounce_limit=60.0
+        )
         w.cluster.put(node("n4"))
         hold.set()
         await until(lambda: len(updates(w)) == 2, "the second update")
@@ -169,7 +165,7 @@ async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_e
             "Error updating load balancer with new hosts [n1 n2] "
             "[node names limited, total number of nodes: 2], error: boom"
         )
-        assert await w.events("Warning") == [("UpdateLoadBalancerFailed", failed)] * 3
+        assert await w.told("Warning") == [("UpdateLoadBalancerFailed", failed)] * 3
         await w.put(N2)
         assert len(updates(w)) == 3
         assert len(w.queue.failed) == 3
@@ -184,7 +180,7 @@ async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_e
         pytest.param([], [EXCLUDED], ["n1"], id="SN9-ST11"),
         pytest.param([], [with_taint("other")], None, id="SN11"),
         pytest.param([NO_PROVIDER_ID], [], ["n1", "n2"], id="SN14"),
-        pytest.param([], [labelled("a", "b"), with_taint("c")], None, id="ST10"),
+        pytest.param([], [labelled({"a": "b"}), with_taint("c")], None, id="ST10"),
         pytest.param([EXCLUDED], [], ["n1", "n2"], id="ST11-removed"),
         pytest.param([TO_BE_DELETED], [TO_BE_DELETED, EXCLUDED], None, id="ST11-leaving"),
         pytest.param([NOT_READY], [NOT_READY, EXCLUDED], ["n1"], id="ST11-not-ready"),
@@ -233,7 +229,7 @@ async def test_a_node_that_goes_away_leaves_the_balancer() -> None:
         await w.remove("Node", "n2")
         assert updates(w)[1:] == [("web",)]
         told = ("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
-        assert await w.events("Warning") == [told]
+        assert await w.told("Warning") == [told]
 
 
 @row("SN12")
@@ -333,7 +329,7 @@ async def test_a_balancer_deleted_by_hand_is_made_again_when_its_hosts_change() 
         await w.put(N2)
         (record,) = w.balancers.records.values()
         assert {name for name, _ in record.hosts} == set(BOTH)
-        assert await w.events("Warning") == []
+        assert await w.told("Warning") == []
 
 
 async def test_a_busy_balancer_gets_its_hosts_exactly_when_it_said() -> None:
@@ -344,7 +340,7 @@ async def test_a_busy_balancer_gets_its_hosts_exactly_when_it_said() -> None:
         assert w.queue.failed == []
         await w.later()
         assert len(updates(w)) == 2
-        assert await w.events("Warning") == []
+        assert await w.told("Warning") == []
 
 
 async def test_nodes_that_move_while_a_failed_update_waits_are_not_forgotten() -> None:
@@ -365,5 +361,5 @@ async def test_twenty_names_are_shown_and_the_others_counted() -> None:
     async with running_with(service()) as w:
         w.balancers.failures["update"] = [CloudError("boom")]
         await w.put(*several)
-        messages = [m for r, m in await w.events() if r == "UpdateLoadBalancerFailed"]
+        messages = [m for r, m in await w.told() if r == "UpdateLoadBalancerFailed"]
         assert "n18 n19 <3 more>] [node names limited, total number of nodes: 23]" in messages[0]

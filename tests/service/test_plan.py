@@ -9,7 +9,9 @@ from ccm.model.cloud import Ingress, IpMode
 from ccm.model.objects import Json, Node
 from ccm.model.service import FINALIZER, Feature, Service
 from tests.edge_cases.rows import row
-from tests.unit.cluster import patched
+from tests.worlds.cluster import patched
+from tests.worlds.context import TIMINGS
+from tests.worlds.nodes import Tweak, labelled, with_provider_id
 from workers.service.hosts import EXCLUDE_LABEL, Hosts, HostSet, may_be_host
 from workers.service.plan import (
     LAST_APPLIED_ANNOTATION,
@@ -32,11 +34,9 @@ from .objects import (
     NO_PROVIDER_ID,
     NOT_READY,
     TO_BE_DELETED,
-    Tweak,
     annotated,
     being_deleted,
     finalized,
-    labelled,
     node,
     port,
     ready,
@@ -45,7 +45,6 @@ from .objects import (
     typed,
     with_address,
     with_finalizer,
-    with_provider_id,
     with_status,
     with_taint,
     with_uid,
@@ -99,10 +98,10 @@ def bare(raw: dict[str, object]) -> None:
         pytest.param([ready("True"), NO_PROVIDER_ID], True, id="SN16-no-provider-id"),
         pytest.param([NOT_READY], True, id="SN16-not-ready"),
         pytest.param([EXCLUDED], False, id="SN17-empty"),
-        pytest.param([labelled(EXCLUDE_LABEL, "false")], True, id="SN17-false"),
-        pytest.param([labelled(EXCLUDE_LABEL, "0")], True, id="zero"),
-        pytest.param([labelled(EXCLUDE_LABEL, "no")], False, id="not-a-boolean"),
-        pytest.param([labelled(EXCLUDE_LABEL, "true")], False, id="true"),
+        pytest.param([labelled({EXCLUDE_LABEL: "false"})], True, id="SN17-false"),
+        pytest.param([labelled({EXCLUDE_LABEL: "0"})], True, id="zero"),
+        pytest.param([labelled({EXCLUDE_LABEL: "no"})], False, id="not-a-boolean"),
+        pytest.param([labelled({EXCLUDE_LABEL: "true"})], False, id="true"),
         pytest.param([TO_BE_DELETED], False, id="SN18-autoscaler"),
         pytest.param([with_taint("other")], True, id="other-taint"),
         pytest.param([being_deleted], False, id="being-deleted"),
@@ -117,7 +116,7 @@ LEAVING = node("n1", being_deleted)
 
 
 def hosts(*nodes: Node) -> Hosts:
-    known = HostSet("fake")
+    known = HostSet("fake", TIMINGS)
     for one in nodes:
         known.update(one.name, one.raw)
     return known.current()
@@ -130,7 +129,7 @@ def test_when_nobody_may_be_a_host_the_set_is_empty(nodes: list[Node]) -> None:
 
 def test_hosts_are_equal_when_a_cloud_reaches_them_alike() -> None:
     before = hosts(node("b"), node("a"))
-    same = hosts(node("a", NOT_READY, labelled("x", "y")), node("b"))
+    same = hosts(node("a", NOT_READY, labelled({"x": "y"})), node("b"))
     assert before == same
     assert before.names == ["a", "b"]
     for tweak in (with_provider_id("fake://other"), NO_PROVIDER_ID, with_address("10.9.9.9")):

@@ -1,19 +1,21 @@
 """What a new start of the worker does, and what it does about what it did not see happen."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from ccm.errors import CloudError, KubernetesError, Refused
 from ccm.model.cloud import IpMode
-from ccm.model.service import Service
-from tests.unit.waiting import until
+from ccm.model.objects import Json
+from tests.worlds.cluster import Cluster
+from tests.worlds.context import TIMINGS
+from tests.worlds.nodes import Tweak
+from tests.worlds.waiting import until
 
 from .cloud import Record
-from .cluster import Cluster
 from .objects import (
     KEY,
-    Tweak,
     being_deleted,
     finalized,
     node,
@@ -42,7 +44,7 @@ async def test_a_new_start_reads_each_balancer_once_and_writes_nothing(mode: IpM
             await w.later()
         assert len(w.balancers.calls) == 5
         assert (w.balancers.writes, w.cluster.writes) == (0, 0)
-        assert await w.events() == []
+        assert await w.told() == []
 
 
 async def test_a_new_service_does_not_wait_until_all_others_are_compared() -> None:
@@ -187,51 +189,45 @@ async def test_a_balancer_without_our_mark_is_never_touched(tweaks: list[Tweak])
         await w.put(node("n2"))
         assert list(w.balancers.records.values()) == [foreign]
         assert w.balancers.writes == 0
-        assert len(await w.events("Warning")) == 1
+        assert len(await w.told("Warning")) == 1
         assert w.queue.failed == []
 
 
 # --- audits and odd ends
 
 
-async def test_a_drifted_balancer_is_repaired_by_the_slow_audit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_drifted_balancer_is_repaired_by_the_slow_audit() -> None:
     async with running_with(service(), N1) as w:
         w.balancers.records.clear()
         await w.later()
         assert w.balancers.records == {}
-        monkeypatch.setattr("workers.service.plan.RESYNC_PERIOD", 0.05)
-        await asyncio.sleep(0.06)
-        w.queue.add(KEY)
-        await asyncio.sleep(0.01)
-        monkeypatch.undo()
-        await w.rest()
-        assert len(w.balancers.records) == 1
+    timings = replace(TIMINGS, balancer_resync_period=0.05)
+    async with running_with(service(), N1, timings=timings) as w:
+        w.balancers.records.clear()
+        await until(lambda: w.balancers.records, "the audit")
 
 
-async def test_what_the_cloud_refused_is_tried_again_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_the_cloud_refused_is_tried_again_after_a_while() -> None:
     async with running_with(service(), N1, ensure=[Refused("quota is full")]) as w:
         await w.later()
         assert w.balancers.records == {}
-        monkeypatch.setattr("workers.service.plan.REFUSAL_RETRY_PERIOD", 0.0)
-        await w.later()
+    timings = replace(TIMINGS, refusal_retry_period=0.05)
+    refused = [Refused("quota is full")]
+    async with running_with(service(), N1, ensure=refused, timings=timings) as w:
+        await until(lambda: w.service().ingress, "another try")
         assert len(w.balancers.records) == 1
-        assert w.service().ingress
 
 
 async def test_somebody_who_undoes_every_status_is_not_fought_without_end() -> None:
     w = World(service(), N1)
 
-    put = w.cluster.put
+    store = w.cluster._store
 
-    def put_undone(thing: Service) -> None:
-        with_status(f"198.51.100.{w.cluster.writes}")(thing.raw)
-        put(thing)
+    def put_undone(raw: Json) -> None:
+        with_status(f"198.51.100.{w.cluster.writes}")(raw)
+        store(raw)
 
-    w.cluster.put = put_undone  # type: ignore[method-assign, assignment]
+    w.cluster._store = put_undone  # type: ignore[method-assign]
     async with running(w):
         assert w.cluster.writes <= 3
 

@@ -13,8 +13,9 @@ from ccm.model.service import (
     Service,
     admits_everybody,
 )
+from tests.worlds.nodes import Tweak
 
-from .objects import Tweak, annotated, port, service, spec, typed, with_finalizer
+from .objects import annotated, port, service, spec, typed, with_finalizer
 
 
 def as_annotation(*ranges: str) -> Tweak:

@@ -16,11 +16,11 @@ from ccm.errors import (
 from ccm.model.cloud import IpMode
 from ccm.model.service import FINALIZER
 from tests.edge_cases.rows import row
-from tests.unit.waiting import until
+from tests.worlds.nodes import Tweak
+from tests.worlds.waiting import until
 
 from .objects import (
     KEY,
-    Tweak,
     being_deleted,
     finalized,
     node,
@@ -41,17 +41,17 @@ CONFLICT = KubernetesError(409, "Conflict", "the object has been modified", None
 async def test_a_service_of_another_type_is_no_work() -> None:
     async with running_with(service(typed("ClusterIP")), node("n1")) as w:
         assert (w.balancers.calls, w.cluster.writes) == ([], 0)
-        assert await w.events() == []
+        assert await w.told() == []
 
 
 @pytest.mark.parametrize("protocol", [pytest.param(p, id=f"SV2-{p}") for p in ("TCP", "UDP")])
 async def test_a_new_service_costs_one_ensure_and_two_patches(protocol: str) -> None:
     async with running_with(service(spec(ports=[port(53, protocol)])), node("n1")) as w:
         assert w.balancers.calls == [("ensure", "web", "n1")]
-        assert w.cluster.written == ["finalizers", "loadBalancer"]
+        assert w.written == ["finalizers", "loadBalancer"]
         assert w.service().finalizers == [FINALIZER]
         assert w.service().ingress == [{"ip": "192.0.2.1"}]
-        assert await w.events() == [
+        assert await w.told() == [
             ("EnsuringLoadBalancer", "Ensuring load balancer"),
             ("EnsuredLoadBalancer", "Ensured load balancer"),
         ]
@@ -75,8 +75,8 @@ async def test_cleanup_costs_a_delete_and_two_patches(tweak: Tweak) -> None:
         assert w.balancers.calls == [("delete", "web")]
         assert w.balancers.records == {}
         # The status goes first: a crash in between leaves the finalizer, which leads back here.
-        assert w.cluster.written == ["loadBalancer", "finalizers"]
-        assert await w.events() == [
+        assert w.written == ["loadBalancer", "finalizers"]
+        assert await w.told() == [
             ("DeletingLoadBalancer", "Deleting load balancer"),
             ("DeletedLoadBalancer", "Deleted load balancer"),
         ]
@@ -95,14 +95,14 @@ async def test_a_conflict_is_planned_again_and_an_event_only_when_it_stays() -> 
     async with running(w):
         await w.later()
         assert w.service().ingress
-        assert await w.events("Warning") == []
+        assert await w.told("Warning") == []
     w = World(service(finalized), node("n1"))
     w.cluster.failures = [CONFLICT, CONFLICT]
     async with running(w):
         await w.later()
         assert not w.service().ingress
         assert w.queue.failed == [KEY]
-        ((reason, message),) = await w.events("Warning")
+        ((reason, message),) = await w.told("Warning")
         assert reason == "SyncLoadBalancerFailed"
         assert "Error syncing load balancer: failed to update load balancer status: 409" in message
         await w.later()
@@ -130,7 +130,7 @@ async def test_a_failed_deletion_is_remembered_and_tried_again() -> None:
         assert w.queue.failed == [KEY]
         assert w.controller.status()["balancers"] == 1
         failed = ("DeleteLoadBalancerFailed", "Error deleting load balancer: boom")
-        assert await w.events("Warning") == [failed]
+        assert await w.told("Warning") == [failed]
         await w.later()
         assert w.balancers.records == {}
         assert w.controller.status()["balancers"] == 0
@@ -151,7 +151,7 @@ async def test_when_a_sync_is_tried_again(
         assert len(w.queue.failed) == failed
         short = [seconds for _, seconds in w.queue.delays if seconds < 600]
         assert short == ([delay] if delay else [])
-        warnings = await w.events("Warning")
+        warnings = await w.told("Warning")
         message = "Error syncing load balancer: failed to ensure load balancer: boom"
         assert warnings == ([("SyncLoadBalancerFailed", message)] if failed else [])
         assert bool(w.service().ingress) is (delay is None)
@@ -188,7 +188,7 @@ async def test_back_off_is_upstreams_and_retry_after_leaves_it_alone() -> None:
 )
 async def test_only_differences_are_patched(tweaks: list[Tweak], patches: list[str]) -> None:
     async with running_with(service(*tweaks), node("n1")) as w:
-        assert w.cluster.written == patches
+        assert w.written == patches
 
 
 @row("SV17")
@@ -283,7 +283,7 @@ async def test_cleanup_waits_exactly_as_long_as_the_cloud_says() -> None:
         assert w.service().has_finalizer
         await w.later()
         assert ("Service", KEY) not in w.cluster.objects
-        assert await w.events("Warning") == []
+        assert await w.told("Warning") == []
 
 
 @pytest.mark.parametrize("failure", [CloudError("boom"), Denied("no"), ValueError("a bug")])
@@ -293,7 +293,7 @@ async def test_a_failed_cleanup_is_an_event_and_keeps_the_finalizer(failure: Exc
     async with running(w):
         assert w.service().has_finalizer
         assert w.queue.failed == [KEY]
-        ((reason, message),) = await w.events("Warning")
+        ((reason, message),) = await w.told("Warning")
         assert reason == "SyncLoadBalancerFailed"
         assert "Error syncing load balancer: failed to delete load balancer: " in message
 
@@ -320,7 +320,7 @@ async def test_a_service_deleted_while_its_balancer_is_made() -> None:
         await w.change(being_deleted)
         assert ("Service", KEY) not in w.cluster.objects
         assert w.balancers.records == {}
-        assert await w.events("Warning") == []
+        assert await w.told("Warning") == []
 
 
 async def test_what_was_half_made_when_the_service_disappeared_is_taken_away() -> None:
@@ -362,7 +362,7 @@ async def test_throttling_is_no_failure_and_no_news(said: float | None, waited: 
         assert w.queue.failed == []
         await w.later()
         assert w.service().ingress
-        assert await w.events("Warning") == []
+        assert await w.told("Warning") == []
 
 
 async def test_deletions_go_before_changes_and_changes_before_comparisons() -> None:

@@ -4,42 +4,27 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from ccm.bus.frames import Hello, Message, Objects
-from ccm.bus.in_flight import InFlightJournal
-from ccm.bus.sockets import Permission
-from ccm.cloud.gate import SupervisorGrants
+from ccm.bus.frames import Objects
 from ccm.kube.client import Kube
-from ccm.kube.events import EventRecorder
 from ccm.model.objects import Json, Node
-from ccm.model.projection import project
 from ccm.model.service import Service
-from ccm.settings import Settings
-from workers.controller import Controller, ControllerContext
-from workers.performer import Performer
-from workers.quarantine import Quarantine
+from tests.worlds.cloud import new_provider
+from tests.worlds.cluster import Cluster
+from tests.worlds.context import SETTINGS, TIMINGS
+from tests.worlds.context import running as under_runner
+from tests.worlds.nodes import Tweak
+from tests.worlds.world import World as ControllerWorld
 from workers.queue import WorkQueue
-from workers.runner import Connection, Runner
-from workers.service.controller import (
-    BACKOFF,
-    COMPONENT,
-    PROJECTIONS,
-    ServiceController,
-    concurrency,
-)
-from workers.store import Store
+from workers.service import controller as module
+from workers.service.controller import BACKOFF, ServiceController
+from workers.timings import Timings
 
-from .cloud import Balancers, Provider
-from .cluster import Cluster
-from .objects import KEY, Tweak
+from .cloud import Balancers
+from .objects import KEY
 
 TIMEOUT = 10.0  # seconds after which what a test waits for will not come any more
-PATHS = {projection.kind: projection.paths for projection in PROJECTIONS}
-HELLO = Hello([{"kind": kind, "paths": paths} for kind, paths in PATHS.items()], {})
 
 
 class Queue(WorkQueue):
@@ -67,49 +52,15 @@ class Queue(WorkQueue):
             self.add(key)
 
 
-def controller_context(kube: Kube, provider: Any, **changes: Any) -> ControllerContext:
-    """The context of a controller that is leader for ever; its quarantine comes with a runner."""
-    permission = Permission()
-    permission.renew(float("inf"))
-    context = ControllerContext(
-        settings=Settings(cloud_provider=provider.name),
-        provider=provider,
-        store=Store(PROJECTIONS),
-        queue=Queue(),
-        quarantine=cast(Quarantine, None),
-        performer=Performer(kube, permission, grace=1.0),
-        recorder=EventRecorder(kube, COMPONENT, "service"),
-        send=lambda message: True,
-    )
-    return replace(context, **changes)
-
-
-@asynccontextmanager
-async def runner_of(
-    controller: Controller, context: ControllerContext, gate: Any
-) -> AsyncIterator[Runner]:
-    """The controller under its runner, until the end of the block."""
-    with TemporaryDirectory() as directory:
-        journal = InFlightJournal(Path(directory) / "service.1.hand")
-        quarantine = Quarantine(journal, context.send, (), {}, concurrency(context.settings))
-        context = replace(context, quarantine=quarantine)
-        port: Any = SimpleNamespace(send=context.send, permission=context.performer.permission)
-        connection = Connection(port, cast(SupervisorGrants, None), gate)
-        runner = Runner(connection, context, controller)
-        work = asyncio.create_task(runner.run(HELLO))
-        try:
-            yield runner
-        finally:
-            runner.drain(0.5)
-            await work
-            journal.close()
-
-
-class World:
+class World(ControllerWorld):
     """One start of a service worker; a second one on the same cluster and cloud is a restart.
 
     `ensure` is what its first calls to ensure a balancer end with.
     """
+
+    KEY = KEY
+    controller: ServiceController
+    queue: Queue
 
     def __init__(
         self,
@@ -117,29 +68,27 @@ class World:
         cluster: Cluster | None = None,
         balancers: Balancers | None = None,
         ensure: Iterable[Exception] = (),
+        kube: Kube | None = None,
+        timings: Timings = TIMINGS,
         **settings: Any,
     ) -> None:
-        self.cluster, self.balancers = cluster or Cluster(), balancers or Balancers()
-        for thing in things:
-            self.cluster.put(thing)
+        self.balancers = balancers or Balancers()
         self.balancers.failures["ensure"] += ensure
-        self.sent: list[Message] = []
-        self.context = controller_context(
-            self.cluster.kube,
-            Provider(self.balancers),
-            settings=Settings(cloud_provider="fake", **settings),
-            send=self.send,
+        flags = replace(SETTINGS, **settings)
+        super().__init__(
+            module,
+            new_provider(load_balancers=self.balancers),
+            cluster=cluster,
+            kube=kube,
+            settings=flags,
+            timings=timings,
+            queue=Queue(),
+            limit=module.concurrency(flags),
         )
-        self.queue, self.store = cast(Queue, self.context.queue), self.context.store
-        self.permission = self.context.performer.permission
+        self.cluster.put(*things)
         self.balancers.check = self.permission.check
-        self.controller = ServiceController(self.context, self.balancers)
         self._seq = 0
         self.take: Any = self._absorb
-
-    def send(self, message: Message) -> bool:
-        self.sent.append(message)
-        return True
 
     def restarted(self, **settings: Any) -> "World":
         """A new start of the worker, on what this one left."""
@@ -149,16 +98,21 @@ class World:
         self.balancers.writes = 0
         return World(cluster=self.cluster, balancers=self.balancers, **settings)
 
+    @property
+    def written(self) -> list[str]:
+        """What the patches changed, in their order."""
+        return [operations[-1]["path"].split("/")[2] for _, operations in self.cluster.patches]
+
     # --- what the informer delivers
 
     def connect(self) -> None:
         """Receive the whole cluster, then its changes."""
-        entries = [_entry(kind, key, raw) for (kind, key), raw in self.cluster.objects.items()]
+        entries = [self.entry(*name, raw) for name, raw in self.cluster.objects.items()]
         self.cluster.on_change = self.on_change
         self.frame(*entries, complete=True)
 
     def on_change(self, kind: str, key: str, raw: Json | None) -> None:
-        self.frame(_entry(kind, key, raw))
+        self.frame(self.entry(kind, key, raw))
 
     def frame(self, *entries: list[Any], complete: bool = False) -> None:
         self._seq += 1
@@ -174,14 +128,12 @@ class World:
 
     async def put(self, *things: Service | Node) -> None:
         """Change the cluster all at once, and wait until the controller has nothing left to do."""
-        for thing in things:
-            self.cluster.put(thing)
+        self.cluster.put(*things)
         await self.rest()
 
     async def change(self, *tweaks: Tweak) -> None:
         """Somebody changes the Service."""
-        self.cluster.put(self.changed(*tweaks))
-        await self.rest()
+        await self.put(self.changed(*tweaks))
 
     def changed(self, *tweaks: Tweak, key: str = KEY) -> Service:
         """The Service as it is, but for these changes."""
@@ -214,27 +166,18 @@ class World:
     def service(self, key: str = KEY) -> Service:
         return self.cluster.service(key)
 
-    async def events(self, kind: str = "") -> list[tuple[str, str]]:
+    async def told(self, kind: str = "") -> list[tuple[str, str]]:
         """Reason and message of each Event."""
-        await self.context.recorder.drain(TIMEOUT)
-        chosen = [e for e in self.cluster.events if kind in ("", e["type"])]
-        return [(event["reason"], event["message"]) for event in chosen]
+        return [(why, what) for one, why, what in await self.events() if kind in ("", one)]
 
     async def reasons(self) -> list[str]:
-        return [reason for reason, _ in await self.events()]
-
-
-def _entry(kind: str, key: str, raw: Json | None) -> list[Any]:
-    if raw is None:
-        return [kind, key, 0, None]
-    return [kind, key, int(raw["metadata"]["resourceVersion"]), project(raw, PATHS[kind])]
+        return [reason for reason, _ in await self.told()]
 
 
 @asynccontextmanager
 async def running(world: World, until_rest: bool = True) -> AsyncIterator[World]:
     """The world with its runner at work, connected to the cluster, until the end of the block."""
-    gate = SimpleNamespace(calls={})
-    async with runner_of(world.controller, world.context, gate) as runner:
+    async with under_runner(module, world.context, world.controller, world.port) as (runner, _):
         world.take = runner.on_message
         world.connect()
         if until_rest:

@@ -191,13 +191,10 @@ async def test_without_a_watchdog_feeding_never_ends(manager: Manager) -> None:
         assert manager.waiting() == []
 
 
-async def test_a_start_and_a_reload_are_over_when_all_workers_are_up(
-    manager: Manager, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccm.supervisor.systemd.STATUS_INTERVAL", 0.01)
+async def test_a_start_and_a_reload_are_over_when_all_workers_are_up(manager: Manager) -> None:
     notifier, is_up, text = manager.notifier(), [False], ["starting"]
     ready = {"READY": "1", "STATUS": "works"}
-    async with in_background(update_status(notifier, lambda: is_up[0], lambda: text[0])):
+    async with in_background(update_status(notifier, lambda: is_up[0], lambda: text[0], 0.01)):
         assert await until(manager, {"STATUS": "starting"}) == [{"STATUS": "starting"}]
         is_up[0], text[0] = True, "works"
         assert await until(manager, ready) == [ready]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient
-from ccm.model.objects import Json
+from ccm.model.objects import Json, mapping, text
 from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector
 
 T = TypeVar("T")
@@ -85,6 +85,7 @@ class ApiServer:
     def __init__(self) -> None:
         self.lease: Json | None = None
         self.events: list[Json] = []
+        self.requested: list[str] = []
         self.log: list[tuple[float, str, str]] = []  # when, method, who holds it then
         self._version = 0
 
@@ -94,9 +95,11 @@ class ApiServer:
         return cast(Json, self.lease["spec"])
 
     def holder(self) -> str:
-        return str(self.spec["holderIdentity"]) if self.lease else ""
+        spec = mapping(self.lease.get("spec")) if self.lease else {}
+        return text(spec.get("holderIdentity"))
 
     def handle(self, method: str, path: str, body: Json) -> Json:
+        self.requested.append(f"{method} {path}")
         if path.endswith("/events"):
             self.events.append(body)
             return body

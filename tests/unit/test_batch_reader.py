@@ -12,23 +12,26 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NoPermit, Throttled
 from ccm.model.cloud import Answer, Instance
 from ccm.model.objects import Node
-from tests.node.world import Machines
-from tests.worlds.context import FakePort, new_quarantine
+from tests.worlds.cloud import Inventory, new_provider
+from tests.worlds.cluster import Cluster
+from tests.worlds.context import FakePort, controller_context, new_quarantine
+from tests.worlds.nodes import machine, node
+from tests.worlds.waiting import let_run, until
 from workers.batch_reader import BatchReader
-from workers.queue import WorkQueue
-
-from .nodes import machine, node
-from .waiting import let_run, until
+from workers.node import controller as module
 
 
 class Reading:
     """A reader, its cloud, and reconciles that do nothing but read."""
 
     def __init__(self, path: Path, page: int, limit: int) -> None:
-        self.machines, self.path = Machines(page), path
-        self.quarantine = new_quarantine(FakePort(), limit, record=InFlightJournal(path))
+        self.machines, self.path = Inventory(page), path
+        port = FakePort()
+        self.quarantine = new_quarantine(port, limit, record=InFlightJournal(path))
+        provider = new_provider(instances=self.machines)
+        context = controller_context(module, provider, Cluster(), port, quarantine=self.quarantine)
         self.reader: BatchReader[Node, Answer] = BatchReader(
-            self.machines, Priority.NODE_INIT, self.quarantine, WorkQueue()
+            self.machines, Priority.NODE_INIT, context
         )
 
     def start(self, *names: str) -> list["asyncio.Task[Answer]"]:

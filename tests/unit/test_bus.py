@@ -13,9 +13,8 @@ import pytest
 from ccm.bus.frames import Ack, Beat, Hello, Message, Permit, Resync, UseToken
 from ccm.bus.sockets import Hub, Permission, Port
 from ccm.errors import NoPermit
-
-from .feeding import frame
-from .waiting import PATIENCE, let_run, until
+from tests.worlds.context import frame
+from tests.worlds.waiting import DEADLINE, let_run, until
 
 
 class Ends:
@@ -169,7 +168,7 @@ async def test_a_permit_lets_a_worker_act_until_it_runs_out(ends: Ends) -> None:
         port.permission.check()
     waiting = asyncio.create_task(port.permission.wait())
     ends.hub.send("node-0.1", Permit(loop.time() + 0.1))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         await waiting
     port.permission.check()
     await until(lambda: port.permission.seconds_left <= 0)
@@ -194,5 +193,5 @@ async def test_a_permit_that_is_over_wakes_nobody() -> None:
     await let_run()
     assert not waiting.done()
     permission.renew(asyncio.get_running_loop().time() + 60)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         await waiting

@@ -9,28 +9,8 @@ import pytest
 from ccm.cloud.gate import THROTTLED_RETRY, WorkerGate, call, invoke, with_priority
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, NoPermit, Refused, RetryAfter, Throttled
-
-from .waiting import let_run
-
-GRANTED = 123.0  # when the source says that every call was granted
-
-
-class GrantSource:
-    """Gives every call its grant, unless it is closed; keeps what was spent and reported."""
-
-    def __init__(self) -> None:
-        self.spent: list[tuple[str, Priority]] = []
-        self.throttles: list[tuple[str, float | None, float]] = []
-        self.open = asyncio.Event()
-        self.open.set()
-
-    async def take(self, budget: str, priority: Priority) -> float:
-        await self.open.wait()
-        self.spent.append((budget, priority))
-        return GRANTED
-
-    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
-        self.throttles.append((budget, seconds, granted))
+from tests.worlds.cloud import GRANTED, GrantSource
+from tests.worlds.waiting import let_run
 
 
 @pytest.fixture

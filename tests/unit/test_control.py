@@ -12,8 +12,7 @@ import pytest
 from ccm.bus import control
 from ccm.bus.control import ControlServer, NotRunning, ask
 from ccm.model.objects import Json
-
-from .waiting import PATIENCE
+from tests.worlds.waiting import DEADLINE
 
 
 async def echo(request: Json) -> Json:
@@ -22,9 +21,8 @@ async def echo(request: Json) -> Json:
 
 @pytest.fixture
 async def path(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
-    monkeypatch.setattr(control, "PATIENCE", 0.3)
-    monkeypatch.setattr(control, "LIMIT", 64 << 10)
-    server = ControlServer(short_dir / "control.sock", echo)
+    monkeypatch.setattr(control, "LINE_SIZE_LIMIT", 64 << 10)
+    server = ControlServer(short_dir / "control.sock", echo, line_timeout=0.3)
     await server.start()
     yield short_dir / "control.sock"
     server.close()
@@ -37,7 +35,7 @@ async def asked(path: Path, request: Json) -> Json:
 async def said(path: Path, line: bytes) -> Json:
     """What the server answers to this line."""
     reader, writer = await asyncio.open_unix_connection(path)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         writer.write(line)
         answer = orjson.loads(await reader.readline())
         writer.close()
@@ -77,7 +75,7 @@ async def test_a_peer_that_says_nothing_holds_up_nobody_and_is_let_go(path: Path
     silent = [await asyncio.open_unix_connection(path) for _ in range(20)]
     assert await asked(path, {"a": 1}) == {"heard": {"a": 1}}
     for reader, writer in silent:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DEADLINE):
             assert await reader.read() == b""
         writer.close()
         await writer.wait_closed()
@@ -125,7 +123,7 @@ def test_a_supervisor_that_hangs_is_not_waited_for(short_dir: Path) -> None:
 
 
 async def test_a_closed_server_leaves_no_socket(short_dir: Path) -> None:
-    server = ControlServer(short_dir / "control.sock", echo)
+    server = ControlServer(short_dir / "control.sock", echo, line_timeout=0.3)
     await server.start()
     server.close()
     assert list(short_dir.iterdir()) == []

@@ -16,10 +16,10 @@ from ccm.http import HttpConnection
 from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Event, EventRecorder, ObjectRef
 from ccm.model.writes import Patch
+from tests.worlds.waiting import until
 from workers.performer import Performer
 
 from .api_server import ApiServer, Handler, failure, json_answer, serving, silence
-from .waiting import until
 
 OK = json_answer({"kind": "Node"})
 PATCH = Patch("/api/v1/nodes/node-1", ({"op": "test", "path": "/metadata/uid", "value": "u"},))

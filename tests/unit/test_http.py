@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from ccm import http
-from ccm.http import HttpClient, HttpResponse, Server, request_target
+from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse, Server, request_target
 from tests.https.pki import Authority
-
-from .waiting import PATIENCE, until
+from tests.worlds.waiting import DEADLINE, until
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Word: yes\r\n\r\nhello"
 NO_BODY = b"HTTP/1.1 204 No Content\r\n\r\n"
@@ -66,13 +65,13 @@ class RawServer:
 
 @asynccontextmanager
 async def serving(
-    *responses: list[object], path: str = ""
+    *responses: list[object], path: str = "", idle_timeout: float = IDLE_TIMEOUT
 ) -> AsyncIterator[tuple[RawServer, HttpClient]]:
     raw = RawServer(*responses)
     async with raw.listening() as port:
-        client = HttpClient(Server(f"http://127.0.0.1:{port}{path}"))
+        client = HttpClient(Server(f"http://127.0.0.1:{port}{path}"), idle_timeout=idle_timeout)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(DEADLINE):
                 yield raw, client
         finally:
             await client.close()
@@ -200,12 +199,9 @@ async def test_a_late_response_is_nobodys() -> None:
         assert raw.connections == 2
 
 
-async def test_a_connection_is_not_reused_after_the_idle_timeout(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with serving([HELLO], [HELLO]) as (raw, client):
+async def test_a_connection_is_not_reused_after_the_idle_timeout() -> None:
+    async with serving([HELLO], [HELLO], idle_timeout=0.0) as (raw, client):
         await get(client)
-        monkeypatch.setattr(http, "IDLE_TIMEOUT", 0.0)
         await get(client)
         assert raw.connections == 2
 

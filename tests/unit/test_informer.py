@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,25 +17,25 @@ from ccm.bus.frames import Hello, Objects, decode, encode
 from ccm.decide.backoff import Backoff
 from ccm.kube import watch
 from ccm.kube.client import Kube
+from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json
 from ccm.model.projection import Projection
 from ccm.supervisor import informer
-from ccm.supervisor.informer import SharedInformer
+from ccm.supervisor.informer import InformerTimings, SharedInformer
+from tests.worlds.waiting import until
 from workers.store import Store
 
 from .api_server import ApiServer, failure, serving, stream
-from .waiting import until
 
 LABELS = Projection("Node", (("metadata", "labels"),))
 TAINTS = Projection("Node", (("spec", "taints"),))
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MIN_WATCH_DURATION", 0.01)
-    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.01, most=0.02))
-    monkeypatch.setattr(informer, "LIST_DEBOUNCE", 0.02)
-    monkeypatch.setattr(informer, "RETRY_DELAY", 0.01)
+QUICK = InformerTimings(
+    list_debounce=0.02,
+    retry_delay=0.01,
+    watch=WatchTimings(min_watch_duration=0.01, retry=Backoff(first=0.01, most=0.02)),
+)
 
 
 def node(name: str, version: object = 1, **labels: Any) -> Json:
@@ -105,13 +106,14 @@ class Worker:
 class World:
     """An informer between an API server and workers."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, timings: InformerTimings) -> None:
         self.workers: dict[str, Worker] = {}
         self.starting = self.asked = 0  # workers that have yet to say what they want
         self.informer = SharedInformer(
             kube,
             lambda name, frame: self.workers[name].take(frame),
-            is_anybody_starting=self._is_anybody_starting,
+            timings,
+            self._is_anybody_starting,
         )
 
     def _is_anybody_starting(self) -> bool:
@@ -134,9 +136,11 @@ class World:
 
 
 @asynccontextmanager
-async def world(server: Callable[[web.Request], Any]) -> AsyncIterator[tuple[World, ApiServer]]:
+async def world(
+    server: Callable[[web.Request], Any], timings: InformerTimings = QUICK
+) -> AsyncIterator[tuple[World, ApiServer]]:
     async with serving(server) as (api, kube):
-        made = World(kube)
+        made = World(kube, timings)
         yield made, api
         await made.informer.close()
 
@@ -195,18 +199,17 @@ async def test_a_list_waits_for_workers_that_have_yet_to_say_what_they_want() ->
         assert nodes.lists == 1
 
 
-async def test_a_list_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informer, "LIST_DEBOUNCE_LIMIT", 0.05)
-    async with world(Nodes(node("a"))) as (here, _):
+async def test_a_list_does_not_wait_for_ever() -> None:
+    timings = replace(QUICK, list_debounce_limit=0.05)
+    async with world(Nodes(node("a")), timings) as (here, _):
         here.starting = 1
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
 
 
-async def test_changes_of_a_moment_share_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informer, "FLUSH_INTERVAL", 0.2)
+async def test_changes_of_a_moment_share_a_frame() -> None:
     nodes = Nodes(node("a"))
-    async with world(nodes) as (here, _):
+    async with world(nodes, replace(QUICK, flush_interval=0.2)) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
         before = here.queue("w")["frames"]

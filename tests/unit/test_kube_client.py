@@ -9,9 +9,9 @@ from aiohttp import web
 
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import JSON_PATCH, Kube, RateLimit, RestConfig
+from tests.worlds.waiting import until
 
 from .api_server import failure, json_answer, reset, serving, silence, text_answer
-from .waiting import until
 
 NODE = {"metadata": {"name": "n1"}}
 
@@ -165,13 +165,12 @@ async def test_while_the_server_is_busy_nobody_else_asks_it_either() -> None:
         assert len(server.requests) == 1
 
 
-async def test_a_server_that_stays_busy_is_given_up_with_its_own_words(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("ccm.kube.client._MAX_ATTEMPTS", 1)
-    async with serving(failure(429, "TooManyRequests", Retry_After="7")) as (server, kube):
+async def test_a_server_that_stays_busy_is_given_up_with_its_own_words() -> None:
+    async with serving(failure(429, "TooManyRequests", Retry_After="7")) as (server, _):
+        kube = Kube(server.config, "test-agent", max_attempts=1)
         with pytest.raises(KubernetesError) as raised:
             await kube.get("/api")
+        await kube.close()
         assert (raised.value.status, raised.value.retry_after) == (429, 7.0)
         assert len(server.requests) == 1
 

@@ -8,11 +8,10 @@ import pytest
 
 from ccm.errors import KubernetesError
 from ccm.kube import events
-from ccm.kube.events import Event, EventRecorder, ObjectRef
+from ccm.kube.events import REPEAT_INTERVAL, Event, EventRecorder, ObjectRef
 from ccm.model.objects import Json
-
-from .cluster import Cluster
-from .waiting import PATIENCE, until
+from tests.worlds.cluster import Cluster
+from tests.worlds.waiting import DEADLINE, until
 
 NODE = ObjectRef("v1", "Node", "n1", "uid-1")
 SERVICE = ObjectRef("v1", "Service", "web", "uid-2", namespace="shop")
@@ -37,8 +36,11 @@ class Flaky(Cluster):
 
 
 @asynccontextmanager
-async def recording(cluster: Cluster) -> AsyncIterator[EventRecorder]:
-    recorder = EventRecorder(cluster.kube, "cloud-node-controller", "node-0")
+async def recording(
+    cluster: Cluster, repeat_interval: float = REPEAT_INTERVAL
+) -> AsyncIterator[EventRecorder]:
+    name = "cloud-node-controller"
+    recorder = EventRecorder(cluster.kube, name, "node-0", repeat_interval)
     task = asyncio.create_task(recorder.run())
     try:
         yield recorder
@@ -52,7 +54,7 @@ async def test_an_event_says_what_about_whom_and_from_whom() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
         recorder.record(an_event())
-        await recorder.drain(PATIENCE)
+        await recorder.drain(DEADLINE)
     (event,) = cluster.events
     assert event["involvedObject"] == {
         "apiVersion": "v1",
@@ -75,7 +77,7 @@ async def test_an_event_about_a_namespaced_object_is_in_its_namespace() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
         recorder.record(an_event(object_ref=SERVICE))
-        await recorder.drain(PATIENCE)
+        await recorder.drain(DEADLINE)
     assert cluster.events[0]["metadata"]["namespace"] == "shop"
     assert cluster.events[0]["involvedObject"]["namespace"] == "shop"
 
@@ -85,25 +87,20 @@ async def test_events_come_in_order_under_names_of_their_own() -> None:
     async with recording(cluster) as recorder:
         for number in range(20):
             recorder.record(an_event(f"{number}"))
-        await recorder.drain(PATIENCE)
+        await recorder.drain(DEADLINE)
     assert [event["message"] for event in cluster.events] == [str(n) for n in range(20)]
     assert len({event["metadata"]["name"] for event in cluster.events}) == 20
 
 
-async def test_an_equal_event_is_not_sent_again_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize(("interval", "sent"), [(REPEAT_INTERVAL, 1), (0.0, 3)])
+async def test_an_equal_event_is_not_sent_again_for_a_while(interval: float, sent: int) -> None:
     cluster = Cluster()
-    async with recording(cluster) as recorder:
+    async with recording(cluster, interval) as recorder:
         for _ in range(3):
             recorder.record(an_event())
             recorder.record(an_event())
-            await recorder.drain(PATIENCE)
-        assert len(cluster.events) == 1
-        monkeypatch.setattr(events, "REPEAT_INTERVAL", 0.0)
-        recorder.record(an_event())
-        await recorder.drain(PATIENCE)
-        assert len(cluster.events) == 2
+            await recorder.drain(DEADLINE)
+        assert len(cluster.events) == sent
 
 
 async def test_a_storm_of_events_costs_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +121,7 @@ async def test_an_event_that_is_refused_holds_up_no_other() -> None:
     async with recording(cluster) as recorder:
         recorder.record(an_event("first"))
         recorder.record(an_event("second"))
-        await recorder.drain(PATIENCE)
+        await recorder.drain(DEADLINE)
         assert [event["message"] for event in cluster.events] == ["second"]
         assert recorder.lost == 1
 

@@ -3,68 +3,29 @@
 import re
 import socket
 import uuid
-from collections.abc import AsyncIterator
-from typing import Any
 
-import orjson
 import pytest
-from aiohttp import web
 
 from ccm.errors import KubernetesError
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient, new_identity
 from ccm.model.objects import Json
 
-from .api_server import serving
+from .lease_world import ApiServer, Fate, Request, Wire
 
 MICROTIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
-class Leases:
-    """The Leases of one namespace; a write must carry the version that it replaces."""
-
-    def __init__(self) -> None:
-        self.lease: Json | None = None
-        self.version = 0
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        body = orjson.loads(await request.read() or b"null")
-        if request.method == "GET":
-            return self._answer(404, "NotFound") if self.lease is None else self._answer(200, "")
-        if request.method == "POST":
-            assert request.path == PATH
-            return self._answer(409, "AlreadyExists") if self.lease else self._store(body, 201)
-        assert request.path == f"{PATH}/ccm"
-        if not self.lease or body["metadata"].get("resourceVersion") != str(self.version):
-            return self._answer(409, "Conflict")
-        return self._store(body, 200)
-
-    def _store(self, body: Json, status: int) -> web.StreamResponse:
-        self.version += 1
-        self.lease = body | {"metadata": body["metadata"] | {"resourceVersion": str(self.version)}}
-        return self._answer(status, "")
-
-    def _answer(self, status: int, reason: str) -> web.StreamResponse:
-        body: Any = {"reason": reason, "code": status} if reason else self.lease
-        return web.Response(body=orjson.dumps(body), status=status)
-
-    @property
-    def spec(self) -> Json:
-        assert self.lease
-        spec: Json = self.lease["spec"]
-        return spec
+@pytest.fixture
+def leases() -> ApiServer:
+    return ApiServer()
 
 
 @pytest.fixture
-def leases() -> Leases:
-    return Leases()
-
-
-@pytest.fixture
-async def kube(leases: Leases) -> AsyncIterator[Kube]:
-    async with serving(leases.handle) as (_, kube):
-        yield kube
+def kube(leases: ApiServer) -> Kube:
+    return Wire(leases).kube
 
 
 def client(kube: Kube, identity: str = "one", duration: float = 15.0) -> LeaseClient:
@@ -75,9 +36,10 @@ async def test_there_is_none_at_first(kube: Kube) -> None:
     assert await client(kube).get(1.0) is None
 
 
-async def test_a_new_lease_is_ours(leases: Leases, kube: Kube) -> None:
+async def test_a_new_lease_is_ours(leases: ApiServer, kube: Kube) -> None:
     record = await client(kube).create(1.0)
     assert (record.holder, record.duration, record.transitions) == ("one", 15.0, 0)
+    assert leases.requested == [f"POST {PATH}"]
     assert record == await client(kube, "two").get(1.0)
     assert leases.spec["leaseDurationSeconds"] == 15
     assert MICROTIME.fullmatch(leases.spec["renewTime"])
@@ -91,17 +53,18 @@ async def test_of_two_that_create_it_one_wins(kube: Kube) -> None:
     assert conflict.value.status == 409
 
 
-async def test_a_renewal_changes_the_time_and_nothing_else(leases: Leases, kube: Kube) -> None:
+async def test_a_renewal_changes_the_time_and_nothing_else(leases: ApiServer, kube: Kube) -> None:
     mine = client(kube)
     first = await mine.create(1.0)
     acquired = leases.spec["acquireTime"]
     second = await mine.update(1.0)
+    assert leases.requested[-1] == f"PUT {PATH}/ccm"
     assert second.renewed > first.renewed
     assert (second.holder, second.transitions) == ("one", 0)
     assert leases.spec["acquireTime"] == acquired
 
 
-async def test_taking_over_is_a_transition(leases: Leases, kube: Kube) -> None:
+async def test_taking_over_is_a_transition(leases: ApiServer, kube: Kube) -> None:
     await client(kube, "one").create(1.0)
     acquired = leases.spec["acquireTime"]
     other = client(kube, "two")
@@ -111,7 +74,7 @@ async def test_taking_over_is_a_transition(leases: Leases, kube: Kube) -> None:
     assert leases.spec["acquireTime"] > acquired
 
 
-async def test_a_write_against_an_older_version_is_refused(leases: Leases, kube: Kube) -> None:
+async def test_a_write_against_an_older_version_is_refused(leases: ApiServer, kube: Kube) -> None:
     mine, other = client(kube, "one"), client(kube, "two")
     await mine.create(1.0)
     await other.get(1.0)
@@ -122,7 +85,9 @@ async def test_a_write_against_an_older_version_is_refused(leases: Leases, kube:
     assert leases.spec["holderIdentity"] == "two"
 
 
-async def test_a_released_lease_has_no_holder_and_no_time_left(leases: Leases, kube: Kube) -> None:
+async def test_a_released_lease_has_no_holder_and_no_time_left(
+    leases: ApiServer, kube: Kube
+) -> None:
     mine = client(kube)
     await mine.create(1.0)
     await mine.release(1.0)
@@ -133,7 +98,7 @@ async def test_a_released_lease_has_no_holder_and_no_time_left(leases: Leases, k
     assert record.holder == ""
 
 
-async def test_what_others_wrote_into_the_lease_survives(leases: Leases, kube: Kube) -> None:
+async def test_what_others_wrote_into_the_lease_survives(leases: ApiServer, kube: Kube) -> None:
     mine = client(kube)
     await mine.create(1.0)
     assert leases.lease
@@ -150,7 +115,7 @@ async def test_what_others_wrote_into_the_lease_survives(leases: Leases, kube: K
     [{}, None, {"holderIdentity": None, "leaseDurationSeconds": None, "leaseTransitions": "x"}],
 )
 async def test_a_lease_without_the_usual_fields_can_be_read_and_taken(
-    leases: Leases, kube: Kube, spec: Json | None
+    leases: ApiServer, kube: Kube, spec: Json | None
 ) -> None:
     leases.lease = {"metadata": {"name": "ccm", "resourceVersion": "0"}, "spec": spec}
     mine = client(kube)
@@ -162,26 +127,20 @@ async def test_a_lease_without_the_usual_fields_can_be_read_and_taken(
 
 @pytest.mark.parametrize(("duration", "written"), [(15.0, 15), (14.4, 15), (2.1, 3), (0.2, 1)])
 async def test_others_never_wait_for_less_than_the_configured_duration(
-    leases: Leases, kube: Kube, duration: float, written: int
+    leases: ApiServer, kube: Kube, duration: float, written: int
 ) -> None:
     await client(kube, duration=duration).create(1.0)
     assert leases.spec["leaseDurationSeconds"] == written
 
 
-async def test_an_announcement_is_an_event_on_the_lease_as_upstream_writes_it() -> None:
-    leases, events = Leases(), list[Json]()
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        if request.path == "/api/v1/namespaces/kube-system/events":
-            events.append(orjson.loads(await request.read()))
-            return web.Response(status=201, body=b"{}")
-        return await leases.handle(request)
-
-    async with serving(handle) as (_, kube):
-        mine = client(kube)
-        await mine.create(1.0)
-        await mine.record_event("became leader")
-    [event] = events
+async def test_an_announcement_is_an_event_on_the_lease_as_upstream_writes_it(
+    leases: ApiServer, kube: Kube
+) -> None:
+    mine = client(kube)
+    await mine.create(1.0)
+    await mine.record_event("became leader")
+    assert leases.requested[-1] == "POST /api/v1/namespaces/kube-system/events"
+    [event] = leases.events
     assert (event["type"], event["reason"]) == ("Normal", "LeaderElection")
     assert event["message"] == "one became leader"
     assert event["source"] == {"component": "cloud-controller-manager"}
@@ -190,12 +149,9 @@ async def test_an_announcement_is_an_event_on_the_lease_as_upstream_writes_it() 
 
 
 async def test_another_error_is_not_taken_for_a_missing_lease() -> None:
-    async def forbidden(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=403, body=b'{"reason": "Forbidden"}')
-
-    async with serving(forbidden) as (_, kube):
-        with pytest.raises(KubernetesError, match="Forbidden"):
-            await client(kube).get(1.0)
+    forbidden = Wire(ApiServer(), [Request(Fate.FORBIDDEN)])
+    with pytest.raises(KubernetesError, match="Forbidden"):
+        await client(forbidden.kube).get(1.0)
 
 
 def test_two_starts_on_one_host_have_two_identities() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, cast
 
 import orjson
@@ -19,18 +20,15 @@ from ccm.kube.watch import (
     Updated,
     WatchEvent,
     WatchFailed,
+    WatchTimings,
     list_and_watch,
 )
 from ccm.model.objects import Json
+from tests.worlds.waiting import DEADLINE
 
 from .api_server import ApiServer, Handler, failure, json_answer, reset, serving, silence, stream
-from .waiting import PATIENCE
 
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MIN_WATCH_DURATION", 0.01)
-    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.01, most=0.05))
+QUICK = WatchTimings(idle_limit=0.15, min_watch_duration=0.01, retry=Backoff(first=0.01, most=0.05))
 
 
 def obj(name: str, version: int) -> Json:
@@ -68,12 +66,12 @@ def line(kind: str, body: object) -> bytes:
 GONE = line("ERROR", {"code": 410, "reason": "Expired", "message": "too old"})
 
 
-async def events(kube: Kube, count: int | None) -> list[WatchEvent]:
+async def events(kube: Kube, count: int | None, timings: WatchTimings = QUICK) -> list[WatchEvent]:
     """The first `count` events, or those up to the end of a list."""
     found: list[WatchEvent] = []
     async with (
-        asyncio.timeout(PATIENCE),
-        aclosing(list_and_watch(kube, "/api/v1/nodes", 0.15)) as coming,
+        asyncio.timeout(DEADLINE),
+        aclosing(list_and_watch(kube, "/api/v1/nodes", timings)) as coming,
     ):
         async for event in coming:
             found.append(event)
@@ -131,15 +129,13 @@ async def test_a_version_that_is_too_old_is_listed_again(gone: Handler) -> None:
         assert asked(server)[:4] == ["list", "watch 5", "watch 5", "list"]
 
 
-async def test_a_server_that_always_says_too_old_is_not_listed_without_a_pause(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.02, most=0.16, jitter=0.0))
+async def test_a_server_that_always_says_too_old_is_not_listed_without_a_pause() -> None:
+    timings = replace(QUICK, retry=Backoff(first=0.02, most=0.16, jitter=0.0))
     pages = [listing(5), stream(GONE)] * 4
     async with serving(*pages, listing(9), stream(then="silence")) as (server, kube):
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await events(kube, 19)
+        await events(kube, 19, timings)
         assert loop.time() - began >= 0.02 + 0.04 + 0.08 + 0.16
         assert len(server.requests) == 10
 
@@ -158,14 +154,12 @@ async def test_a_bookmark_moves_the_position() -> None:
         assert asked(server)[-1] == "watch 99"
 
 
-async def test_a_watch_that_ends_at_once_is_not_asked_for_without_a_pause(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(watch, "MIN_WATCH_DURATION", 0.1)
+async def test_a_watch_that_ends_at_once_is_not_asked_for_without_a_pause() -> None:
+    timings = replace(QUICK, min_watch_duration=0.1)
     async with serving(listing(5), stream()) as (_, kube):
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await events(kube, 5)
+        await events(kube, 5, timings)
         assert loop.time() - began >= 0.2
 
 
@@ -292,12 +286,10 @@ async def test_a_silent_connection_is_left_for_another_without_a_word() -> None:
         assert asked(server) == ["list", "watch 5", "watch 6"]
 
 
-async def test_a_watch_request_without_an_answer_is_a_failure(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(watch, "RESPONSE_TIMEOUT", 0.05)
+async def test_a_watch_request_without_an_answer_is_a_failure() -> None:
+    timings = replace(QUICK, response_timeout=0.05)
     async with serving(listing(5), silence, stream(then="silence")) as (server, kube):
-        found = await events(kube, 4)
+        found = await events(kube, 4, timings)
         assert kinds(found[2:]) == "failed open"
         assert asked(server) == ["list", "watch 5", "watch 5"]
 
@@ -331,12 +323,12 @@ async def test_a_list_that_fails_is_tried_again_from_its_beginning(broken: Handl
         assert found[-3:] == story("[ a1 ]")
 
 
-async def test_failures_in_a_row_wait_longer_and_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.02, most=0.08, jitter=0.0))
+async def test_failures_in_a_row_wait_longer_and_longer() -> None:
+    timings = replace(QUICK, retry=Backoff(first=0.02, most=0.08, jitter=0.0))
     async with serving(failure(500, "InternalError")) as (_, kube):
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await events(kube, 8)
+        await events(kube, 8, timings)
         assert loop.time() - began >= 0.02 + 0.04 + 0.08
 
 
@@ -349,34 +341,28 @@ async def test_the_servers_word_on_when_to_come_back_is_kept() -> None:
         assert loop.time() - began >= 1.0
 
 
-async def test_a_server_that_asks_for_very_long_patience_gets_less(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(watch, "MAX_RETRY_AFTER", 0.05)
+async def test_a_server_that_asks_for_very_long_patience_gets_less() -> None:
+    timings = replace(QUICK, max_retry_after=0.05)
     busy = failure(503, "ServiceUnavailable", Retry_After="86400")
     async with serving(busy, listing(5), stream(then="silence")) as (_, kube):
-        await events(kube, 3)
+        await events(kube, 3, timings)
 
 
-async def test_a_stream_that_opens_and_fails_waits_longer_and_longer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.02, most=0.08, jitter=0.0))
+async def test_a_stream_that_opens_and_fails_waits_longer_and_longer() -> None:
+    timings = replace(QUICK, retry=Backoff(first=0.02, most=0.08, jitter=0.0))
     error = line("ERROR", {"code": 500, "reason": "InternalError", "message": "etcd"})
     async with serving(listing(5), stream(error)) as (_, kube):
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await events(kube, 9)
+        await events(kube, 9, timings)
         assert loop.time() - began >= 0.02 + 0.04 + 0.08
 
 
-async def test_a_change_that_came_through_ends_the_growth_of_the_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(watch, "RETRY", Backoff(first=0.01, most=60.0, jitter=0.0))
+async def test_a_change_that_came_through_ends_the_growth_of_the_waits() -> None:
+    timings = replace(QUICK, retry=Backoff(first=0.01, most=60.0, jitter=0.0))
     broken = [stream(line("ADDED", obj("a", v)), then="reset") for v in range(6, 22)]
     async with serving(listing(5), *broken, stream(then="silence")) as (_, kube):
-        await events(kube, 2 + 3 * len(broken) + 1)
+        await events(kube, 2 + 3 * len(broken) + 1, timings)
 
 
 async def test_another_error_event_is_a_failure_and_no_relist() -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Node
-
-from .nodes import labelled, node, provided_ip, ready, tainted, with_provider_id
+from tests.worlds.nodes import labelled, node, provided_ip, ready, tainted, with_provider_id
 
 READS: list[Callable[[Node], object]] = [
     lambda node: node.name,

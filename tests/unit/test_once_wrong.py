@@ -14,13 +14,13 @@ from ccm.model.objects import Json
 from ccm.model.projection import project
 from ccm.supervisor.delivery import MAX_UNACKED_FRAMES
 from tests.node.world import world
+from tests.worlds.context import frame
+from tests.worlds.nodes import addresses, node, tainted
+from tests.worlds.waiting import let_run
 from workers.node.metadata import AddressProblem, prefer
 from workers.queue import ReconcileLog, WorkQueue
 
 from .delivery_world import World as Deliveries
-from .feeding import frame
-from .nodes import addresses, node, tainted
-from .waiting import let_run
 
 
 def test_store_delete_inside_snapshot() -> None:
@@ -55,7 +55,7 @@ def test_store_wrote_during_snapshot() -> None:
 async def test_odd_answer_from_provider(answers: Any) -> None:
     async with world() as w:
         w.cluster.put(node(tainted))
-        w.machines.describe = lambda nodes: answers  # type: ignore[method-assign]
+        w.machines.describe = lambda nodes: answers  # type: ignore[method-assign, assignment]
         with pytest.raises(CloudError):
             await w.sync()
 

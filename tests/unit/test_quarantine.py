@@ -9,9 +9,8 @@ import pytest
 from ccm.bus.frames import Survived
 from ccm.bus.in_flight import InFlightJournal, read_in_flight
 from tests.worlds.context import FakePort, new_quarantine
+from tests.worlds.waiting import let_run, until
 from workers.quarantine import Quarantine
-
-from .waiting import let_run, until
 
 
 class Keys:

@@ -9,10 +9,8 @@ import pytest
 from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
 from ccm.decide.budget import Priority
 from ccm.model.objects import Json
-from ccm.supervisor import budget as module
-from ccm.supervisor.budget import Budget
-
-from .waiting import let_run, until
+from ccm.supervisor.budget import UNHEARD_RETRY, Budget
+from tests.worlds.waiting import let_run, until
 
 
 class Workers:
@@ -49,9 +47,10 @@ class Shared(Budget):
         per_second: float,
         burst: float,
         reserve: float = 0.0,
+        unheard_retry: float = UNHEARD_RETRY,
         **rates: float,
     ) -> None:
-        super().__init__(rates, workers.send, workers.is_responsive, reserve)
+        super().__init__(rates, workers.send, workers.is_responsive, reserve, unheard_retry)
         self.declare({"read": [per_second, burst]})
 
     def ask(
@@ -216,13 +215,12 @@ async def test_a_worker_that_is_gone_is_not_waited_for(workers: Workers) -> None
 
 @pytest.mark.parametrize("trouble", ["hanging", "full"])
 async def test_a_worker_that_hangs_or_takes_no_message_keeps_its_place_but_gets_no_grant(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch, trouble: str
+    workers: Workers, trouble: str
 ) -> None:
     """Its tokens go to others, however urgent its own calls are, until it is heard of again."""
-    monkeypatch.setattr(module, "UNHEARD_RETRY", 0.01)
     in_trouble: set[str] = getattr(workers, trouble)
     in_trouble.add("deaf")
-    shared = Shared(workers, 0.001, 3)
+    shared = Shared(workers, 0.001, 3, unheard_retry=0.01)
     shared.ask("deaf", 5, Priority.NODE_INIT)
     shared.ask("there", 2)
     assert workers.granted == {"there": 2}

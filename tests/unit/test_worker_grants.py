@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.bus.frames import CloudThrottled, Granted, GrantRequest
-from ccm.cloud import gate as module
 from ccm.cloud.gate import SupervisorGrants
 from ccm.decide.budget import GRANT_TIMEOUT, Priority
 from tests.worlds.context import FakePort
-
-from .waiting import let_run, until
+from tests.worlds.waiting import let_run, until
 
 INIT, ROUTE = Priority.NODE_INIT, Priority.ROUTE
 Takers = list["asyncio.Task[float]"]
@@ -96,13 +94,10 @@ async def test_the_grant_of_a_call_that_was_given_up_lapses(ends: Ends) -> None:
     await end(tasks)
 
 
-async def test_a_request_that_the_bus_does_not_take_is_sent_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "SEND_RETRY", 0.001)
+async def test_a_request_that_the_bus_does_not_take_is_sent_again() -> None:
     ends = Ends()
     port = FakePort(lambda _: len(port.sent) > 3)
-    ends.grants = SupervisorGrants(port.send)
+    ends.grants = SupervisorGrants(port.send, retry_interval=0.001)
     tasks = ends.take(1)
     await until(lambda: len(port.sent) == 4)
     await asyncio.sleep(0.02)  # time in which it may not be sent once more

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from ccm.decide.backoff import Backoff
+from tests.worlds.waiting import DEADLINE, let_run, until
 from workers.queue import WorkQueue
-
-from .waiting import PATIENCE, let_run, until
 
 
 @pytest.fixture
@@ -16,7 +15,7 @@ async def queue() -> WorkQueue:
 
 
 async def get(queue: WorkQueue) -> str | None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         return await queue.get()
 
 
@@ -74,7 +73,7 @@ async def test_a_waiting_consumer_is_woken(queue: WorkQueue) -> None:
     waiting = asyncio.create_task(queue.get())
     await let_run()
     queue.add("a")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         assert await waiting == "a"
 
 
@@ -83,7 +82,7 @@ async def test_waiting_for_a_key_takes_none(queue: WorkQueue) -> None:
     await let_run()
     assert not waiting.done()
     queue.add("a")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         await waiting
     assert (len(queue), queue.is_in_flight("a")) == (1, False)
     queue.close()
@@ -98,7 +97,7 @@ async def test_a_consumer_that_gave_up_does_not_swallow_a_key(queue: WorkQueue) 
     hasty.cancel()
     await let_run()
     queue.add("a")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         assert await patient == "a"
 
 
@@ -184,7 +183,7 @@ async def test_a_closed_queue_hands_out_nothing_and_lets_every_consumer_go(
     queue.add_after("later", 0.001)
     queue.close()
     queue.add("more")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         assert await asyncio.gather(*consumers) == [None, None, None]
         assert await queue.get() is None
 

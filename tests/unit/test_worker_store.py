@@ -5,9 +5,8 @@ import pytest
 from ccm.bus.frames import Objects
 from ccm.model.objects import Json
 from ccm.model.projection import Projection
+from tests.worlds.context import Entry, frame, snapshot
 from workers.store import Absorbed, Gap, Store
-
-from .feeding import Entry, frame, snapshot
 
 PROJECTIONS = (
     Projection("Node", (("metadata", "name"), ("spec",))),

@@ -1,1 +1,1 @@
-"""The volume-label duty and what it is made of."""
+"""The volume-label controller and what it is made of."""

@@ -10,7 +10,8 @@ from ccm.errors import KubernetesError
 from ccm.model.cloud import Gone, VolumePlace
 from ccm.model.objects import Json
 from ccm.model.volume import PersistentVolume, read_zones
-from tests.unit.cluster import patched
+from tests.worlds.cluster import patched
+from tests.worlds.nodes import Tweak, recreated
 from workers.volume_label.patches import patch_for
 from workers.volume_label.plan import LabelRules, SetLabels, admits, plan, why_left_alone
 
@@ -21,13 +22,11 @@ from .volumes import (
     RULES,
     WITH_LEGACY,
     ZONE,
-    Tweak,
     deleted,
     in_zones,
     labelled,
     of_driver,
     place,
-    recreated,
     requirement,
     terms,
     volume,
@@ -86,7 +85,7 @@ def allowed(raw: Json) -> set[tuple[str, str]]:
     return {(z, r) for z in zones for r in regions if admits(found.node_affinity, z, r)}
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(tweaks, answers, rules_of_both_kinds)
 def test_one_write_is_all(some: list[Tweak], answer: VolumePlace, rules: LabelRules) -> None:
     """Cut off before the write, the same one is planned; after it, none ever again."""
@@ -99,7 +98,7 @@ def test_one_write_is_all(some: list[Tweak], answer: VolumePlace, rules: LabelRu
         assert written(PersistentVolume(after), answer, rules) is None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(tweaks, answers, rules_of_both_kinds)
 def test_a_write_leaves_pods_a_place_and_only_where_the_volume_is(
     some: list[Tweak], answer: VolumePlace, rules: LabelRules
@@ -114,7 +113,7 @@ def test_a_write_leaves_pods_a_place_and_only_where_the_volume_is(
         assert answer.region in {region for _, region in places}
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(tweaks, answers, rules_of_both_kinds)
 def test_nothing_that_was_there_is_changed(
     some: list[Tweak], answer: VolumePlace, rules: LabelRules

@@ -1,24 +1,22 @@
-"""The volume-label duty's writes, as a real API server takes them."""
+"""The volume-label controller's writes, as a real API server takes them."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from ccm.bus.in_flight import InFlightJournal
 from ccm.errors import KubernetesError, Refused
 from ccm.kube import config
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.model.volume import PersistentVolume
 from tests.kube.cluster import RealCluster
+from tests.worlds.nodes import Tweak
 
 from .volumes import (
     OLD_REGION,
     OLD_ZONE,
     REGION,
     ZONE,
-    Tweak,
     in_zones,
     labelled,
     place,
@@ -27,7 +25,8 @@ from .volumes import (
     volume,
     with_source,
 )
-from .world import World, running
+from .world import World
+from .world import world as new_world
 
 pytestmark = pytest.mark.real
 
@@ -44,9 +43,8 @@ async def api(kube: RealCluster) -> AsyncIterator[Kube]:
 
 
 @pytest.fixture
-async def world(api: Kube, tmp_path: Path) -> AsyncIterator[World]:
-    made = World(InFlightJournal(tmp_path / "hand"), api, (), legacy_zone_labels=True)
-    async with running(made):
+async def world(api: Kube) -> AsyncIterator[World]:
+    async with new_world(kube=api, legacy_zone_labels=True) as made:
         yield made
     await api.request("DELETE", f"{VOLUMES}/{NAME}")
     forget = [{"op": "remove", "path": "/metadata/finalizers"}]

@@ -1,14 +1,12 @@
 """PersistentVolumes for tests: a plain one of the fake cloud, and tweaks that make it special."""
 
-from collections.abc import Callable
 from typing import Any
 
 from ccm.model.cloud import VolumePlace
 from ccm.model.objects import Json
 from ccm.model.volume import INITIALIZER, PersistentVolume
+from tests.worlds.nodes import Tweak
 from workers.volume_label.plan import LabelRules
-
-Tweak = Callable[[Json], None]
 
 DRIVER = "fake.csi.example"
 RULES = LabelRules(frozenset({DRIVER}), frozenset({"cinder"}), has_legacy_labels=False)
@@ -90,11 +88,6 @@ def waiting(*others: str) -> Tweak:
 
 def deleted(raw: Json) -> None:
     raw["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-
-
-def recreated(raw: Json) -> None:
-    """Another object under the same name."""
-    raw["metadata"]["uid"] += "-again"
 
 
 def place(*zones: str, region: str = "north") -> VolumePlace:

@@ -1,1 +1,1 @@
-"""What the worlds of all controllers' tests are made of."""
+"""What the tests of all controllers share."""

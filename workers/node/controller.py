@@ -65,7 +65,7 @@ class NodeController:
     def __init__(self, context: ControllerContext, instances: Instances) -> None:
         self._context = context
         self._reader: BatchReader[Node, Answer] = BatchReader(
-            instances, Priority.NODE_INIT, context.quarantine, context.queue
+            instances, Priority.NODE_INIT, context
         )
         self._monitor_pass = MonitorPass(context, self._reader, instances.batch_size)
         self._refresh_pass = RefreshPass(context, self._reader, instances.batch_size)

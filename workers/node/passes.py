@@ -15,7 +15,6 @@ from workers.node.plan import CannotPlan, follow, is_watched
 from workers.store import Store
 
 NODES_AT_ONCE = 200  # looked at before others have their turn: less than a millisecond
-THROTTLED_RETRY = 5.0  # seconds until a batch that the cloud throttled is asked for once more
 
 
 class MonitorPass:
@@ -129,7 +128,7 @@ class RefreshPass:
                 continue
             if answers is not None:
                 return [answers[node.name] for node in nodes]
-            await asyncio.sleep(THROTTLED_RETRY)
+            await asyncio.sleep(self._context.timings.throttled_refresh_retry)
 
     def _differs(self, node: Node, instance: Instance) -> bool:
         try:

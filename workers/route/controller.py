@@ -83,7 +83,9 @@ class RouteController:
 
     def __init__(self, context: ControllerContext, part: Routes) -> None:
         self._context = context
-        self._listing = Listing(lambda seconds: context.queue.add_after(FULL_PASS, seconds))
+        self._listing = Listing(
+            lambda seconds: context.queue.add_after(FULL_PASS, seconds), context.timings
+        )
         given = map(read_network, context.settings.cluster_cidr)
         cluster = tuple(network for network in given if network is not None)
         state = RouteState(context.provider.scheme, cluster)

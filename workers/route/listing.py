@@ -4,9 +4,7 @@ import time
 from collections.abc import Callable
 
 from ccm.errors import RetryAfter
-
-LIST_INTERVAL = 10.0  # seconds from one list to the next that Nodes ask for
-DOUBTED_LIST_RETRY = 3.0  # seconds until a list that lacks much is read again
+from workers.timings import Timings
 
 
 class Listing:
@@ -16,8 +14,8 @@ class Listing:
     involved: only then does it say which machine is whose.
     """
 
-    def __init__(self, schedule: Callable[[float], None]) -> None:
-        self._schedule = schedule
+    def __init__(self, schedule: Callable[[float], None], timings: Timings) -> None:
+        self._schedule, self._timings = schedule, timings
         self._began = self._listed_at = self._asked_at = float("-inf")
         self._changed: dict[str, float] = {}
         self._waiting: set[str] = set()
@@ -54,7 +52,8 @@ class Listing:
             self._asked_at = time.monotonic()
         if not self._is_asked:  # else it is under way, scheduled, or in its back-off
             self._is_asked = True
-            self._schedule(max(self._listed_at + LIST_INTERVAL - time.monotonic(), 0.0))
+            due = self._listed_at + self._timings.route_list_interval
+            self._schedule(max(due - time.monotonic(), 0.0))
 
     def begin(self) -> None:
         self._began = time.monotonic()
@@ -67,7 +66,7 @@ class Listing:
         if lacking and not self._is_doubted:
             self._is_doubted = True
             what = f"the cloud's list lacks the routes of {lacking} nodes that say they have them"
-            raise RetryAfter(f"{what}: read again", DOUBTED_LIST_RETRY)
+            raise RetryAfter(f"{what}: read again", self._timings.doubted_route_list_retry)
         self._is_doubted = False
 
     def end(self) -> set[str]:

@@ -18,10 +18,8 @@ from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
 from workers.service import writes
-from workers.service.hosts import NODE_DEBOUNCE_LIMIT, TO_BE_DELETED_TAINT, Hosts, HostSet
+from workers.service.hosts import TO_BE_DELETED_TAINT, Hosts, HostSet
 from workers.service.plan import (
-    REFUSAL_RETRY_PERIOD,
-    RESYNC_PERIOD,
     SPEC_FIELDS,
     Action,
     Capabilities,
@@ -86,8 +84,8 @@ class ServiceController:
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context = context
         classes = context.settings.load_balancer_classes
-        self._capabilities = Capabilities(classes, balancers.supported_features)
-        self._hosts = HostSet(context.provider.scheme)
+        self._capabilities = Capabilities(classes, balancers.supported_features, context.timings)
+        self._hosts = HostSet(context.provider.scheme, context.timings)
         self._states: dict[str, ServiceState] = {}
         self._steps = ServiceSteps(context, balancers)
         # Comparing what is most likely right leaves room for what is new.
@@ -151,7 +149,7 @@ class ServiceController:
         try:
             return await self._converge(key)
         except Refused:
-            self._resync_after(key, REFUSAL_RETRY_PERIOD)
+            self._resync_after(key, self._context.timings.refusal_retry_period)
             raise
         finally:
             if self._is_changed(key):
@@ -163,7 +161,7 @@ class ServiceController:
             match self._next_step(key):
                 case Done(message):
                     if self._state(key).owner:
-                        self._resync_after(key, RESYNC_PERIOD)
+                        self._resync_after(key, self._context.timings.balancer_resync_period)
                     return Result(message)
                 case Refuse(service, why):
                     self._context.recorder.record(writes.ensure_failed(service, why))
@@ -172,7 +170,7 @@ class ServiceController:
                     self._state(key).is_host_update_due or self._hosts.is_debounced
                 ):
                     message = "waits until no Node has changed for a moment"
-                    return Result(message, False, NODE_DEBOUNCE_LIMIT)
+                    return Result(message, False, self._context.timings.node_debounce_limit)
                 case EnsureBalancer(is_check=True) as check:
                     if self._checks.locked():
                         requeue_after = random.uniform(0.5, 1.5)

@@ -4,13 +4,11 @@ import asyncio
 from dataclasses import dataclass, field
 
 from ccm.model.objects import Json, Node, mapping
+from workers.timings import Timings
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
-
-NODE_DEBOUNCE = 0.2  # seconds without a change of any Node before balancers are updated
-NODE_DEBOUNCE_LIMIT = 2.0  # seconds after which they are updated although Nodes keep changing
 
 HostIdentity = tuple[str, str, frozenset[tuple[str, str]]]
 """Name, provider ID and addresses of a Node: what a cloud reaches it by."""
@@ -43,8 +41,8 @@ def may_be_host(node: Node, scheme: str) -> bool:
 class HostSet:
     """The hosts of one cloud, kept Node by Node."""
 
-    def __init__(self, scheme: str) -> None:
-        self._scheme = scheme
+    def __init__(self, scheme: str, timings: Timings) -> None:
+        self._scheme, self._timings = scheme, timings
         self._by_name: dict[str, tuple[Node, HostIdentity]] = {}
         self._hosts: Hosts | None = None
         self._changed = asyncio.Event()
@@ -76,10 +74,10 @@ class HostSet:
         """The next set of hosts after a change, once no other change has followed for a moment."""
         await self._changed.wait()
         try:
-            async with asyncio.timeout(NODE_DEBOUNCE_LIMIT):
+            async with asyncio.timeout(self._timings.node_debounce_limit):
                 while self._changed.is_set():
                     self._changed.clear()
-                    await asyncio.sleep(NODE_DEBOUNCE)
+                    await asyncio.sleep(self._timings.node_debounce)
         except TimeoutError:
             self._changed.clear()
         self.is_debounced = True

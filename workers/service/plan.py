@@ -14,9 +14,8 @@ from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
 from workers.service.hosts import Hosts
 from workers.service.state import ServiceState
+from workers.timings import Timings
 
-RESYNC_PERIOD = 1800.0  # seconds after which a balancer is compared with its Service again
-REFUSAL_RETRY_PERIOD = 600.0  # seconds after which the cloud is asked again for what it refused
 MASS_DELETION_SHARE = 0.3  # of the Services with balancers; more at once are not believed
 
 SPEC_FIELDS = (
@@ -58,6 +57,7 @@ class Capabilities:
 
     classes: Collection[str]  # values of spec.loadBalancerClass that are ours
     features: Collection[Feature]  # what the provider supports
+    timings: Timings = Timings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,8 @@ def _provide(
 ) -> PlannedStep:
     applied, wanted = state.last_applied, relevant_spec(service)
     has_hosts = applied is not None and applied.hosts == hosts
-    if why := _refused_before(state, hosts, wanted, now) or why_unsupported(
+    refused_since = now - capabilities.timings.refusal_retry_period
+    if why := _refused_before(state, hosts, wanted, refused_since) or why_unsupported(
         service, capabilities.features
     ):
         # What it has keeps serving as it is, so the hosts behind it stay right.
@@ -269,7 +270,7 @@ def _provide(
         return EnsureBalancer(service, hosts, is_check=applied is None and bool(service.ingress))
     if not has_hosts:
         return UpdateHosts(service, hosts)
-    if now - applied.at >= RESYNC_PERIOD:
+    if now - applied.at >= capabilities.timings.balancer_resync_period:
         return EnsureBalancer(service, hosts, is_check=True)
     if applied.ingress is not None and not (
         same_ingress(applied.ingress, service.ingress) or service.ingress == applied.stored_ingress
@@ -278,12 +279,12 @@ def _provide(
     return Done("has its load balancer")
 
 
-def _refused_before(state: ServiceState, hosts: Hosts, wanted: Json, now: float) -> str:
-    """What the cloud said no to, if that would still be asked for; else empty."""
+def _refused_before(state: ServiceState, hosts: Hosts, wanted: Json, since: float) -> str:
+    """What the cloud has said no to `since` then, if that would still be asked for; else empty."""
     refusal = state.refusal
     if refusal is None or refusal.relevant_spec != wanted or refusal.hosts != hosts:
         return ""
-    return refusal.why if now - refusal.at < REFUSAL_RETRY_PERIOD else ""
+    return refusal.why if refusal.at > since else ""
 
 
 def _normalized(name: str, value: Any) -> Any:

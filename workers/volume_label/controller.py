@@ -67,7 +67,7 @@ class VolumeLabelController:
         is_legacy = context.settings.legacy_zone_labels
         self._rules = LabelRules(volumes.csi_drivers, volumes.legacy_sources, is_legacy)
         self._reader: BatchReader[PersistentVolume, PlaceAnswer] = BatchReader(
-            volumes, Priority.VOLUME, context.quarantine, context.queue
+            volumes, Priority.VOLUME, context
         )
         self._rejected: dict[str, Patch] = {}
         self._labelled = 0

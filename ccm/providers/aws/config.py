@@ -81,6 +81,15 @@ class SharedProbe:
 
 
 @dataclass(frozen=True, slots=True)
+class AwsTimings:
+    """Seconds that no file changes."""
+
+    subnet_cache_ttl: float = 60.0
+    group_in_use_timeout: float = 600.0
+    """After which a security group that cannot be deleted is an error (upstream's)."""
+
+
+@dataclass(frozen=True, slots=True)
 class AwsConfig:
     """What the file says; empty text where it says nothing."""
 

@@ -13,7 +13,7 @@ from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.model.objects import mapping
 from ccm.providers.aws.api_actions import QUOTAS
 from ccm.providers.aws.client import AwsApi, sdk_region
-from ccm.providers.aws.config import AwsConfig, read_config
+from ccm.providers.aws.config import AwsConfig, AwsTimings, read_config
 from ccm.providers.aws.elb.annotations import CLASSIC, NLB
 from ccm.providers.aws.elb.classic import ClassicElbs
 from ccm.providers.aws.elb.load_balancers import AwsLoadBalancers, ElbDependencies
@@ -51,7 +51,8 @@ class OwnInstance:
 class AwsCloud:
     """EC2, EBS, VPC routes and Elastic Load Balancing of one region."""
 
-    def __init__(self) -> None:
+    def __init__(self, timings: AwsTimings = AwsTimings()) -> None:
+        self._timings = timings
         self.name = "aws"
         self.scheme = SCHEME
         self.quotas = QUOTAS
@@ -82,12 +83,12 @@ class AwsCloud:
             (lambda: own_tags(api, own)) if own.instance_id else None,
             is_optional=context.allow_untagged,
         )
-        vpc = Vpc(api, config.vpc or own.vpc)
+        vpc = Vpc(api, config.vpc or own.vpc, self._timings.subnet_cache_ttl)
         self.has_cluster_id = tagging.has_cluster_id
         self.instances = AwsInstances(api, tagging, vpc.zones, config.families)
         self.volumes = AwsVolumes(api)
         self.routes = AwsRoutes(api, tagging, config.route_table_id)
-        elb = ElbDependencies(api, vpc, tagging, config)
+        elb = ElbDependencies(api, vpc, tagging, config, self._timings)
         self.load_balancers = AwsLoadBalancers(
             {CLASSIC: ClassicElbs(elb), NLB: Nlbs(elb)}, tagging, config.load_balancer_type
         )

@@ -72,12 +72,16 @@ class ClusterTagging:
     )
 
     def __init__(
-        self, configured_id: str, own_tags: Callable[[], Tags] | None, is_optional: bool = False
+        self,
+        configured_id: str,
+        own_tags: Callable[[], Tags] | None,
+        is_optional: bool = False,
+        reread_interval: float = REREAD_INTERVAL,
     ) -> None:
         """`own_tags` reads the tags of our instance; None when we do not run on one."""
         self._cluster_ids = {configured_id} - {""}
         self._own_tags, self._is_optional = own_tags, is_optional
-        self._read_at = float("-inf")
+        self._read_at, self._reread_interval = float("-inf"), reread_interval
         self._lock = Lock()
 
     @property
@@ -103,7 +107,7 @@ class ClusterTagging:
     def _read_cluster_ids(self) -> set[str]:
         """The clusters that are named; the tags are read again as long as that is not one."""
         with self._lock:
-            is_stale = time.monotonic() - self._read_at > REREAD_INTERVAL
+            is_stale = time.monotonic() - self._read_at > self._reread_interval
             if self._own_tags and len(self._cluster_ids) != 1 and is_stale:
                 self._cluster_ids = cluster_ids(self._own_tags())
                 self._read_at = time.monotonic()

@@ -16,7 +16,6 @@ from ccm.providers.aws.tags import ClusterTag
 
 log = logging.getLogger(__name__)
 
-SUBNET_CACHE_TTL = 60.0  # seconds
 INSTANCE_CACHE_TTL = 600.0  # seconds for which the security groups of an instance are cached
 GONE_STATES = ("shutting-down", "terminated")
 REGULAR_ZONE = "availability-zone"
@@ -61,8 +60,8 @@ class BackendInstance:
 class Vpc:
     """Reads of one VPC, cached for a short while: many Services ask the same."""
 
-    def __init__(self, api: AwsApi, vpc_id: str) -> None:
-        self._api, self._id = api, vpc_id
+    def __init__(self, api: AwsApi, vpc_id: str, subnet_cache_ttl: float) -> None:
+        self._api, self._id, self._subnet_cache_ttl = api, vpc_id, subnet_cache_ttl
         self._lock = Lock()
         self._subnets: Sequence[Subnet] = ()
         self._subnets_read_at = float("-inf")
@@ -80,7 +79,7 @@ class Vpc:
     def subnets(self) -> Sequence[Subnet]:
         """All subnets of the VPC."""
         with self._lock:
-            if time.monotonic() - self._subnets_read_at > SUBNET_CACHE_TTL:
+            if time.monotonic() - self._subnets_read_at > self._subnet_cache_ttl:
                 in_vpc = [{"Name": "vpc-id", "Values": [self.id]}]
                 listed = self._api.list_pages("ec2:DescribeSubnets", "Subnets", Filters=in_vpc)
                 tables = self._api.list_pages(

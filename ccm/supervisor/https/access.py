@@ -10,11 +10,10 @@ from aiohttp import web
 
 from ccm import metrics
 from ccm.counters import Counters
-from ccm.kube.client import Kube
 from ccm.model.objects import Json, text
 from ccm.settings import Settings
 from ccm.supervisor.https.authentication import Authenticator, Unauthenticated, UserInfo
-from ccm.supervisor.https.reviews import ReviewCache, ReviewFailed, create_review
+from ccm.supervisor.https.reviews import ReviewCache, Reviewer, ReviewFailed
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +34,8 @@ class AccessDecision:
 class Authorizer:
     """Decides about verbs on paths; a verb is the HTTP method in lower case."""
 
-    def __init__(self, settings: Settings, kube: Kube, counters: Counters) -> None:
-        self._settings, self._kube, self._counters = settings, kube, counters
+    def __init__(self, settings: Settings, reviewer: Reviewer, counters: Counters) -> None:
+        self._settings, self._reviewer, self._counters = settings, reviewer, counters
         self._decisions: ReviewCache[AccessDecision] = ReviewCache(self._ttl)
 
     def is_always_allowed(self, path: str) -> bool:
@@ -72,7 +71,7 @@ class Authorizer:
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
         try:
-            status = await create_review(self._kube, "SubjectAccessReview", spec)
+            status = await self._reviewer.create("SubjectAccessReview", spec)
             is_allowed = status.get("allowed") is True and status.get("denied") is not True
             result = "yes" if is_allowed else "no"
         finally:

@@ -15,7 +15,6 @@ from multidict import CIMultiDictProxy
 
 from ccm import metrics
 from ccm.counters import Counters
-from ccm.kube.client import Kube
 from ccm.model.objects import mapping, text
 from ccm.settings import Settings
 from ccm.supervisor.https.client_ca import (
@@ -23,7 +22,7 @@ from ccm.supervisor.https.client_ca import (
     ClientCAProvider,
     RequestHeaderNames,
 )
-from ccm.supervisor.https.reviews import ReviewCache, create_review
+from ccm.supervisor.https.reviews import ReviewCache, Reviewer
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 
@@ -51,9 +50,13 @@ class Authenticator:
     """Tries a front proxy's headers, then the client certificate, then the token, as upstream."""
 
     def __init__(
-        self, settings: Settings, client_cas: ClientCAProvider, kube: Kube, counters: Counters
+        self,
+        settings: Settings,
+        client_cas: ClientCAProvider,
+        reviewer: Reviewer,
+        counters: Counters,
     ) -> None:
-        self._client_cas, self._kube, self._counters = client_cas, kube, counters
+        self._client_cas, self._reviewer, self._counters = client_cas, reviewer, counters
         ttl = settings.authentication_token_webhook_cache_ttl
         self._tokens: ReviewCache[UserInfo | None] = ReviewCache(lambda _: ttl)
 
@@ -92,7 +95,7 @@ class Authenticator:
     async def _review(self, token: str) -> UserInfo | None:
         user, result = None, "failed"
         try:
-            status = await create_review(self._kube, "TokenReview", {"token": token})
+            status = await self._reviewer.create("TokenReview", {"token": token})
             if status.get("authenticated") is True:
                 user = _user_in_review(status.get("user"))
             result = "yes" if user else "no"

@@ -19,7 +19,6 @@ from ccm.settings import Settings
 log = logging.getLogger(__name__)
 
 CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
-CONFIG_MAP_INTERVAL = 60.0  # seconds between two reads
 CONFIG_MAP_RETRY_DELAY = 10.0  # seconds after a failed read
 CONFIG_MAP_TIMEOUT = 10.0  # seconds for one read
 REMEDY = "bind role extension-apiserver-authentication-reader, or --authentication-skip-lookup"
@@ -62,8 +61,9 @@ class ClientCAProvider:
     Files come before the cluster's ConfigMap, each for its own purpose.
     """
 
-    def __init__(self, settings: Settings, kube: Kube) -> None:
-        self._settings, self._kube = settings, kube
+    def __init__(self, settings: Settings, kube: Kube, interval: float) -> None:
+        """`interval`: seconds between two reads of the ConfigMap."""
+        self._settings, self._kube, self._interval = settings, kube, interval
         self._cluster = ClientCAs()
         self._files: dict[str, CertificateAuthorities] = {}  # by flag
         self._errors: dict[str, str] = {}  # by remedy
@@ -120,12 +120,12 @@ class ClientCAProvider:
         except (KubernetesError, Unreachable, ValueError) as error:
             if isinstance(error, KubernetesError) and error.status == 404:
                 self._cluster = ClientCAs()  # this API server takes no client certificates
-                return CONFIG_MAP_INTERVAL
+                return self._interval
             is_tolerated = self._settings.authentication_tolerate_lookup_failure
             self._report(REMEDY, logging.INFO if is_tolerated else logging.ERROR, error)
             return CONFIG_MAP_RETRY_DELAY
         self._report(REMEDY)
-        return CONFIG_MAP_INTERVAL
+        return self._interval
 
     def _report(
         self, remedy: str, level: int = logging.INFO, error: Exception | None = None

@@ -10,11 +10,10 @@ from typing import Any, Generic, TypeVar
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping
+from ccm.supervisor.https.timings import HttpsTimings
 
 T = TypeVar("T")
 
-REVIEW_TIMEOUT = 10.0  # seconds for one review, retries included
-RETRY_BACKOFF = (0.5, 0.75, 1.125, 1.6875)  # seconds between the tries, as upstream
 RETRY_JITTER = 0.2
 MAX_CACHED_REVIEWS = 1024
 
@@ -28,30 +27,36 @@ class ReviewFailed(Exception):
     """The API server gave no usable response: the request must be refused."""
 
 
-async def create_review(kube: Kube, kind: str, spec: Json) -> Mapping[str, Any]:
-    """The `status` of a new review; raises `ReviewFailed` within `REVIEW_TIMEOUT`."""
-    path = RESOURCES[kind]
-    body = {"apiVersion": f"{path.split('/')[2]}/v1", "kind": kind, "spec": spec}
-    try:
-        async with asyncio.timeout(REVIEW_TIMEOUT):
-            review = await _post(kube, path, body)
-    except (TimeoutError, KubernetesError, Unreachable) as error:
-        why = str(error) or f"no response within {REVIEW_TIMEOUT:g} s"
-        raise ReviewFailed(f"{kind}: {why}") from error
-    return mapping(review.get("status"))
+class Reviewer:
+    """Creates reviews on one API server."""
 
+    def __init__(self, kube: Kube, timings: HttpsTimings) -> None:
+        self._kube, self._timeout = kube, timings.review_timeout
+        self._backoff = timings.review_backoff
 
-async def _post(kube: Kube, path: str, body: Json) -> Json:
-    for delay in RETRY_BACKOFF:
+    async def create(self, kind: str, spec: Json) -> Mapping[str, Any]:
+        """The `status` of a new review; raises `ReviewFailed` within the timeout."""
+        path = RESOURCES[kind]
+        body = {"apiVersion": f"{path.split('/')[2]}/v1", "kind": kind, "spec": spec}
         try:
-            return await kube.post(path, body, REVIEW_TIMEOUT)
-        except KubernetesError as error:
-            if error.status < 500 and error.status != 429:
-                raise
-        except Unreachable:
-            pass
-        await asyncio.sleep(delay * random.uniform(1.0, 1.0 + RETRY_JITTER))
-    return await kube.post(path, body, REVIEW_TIMEOUT)
+            async with asyncio.timeout(self._timeout):
+                review = await self._post(path, body)
+        except (TimeoutError, KubernetesError, Unreachable) as error:
+            why = str(error) or f"no response within {self._timeout:g} s"
+            raise ReviewFailed(f"{kind}: {why}") from error
+        return mapping(review.get("status"))
+
+    async def _post(self, path: str, body: Json) -> Json:
+        for delay in self._backoff:
+            try:
+                return await self._kube.post(path, body, self._timeout)
+            except KubernetesError as error:
+                if error.status < 500 and error.status != 429:
+                    raise
+            except Unreachable:
+                pass
+            await asyncio.sleep(delay * random.uniform(1.0, 1.0 + RETRY_JITTER))
+        return await self._kube.post(path, body, self._timeout)
 
 
 class ReviewCache(Generic[T]):

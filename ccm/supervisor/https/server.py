@@ -21,25 +21,25 @@ from ccm.settings import Settings
 from ccm.supervisor.https.access import AccessMiddleware, Authorizer, Handler
 from ccm.supervisor.https.authentication import Authenticator
 from ccm.supervisor.https.client_ca import ClientCAProvider
+from ccm.supervisor.https.reviews import Reviewer
+from ccm.supervisor.https.timings import HttpsTimings
 from ccm.supervisor.https.tls import ServingTls
 
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 200  # at the same time; watches and workers need their descriptors, too
 BACKLOG = 128
-HANDSHAKE_TIMEOUT = 10.0  # seconds
 ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
-FILE_POLL_INTERVAL = 2.0  # seconds between two reads of the certificate files
 MAX_REVIEWS_IN_FLIGHT = 8  # of each kind
 
 
 class HttpsServer:
     """Serves routes to those who may use them; with `--secure-port=0` it serves nothing."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, timings: HttpsTimings = HttpsTimings()) -> None:
+        self._settings, self._timings = settings, timings
         self._routes: list[web.RouteDef] = []
         self._cleanup = AsyncExitStack()
         self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -78,9 +78,11 @@ class HttpsServer:
         listening = listen(self._settings)
         self._cleanup.callback(listening.close)
         kube = await self._review_client("authentication")
-        client_cas = ClientCAProvider(self._settings, kube)
+        client_cas = ClientCAProvider(self._settings, kube, self._timings.config_map_interval)
         await client_cas.load()
-        tls = self._tls = ServingTls(self._settings, lambda: client_cas.current.pem())
+        tls = self._tls = ServingTls(
+            self._settings, lambda: client_cas.current.pem(), self._timings
+        )
         await tls.load()
         runner = web.AppRunner(
             self._app(await self._access(client_cas, kube)),
@@ -91,19 +93,24 @@ class HttpsServer:
         )
         await runner.setup()
         assert runner.server
-        listener = TlsListener(listening, tls.context, runner.server)
+        listener = TlsListener(
+            listening, tls.context, runner.server, self._timings.handshake_timeout
+        )
         self._cleanup.callback(listener.abort)
         self._cleanup.push_async_callback(runner.cleanup)
         self._cleanup.callback(listener.close)
-        self._tasks = [listener.run, client_cas.poll_cluster, partial(_poll_files, client_cas, tls)]
+        poll_files = partial(_poll_files, client_cas, tls, self._timings.file_poll_interval)
+        self._tasks = [listener.run, client_cas.poll_cluster, poll_files]
         where = f"{self._settings.bind_address} port {self._settings.secure_port}"
         log.info("serving HTTPS", extra={"at": where})
 
     async def _access(self, client_cas: ClientCAProvider, kube: Kube) -> AccessMiddleware:
-        authenticator = Authenticator(self._settings, client_cas, kube, self.counters)
+        reviewer = Reviewer(kube, self._timings)
+        authenticator = Authenticator(self._settings, client_cas, reviewer, self.counters)
         self._cleanup.push_async_callback(authenticator.close)
         kube = await self._review_client("authorization")
-        authorizer = Authorizer(self._settings, kube, self.counters)
+        reviewer = Reviewer(kube, self._timings)
+        authorizer = Authorizer(self._settings, reviewer, self.counters)
         self._cleanup.push_async_callback(authorizer.close)
         return AccessMiddleware(authenticator, authorizer, self.counters)
 
@@ -137,9 +144,9 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.setdefault("Cache-Control", "no-cache, private")
 
 
-async def _poll_files(client_cas: ClientCAProvider, tls: ServingTls) -> None:
+async def _poll_files(client_cas: ClientCAProvider, tls: ServingTls, interval: float) -> None:
     while True:
-        await asyncio.sleep(FILE_POLL_INTERVAL)
+        await asyncio.sleep(interval)
         await client_cas.refresh()
         await tls.refresh()
 
@@ -186,8 +193,10 @@ class TlsListener:
         listening: socket.socket,
         context: ssl.SSLContext,
         protocol: Callable[[], asyncio.BaseProtocol],
+        handshake_timeout: float,
     ) -> None:
         self._socket, self._context, self._protocol = listening, context, protocol
+        self._handshake_timeout = handshake_timeout
         self._handshakes: dict[asyncio.Task[None], None] = {}  # in order, as a set is not
         self._open: dict[asyncio.Transport, None] = {}
 
@@ -233,7 +242,7 @@ class TlsListener:
                 self._protocol,
                 connection,
                 ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+                ssl_handshake_timeout=self._handshake_timeout,
             )
         except OSError as error:  # the client's fault
             log.debug("TLS handshake failed", extra={"error": str(error)})

@@ -22,13 +22,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ccm.errors import ConfigurationFault
 from ccm.settings import Settings
+from ccm.supervisor.https.timings import HttpsTimings
 
 log = logging.getLogger(__name__)
 
 FILE_NAME = "cloud-controller-manager"  # of the key pair in --cert-dir, as upstream
 SELF_SIGNED_VALIDITY = datetime.timedelta(days=365)
 SELF_SIGNED_ADDRESSES = ("127.0.0.1", "::1")
-RENEW_BEFORE = datetime.timedelta(days=30)
 
 TLS_VERSIONS = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -142,8 +142,14 @@ class TlsMaterial:
 class ServingTls:
     """`context` is for the listening socket; `refresh` takes up what changed in the files."""
 
-    def __init__(self, settings: Settings, client_cas: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        client_cas: Callable[[], str],
+        timings: HttpsTimings = HttpsTimings(),
+    ) -> None:
         self._settings, self._client_cas = settings, client_cas
+        self._renew_before = timings.renew_before
         self._self_signed: KeyPair | None = None
         self._files: list[KeyPairFiles] = []
         self._material: TlsMaterial | None = None
@@ -212,7 +218,7 @@ class ServingTls:
         """The self-signed key pair, when no file gives the default one."""
         if self._settings.tls_cert_file or self._settings.cert_dir:
             return ()
-        renew_at = datetime.datetime.now(datetime.UTC) + RENEW_BEFORE
+        renew_at = datetime.datetime.now(datetime.UTC) + self._renew_before
         if self._self_signed is None or self._self_signed.leaf().not_valid_after_utc < renew_at:
             self._self_signed = self_signed()
         return (self._self_signed,)

@@ -1,5 +1,6 @@
 """Who and where the provider is: assumed roles, the metadata service, tags of our own instance."""
 
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -10,7 +11,6 @@ from ccm.cloud.testkit.harness import service
 from ccm.errors import Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
-from ccm.providers.aws import tags
 from ccm.providers.aws.provider import OwnInstance, read_own_instance
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
 from tests.providers.aws.world import MARK, Aws, node, node_of
@@ -178,13 +178,11 @@ async def test_a_machine_without_a_tag_answers_for_a_name_if_there_is_no_cluster
         assert not is_found
 
 
-def test_tags_that_name_no_cluster_are_read_again_only_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tags_that_name_no_cluster_are_read_again_only_after_a_while() -> None:
     reads: list[dict[str, str]] = [{}]
-    ownership = ClusterTagging("", lambda: reads.pop(), is_optional=True)
+    ownership = ClusterTagging("", lambda: reads.pop(), is_optional=True, reread_interval=0.5)
     assert ownership.required_tag() is None
     assert ownership.required_tag() is None
-    monkeypatch.setattr(tags, "REREAD_INTERVAL", 0.0)
+    time.sleep(0.5)
     reads.append({MARK: "owned"})
     assert ownership.required_tag() == ownership.cluster_tag() == ClusterTag("kit")

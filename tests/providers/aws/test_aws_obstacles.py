@@ -1,13 +1,13 @@
 """Balancers with something of somebody else's in the way, and accounts that are full."""
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
-from ccm.providers.aws import vpc
-from ccm.providers.aws.elb import classic
+from ccm.providers.aws.config import AwsTimings
 from tests.providers.aws.proxy import Refusal, Request
 from tests.providers.aws.world import MARK, ZONES, Aws, asking, node_of
 
@@ -103,16 +103,17 @@ async def test_a_security_group_that_other_rules_name_is_told_injected(aws: Aws)
 
 
 async def test_a_security_group_in_use_is_deleted_later_and_told_after_a_while_injected(
-    aws: Aws, monkeypatch: pytest.MonkeyPatch
+    aws: Aws,
 ) -> None:
     """A network interface of somebody else's may have it, which no rule shows."""
+    await aws.start(timings=AwsTimings(group_in_use_timeout=2.0))
     one = asking("classic")
     await aws.ensure(one)
     with aws.proxy.fault("DeleteSecurityGroup", Refusal(400, "DependencyViolation")):
         with pytest.raises(RetryAfter):
             await aws.delete(one)
         assert len(aws.security_groups()) == 3
-        monkeypatch.setattr(classic, "GROUP_IN_USE_TIMEOUT", 0.0)
+        await asyncio.sleep(2.0)
         with pytest.raises(CloudError, match="something that is not ours") as failed:
             await aws.delete(one)
     assert not isinstance(failed.value, RetryAfter)
@@ -218,11 +219,9 @@ async def test_zones_that_cannot_be_read_move_no_balancer_injected(aws: Aws) -> 
 
 
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
-async def test_a_new_subnet_does_not_move_a_balancer(
-    aws: Aws, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_new_subnet_does_not_move_a_balancer(aws: Aws, kind: str) -> None:
     """One subnet is as good as the other: that in use stays, whichever sorts first."""
-    monkeypatch.setattr(vpc, "SUBNET_CACHE_TTL", 0.0)
+    await aws.start(timings=AwsTimings(subnet_cache_ttl=0.0))
     one = asking(kind, internal="true")
     await aws.ensure(one)
     for number in range(8):  # one of them sorts first, most likely

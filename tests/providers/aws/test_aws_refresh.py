@@ -7,10 +7,10 @@ import pytest
 
 from ccm.controllers import NODE
 from ccm.model.objects import Node
-from tests.node.world import Cloud, world
+from tests.node.world import world
 from tests.proc.running import long, until
 from tests.providers.aws.world import Aws, node_of
-from tests.unit.nodes import node, ready, with_provider_id
+from tests.worlds.nodes import node, ready, with_provider_id
 
 PAGE = 200
 REFRESH_PERIOD = 0.05  # seconds a pass takes at least
@@ -28,9 +28,11 @@ async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
     ask = aws.cloud.instances.describe
     nodes = [node_of(machine) for machine in aws.launch_many(count)]
     in_pass: Counter[int] = Counter()
-    monkeypatch.setattr(Cloud, "scheme", "aws")
     async with world(
-        NODE, page=aws.cloud.instances.batch_size, node_status_update_frequency=REFRESH_PERIOD
+        NODE,
+        page=aws.cloud.instances.batch_size,
+        scheme="aws",
+        node_status_update_frequency=REFRESH_PERIOD,
     ) as w:
 
         def describe(some: Sequence[Node]) -> object:

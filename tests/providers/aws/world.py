@@ -10,6 +10,7 @@ from ccm.cloud.testkit.harness import port, service
 from ccm.model.cloud import Answer, Route
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
+from ccm.providers.aws.config import AwsTimings
 from ccm.providers.aws.elb.annotations import PREFIX
 from ccm.providers.aws.provider import AwsCloud
 from ccm.providers.aws.tags import tag_list
@@ -234,6 +235,7 @@ async def started(
     allow_untagged: bool = False,
     caller: str = "test",
     gate: Gate | None = None,
+    timings: AwsTimings = AwsTimings(),
 ) -> AwsCloud:
     """A provider at work, with `extra` lines in its configuration; close it."""
     config = config_text(account, url, extra)
@@ -242,7 +244,7 @@ async def started(
     context = ProviderContext(
         gate or CountingGate(), config.encode(), "cloud.conf", "test", caller, allow_untagged
     )
-    cloud = AwsCloud()
+    cloud = AwsCloud(timings)
     await cloud.initialize(context)
     return cloud
 

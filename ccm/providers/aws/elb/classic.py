@@ -44,7 +44,6 @@ GROUP_TO_CREATE = "sg-"
 """Stands for the ID of a security group that is not created yet."""
 GROUP_IN_USE = ("DependencyViolation", "InvalidGroup.InUse")
 GROUP_IN_USE_RETRY = 5.0  # seconds until AWS has let go of a group that was in use
-GROUP_IN_USE_TIMEOUT = 600.0  # seconds after which that is an error (upstream's)
 
 
 class ClassicElbs:
@@ -171,6 +170,7 @@ class ElbSecurityGroups:
 
     def __init__(self, elb: ElbDependencies) -> None:
         self._api, self._vpc = elb.api, elb.vpc
+        self._in_use_timeout = elb.timings.group_in_use_timeout
         self._in_use_since: dict[str, float] = {}  # groups that could not be deleted, by ID
 
     def find(self, name: str, tag: ClusterTag) -> SecurityGroup | None:
@@ -207,7 +207,7 @@ class ElbSecurityGroups:
         if others := sorted(users - {group.id}):
             named = f"is named in rules of {', '.join(others)}: take it out there"
             return CloudError(f"security group {group.name} {named}")
-        if time.monotonic() - since > GROUP_IN_USE_TIMEOUT:
+        if time.monotonic() - since > self._in_use_timeout:
             return CloudError(
                 f"security group {group.name} is in use by something that is not ours"
             )

@@ -10,7 +10,7 @@ from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node
 from ccm.model.service import Feature, Service
 from ccm.providers.aws.client import AwsApi, AwsError
-from ccm.providers.aws.config import AwsConfig
+from ccm.providers.aws.config import AwsConfig, AwsTimings
 from ccm.providers.aws.elb.annotations import load_balancer_type
 from ccm.providers.aws.elb.request import LoadBalancerRequest
 from ccm.providers.aws.security_groups import (
@@ -102,6 +102,7 @@ class ElbDependencies:
     vpc: Vpc
     tagging: ClusterTagging
     config: AwsConfig
+    timings: AwsTimings
 
     def balancer(self, service: Service, hostname: str, tags: Tags) -> Balancer | None:
         """The load balancer with the Service's name; None when these tags are not ours."""

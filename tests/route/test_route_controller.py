@@ -1,23 +1,26 @@
-"""What the route duty does about Nodes and routes (rows RT6 to RT18)."""
+"""What the route controller does about Nodes and routes (rows RT6 to RT18)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
 
-from ccm.cloud.interface import Routes
 from ccm.model.cloud import Route
 from ccm.model.objects import Node
 from tests.route.cloud import FakeRoutes
-from tests.route.nodes import (
+from tests.route.world import World, successor, world
+from tests.worlds.nodes import (
+    Tweak,
     changed,
     network_condition,
+    node,
     routed,
+    with_addresses,
     with_condition,
     with_pod_cidrs,
+    with_provider_id,
 )
-from tests.route.world import World, successor, world
-from tests.unit.nodes import Tweak, node, with_addresses, with_provider_id
 from workers.route import controller as worker
 
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
@@ -44,7 +47,7 @@ def cloud_with(routes: Mapping[str, str], dead: tuple[str, ...] = ()) -> FakeRou
 
 def is_available(w: World, name: str) -> bool | None:
     """What the condition says; None when there is none."""
-    status = network_condition(w.node(name)).get("status")
+    status = network_condition(w.cluster.node(name)).get("status")
     return None if status is None else status == "False"
 
 
@@ -115,7 +118,7 @@ async def test_a_node_whose_addresses_are_missing_for_a_moment_keeps_its_routes(
     cloud.tells_addresses = True
     async with world(routed("a", A4, tweaks=(with_addresses("InternalIP ::1"),)), cloud=cloud) as w:
         await w.settle()
-        w.cluster.put(changed(w.node("a"), with_addresses()))
+        w.cluster.put(changed(w.cluster.node("a"), with_addresses()))
         await w.settle()
         await w.full_pass()
         assert (cloud.calls["create"], cloud.calls["delete"]) == (1, 0)
@@ -134,7 +137,7 @@ async def test_a_change_of_a_node_queues_the_key_of_this_node(tweak: Tweak) -> N
     there = routed("a", A4, tweaks=(with_addresses("InternalIP 10.0.0.8"),))
     async with world(there, routed("b", B4)) as w:
         await w.settle()
-        w.cluster.put(changed(w.node("a"), tweak))
+        w.cluster.put(changed(w.cluster.node("a"), tweak))
         assert w.feed() == ["a"]
 
 
@@ -144,7 +147,9 @@ async def test_a_heartbeat_and_the_echo_of_our_own_write_queue_nothing() -> None
         assert is_available(w, "a")
         assert w.feed() == []
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
-        w.cluster.put(changed(w.node("a"), lambda raw: raw["status"]["conditions"].append(ready)))
+        w.cluster.put(
+            changed(w.cluster.node("a"), lambda raw: raw["status"]["conditions"].append(ready))
+        )
         assert w.feed() == []
 
 
@@ -189,7 +194,7 @@ async def test_a_restart_writes_nothing() -> None:
 async def test_the_route_of_a_deleted_node_goes() -> None:
     async with world(*nodes(SINGLE)) as w:
         await w.settle()
-        w.cluster.remove("b")
+        w.cluster.remove("Node", "b")
         await w.settle()
         assert w.cloud.routes == {A4: "a"}
         assert w.cloud.calls["delete"] == 1
@@ -201,7 +206,7 @@ async def test_many_deleted_nodes_cost_one_list_more() -> None:
         await w.settle()
         assert w.cloud.calls["list"] == 1
         for n in range(50):
-            w.cluster.remove(f"n{n}")
+            w.cluster.remove("Node", f"n{n}")
         await w.settle()
         assert len(w.cloud.routes) == 10
         assert w.cloud.calls["list"] == 2
@@ -210,7 +215,7 @@ async def test_many_deleted_nodes_cost_one_list_more() -> None:
 async def test_without_any_node_no_route_is_deleted() -> None:
     async with world(routed("a", A4)) as w:
         await w.settle()
-        w.cluster.remove("a")
+        w.cluster.remove("Node", "a")
         await w.settle()
         assert w.cloud.routes == {A4: "a"}
         w.cluster.put(routed("b", B4))
@@ -221,7 +226,7 @@ async def test_without_any_node_no_route_is_deleted() -> None:
 async def test_a_network_is_freed_before_it_moves_to_another_node() -> None:
     async with world(*nodes(SINGLE)) as w:
         await w.settle()
-        w.cluster.remove("b")
+        w.cluster.remove("Node", "b")
         w.cluster.put(routed("c", B4))
         await w.settle()
         assert w.cloud.log[-2:] == [f"- {B4} b", f"+ {B4} c"]
@@ -242,8 +247,8 @@ async def test_a_route_that_was_never_listed_is_listed_before_it_is_deleted() ->
 async def test_two_nodes_exchange_their_networks() -> None:
     async with world(*nodes(SINGLE)) as w:
         await w.settle()
-        w.cluster.put(changed(w.node("a"), with_pod_cidrs(B4)))
-        w.cluster.put(changed(w.node("b"), with_pod_cidrs(A4)))
+        w.cluster.put(changed(w.cluster.node("a"), with_pod_cidrs(B4)))
+        w.cluster.put(changed(w.cluster.node("b"), with_pod_cidrs(A4)))
         w.cloud.pause = 3
         await w.settle()
         assert w.cloud.routes == {A4: "b", B4: "a"}
@@ -254,8 +259,8 @@ async def test_two_nodes_exchange_their_networks() -> None:
 async def test_a_route_that_two_nodes_find_wrong_is_deleted_once() -> None:
     async with world(*nodes(SINGLE)) as w:
         await w.settle()
-        w.cluster.put(changed(w.node("a"), with_pod_cidrs()))
-        w.cluster.put(changed(w.node("b"), with_pod_cidrs(A4)))
+        w.cluster.put(changed(w.cluster.node("a"), with_pod_cidrs()))
+        w.cluster.put(changed(w.cluster.node("b"), with_pod_cidrs(A4)))
         w.cloud.pause = 3
         await w.settle()
         assert w.cloud.routes == {A4: "b"}
@@ -267,7 +272,7 @@ async def test_a_node_that_lost_its_pod_network_is_unavailable_before_its_route_
     async with world(routed("a", A4), routed("b", B4)) as w:
         await w.settle()
         seen = []
-        w.cluster.put(changed(w.node("a"), with_pod_cidrs()))
+        w.cluster.put(changed(w.cluster.node("a"), with_pod_cidrs()))
         delete = w.cloud.delete
 
         async def watched(route: Route) -> None:
@@ -278,7 +283,7 @@ async def test_a_node_that_lost_its_pod_network_is_unavailable_before_its_route_
         await w.settle()
         assert seen == [False]
         assert w.cloud.routes == {B4: "b"}
-        assert "no pod CIDR" in network_condition(w.node("a"))["message"]
+        assert "no pod CIDR" in network_condition(w.cluster.node("a"))["message"]
 
 
 async def test_a_node_without_network_and_routes_keeps_its_condition() -> None:
@@ -296,7 +301,7 @@ async def test_a_node_waits_for_its_provider_id_and_keeps_a_route_that_may_be_it
         assert cloud.routes == {A4: "a", B4: "b"}
         assert is_available(w, "b") is None
         assert not w.results["b"].is_done
-        w.cluster.put(changed(w.node("b"), with_provider_id("fake://b")))
+        w.cluster.put(changed(w.cluster.node("b"), with_provider_id("fake://b")))
         await w.settle()
         assert cloud.routes == {A4: "a", B4: "b"}
         assert cloud.calls["create"] == 0
@@ -309,7 +314,7 @@ async def test_a_node_of_another_cloud_is_left_alone() -> None:
     async with world(foreign, routed("b", B4)) as w:
         await w.settle()
         assert w.cloud.routes == {B4: "b"}
-        assert network_condition(w.node("node-1")) == {}
+        assert network_condition(w.cluster.node("node-1")) == {}
 
 
 async def test_a_route_of_somebody_else_is_never_touched() -> None:
@@ -319,7 +324,7 @@ async def test_a_route_of_somebody_else_is_never_touched() -> None:
         await w.settle()
         assert [e.machine for e in cloud.entries.values() if e.cidr == C4] == ["theirs"]
         assert is_available(w, "c") is False
-        assert "leads to theirs" in network_condition(w.node("c"))["message"]
+        assert "leads to theirs" in network_condition(w.cluster.node("c"))["message"]
 
 
 async def test_a_blackhole_on_the_network_of_a_node_is_replaced() -> None:
@@ -367,13 +372,12 @@ async def test_the_full_pass_finds_what_changed_in_the_cloud() -> None:
         ({}, True, ""),
     ],
 )
-async def test_the_duty_is_there_when_it_can_be_done(
+async def test_the_controller_is_there_when_it_can_work(
     flags: dict[str, object], has_routes: bool, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world() as w:
-        context = w.context(**flags)
-        part: Routes | None = w.cloud if has_routes else None
-        context.provider.routes = part
+        context = replace(w.context, settings=replace(w.context.settings, **flags))  # type: ignore[arg-type]
+        context.provider.routes = w.cloud if has_routes else None
         with caplog.at_level("INFO"):
             assert (worker.new_controller(context) is None) is bool(why)
         assert why in caplog.text

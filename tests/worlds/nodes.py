@@ -1,11 +1,15 @@
 """Nodes and machines for tests: a plain one, and tweaks that make it special."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 
 from ccm.model.cloud import AddressType, Instance, NodeAddress
 from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Json, Node
 
-Tweak = Callable[[Json], None]
+Tweak = Callable[[Json], object]
+
+SCHEME = "fake"
+OLD = "2020-01-01T00:00:00Z"
 
 TAINT: Json = {"key": UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}
 OTHER_TAINT: Json = {"key": "dedicated", "value": "gpu", "effect": "NoExecute"}
@@ -58,6 +62,56 @@ def with_addresses(*entries: str) -> Tweak:
 def recreated(raw: Json) -> None:
     """Another object under the same name."""
     raw["metadata"]["uid"] += "-again"
+
+
+# What matters to routes.
+
+
+def routed(name: str, *cidrs: str, tweaks: tuple[Tweak, ...] = ()) -> Node:
+    """A Node of our cloud on machine `fake://<name>`, with these pod CIDRs."""
+    return node(with_provider_id(f"{SCHEME}://{name}"), with_pod_cidrs(*cidrs), *tweaks, name=name)
+
+
+def with_pod_cidrs(*cidrs: str) -> Tweak:
+    def tweak(raw: Json) -> None:
+        for key in ("podCIDR", "podCIDRs"):
+            raw["spec"].pop(key, None)
+        if cidrs:
+            raw["spec"].update(podCIDR=cidrs[0], podCIDRs=list(cidrs))
+
+    return tweak
+
+
+def with_conditions(*conditions: Json) -> Tweak:
+    return lambda raw: raw["status"].update(conditions=list(conditions))
+
+
+def with_condition(status: str, reason: str, message: str = "") -> Tweak:
+    """Its `NetworkUnavailable`, as it became long ago."""
+    return with_conditions(
+        {"type": "Ready", "status": "True", "reason": "KubeletReady"},
+        {
+            "type": "NetworkUnavailable",
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": OLD,
+            "lastTransitionTime": OLD,
+        },
+    )
+
+
+def changed(before: Node, *tweaks: Tweak) -> Node:
+    raw = deepcopy(before.raw)
+    for tweak in tweaks:
+        tweak(raw)
+    return Node(raw)
+
+
+def network_condition(of: Node) -> Json:
+    """`NetworkUnavailable`; empty when there is none."""
+    conditions: list[Json] = of.raw["status"].get("conditions", [])
+    return next((each for each in conditions if each["type"] == "NetworkUnavailable"), {})
 
 
 # The cloud's side. An address is written "InternalIP 10.0.0.1".

@@ -1,4 +1,4 @@
-"""What the volume-label duty does when it calls the cloud and the cluster."""
+"""What the volume-label controller does when it calls the cloud and the cluster."""
 
 import asyncio
 
@@ -7,7 +7,8 @@ import pytest
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, Throttled
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown
-from tests.unit.waiting import let_run
+from tests.worlds.nodes import Tweak, recreated
+from tests.worlds.waiting import let_run
 from workers.controller import Result
 from workers.volume_label import controller as worker
 
@@ -15,26 +16,23 @@ from .volumes import (
     OLD_ZONE,
     REGION,
     ZONE,
-    Tweak,
     deleted,
     in_zones,
     labelled,
     of_driver,
     place,
-    recreated,
     volume,
     waiting,
     with_source,
 )
-from .world import small_world
+from .world import world
 
 
 async def test_a_volume_gets_labels_and_affinity_in_one_write_and_then_rests() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume(waiting()))
-        w.places.answers["pv-1"] = place("a", "b")
+    async with world() as w:
+        w.put(volume(waiting()), answer=place("a", "b"))
         result = await w.sync()
-        after = w.cluster.get()
+        after = w.cluster.volume()
         assert (result.message, result.is_done) == ("labelled", True)
         assert after.labels == {ZONE: "a__b", REGION: "north"}
         assert after.node_affinity is not None
@@ -46,31 +44,28 @@ async def test_a_volume_gets_labels_and_affinity_in_one_write_and_then_rests() -
 
 
 async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
+    async with world() as w:
+        w.put(volume(), answer=place("a"))
         await w.sync()
         assert (await w.reconcile()).message == "labelled"
         assert (w.cluster.tries, len(w.places.reads)) == (1, 1)
 
 
 async def test_legacy_labels_come_with_the_flag() -> None:
-    async with small_world(legacy_zone_labels=True) as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
+    async with world(legacy_zone_labels=True) as w:
+        w.put(volume(), answer=place("a"))
         await w.sync()
-        assert w.cluster.get().labels[OLD_ZONE] == "a"
+        assert w.cluster.volume().labels[OLD_ZONE] == "a"
 
 
 async def test_a_legacy_source_reaches_the_provider() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume(with_source("cinder", volumeID="v-1")))
-        w.places.answers["pv-1"] = place("a")
+    async with world() as w:
+        w.put(volume(with_source("cinder", volumeID="v-1")), answer=place("a"))
         await w.sync()
         stored = w.store.get("PersistentVolume", "pv-1")
         assert stored is not None
         assert stored["spec"]["cinder"] == {"volumeID": "v-1"}
-        assert w.cluster.get().labels[ZONE] == "a"
+        assert w.cluster.volume().labels[ZONE] == "a"
 
 
 @pytest.mark.parametrize(
@@ -83,14 +78,14 @@ async def test_a_legacy_source_reaches_the_provider() -> None:
     ],
 )
 async def test_some_volumes_cost_neither_a_read_nor_a_write(tweaks: list[Tweak]) -> None:
-    async with small_world() as w:
+    async with world() as w:
         w.cluster.put(volume(*tweaks))
         assert (await w.sync()).is_done
         assert (w.places.reads, w.cluster.tries, await w.events()) == ([], 0, [])
 
 
 async def test_a_volume_that_is_gone_needs_nothing() -> None:
-    async with small_world() as w:
+    async with world() as w:
         assert (await w.sync("nobody")).message == "it is gone"
 
 
@@ -107,9 +102,9 @@ async def test_a_volume_that_is_gone_needs_nothing() -> None:
 async def test_what_cannot_be_labelled_ends_in_one_event_and_stays_as_it_is(
     tweaks: list[Tweak], answer: PlaceAnswer, error: type[CloudError], reason: str
 ) -> None:
-    async with small_world() as w:
+    async with world() as w:
         w.cluster.put(volume(*tweaks))
-        before = w.cluster.get()
+        before = w.cluster.volume()
         w.places.answers["pv-1"] = answer
         for _ in range(3):
             with pytest.raises(error) as raised:
@@ -117,13 +112,12 @@ async def test_what_cannot_be_labelled_ends_in_one_event_and_stays_as_it_is(
             assert type(raised.value) is error
         ((kind, told, message),) = await w.events()
         assert (kind, told, message) == ("Warning", reason, str(raised.value))
-        assert (w.cluster.get(), w.cluster.tries) == (before, 0)
+        assert (w.cluster.volume(), w.cluster.tries) == (before, 0)
 
 
 async def test_the_event_is_about_the_volume() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = Gone("404")
+    async with world() as w:
+        w.put(volume(), answer=Gone("404"))
         with pytest.raises(CloudError):
             await w.sync()
         await w.events()
@@ -134,14 +128,13 @@ async def test_the_event_is_about_the_volume() -> None:
 
 
 async def test_an_operator_who_follows_the_remedy_gets_the_label() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume(labelled(zone="z", other="x")))
-        w.places.answers["pv-1"] = place("a")
+    async with world() as w:
+        w.put(volume(labelled(zone="z", other="x")), answer=place("a"))
         with pytest.raises(Refused, match="remove it"):
             await w.sync()
         w.cluster.put(volume(labelled(other="x")))
         await w.sync()
-        assert w.cluster.get().labels == {ZONE: "a", REGION: "north", "other": "x"}
+        assert w.cluster.volume().labels == {ZONE: "a", REGION: "north", "other": "x"}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +150,7 @@ async def test_an_operator_who_follows_the_remedy_gets_the_label() -> None:
 async def test_without_an_answer_the_volume_is_tried_again_and_nobody_is_told(
     answer: PlaceAnswer | None, failure: Exception | None
 ) -> None:
-    async with small_world() as w:
+    async with world() as w:
         w.cluster.put(volume())
         if answer:
             w.places.answers["pv-1"] = answer
@@ -167,77 +160,70 @@ async def test_without_an_answer_the_volume_is_tried_again_and_nobody_is_told(
         assert (w.cluster.tries, await w.events()) == (0, [])
         w.places.answers["pv-1"] = place("a")
         assert (await w.sync()).is_done
-        assert w.cluster.get().labels[ZONE] == "a"
+        assert w.cluster.volume().labels[ZONE] == "a"
 
 
 async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
+    async with world() as w:
+        w.put(volume(), answer=place("a"))
         w.places.failures = [Throttled("slow down", 1.0)]
         assert (await w.sync()).is_done
         assert len(w.places.reads) == 2
 
 
 async def test_volumes_that_come_together_are_read_together_and_one_holds_up_no_other() -> None:
-    async with small_world() as w:
+    async with world() as w:
         names = [f"pv-{number}" for number in range(5)]
         for name in names:
-            w.cluster.put(volume(name=name))
-            w.places.answers[name] = place("a")
+            w.put(volume(name=name), answer=place("a"))
         w.places.answers["pv-2"] = Gone("404")
-        w.feed(*map(w.cluster.get, names))
+        w.feed()
         ended = await asyncio.gather(*map(w.reconcile, names), return_exceptions=True)
         assert [type(end) for end in ended] == [Result, Result, CloudError, Result, Result]
         assert w.places.reads == [names]
-        unlabelled = [name for name in names if not w.cluster.get(name).labels]
+        unlabelled = [name for name in names if not w.cluster.volume(name).labels]
         assert unlabelled == ["pv-2"]
 
 
 async def test_a_suspect_is_asked_about_alone() -> None:
-    async with small_world("pv-1") as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
-        w.feed(w.cluster.get())
+    async with world("pv-1") as w:
+        w.put(volume(), answer=place("a"))
+        w.feed()
         assert (await w.controller.reconcile("pv-1")).message == "labelled"
 
 
 async def test_an_answer_about_an_earlier_volume_of_that_name_is_not_taken() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
-        w.feed(w.cluster.get())
+    async with world() as w:
+        w.put(volume(), answer=place("a"))
+        w.feed()
         reading = asyncio.create_task(w.reconcile())
         await let_run()  # it waits for its batch
-        w.cluster.put(volume(recreated))
-        w.places.answers["pv-1"] = place("b")
-        w.feed(w.cluster.get())
+        w.put(volume(recreated), answer=place("b"))
+        w.feed()
         assert not (await reading).is_done
         await w.sync()
-        assert w.cluster.get().labels[ZONE] == "b"
+        assert w.cluster.volume().labels[ZONE] == "b"
         assert len(w.places.reads) == 2
 
 
 async def test_a_volume_that_changed_since_the_plan_is_planned_again() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a", "b")
-        w.feed(w.cluster.get())
+    async with world() as w:
+        w.put(volume(), answer=place("a", "b"))
+        w.feed()
         w.cluster.put(volume(in_zones("b")))
         with pytest.raises(KubernetesError) as refusal:
             await w.reconcile()
         assert refusal.value.status == 422
-        assert (w.cluster.get().labels, await w.events()) == ({}, [])
+        assert (w.cluster.volume().labels, await w.events()) == ({}, [])
         await w.sync()
-        assert w.cluster.get().labels[ZONE] == "b"
+        assert w.cluster.volume().labels[ZONE] == "b"
         assert len(w.places.reads) == 1
 
 
 async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
-        w.cluster.refusal = KubernetesError(422, "Invalid", "a webhook says no", None)
+    async with world() as w:
+        w.put(volume(), answer=place("a"))
+        w.cluster.failures = [KubernetesError(422, "Invalid", "a webhook says no", None)] * 5
         with pytest.raises(KubernetesError):  # it could be a race
             await w.sync()
         for _ in range(2):
@@ -245,15 +231,14 @@ async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() 
                 await w.sync()
         ((kind, reason, _),) = await w.events()
         assert (kind, reason) == ("Warning", "LabellingFailed")
-        w.cluster.refusal = None
+        w.cluster.failures = []
         assert (await w.sync()).is_done
 
 
 async def test_a_failing_api_server_is_the_runners_affair() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
-        w.cluster.refusal = KubernetesError(500, "InternalError", "etcd", None)
+    async with world() as w:
+        w.put(volume(), answer=place("a"))
+        w.cluster.failures = [KubernetesError(500, "InternalError", "etcd", None)] * 5
         for _ in range(2):
             with pytest.raises(KubernetesError):
                 await w.sync()
@@ -261,9 +246,8 @@ async def test_a_failing_api_server_is_the_runners_affair() -> None:
 
 
 async def test_without_permission_nothing_is_written() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
+    async with world() as w:
+        w.put(volume(), answer=place("a"))
         w.permission.renew(0.0)
         with pytest.raises(NoPermit):
             await w.sync()
@@ -273,9 +257,8 @@ async def test_without_permission_nothing_is_written() -> None:
 
 
 async def test_what_status_and_events_know_of_it() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
+    async with world() as w:
+        w.put(volume(), answer=place("a"))
         await w.sync()
         assert w.controller.status() == {"objects": 1, "labelled": 1}
         object_ref = w.controller.object_ref("pv-1")
@@ -284,15 +267,14 @@ async def test_what_status_and_events_know_of_it() -> None:
         assert w.controller.object_ref("nobody") is None
 
 
-async def test_without_volumes_in_the_cloud_there_is_no_duty() -> None:
-    async with small_world() as w:
-        w.cloud.volumes = None
+async def test_without_volumes_in_the_cloud_there_is_no_controller() -> None:
+    async with world() as w:
+        w.provider.volumes = None
         assert worker.new_controller(w.context) is None
 
 
 async def test_reads_spend_at_the_priority_of_volumes() -> None:
-    async with small_world() as w:
-        w.cluster.put(volume())
-        w.places.answers["pv-1"] = place("a")
+    async with world() as w:
+        w.put(volume(), answer=place("a"))
         await w.sync()
-        assert w.places.grants.priorities == [Priority.VOLUME]
+        assert w.places.grants.spent == [("read", Priority.VOLUME)]

@@ -1,0 +1,76 @@
+"""What fakes of a cloud are made of: grants for everything, and parts that answer in batches."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from ccm.cloud.gate import WorkerGate
+from ccm.decide.budget import Priority
+
+from .waiting import DEADLINE
+
+GRANTED = 123.0  # when the source says that every call was granted
+PARTS = ("instances", "load_balancers", "routes", "volumes")
+
+
+class Named(Protocol):
+    """An object that a cloud is asked about."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class GrantSource:
+    """Gives every call its grant, unless it is closed; keeps what was spent and reported."""
+
+    def __init__(self) -> None:
+        self.spent: list[tuple[str, Priority]] = []
+        self.throttles: list[tuple[str, float | None, float]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def take(self, budget: str, priority: Priority) -> float:
+        await self.open.wait()
+        self.spent.append((budget, priority))
+        return GRANTED
+
+    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
+        self.throttles.append((budget, seconds, granted))
+
+
+def new_provider(scheme: str = "fake", **parts: object) -> Any:
+    """A provider with these parts and nothing else."""
+    return SimpleNamespace(name=scheme, scheme=scheme, **dict.fromkeys(PARTS) | parts)
+
+
+class Inventory:
+    """A part of a cloud that answers for many objects in one read: what it says of each, by name.
+
+    `reads` are those that it was asked for, `failures` what the next ones end with.
+    """
+
+    csi_drivers: frozenset[str] = frozenset()
+    legacy_sources: frozenset[str] = frozenset()
+
+    def __init__(self, batch_size: int = 100) -> None:
+        self.batch_size = batch_size
+        self.answers: dict[str, Any] = {}
+        self.failures: list[Exception] = []
+        self.reads: list[list[str]] = []
+        self.gate = asyncio.Event()  # no read is answered before it is set
+        self.gate.set()
+        self.grants = GrantSource()
+        self.check: Callable[[], None] = lambda: None
+        self._calls = WorkerGate(self.grants, timeout=DEADLINE, check=lambda: self.check())
+
+    async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
+        names = [one.name for one in objects]
+        return await self._calls.call("Describe", "read", lambda: self._answer(names))
+
+    async def _answer(self, names: list[str]) -> Mapping[str, Any]:
+        self.reads.append(names)
+        await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        return {name: self.answers[name] for name in names if name in self.answers}

@@ -1,0 +1,35 @@
+"""How long controllers wait for what: one value a process, so that a test can be quick."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds; the flags say what an operator may set, these are what nobody needs to."""
+
+    batch_first_delay: float = 0.005
+    """An object that comes alone waits for company before it is read."""
+    batch_interval: float = 0.5
+    """Between two batches of reads that are not full, while many objects come."""
+    batch_longest_delay: float = 2.0
+    """A batch waits while more keys are ready, which may join it."""
+    throttled_batch_retry: float = 0.05
+    """Until a batch for which reconciles wait asks for its next grant."""
+    throttled_refresh_retry: float = 5.0
+    """Until a batch of the refresh pass is asked for once more."""
+    answer_ttl: float = 300.0
+    """An answer may be acted on; a refresh follows in as many seconds."""
+
+    route_list_interval: float = 10.0
+    """From one list of routes to the next that Nodes ask for."""
+    doubted_route_list_retry: float = 3.0
+    """Until a list of routes that lacks much is read again."""
+
+    node_debounce: float = 0.2
+    """Without a change of any Node before balancers are updated."""
+    node_debounce_limit: float = 2.0
+    """After which they are updated although Nodes keep changing."""
+    balancer_resync_period: float = 1800.0
+    """After which a balancer is compared with its Service again."""
+    refusal_retry_period: float = 600.0
+    """After which the cloud is asked again for what it refused."""
