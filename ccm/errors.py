@@ -73,7 +73,7 @@ class NotImplementedByProvider(CloudError):
     """This cloud cannot do this at all."""
 
 
-class NoPermit(Exception):
+class NotLeading(Exception):
     """This process may not write now: it is not leader, or its permission expired."""
 
 

@@ -226,7 +226,7 @@ CLOUD_CALLS_THROTTLED = _counter(
 )
 
 NODES = "Nodes"
-NODE_INITIALISATION_SECONDS = _histogram(
+NODE_INITIALIZATION_SECONDS = _histogram(
     NODES,
     "ccm_node_initialisation_seconds",
     "From when the leader first saw the uninitialized taint to when it saw it removed.",
@@ -241,13 +241,13 @@ TAINT_REMOVAL_DELAY_SECONDS = _histogram(
 INITIAL_NODE_SYNC_DELAY_SECONDS = _histogram(
     NODES,
     "node_controller_initial_node_sync_delay_seconds",
-    "From a Node's creation to the end of its initialisation: here the taint goes last.",
+    "From a Node's creation to the end of its initialization: here the taint goes last.",
     _NODE_AGE,
 )
-NODES_UNINITIALISED = _gauge(
+NODES_UNINITIALIZED = _gauge(
     NODES, "ccm_nodes_uninitialised", "Nodes with the uninitialized taint."
 )
-OLDEST_UNINITIALISED_SECONDS = _gauge(
+OLDEST_UNINITIALIZED_SECONDS = _gauge(
     NODES, "ccm_nodes_oldest_uninitialised_seconds", "Time since the first of them was seen."
 )
 

@@ -1,1 +1,1 @@
-"""Worker processes: each performs one duty of a cloud controller manager."""
+"""Worker processes: each runs one controller of a cloud controller manager."""

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ccm.cloud.gate import invoke, with_priority
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, NoPermit, Throttled
+from ccm.errors import CloudError, NotLeading, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
 from workers.controller import ControllerContext
 
@@ -59,7 +59,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         context: ControllerContext,
     ) -> None:
         self._part, self._priority, self._timings = part, priority, context.timings
-        self._quarantine, self._queue = context.quarantine, context.queue
+        self._executor, self._queue = context.executor, context.queue
         self._waiting: dict[str, tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]] = {}
         self._answers: dict[str, tuple[float, str, AnswerT | Unknown]] = {}
         self._some, self._full = asyncio.Event(), asyncio.Event()
@@ -70,15 +70,15 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         """What the cloud says of `obj`, at most `answer_ttl` old unless `forget` was called.
 
         Call it in the reconcile of the key `obj.name`. A suspect is read at once and alone. Raises
-        `NoPermit` when this process does not lead.
+        `NotLeading` when this process does not lead.
         """
         if kept := self._answers.get(obj.name):
             at, uid, answer = kept
             if uid == obj.uid and time.monotonic() - at < self._timings.answer_ttl:
                 return answer
-        if self._quarantine.is_suspect(obj.name):
+        if self._executor.is_suspect(obj.name):
             return (await self._until_answered([obj]))[obj.name]
-        async with self._quarantine.waiting(obj.name):
+        async with self._executor.waiting(obj.name):
             answer = await self._join(obj)
         self._answers[obj.name] = time.monotonic(), obj.uid, answer
         return answer
@@ -114,11 +114,11 @@ class BatchReader(Generic[ObjectT, AnswerT]):
     ) -> dict[str, AnswerT | Unknown] | None:
         """One answer for each object of `batch`, by name, whatever the provider does.
 
-        None when the cloud throttles; raises `NoPermit` when this process does not lead.
+        None when the cloud throttles; raises `NotLeading` when this process does not lead.
         """
         if not batch:
             return {}
-        async with self._quarantine.executing_batch([obj.name for obj in batch]):
+        async with self._executor.executing_batch([obj.name for obj in batch]):
             return await self._describe(batch, priority)
 
     async def _join(self, obj: ObjectT) -> AnswerT | Unknown:
@@ -160,12 +160,12 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         objects = [obj for obj, _ in batch]
         error: Exception = CloudError("the read was broken off")
         try:
-            async with self._quarantine.executing_batch([obj.name for obj in objects]):
+            async with self._executor.executing_batch([obj.name for obj in objects]):
                 answers = await self._until_answered(objects)
             for obj, answered in batch:
                 if not answered.done():
                     answered.set_result(answers[obj.name])
-        except NoPermit as refused:
+        except NotLeading as refused:
             error = refused
         finally:
             self._slots.release()
@@ -188,7 +188,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
             return {obj.name: _checked(answers.get(obj.name)) for obj in batch}
         except Throttled:
             return None
-        except NoPermit:
+        except NotLeading:
             raise
         except CloudError as error:
             return {obj.name: Unknown(str(error)) for obj in batch}

@@ -12,8 +12,8 @@ from ccm.kube.events import EventRecorder, ObjectRef
 from ccm.model.objects import Json
 from ccm.model.projection import Projection
 from ccm.settings import Settings
+from workers.executor import KeyExecutor
 from workers.performer import Performer
-from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.store import Store
 from workers.timings import Timings
@@ -41,7 +41,7 @@ class ControllerContext:
     provider: CloudProvider
     store: Store
     queue: WorkQueue
-    quarantine: Quarantine
+    executor: KeyExecutor
     performer: Performer
     recorder: EventRecorder
     send: Callable[[Message], bool]

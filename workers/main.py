@@ -23,8 +23,8 @@ from ccm.log import set_up
 from ccm.processes import die_with_parent
 from ccm.settings import Settings
 from workers.controller import ControllerContext, ControllerModule
+from workers.executor import KeyExecutor
 from workers.performer import Performer
-from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Connection, Runner
 from workers.store import Store
@@ -88,7 +88,7 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
             provider=provider,
             store=Store(module.PROJECTIONS),
             queue=WorkQueue(module.BACKOFF),
-            quarantine=Quarantine(
+            executor=KeyExecutor(
                 InFlightJournal(Path(spec.journal_path)),
                 port.send,
                 spec.suspects,

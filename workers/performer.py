@@ -25,7 +25,7 @@ class Performer:
     grace: float
 
     async def perform(self, write: Write) -> Json:
-        """The API server's answer, for a patch the object as it is now; raises `NoPermit`."""
+        """The API server's answer, for a patch the object as it is now; raises `NotLeading`."""
         timeout = min(WRITE_TIMEOUT, max(self.permission.seconds_left, 0.0) + self.grace)
         match write:
             case Patch(path, operations):

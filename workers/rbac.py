@@ -10,7 +10,7 @@ from ccm.model.rbac import PolicyRule
 POLICY_RULES: dict[str, dict[str, tuple[PolicyRule, ...]]] = {
     "node": {
         NODE: (
-            PolicyRule("nodes", ("patch",), "provider ID, labels, taint of uninitialised nodes"),
+            PolicyRule("nodes", ("patch",), "provider ID, labels, taint of uninitialized nodes"),
             PolicyRule("nodes/status", ("patch",), "addresses"),
             event_rule(),
         ),

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from ccm import metrics
 from ccm.bus.frames import (
     Ack,
-    Beat,
     Drain,
     Explain,
     Explained,
     Granted,
+    Heartbeat,
     Hello,
     LogLevel,
     Message,
@@ -26,7 +26,7 @@ from ccm.bus.frames import (
 from ccm.bus.sockets import Permission
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.counters import Counters, Numbers
-from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter, Unreachable
+from ccm.errors import CloudError, KubernetesError, NotLeading, Refused, RetryAfter, Unreachable
 from ccm.kube.events import Event
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
@@ -38,7 +38,7 @@ from workers.store import Gap
 
 log = logging.getLogger(__name__)
 
-BEAT_INTERVAL = 1.0  # seconds between two signs of life
+HEARTBEAT_INTERVAL = 1.0  # seconds between two signs of life
 PENDING_SHOWN = 20  # pending keys in a sign of life
 NOT_LEADING_RETRY = 0.1  # seconds until a key that met the end of our leadership is tried again
 CONFLICT_RETRY = 0.05  # seconds until a plan that met a changed object is made again
@@ -76,7 +76,7 @@ class Runner:
             *connection.counter_sets,
         )
         self._context, self._controller = context, controller
-        self._quarantine, self._queue = context.quarantine, context.queue
+        self._executor, self._queue = context.executor, context.queue
         self._log = ReconcileLog()
         self._unacked: deque[tuple[int, tuple[str, ...]]] = deque()  # frame, keys moved away in it
         self._reconciling: set[asyncio.Task[None]] = set()
@@ -89,7 +89,7 @@ class Runner:
         parts = (
             self._controller.run(),
             self._context.recorder.run(),
-            self._beat(),
+            self._send_heartbeats(),
             self._dispatch(),
         )
         tasks = [asyncio.create_task(self._guard(part)) for part in parts]
@@ -159,14 +159,14 @@ class Runner:
     # Keys.
 
     async def _dispatch(self) -> None:
-        """Start a reconcile for every key that is due and has a place, while this worker leads."""
+        """Start a reconcile for every key that is due and has a slot, while this worker leads."""
         while not self._drain.done():
-            await self._queue.wait()  # without a place, which keys that got their answer need
+            await self._queue.wait()  # without a slot, which keys that got their answer need
             await self._port.permission.wait()
-            await self._quarantine.acquire_place()
+            await self._executor.acquire_slot()
             key = await self._queue.get()
             if key is None:
-                self._quarantine.release_place()
+                self._executor.release_slot()
                 return
             task = asyncio.create_task(self._process(key))
             self._reconciling.add(task)
@@ -175,14 +175,14 @@ class Runner:
     async def _process(self, key: str) -> None:
         """One key in its turn: side by side with others, alone when suspected, or not yet."""
         try:
-            wait = self._quarantine.seconds_to_wait(key)
+            wait = self._executor.seconds_to_wait(key)
             if wait > 0:
                 self._leave_quarantined(key, wait)
                 return
-            async with self._quarantine.executing(key):
+            async with self._executor.executing(key):
                 await self._reconcile(key)
         finally:
-            self._quarantine.release_place(key)
+            self._executor.release_slot(key)
             self._queue.done(key)
             self._acknowledge()
 
@@ -197,7 +197,7 @@ class Runner:
         """One key, whatever may happen in it."""
         try:
             self._end(key, await self._controller.reconcile(key))
-        except NoPermit:
+        except NotLeading:
             self._wait(key, "this replica does not lead now", NOT_LEADING_RETRY)
         except RetryAfter as wait:
             self._wait(key, str(wait), wait.seconds)
@@ -219,7 +219,7 @@ class Runner:
         self._context.counters.count(metrics.RECONCILES, "success")
         self._log.done(key, result.message)
         self._queue.forget_failures(key)
-        self._quarantine.survived(key)
+        self._executor.survived(key)
 
     def _end_with(self, key: str, error: KubernetesError) -> None:
         if error.status == 404:
@@ -238,7 +238,7 @@ class Runner:
     def _fail(self, key: str, why: str, result: str = "failed") -> None:
         self._context.counters.count(metrics.RECONCILES, result)
         self._log.failed(key, why, result)
-        self._quarantine.survived(key)
+        self._executor.survived(key)
         if result == "failed":
             self._queue.add_failed(key)
 
@@ -258,19 +258,19 @@ class Runner:
             "details": self._controller.details(key),
         }
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             self._port.send(self._sign_of_life())
-            due = loop.time() + BEAT_INTERVAL
-            await asyncio.sleep(BEAT_INTERVAL)
+            due = loop.time() + HEARTBEAT_INTERVAL
+            await asyncio.sleep(HEARTBEAT_INTERVAL)
             self._loop_lag = loop.time() - due
 
-    def _sign_of_life(self) -> Beat:
+    def _sign_of_life(self) -> Heartbeat:
         numbers: Numbers = {metrics.WORKER_CPU_SECONDS.name: [[[], round(time.process_time(), 3)]]}
         for counters in self._counter_sets:
             numbers |= counters.export()
-        return Beat(self.status(), numbers)
+        return Heartbeat(self.status(), numbers)
 
     def status(self) -> Json:
         """What `ccm-supervisor status` shows of this worker."""

@@ -78,7 +78,7 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """A sign of life from the worker's own loop, with what `status` shows of it.
 
     `numbers` is what it has counted since its start (see `ccm.counters.Numbers`).
@@ -225,7 +225,7 @@ Message = (
     | Ack
     | Resync
     | Synced
-    | Beat
+    | Heartbeat
     | GrantRequest
     | CloudThrottled
     | ProposeDeletions

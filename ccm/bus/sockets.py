@@ -16,7 +16,7 @@ import zmq
 import zmq.asyncio
 
 from ccm.bus.frames import MAX_FRAME, BadFrame, Message, Permit, UseToken, decode, encode
-from ccm.errors import NoPermit
+from ccm.errors import NotLeading
 
 log = logging.getLogger(__name__)
 
@@ -132,9 +132,9 @@ class Permission:
         return self._until - time.monotonic()
 
     def check(self) -> None:
-        """Raise `NoPermit` unless writing is allowed now."""
+        """Raise `NotLeading` unless writing is allowed now."""
         if self.seconds_left <= 0:
-            raise NoPermit("this worker may not act now")
+            raise NotLeading("this worker may not act now")
 
     async def wait(self) -> None:
         """Return once writing is allowed."""

@@ -121,8 +121,8 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
     from ccm.kube.client import Kube
     from ccm.kube.lease import LeaseClient, new_identity
     from ccm.log import set_up
-    from ccm.supervisor.loop import Supervisor
     from ccm.supervisor.preflight import check_api_server
+    from ccm.supervisor.supervisor import Supervisor
 
     settings = reading.settings
     check_name(settings.cloud_provider)

@@ -58,7 +58,7 @@ def _stop_write(operation: str) -> None:
 
 
 def record_changes(provider: CloudProvider, changes: Changes) -> None:
-    """Let `provider`, initialised with a `ReadingGate`, note in `changes` what it would write."""
+    """Let `provider`, initialized with a `ReadingGate`, note in `changes` what it would write."""
     if provider.load_balancers:
         provider.load_balancers = RecordedBalancers(provider.load_balancers, changes)
     if provider.routes:

@@ -20,7 +20,7 @@ from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
 from ccm.counters import Counters
 from ccm.decide.budget import GRANT_TIMEOUT, Priority
 from ccm.durations import format_duration
-from ccm.errors import CloudError, Denied, NoPermit, Refused, RetryAfter, Throttled
+from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
 
 log = logging.getLogger(__name__)
 
@@ -53,14 +53,14 @@ async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
 async def call(priority: Priority, method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
     """The result of a provider's method, called for a controller.
 
-    Raises `CloudError` or `NoPermit`, whatever the provider does, and `RetryAfter` for throttling.
+    Raises `CloudError` or `NotLeading` whatever the provider does, `RetryAfter` for throttling.
     """
     try:
         with with_priority(priority):
             return await invoke(method, *args)
     except Throttled as error:
         raise RetryAfter(str(error), error.seconds or THROTTLED_RETRY) from error
-    except (CloudError, NoPermit):
+    except (CloudError, NotLeading):
         raise
     except Exception as error:  # around one callback: a provider's bug is one failed call
         log.exception("provider failed", extra={"call": method.__name__})
@@ -122,7 +122,7 @@ class SupervisorGrants:
 class WorkerGate:
     """What a provider gets as its `Gate`.
 
-    `check` raises `NoPermit` when this process does not lead. It is asked after the wait for a
+    `check` raises `NotLeading` when this process does not lead. It is asked after the wait for a
     grant, right before the request leaves, and nowhere else on the way to the cloud.
     """
 

@@ -268,7 +268,7 @@ DELETION_RULES = (
         DeletionDecision.NEVER,
         lambda node: node.observed is None or not node.observed.has_provider_id,
         "It has no provider ID; that no machine has its name proves nothing.",
-        "See why it was not initialised (Events of the Node), or delete it by hand.",
+        "See why it was not initialized (Events of the Node), or delete it by hand.",
     ),
     DeletionRule(
         Reason.NOT_GONE,

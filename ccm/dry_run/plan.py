@@ -34,7 +34,7 @@ from ccm.cloud.interface import CloudProvider
 from ccm.cloud.registry import load_provider
 from ccm.decide.deletion import Reason
 from ccm.dry_run.cluster import KINDS, Change, ClusterCopy, version_of
-from ccm.errors import ConfigurationFault, NoPermit
+from ccm.errors import ConfigurationFault, NotLeading
 from ccm.kube.client import Fence, Kube, RestConfig
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
@@ -48,9 +48,9 @@ from ccm.supervisor.delivery import ProjectedStore
 from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
 from ccm.supervisor.shards import wanted_workers
 from workers.controller import ControllerContext, ControllerModule
+from workers.executor import KeyExecutor
 from workers.main import provider_context, require_cluster_id
 from workers.performer import Performer
-from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Connection, Runner
 from workers.store import Store
@@ -110,7 +110,7 @@ def _dry(settings: Settings) -> Settings:
 
 
 def _refuse() -> None:
-    raise NoPermit("a dry run writes nothing")
+    raise NotLeading("a dry run writes nothing")
 
 
 class RecordingPerformer(Performer):
@@ -235,7 +235,7 @@ class DryRun:
             provider=provider,
             store=port.store,
             queue=WorkQueue(module.BACKOFF),
-            quarantine=Quarantine(journal, port.send, (), {}, module.concurrency(self._settings)),
+            executor=KeyExecutor(journal, port.send, (), {}, module.concurrency(self._settings)),
             performer=RecordingPerformer(self._kube, port.permission, self._copy),
             recorder=self._events,
             send=port.send,

@@ -14,7 +14,7 @@ from aiohappyeyeballs import AddrInfoType
 
 from ccm import metrics
 from ccm.counters import Counters
-from ccm.errors import KubernetesError, NoPermit, Unreachable
+from ccm.errors import KubernetesError, NotLeading, Unreachable
 from ccm.http import (
     HttpClient,
     HttpConnection,
@@ -210,7 +210,7 @@ class Kube:
             code = str(answer.status)
             self.server_date = answer.header("Date")
             return answer
-        except NoPermit:
+        except NotLeading:
             code = ""  # nothing was sent
             raise
         finally:

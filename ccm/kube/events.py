@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Literal
 
-from ccm.errors import KubernetesError, NoPermit, Unreachable
+from ccm.errors import KubernetesError, NotLeading, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.model.rbac import PolicyRule
@@ -112,7 +112,7 @@ class EventRecorder:
         try:
             body = self._body(event, namespace)
             await self._kube.post(f"/api/v1/namespaces/{namespace}/events", body)
-        except NoPermit:
+        except NotLeading:
             self.lost += 1  # without a line for each: there may be thousands
         except (KubernetesError, Unreachable) as error:
             self.lost += 1

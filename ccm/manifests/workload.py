@@ -71,7 +71,7 @@ def workload(wanted: Workload, settings: Settings) -> Iterator[Manifest]:
         },
         [
             "One replica leads, the others stand by, warm. On the host's network and DNS: before",
-            "the first nodes are initialised there is neither a pod network nor a cluster DNS.",
+            "the first nodes are initialized there is neither a pod network nor a cluster DNS.",
         ],
     )
 

@@ -155,7 +155,7 @@ class Sandbox:
         return {
             "settled": is_settled,
             "nodes": len(self.observer.nodes),
-            "initialised": len(delays),
+            "initialized": len(delays),
             "kubernetes_writes_per_node": round(len(writes) / max(len(delays), 1), 3),
             "kubernetes_events": sum(r["resource"] == "events" for r in requests),
             "cloud_reads": sum(

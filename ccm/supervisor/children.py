@@ -31,13 +31,13 @@ KILL_DELAY = 2.0  # seconds a silent worker gets to write its stacks before SIGK
 
 @dataclass
 class WorkerProcess:
-    """One process of a worker. `is_fenced`: it must not act yet, others still own its keys."""
+    """One process of a worker. `awaits_handover`: it must not act, others still own its keys."""
 
     ident: str
     handle: Any
     journal_path: Path
     controllers: tuple[str, ...]
-    is_fenced: bool = False
+    awaits_handover: bool = False
     said_hello: bool = False
     is_synced: bool = False
     heard_at: float = field(default_factory=time.monotonic)
@@ -120,11 +120,11 @@ class Children:
         """The worker of this name."""
         return self._children.get(name)
 
-    def add(self, controllers: Mapping[str, str], is_fenced: bool = False) -> None:
+    def add(self, controllers: Mapping[str, str], awaits_handover: bool = False) -> None:
         """Start workers: name → controller. Fenced ones sync but must not act yet."""
         for name, controller in controllers.items():
             child = self._children[name] = Child(name, controller)
-            self._start(child, is_fenced)
+            self._start(child, awaits_handover)
 
     def transition(self, child: Child, event: WorkerEvent) -> None:
         """Move the worker along its state table."""
@@ -152,7 +152,7 @@ class Children:
             return f"{child.name} is being replaced already"
         if child.current and child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING):
             child.successor = self._spawn(child)
-            child.successor.is_fenced = True
+            child.successor.awaits_handover = True
             return f"{child.name} hands over to a new process as soon as that has everything"
         if child.current:
             child.current.handle.kill()
@@ -227,24 +227,24 @@ class Children:
     def _check_controllers(self, child: Child) -> None:
         process = child.current
         is_working = child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING)
-        if not process or not is_working or process.is_fenced or child.successor:
+        if not process or not is_working or process.awaits_handover or child.successor:
             return
         if process.controllers != self._hooks.settings_for(child.controller).controllers:
             log.info("worker restarts with more controllers", extra={"worker": child.name})
             self.restart(child)
 
-    def _start(self, child: Child, is_fenced: bool = False) -> None:
+    def _start(self, child: Child, awaits_handover: bool = False) -> None:
         if self._is_stopping or child.current or child.is_leaving:
             return
         child.current = self._spawn(child)
-        child.current.is_fenced = is_fenced
+        child.current.awaits_handover = awaits_handover
         self.transition(child, WorkerEvent.STARTED)
 
     def _spawn(self, child: Child) -> WorkerProcess:
         child.starts += 1
         settings = self._hooks.settings_for(child.controller)
         ident = f"{child.name}.{child.starts}"
-        journal_path = self._bus_path.with_name(f"{ident}.hand")
+        journal_path = self._bus_path.with_name(f"{ident}.journal")
         spec = WorkerSpec(
             name=child.name,
             ident=ident,
@@ -320,18 +320,18 @@ class Children:
             self._hooks.refused(child)
         elif was_draining:
             self.transition(child, WorkerEvent.ENDED)
-            self._start(child, process.is_fenced)
+            self._start(child, process.awaits_handover)
         else:
             self.transition(child, WorkerEvent.DIED)
             delay = restart_delay(child.life, random.random())
             loop = asyncio.get_running_loop()
-            loop.call_later(delay, self._start, child, process.is_fenced)
+            loop.call_later(delay, self._start, child, process.awaits_handover)
 
     def _promote(self, child: Child, successor: WorkerProcess) -> None:
         """The successor is the worker now, in whatever state it is."""
         child.current, child.successor = successor, None
         child.last_faults = []
-        successor.is_fenced = False
+        successor.awaits_handover = False
         state = WorkerState.SYNCING if successor.said_hello else WorkerState.STARTING
         state = WorkerState.STANDBY if successor.is_synced else state
         child.life = Life(state, time.monotonic())

@@ -140,9 +140,9 @@ class SupervisorCollector(Collector):
         for worker in status["workers"]:
             name = worker["name"]
             yield metrics.WORKER_EXITS, (name,), self.worker_counters.exits[name]
-        yield metrics.NODES_UNINITIALISED, (), len(self.newcomers)
+        yield metrics.NODES_UNINITIALIZED, (), len(self.newcomers)
         oldest = self.newcomers.oldest(time.monotonic())
-        yield metrics.OLDEST_UNINITIALISED_SECONDS, (), oldest
+        yield metrics.OLDEST_UNINITIALIZED_SECONDS, (), oldest
 
     def _own_process(self) -> Iterator[Sample]:
         yield metrics.PROCESS_CPU_SECONDS, (), time.process_time()

@@ -84,7 +84,7 @@ class UninitializedNodes:
             self._observe(node, now - since)
 
     def _observe(self, node: Node, seconds: float) -> None:
-        self.counters.observe(metrics.NODE_INITIALISATION_SECONDS, seconds=seconds)
+        self.counters.observe(metrics.NODE_INITIALIZATION_SECONDS, seconds=seconds)
         if (age := _age(node)) is not None:
             self.counters.observe(metrics.TAINT_REMOVAL_DELAY_SECONDS, seconds=age)
             self.counters.observe(metrics.INITIAL_NODE_SYNC_DELAY_SECONDS, seconds=age)

@@ -91,7 +91,7 @@ class Shards:
     async def _move_keys(self) -> None:
         old = [child for child in self._children if child.name in self._current]
         added = [name for name in self._next if name not in self._current]
-        self._children.add(dict.fromkeys(added, "node"), is_fenced=True)
+        self._children.add(dict.fromkeys(added, "node"), awaits_handover=True)
         await self._until(lambda: all(self._is_synced(name) for name in added))
         self._reassign(old)
         await self._until(lambda: all(self._informer.is_caught_up(name) for name in _idents(old)))
@@ -104,7 +104,7 @@ class Shards:
         self._reassign(staying)
         for child in staying:
             if child.current:
-                child.current.is_fenced = False
+                child.current.awaits_handover = False
                 self._permit(child)
 
     def _roll_back(self) -> None:

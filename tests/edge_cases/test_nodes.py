@@ -1,4 +1,4 @@
-"""Rows of initialising a Node, as the writes that an API server takes."""
+"""Rows of initializing a Node, as the writes that an API server takes."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from ccm.model.cloud import Instance
 from ccm.model.objects import Node
-from tests.node.test_node_initialisation import INITIALISED
+from tests.node.test_node_initialization import INITIALIZED
 from tests.worlds.context import FakePort
 from workers.node.plan import patch_for, plan
 from workers.performer import Performer
@@ -15,14 +15,14 @@ from .servers import ApiServer
 
 
 def seen(node: Node) -> tuple[Any, ...]:
-    """All of a Node that its initialisation may concern."""
+    """All of a Node that its initialization may concern."""
     conditions = [(one["type"], one["status"]) for one in node.status.get("conditions", [])]
     labels, annotations = dict(node.labels), dict(node.annotations)
     return node.provider_id, node.taints, node.addresses, labels, annotations, conditions
 
 
-@pytest.mark.parametrize(("before", "instance", "after"), INITIALISED)
-async def test_a_node_is_initialised_on_an_api_server(
+@pytest.mark.parametrize(("before", "instance", "after"), INITIALIZED)
+async def test_a_node_is_initialized_on_an_api_server(
     api_server: ApiServer, before: Node, instance: Instance, after: Node
 ) -> None:
     performer = Performer(api_server.kube, FakePort().permission, grace=5.0)

@@ -38,7 +38,9 @@ JSON = st.recursive(
 FIELDS = st.dictionaries(
     st.sampled_from(["seq", "facts", "number", "t", "wants"]), JSON, max_size=4
 )
-KINDS = st.sampled_from(["Hello", "Ack", "Beat", "AskCalls", "Objects", "Permit", "Drain", "Fault"])
+KINDS = st.sampled_from(
+    ["Hello", "Ack", "Heartbeat", "AskCalls", "Objects", "Permit", "Drain", "Fault"]
+)
 MESSAGES = st.builds(lambda fields, kind: {**fields, "t": kind}, FIELDS, KINDS)
 
 

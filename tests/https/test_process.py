@@ -89,7 +89,7 @@ async def test_what_happens_is_counted_and_a_death_takes_no_count_back(
     with Served(where, cluster, *ALL) as served:
         await served.ready()
         await add_machines_and_nodes(api, cloud.url, NODES)
-        await env.nodes.until_initialised(NODES, 60)
+        await env.nodes.until_initialized(NODES, 60)
         before = await eventually(
             served.samples,  # workers tell once a second
             lambda found: total(found, "rest_client_requests_total", **PATCHED) >= 2 * NODES,
@@ -110,7 +110,7 @@ async def test_what_happens_is_counted_and_a_death_takes_no_count_back(
 
 
 def _is_complete(samples: dict[Sample, float]) -> None:
-    """What initialising nodes has to leave in the metrics."""
+    """What initializing nodes has to leave in the metrics."""
     assert total(samples, "node_controller_initial_node_sync_delay_seconds_count") == NODES
     assert total(samples, "ccm_nodes_uninitialised") == 0
     assert total(samples, "workqueue_adds_total", name="Nodes") >= NODES

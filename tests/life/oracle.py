@@ -77,7 +77,7 @@ def _node(node: Json, observed: Observed) -> Iterator[str]:
         return
     taints = {taint["key"] for taint in node["spec"].get("taints", ())}
     if UNINITIALIZED in taints:
-        yield f"node {name} is not initialised"
+        yield f"node {name} is not initialized"
     if (SHUTDOWN in taints) != (machine["power"] == "stopped"):
         yield f"node {name} has taints {sorted(taints)}, its machine is {machine['power']}"
     labels = node["metadata"]["labels"]

@@ -86,7 +86,7 @@ CHANGES = (
 
 async def test_a_node_change_is_one_update_of_each_balancer_that_it_concerns(life: Life) -> None:
     await populate(life, nodes=5)
-    await life.admin.set_limits(latency=0.2)  # a node is there before it is initialised
+    await life.admin.set_limits(latency=0.2)  # a node is there before it is initialized
     for change in CHANGES:
         await life.admin.reset_counters()
         await life.take_together(change.steps)

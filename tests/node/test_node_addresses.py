@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ccm.model.cloud import AddressType, NodeAddress
 from tests.worlds.nodes import address_json, addresses, node, provided_ip, shown, with_addresses
-from workers.node.metadata import AddressProblem, desired_addresses, prefer
+from workers.node.plan import CannotPlan, desired_addresses, prefer
 
 V4, V6 = "10.1.1.1", "fc01:1234::5678"
 
@@ -78,7 +78,7 @@ def test_the_kubelets_own_ip_comes_first_and_alone_of_its_type(
     ],
 )
 def test_an_ip_that_is_not_offered_or_not_an_ip_is_a_problem(provided: str, complaint: str) -> None:
-    with pytest.raises(AddressProblem, match=complaint):
+    with pytest.raises(CannotPlan, match=complaint):
         prefer(addresses(f"InternalIP {V4}", "Hostname h"), provided)
 
 
@@ -121,7 +121,7 @@ def test_any_annotation_gives_addresses_or_a_problem(
 ) -> None:
     try:
         chosen = prefer(offered, provided)
-    except AddressProblem:
+    except CannotPlan:
         return
     assert set(chosen) <= set(offered)
     assert {one.type for one in chosen} == {one.type for one in offered}

@@ -9,7 +9,7 @@ import pytest
 
 from ccm.bus.frames import ProposeDeletions
 from ccm.controllers import LIFECYCLE, NODE
-from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Throttled
+from ccm.errors import CloudError, Denied, KubernetesError, NotLeading, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.model.objects import Node
 from tests.worlds.context import TIMINGS
@@ -39,7 +39,7 @@ async def test_a_tainted_node_gets_what_its_machine_is() -> None:
         w.put(node(tainted), answer=machine("fake://1", "InternalIP 10.0.0.1", zone="z"))
         result = await w.sync()
         after = w.cluster.node()
-        assert (result.message, result.is_done) == ("initialised", True)
+        assert (result.message, result.is_done) == ("initialized", True)
         assert (after.provider_id, after.is_uninitialized, len(after.addresses)) == (
             "fake://1",
             False,
@@ -196,7 +196,7 @@ async def test_without_permission_nothing_is_written() -> None:
         w.put(node(tainted), answer=machine("fake://1"))
         w.permission.renew(0.0)
         before = w.cluster.node()
-        with pytest.raises(NoPermit):
+        with pytest.raises(NotLeading):
             await w.sync()
         assert w.cluster.node() == before
         w.permission.renew(float("inf"))
@@ -292,7 +292,7 @@ async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
     async with world() as w:
         w.put(node(tainted), answer=machine("fake://1"))
         await w.sync()
-        assert (await w.reconcile()).message == "initialised"
+        assert (await w.reconcile()).message == "initialized"
         assert w.cluster.writes == 1
 
 
@@ -308,7 +308,7 @@ async def test_without_the_lifecycle_controller_no_pass_is_made_and_no_taint_fol
         assert w.sent == []
 
 
-async def test_with_the_lifecycle_controller_alone_passes_are_made_and_no_node_is_initialised() -> (
+async def test_with_the_lifecycle_controller_alone_passes_are_made_and_no_node_is_initialized() -> (
     None
 ):
     async with world(LIFECYCLE) as w:

@@ -1,4 +1,4 @@
-"""An initialised Node follows its machine: what is planned for its labels and addresses."""
+"""An initialized Node follows its machine: what is planned for its labels and addresses."""
 
 import pytest
 from hypothesis import given

@@ -24,8 +24,7 @@ from tests.worlds.nodes import (
     with_provider_id,
     with_taint,
 )
-from workers.node.metadata import desired_addresses
-from workers.node.plan import CannotPlan, patch_for, plan
+from workers.node.plan import CannotPlan, desired_addresses, patch_for, plan
 
 HOSTS = ["Hostname a", "Hostname b", "InternalIP 10.0.0.1", "InternalIP 10.0.0.2", "ExternalIP ::1"]
 ZONES = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"]
@@ -102,7 +101,7 @@ def test_a_node_is_never_schedulable_without_its_addresses(case: tuple[Node, Ins
 
 
 @given(cases)
-def test_initialisation_takes_two_writes_at_the_most(case: tuple[Node, Instance]) -> None:
+def test_initialization_takes_two_writes_at_the_most(case: tuple[Node, Instance]) -> None:
     assert 1 <= len(list(writes(*case))) <= 2
 
 

@@ -46,7 +46,7 @@ async def after_passes(api_server: ApiServer, w: SupervisedWorld, made: Node) ->
         pytest.param([is_ready("False"), OURS], [RUNNING, GONE], id="NL13"),
         pytest.param([OURS], [GONE], id="no-condition"),
         pytest.param([is_ready("False"), OURS], [STOPPED, GONE], id="it-was-off-before"),
-        pytest.param([is_ready("False"), OURS, tainted], [GONE], id="uninitialised"),
+        pytest.param([is_ready("False"), OURS, tainted], [GONE], id="uninitialized"),
     ],
 )
 async def test_a_node_whose_machine_is_gone_is_deleted(

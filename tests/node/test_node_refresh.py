@@ -28,7 +28,7 @@ PERIOD = 0.02  # seconds of a pass
 
 
 def put(w: World, name: str, address: str = "10.0.0.1") -> None:
-    """A node that is initialised, and its machine, which has another address by now."""
+    """A node that is initialized, and its machine, which has another address by now."""
     w.cluster.put(
         node(
             ready,

@@ -31,14 +31,14 @@ async def running(limit: int) -> AsyncIterator[tuple[World, Runner, "asyncio.Tas
         yield w, runner, work
 
 
-def initialised(w: World) -> int:
+def initialized(w: World) -> int:
     return sum(not there.is_uninitialized for there in w.cluster.nodes.values())
 
 
 @pytest.mark.parametrize("limit", [1, 2, 32])
 async def test_keys_that_wait_for_the_cloud_fill_a_page_whatever_the_width(limit: int) -> None:
     async with running(limit=limit) as (w, _, _work):
-        await until(lambda: initialised(w) == len(NAMES))
+        await until(lambda: initialized(w) == len(NAMES))
         assert w.machines.reads == [NAMES]
 
 
@@ -50,7 +50,7 @@ async def test_keys_in_flight_are_finished_while_a_runner_drains() -> None:
         await let_run(20)
         w.machines.gate.set()
         await asyncio.wait_for(work, DEADLINE / 2)
-        assert initialised(w) == len(NAMES)
+        assert initialized(w) == len(NAMES)
 
 
 async def test_keys_that_are_not_finished_in_time_are_broken_off() -> None:
@@ -59,5 +59,5 @@ async def test_keys_that_are_not_finished_in_time_are_broken_off() -> None:
         await until(lambda: w.machines.reads)
         runner.drain(1.0)
         await asyncio.wait_for(work, DEADLINE)
-        assert initialised(w) == 0
+        assert initialized(w) == 0
         assert w.cluster.writes == 0

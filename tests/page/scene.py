@@ -76,15 +76,15 @@ async def _go_wrong(kube: Kube, cloud: CloudServer, supervisor: Supervisor, why:
         affinity = {"sessionAffinity": "ClientIP" if name == REFUSED else "None"}
         meta, spec = SERVICE["metadata"] | {"name": name}, SERVICE["spec"] | affinity
         await kube.post(SERVICES, SERVICE | {"metadata": meta, "spec": spec})
-    await until("all machines are known", lambda: _initialised(supervisor) == NODES)
+    await until("all machines are known", lambda: _initialized(supervisor) == NODES)
     await command(supervisor, "deletions", action="freeze", reason=why, by="alice")
     async with CloudAdmin(cloud.url) as admin:
         await admin.vanish(GONE)
         await follow_power(kube, admin, [f"vm-{number}" for number in range(1, NODES + 1)])
 
 
-def _initialised(supervisor: Supervisor) -> int:
-    return sum(worker.get("initialised", 0) for worker in supervisor.workers().values())
+def _initialized(supervisor: Supervisor) -> int:
+    return sum(worker.get("initialized", 0) for worker in supervisor.workers().values())
 
 
 def _is_told(supervisor: Supervisor) -> bool:

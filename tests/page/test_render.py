@@ -43,7 +43,7 @@ def test_problems_come_first_and_link_to_their_sections() -> None:
         "node-0 fails to reconcile 1 object.",
         "node-1 refused to start: --cloud-config: is not there",
         "service fails to reconcile 1 object.",
-        "2 nodes not initialised, one for 1m15s.",
+        "2 nodes not initialized, one for 1m15s.",
         "Deletions are frozen by alice since 2026-05-04T03:00:00+00:00: audit",
         "Deletions are stopped: the state file cannot be written",
         "Deletions are held for 2m10s: 5 of 9 nodes vanished",
@@ -97,7 +97,7 @@ def test_pending_nodes_have_reasons_and_the_longest_wait_is_first() -> None:
         uninitialized_nodes={"count": 3, "first": {"vm-3": 30.0, "vm-2": 80.0, "vm-1": 9.0}},
     )
     page = read(facts)
-    assert page.captions["Pending nodes"].startswith("3 nodes not initialised;")
+    assert page.captions["Pending nodes"].startswith("3 nodes not initialized;")
     assert page.rows["Pending nodes"][1:] == [
         ["vm-2", "1m20s", "node-0", "denied"],
         ["vm-3", "30s", "–", "not reported yet"],

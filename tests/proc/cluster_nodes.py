@@ -52,12 +52,12 @@ class NodeWatcher:
             if isinstance(event, Updated):
                 self._on_update(Node(event.raw))
 
-    def initialised(self) -> int:
+    def initialized(self) -> int:
         return sum(not missing_fields(node) for node in self.nodes.values())
 
-    async def until_initialised(self, count: int, timeout: float) -> None:
+    async def until_initialized(self, count: int, timeout: float) -> None:
         async with asyncio.timeout(timeout):
-            while self.initialised() < count:
+            while self.initialized() < count:
                 self.changed.clear()
                 await self.changed.wait()
 

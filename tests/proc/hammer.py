@@ -13,7 +13,7 @@ from typing import Any
 import multiprocess
 import orjson
 
-from ccm.bus.frames import Beat, CloudThrottled, Granted, GrantRequest, Hello, Message
+from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Heartbeat, Hello, Message
 from ccm.bus.sockets import Hub, Port
 from ccm.cloud.gate import SupervisorGrants, WorkerGate, with_priority
 from ccm.cloud.interface import ProviderContext
@@ -25,8 +25,8 @@ from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import read_config
 from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.supervisor.budget import Budget
-from ccm.supervisor.loop import RESPONSIVE_WITHIN
-from workers.runner import BEAT_INTERVAL
+from ccm.supervisor.supervisor import RESPONSIVE_WITHIN
+from workers.runner import HEARTBEAT_INTERVAL
 
 Waits = dict[tuple[str, Priority], list[float]]  # by worker and priority
 
@@ -64,8 +64,8 @@ async def _hammer(name: str, config: Path) -> None:
             grants.on_granted(message)
 
     async def beat() -> None:
-        while port.send(Beat({})):  # noqa: ASYNC110 - nothing to wait for
-            await asyncio.sleep(BEAT_INTERVAL)
+        while port.send(Heartbeat({})):  # noqa: ASYNC110 - nothing to wait for
+            await asyncio.sleep(HEARTBEAT_INTERVAL)
 
     port = Port(config.with_name("bus.sock"), f"{name}.1", lambda token: None)
     port.on_message = on_message

@@ -49,7 +49,7 @@ async def test_killed_workers_are_back_within_a_second(env: Environment) -> None
             seconds.append(time.monotonic() - killed_at)
             after = supervisor.pids()
             assert {n for n in after if after[n] != before[n]} == {name}
-        await env.nodes.until_initialised(first + kills, 60)
+        await env.nodes.until_initialized(first + kills, 60)
         workers = supervisor.workers()
         assert sum(worker["restarts"] for worker in workers.values()) == kills
         await until("they know all nodes", lambda: node_count(supervisor) == first + kills)
@@ -66,7 +66,7 @@ async def test_a_hanging_worker_is_replaced_and_leaves_its_stacks(env: Environme
         old = supervisor.wait_running()["node-0"]["pid"]
         os.kill(old, signal.SIGSTOP)
         await env.add_nodes(20)
-        await env.nodes.until_initialised(20, 30)
+        await env.nodes.until_initialized(20, 30)
         assert supervisor.pids()["node-0"] != old
         assert supervisor.end() == 0
         assert "worker is silent and will be killed" in supervisor.tail(100)
@@ -79,12 +79,12 @@ async def test_a_hand_over_in_the_middle_of_work_leaves_nothing_out_and_does_not
 ) -> None:
     await env.add_nodes(COUNT)
     with env.supervisor(*SLOWLY) as supervisor:
-        await env.nodes.until_initialised(10, 60)
+        await env.nodes.until_initialized(10, 60)
         old = supervisor.pids()["node-0"]
         assert "hands over" in await command(supervisor, "restart", worker="node-0")
-        assert env.nodes.initialised() < COUNT
+        assert env.nodes.initialized() < COUNT
         await until("the successor works", lambda: supervisor.is_replaced("node-0", old))
-        await env.nodes.until_initialised(COUNT, 60)
+        await env.nodes.until_initialized(COUNT, 60)
         assert not is_alive(old)
         assert supervisor.end() == 0
     assert set(written().values()) == {1}
@@ -97,11 +97,11 @@ async def test_scaling_in_the_middle_of_work_leaves_nothing_out_and_does_nothing
 ) -> None:
     await env.add_nodes(COUNT)
     with env.supervisor(*SLOWLY, f"--node-workers={before}") as supervisor:
-        await env.nodes.until_initialised(10, 60)
+        await env.nodes.until_initialized(10, 60)
         await command(supervisor, "scale", count=after)
-        assert env.nodes.initialised() < COUNT
+        assert env.nodes.initialized() < COUNT
         assert len(supervisor.wait_running()) == after
-        await env.nodes.until_initialised(COUNT, 60)
+        await env.nodes.until_initialized(COUNT, 60)
         workers = supervisor.wait_running()
         await until("they know their share", lambda: node_count(supervisor) == COUNT)
         assert supervisor.end() == 0
@@ -139,7 +139,7 @@ async def test_a_node_that_kills_its_worker_is_quarantined_and_all_others_are_se
     monkeypatch.setenv("PYTHONPATH", str(plugins))
     await env.add_nodes(30)
     with env.supervisor("--cloud-provider=poison") as supervisor:
-        await env.nodes.until_initialised(29, 60)
+        await env.nodes.until_initialized(29, 60)
         await until("it is quarantined", lambda: supervisor.status()["quarantined"])
         assert list(supervisor.status()["quarantined"]["node"]) == ["vm-7"]
         await until("status says so", lambda: supervisor.workers()["node-0"].get("reasons"))

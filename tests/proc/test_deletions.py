@@ -51,7 +51,7 @@ async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(env: Envir
     names = await env.add_nodes(COUNT)
     flags = (f"--node-monitor-period={PERIOD}s", "--node-workers=2")
     with env.supervisor(*flags) as supervisor:
-        await env.nodes.until_initialised(COUNT, 30)
+        await env.nodes.until_initialized(COUNT, 30)
         await silence_kubelets(env, names)
         for lie in LIES:
             in_force = await env.admin.set_fault(lie)
@@ -87,7 +87,7 @@ async def test_ready_and_foreign_nodes_and_a_freeze_are_respected_and_a_freeze_s
     await env.api.post(NODES, {"apiVersion": "v1", "kind": "Node", **foreign})
     flags = (f"--node-monitor-period={PERIOD}s", f"--state-dir={env.directory}")
     with env.supervisor(*flags) as supervisor:
-        await env.nodes.until_initialised(COUNT, 30)
+        await env.nodes.until_initialized(COUNT, 30)
         await command(supervisor, "deletions", action="freeze", reason="an upgrade")
         await silence_kubelets(env, ["vm-2"])
         for machine in ("vm-1", "vm-2"):
@@ -115,7 +115,7 @@ async def test_the_shutdown_taint_follows_the_power_of_the_machine_both_ways(
         return any(taint["key"] == SHUTDOWN_TAINT for taint in env.nodes.nodes["vm-1"].taints)
 
     with env.supervisor(f"--node-monitor-period={PERIOD}s") as supervisor:
-        await env.nodes.until_initialised(2, 30)
+        await env.nodes.until_initialized(2, 30)
         await env.admin.stop("vm-1")
         await silence_kubelets(env, ["vm-1"])
         await until("it is tainted", is_tainted)

@@ -70,7 +70,7 @@ def have_networks(watcher: NodeWatcher) -> bool:
     return all(network_condition(node).get("status") == "False" for node in nodes)
 
 
-async def test_the_arguments_of_an_upstream_daemon_set_initialise_nodes_and_make_routes(
+async def test_the_arguments_of_an_upstream_daemon_set_initialize_nodes_and_make_routes(
     env: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CCM_LONG", raising=False)  # of ours alone; it names no flag
@@ -80,7 +80,7 @@ async def test_the_arguments_of_an_upstream_daemon_set_initialise_nodes_and_make
     with DropIn(Where(env.directory, account, env.cloud.config), arguments) as supervisor:
         supervisor.wait_running(60.0)
         await register(env)
-        await env.nodes.until_initialised(COUNT, 30.0)
+        await env.nodes.until_initialized(COUNT, 30.0)
         await until("every node has its network", lambda: have_networks(env.nodes))
         routes = {route["cidr"] for route in (await env.admin.state())["routes"]}
         assert routes == {f"172.17.{number}.0/24" for number in range(COUNT)}

@@ -25,7 +25,7 @@ def explain(supervisor: Supervisor, kind: str, name: str) -> str:
 ABSENT = "service: there is none"
 EXPLANATIONS = {
     ("node", "vm-1"): (
-        "node-0 (running): initialised",
+        "node-0 (running): initialized",
         "uninitialized taint: gone",
         "route (running): routed",
         "routes to it: 10.244.1.0/24",
@@ -57,7 +57,7 @@ async def test_each_object_is_explained_by_those_who_look_after_it(env: Environm
         await env.add_nodes(2)
         await register(env.api, ["vm-77"])
         await env.add_services(0)
-        await env.nodes.until_initialised(2, 60)
+        await env.nodes.until_initialized(2, 60)
         for (kind, name), parts in EXPLANATIONS.items():
             await until_explained(supervisor, kind, name, *parts)
         await env.admin.terminate("vm-2")

@@ -45,9 +45,9 @@ def oldest_key_age(replica: Replica) -> float:
 
 
 def has_successor_at_work(replica: Replica, old: int) -> bool:
-    """Whether a worker that is not the old one has initialised a node, by one status."""
+    """Whether a worker that is not the old one has initialized a node, by one status."""
     [worker] = replica.workers().values() or [{}]
-    return worker.get("pid") not in (None, old) and bool(worker.get("initialised"))
+    return worker.get("pid") not in (None, old) and bool(worker.get("initialized"))
 
 
 @real
@@ -74,7 +74,7 @@ async def test_a_leader_that_is_stopped_writes_nothing_once_another_leads(
         await until("a leads", a.is_leading)
         with Replica("b", election) as b:
             await until("b stands by", lambda: b.is_in("standby"))
-            await env.nodes.until_initialised(COUNT, 30)
+            await env.nodes.until_initialized(COUNT, 30)
             workers = a.pids().values()
             async with churn(env.api, names, GAP):
                 await asyncio.sleep(1.5)  # until a heartbeat tells of this work
@@ -109,7 +109,7 @@ async def test_a_worker_that_is_stopped_is_replaced_and_writes_nothing_late(
     election = Election(env, "ccm-worker")
     names = await env.add_nodes(COUNT)
     with Replica("a", election, "--worker-silence-limit=30s") as a:
-        await env.nodes.until_initialised(COUNT, 30)
+        await env.nodes.until_initialized(COUNT, 30)
         [worker] = a.pids().values()
         async with churn(env.api, names, GAP):
             await asyncio.sleep(1.0)
@@ -144,13 +144,13 @@ async def test_a_worker_stops_by_itself_while_its_supervisor_hangs(env: Environm
         await until("a leads", a.is_leading)
         with Replica("b", election) as b:
             await until("b stands by", lambda: b.is_in("standby"))
-            await env.nodes.until_initialised(1, 30)
+            await env.nodes.until_initialized(1, 30)
             [worker] = a.pids().values()
             a.stop(supervisor_only(a))
             await until("the worker ends", lambda: not is_alive(worker), SHORT.lease + 1.0)
             ended = time.time()
-            assert env.nodes.initialised() < count
-            await env.nodes.until_initialised(count, 30)
+            assert env.nodes.initialized() < count
+            await env.nodes.until_initialized(count, 30)
             a.resume()
             await until("the supervisor ends", lambda: a.process.poll() is not None)
             assert a.process.returncode == 1

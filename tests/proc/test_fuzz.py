@@ -13,7 +13,7 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from ccm.bus.frames import Ack, Beat, encode
+from ccm.bus.frames import Ack, Heartbeat, encode
 from tests.https.pki import trusting_anybody
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
@@ -96,7 +96,13 @@ async def knock_on_bus(path: Path, rng: random.Random) -> str:
     socket.setsockopt(zmq.LINGER, 50)
     socket.setsockopt(zmq.IDENTITY, rng.choice((b"stranger", b"node-0.9", b"\x01\x02")))
     socket.connect(f"ipc://{path}")
-    frames = [noise(rng), encode(Ack(1)), encode(Beat({})), b"{}", b'{"t":"Permit","until":9e9}']
+    frames = [
+        noise(rng),
+        encode(Ack(1)),
+        encode(Heartbeat({})),
+        b"{}",
+        b'{"t":"Permit","until":9e9}',
+    ]
     await socket.send_multipart(rng.choices(frames, k=rng.randrange(1, 4)))
     await asyncio.sleep(0.001)
     socket.close()

@@ -122,7 +122,7 @@ class ClusterNodes:
         first = 100 * next(self.numbers)
         return await add_machines_and_nodes(self.api, self.cloud.url, count, first)
 
-    async def add_initialised(self, count: int) -> list[str]:
+    async def add_initialized(self, count: int) -> list[str]:
         names = await self.add(count)
         await self.until_in_sync()
         return names
@@ -137,7 +137,7 @@ class ClusterNodes:
         await self.add(5)
 
     async def until_in_sync(self) -> float:
-        """How long it took until all nodes are initialised, and known as they are."""
+        """How long it took until all nodes are initialized, and known as they are."""
         began = time.monotonic()
         await until_none("out of sync", self._faults, 40)
         return time.monotonic() - began
@@ -174,7 +174,7 @@ async def test_a_half_open_connection_is_given_up(
     with Supervisor(where, "--watch-idle-limit=2s", name="half-open") as supervisor:
         supervisor.wait_running()
         nodes = ClusterNodes(api, cloud, supervisor, numbers)
-        names = await nodes.add_initialised(10)
+        names = await nodes.add_initialized(10)
         proxy.go_silent()
         assert proxy.met[NODES]
         began = time.monotonic()
@@ -219,7 +219,7 @@ async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest
         async with in_background(watcher.run()):
             began = time.monotonic()
             os.kill(workers["node-0"]["pid"], signal.SIGCONT)
-            await watcher.until_initialised(ASLEEP, 60)
+            await watcher.until_initialized(ASLEEP, 60)
             seconds = time.monotonic() - began
         assert supervisor.end() == 0
     for name in names:
@@ -237,7 +237,7 @@ async def test_a_broken_watch_loses_nothing(
     name: str, nodes: ClusterNodes, proxy: FaultProxy
 ) -> None:
     fault, times = CASES[name]
-    names = await nodes.add_initialised(10)
+    names = await nodes.add_initialized(10)
     proxy.inject(fault)
     await nodes.change(names)
     await until("the fault was met", lambda: proxy.met[NODES] >= times)
@@ -249,7 +249,7 @@ async def test_an_api_server_that_dies_and_comes_back_loses_nothing(
     nodes: ClusterNodes, proxy: FaultProxy, cluster: RealCluster
 ) -> None:
     """Watches stay away until nodes were changed; then what they knew is too old for the server."""
-    names = await nodes.add_initialised(10)
+    names = await nodes.add_initialized(10)
     await asyncio.to_thread(cluster.kill_apiserver)
     await until(
         "status tells it",

@@ -19,11 +19,11 @@ pytestmark = pytest.mark.real
 MICROTIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
-async def test_leadership_moves_on_and_initialised_nodes_are_left_alone(env: Environment) -> None:
+async def test_leadership_moves_on_and_initialized_nodes_are_left_alone(env: Environment) -> None:
     election = Election(env, "ccm-moves")
-    initialised = await env.add_nodes(20)
+    initialized = await env.add_nodes(20)
     with Replica("a", election) as a:
-        await env.nodes.until_initialised(20, 30)
+        await env.nodes.until_initialized(20, 30)
         with Replica("b", election) as b, Replica("c", election) as c:
             await until("b and c stand by", lambda: b.is_in("standby") and c.is_in("standby"))
             assert a.end() == 0  # in order: the lease is released
@@ -35,7 +35,7 @@ async def test_leadership_moves_on_and_initialised_nodes_are_left_alone(env: Env
             await until("the last leads", last.is_leading)
             await until("its workers run", lambda: last.is_in("running"))
             await env.add_nodes(5, first=21)
-            await env.nodes.until_initialised(25, 30)
+            await env.nodes.until_initialized(25, 30)
         assert last.process.returncode == 0
     history = election.history()
     assert list(history.strays()) == []
@@ -47,7 +47,7 @@ async def test_leadership_moves_on_and_initialised_nodes_are_left_alone(env: Env
     assert handed_over < 1.0
     assert SHORT.lease <= silent <= SHORT.lease + SHORT.retry
     touched = {write.entry.name for write in history.work if write.user != a.user}
-    assert not touched & set(initialised)
+    assert not touched & set(initialized)
     assert touched >= {f"vm-{number}" for number in range(21, 26)}
     assert env.nodes.rewritten() == []
     assert (await env.admin.counters())["writes"] == 0
@@ -109,14 +109,14 @@ async def test_a_foreign_holder_keeps_us_out_until_it_stops_renewing(env: Enviro
             while time.monotonic() - began < durations.lease + 0.5:
                 assert not ours.is_leading()
                 await asyncio.sleep(0.1)
-            assert env.nodes.initialised() == 0
+            assert env.nodes.initialized() == 0
             assert election.history().work == []
             foreign.cancel()
             await until("ours leads", ours.is_leading)
             silent = time.monotonic() - renewed_at[-1]
             print(f"after the foreign holder fell silent {silent:.2f} s")
             assert durations.lease <= silent <= durations.lease + durations.retry + 0.2
-            await env.nodes.until_initialised(5, 10)
+            await env.nodes.until_initialized(5, 10)
             spec = await env.lease_spec(election.lease)
             assert spec["leaseTransitions"] == 42
             assert spec["leaseDurationSeconds"] == 3
@@ -148,7 +148,7 @@ async def test_without_leader_election_there_is_no_lease(env: Environment) -> No
     await env.add_nodes(5)
     flags = ("--leader-elect=false", "--leader-elect-resource-name=ccm-none")
     with env.supervisor(*flags) as supervisor:
-        await env.nodes.until_initialised(5, 30)
+        await env.nodes.until_initialized(5, 30)
         assert supervisor.is_leading()
         assert supervisor.end() == 0
     leases = (await env.api.get(LEASES))["items"]

@@ -32,7 +32,7 @@ async def test_nodes_are_removed_only_by_who_holds_the_second_lease(env: Environ
     await env.api.post(LEASES, other)
     with env.supervisor(*FLAGS) as supervisor:
         names = await env.add_nodes(COUNT)
-        await env.nodes.until_initialised(COUNT, 30)
+        await env.nodes.until_initialized(COUNT, 30)
         before = supervisor.workers()["node-0"]
         await env.admin.terminate("vm-2")
         await silence_kubelets(env, ["vm-2"])

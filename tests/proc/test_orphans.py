@@ -23,7 +23,7 @@ async def test_what_was_left_behind_is_listed_and_nothing_else(env: Environment)
     await env.add_services(0, 1)
     with env.supervisor(*ALL_CONTROLLERS) as supervisor:
         await env.add_nodes(3)
-        await env.nodes.until_initialised(3, 60)
+        await env.nodes.until_initialized(3, 60)
         await until("nothing is left to do", lambda: supervisor.is_idle(8))
         assert supervisor.end() == 0
     assert await asyncio.to_thread(orphans, env.where) == "orphans: none\n"

@@ -117,7 +117,7 @@ async def test_a_plan_is_what_a_start_then_does_and_needs_no_right_to_write(
     await env.add_services(0, 1, 2)
     with env.supervisor(*ALL_CONTROLLERS) as supervisor:
         await env.add_nodes(6)
-        await env.nodes.until_initialised(6, 60)
+        await env.nodes.until_initialized(6, 60)
         await until("nothing is left to do", lambda: supervisor.is_idle(15))
         assert supervisor.end() == 0
     unchanged = await asyncio.to_thread(run_plan, env)

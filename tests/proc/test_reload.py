@@ -22,7 +22,7 @@ async def test_new_cloud_credentials_that_do_not_work_leave_the_old_ones_in_use(
         assert "ulr" in str(supervisor.workers()["node-0"]["faults"])
         assert supervisor.pids()["node-0"] == old
         await env.add_nodes(10)
-        await env.nodes.until_initialised(10, 30)
+        await env.nodes.until_initialized(10, 30)
         env.cloud.config.write_text(good)
         supervisor.process.send_signal(signal.SIGHUP)
         await until("the new one works", lambda: supervisor.is_replaced("node-0", old))
@@ -47,7 +47,7 @@ async def test_the_verbosity_follows_the_file_without_a_restart(env: Environment
         await until("a successor works", is_replaced)
         assert " decided " not in supervisor.log.read_text()
         await env.add_nodes(1)
-        await env.nodes.until_initialised(1, 30)
+        await env.nodes.until_initialized(1, 30)
         await until("it logs decisions", lambda: " decided " in supervisor.log.read_text())
         file.write_text("v: much\n")
         assert "flags are wrong by now" in await command(supervisor, "reload")

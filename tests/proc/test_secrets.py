@@ -64,7 +64,7 @@ async def provoke_output(env: Environment, supervisor: Supervisor) -> None:
     for kind in FAULTS:
         await env.admin.set_fault(CloudFault(CloudFaultKind(kind), "*", 2))
     await env.add_nodes(3)
-    await env.nodes.until_initialised(3, 60)
+    await env.nodes.until_initialized(3, 60)
     pid = supervisor.pids()["service"]
     os.kill(pid, signal.SIGABRT)
     await until("it is replaced", lambda: supervisor.pids()["service"] not in (pid, None))

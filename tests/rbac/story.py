@@ -65,7 +65,7 @@ class Story:
     async def tell(self, supervisor: Supervisor, page: Page) -> None:
         """From the first tainted node to the last Event, which somebody reads about."""
         await self._ask_for_everything()
-        await until("nodes are initialised", self._are_nodes_initialised)
+        await until("nodes are initialized", self._are_nodes_initialized)
         await until("services have addresses", self._have_services_addresses)
         await until("nodes have routes", self._have_nodes_routes)
         await until("the volume is labelled", self._is_volume_labelled)
@@ -80,14 +80,14 @@ class Story:
         await until("the page is shown", page.is_shown)
 
     async def joins(self, name: str) -> None:
-        """A node vm-… joins, and is initialised."""
+        """A node vm-… joins, and is initialized."""
         await self._admin.add(new_machines(int(name.removeprefix("vm-")), 1))
         await register(self._api, [name])
 
         async def is_ready() -> bool:
             return not missing_fields((await self._nodes())[name])
 
-        await until(f"{name} is initialised", is_ready)
+        await until(f"{name} is initialized", is_ready)
 
     async def forget(self) -> None:
         """Leave nothing of it behind, whatever somebody should still do about it."""
@@ -119,7 +119,7 @@ class Story:
         nodes = map(Node, await self._all("/api/v1/nodes"))
         return {node.name: node for node in nodes}
 
-    async def _are_nodes_initialised(self) -> bool:
+    async def _are_nodes_initialized(self) -> bool:
         nodes = await self._nodes()
         return not any(missing_fields(nodes[name]) for name in MACHINES)
 

@@ -146,7 +146,7 @@ def possible() -> None:
 
 
 @pytest.mark.usefixtures("possible")
-async def test_a_pod_of_these_manifests_initialises_nodes(
+async def test_a_pod_of_these_manifests_initializes_nodes(
     cluster: RealCluster, api: Kube, port: int, tmp_path: Path
 ) -> None:
     text = rendered(*FLAGS, f"--secure-port={port}")

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, RetryAfter, Throttled
+from ccm.errors import (
+    CloudError,
+    Denied,
+    KubernetesError,
+    NotLeading,
+    Refused,
+    RetryAfter,
+    Throttled,
+)
 from ccm.model.cloud import Route
 from ccm.model.objects import Node
 from tests.route.cloud import outage
@@ -316,7 +324,7 @@ async def test_without_permission_nothing_is_written() -> None:
     async with world(routed("a", A4)) as w:
         w.permission.renew(0.0)
         await w.settle()
-        assert isinstance(w.failures["a"], NoPermit)
+        assert isinstance(w.failures["a"], NotLeading)
         assert w.cloud.writes == w.cluster.writes == 0
         w.permission.renew(float("inf"))
         await w.retry()

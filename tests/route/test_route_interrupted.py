@@ -103,7 +103,7 @@ class Observed:
                 with_condition(status, reason, message)(self.nodes[name].raw)
 
     def is_healthy(self, network: Network) -> bool:
-        """Whether the route leads to a machine whose Node, initialised or not, claims it."""
+        """Whether the route leads to a machine whose Node, initialized or not, claims it."""
         owner = PodCidrIndex(self.nodes.values()).get(self.routes[network])
         return owner is not None and not owner.node.is_foreign(SCHEME) and network in owner.networks
 

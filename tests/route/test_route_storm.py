@@ -75,7 +75,7 @@ class StormyRoutes(FakeRoutes):
 
 
 def change(w: World, chance: random.Random) -> None:
-    """One Node comes, goes, is initialised, or gets another network."""
+    """One Node comes, goes, is initialized, or gets another network."""
     name = chance.choice(NAMES)
     there = w.cluster.nodes.get(name)
     free = chance.choice(NETWORKS)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from ccm.errors import CloudError, KubernetesError, NoPermit, Refused, RetryAfter
+from ccm.errors import CloudError, KubernetesError, NotLeading, Refused, RetryAfter
 from ccm.model.objects import Node
 from tests.route.cloud import FakeRoutes
 from tests.worlds.cloud import new_provider
@@ -81,7 +81,7 @@ class World(ControllerWorld):
             self.results[key] = await self.reconcile(key)
         except RetryAfter as wait:
             self.queue.add_after(key, min(wait.seconds, 0.001))
-        except (CloudError, Refused, KubernetesError, NoPermit) as error:
+        except (CloudError, Refused, KubernetesError, NotLeading) as error:
             self.failures[key] = error
         finally:
             self.queue.done(key)

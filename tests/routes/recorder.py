@@ -61,7 +61,7 @@ BACKGROUND = {
     ("ccm/supervisor/metrics_collector.py", "WorkerCounters.update"),
     ("ccm/bus/sockets.py", "Permission.renew"),
     ("ccm/kube/events.py", "EventRecorder.run"),
-    ("workers/runner.py", "Runner._beat"),
+    ("workers/runner.py", "Runner._send_heartbeats"),
     ("workers/queue.py", "WorkQueue._ripen"),
     ("workers/node/passes.py", "MonitorPass.run"),
     ("workers/node/passes.py", "RefreshPass.run"),

@@ -1,13 +1,13 @@
 """A new object passes through few files, so that somebody can read what becomes of it."""
 
+import re
 from importlib import import_module
 from operator import attrgetter
-from pathlib import Path
 
 import pytest
 
-from tests.routes.recorder import BACKGROUND, POINTS
-from tests.routes.walks import measure
+from tests.routes.recorder import BACKGROUND, POINTS, ROOT, Walk
+from tests.routes.walks import Files, measure
 
 
 @pytest.mark.parametrize(("file", "function"), sorted({*POINTS, *BACKGROUND}))
@@ -15,6 +15,18 @@ def test_a_function_that_the_tables_name_exists(file: str, function: str) -> Non
     assert attrgetter(function)(import_module(file.removesuffix(".py").replace("/", ".")))
 
 
-def test_no_walk_is_longer_than_its_budget(tmp_path: Path) -> None:
-    walks = measure(tmp_path)
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory: pytest.TempPathFactory) -> dict[Walk, Files]:
+    return measure(tmp_path_factory.mktemp("walks"))
+
+
+def test_no_walk_is_longer_than_its_budget(walks: dict[Walk, Files]) -> None:
     assert {t.title: files for t, files in walks.items() if not 0 < len(files) <= t.budget} == {}
+
+
+def test_the_page_walks_through_just_these_files(walks: dict[Walk, Files]) -> None:
+    """Its sections have the order of the walks."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    _, *sections = page.partition("\n## Three walks")[2].partition("\n## ")[0].split("\n### ")
+    told = [set(re.findall(r"`((?:ccm|workers)/[\w/]+\.py)`", section)) for section in sections]
+    assert told == [set(files) for files in walks.values()]

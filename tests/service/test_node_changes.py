@@ -309,11 +309,11 @@ async def test_fifty_services_and_one_node_cost_one_update_each() -> None:
         pytest.param([with_address("")], id="addresses"),
         pytest.param(
             [NO_PROVIDER_ID, with_taint("node.cloudprovider.kubernetes.io/uninitialized")],
-            id="uninitialised",
+            id="uninitialized",
         ),
     ],
 )
-async def test_a_node_that_is_initialised_after_the_balancer_was_made_gets_into_it(
+async def test_a_node_that_is_initialized_after_the_balancer_was_made_gets_into_it(
     unready: list[Tweak],
 ) -> None:
     async with running_with(node("n1", *unready), service()) as w:

@@ -9,12 +9,12 @@ import pytest
 
 from ccm.bus.in_flight import InFlightJournal, read_in_flight
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, NoPermit, Throttled
+from ccm.errors import CloudError, NotLeading, Throttled
 from ccm.model.cloud import Answer, Instance
 from ccm.model.objects import Node
 from tests.worlds.cloud import Inventory, new_provider
 from tests.worlds.cluster import Cluster
-from tests.worlds.context import FakePort, controller_context, new_quarantine
+from tests.worlds.context import FakePort, controller_context, new_executor
 from tests.worlds.nodes import machine, node
 from tests.worlds.waiting import let_run, until
 from workers.batch_reader import BatchReader
@@ -27,9 +27,9 @@ class Reading:
     def __init__(self, path: Path, page: int, limit: int) -> None:
         self.machines, self.path = Inventory(page), path
         port = FakePort()
-        self.quarantine = new_quarantine(port, limit, record=InFlightJournal(path))
+        self.quarantine = new_executor(port, limit, record=InFlightJournal(path))
         provider = new_provider(instances=self.machines)
-        context = controller_context(module, provider, Cluster(), port, quarantine=self.quarantine)
+        context = controller_context(module, provider, Cluster(), port, executor=self.quarantine)
         self.reader: BatchReader[Node, Answer] = BatchReader(
             self.machines, Priority.NODE_INIT, context
         )
@@ -40,12 +40,12 @@ class Reading:
         return [asyncio.create_task(self._read(name)) for name in names]
 
     async def _read(self, name: str) -> Answer:
-        await self.quarantine.acquire_place()
+        await self.quarantine.acquire_slot()
         try:
             async with self.quarantine.executing(name):
                 return await self.reader.read(node(name=name))
         finally:
-            self.quarantine.release_place(name)
+            self.quarantine.release_slot(name)
 
 
 @asynccontextmanager
@@ -87,15 +87,15 @@ async def test_a_read_is_in_the_journal_and_those_that_wait_for_a_page_are_not(
         assert read_in_flight(r.path) == []
 
 
-@pytest.mark.parametrize("failure", [NoPermit("not now"), RuntimeError("a bug")])
+@pytest.mark.parametrize("failure", [NotLeading("not now"), RuntimeError("a bug")])
 async def test_a_read_that_fails_fails_for_all_its_objects(
     short_dir: Path, failure: Exception
 ) -> None:
     async with reading(short_dir) as r:
         r.machines.failures = [failure]
         answers = await asyncio.gather(*r.start("a", "b"), return_exceptions=True)
-        is_raised = isinstance(failure, NoPermit)
-        assert [isinstance(answer, NoPermit) for answer in answers] == [is_raised] * 2
+        is_raised = isinstance(failure, NotLeading)
+        assert [isinstance(answer, NotLeading) for answer in answers] == [is_raised] * 2
         assert not any(isinstance(answer, Instance) for answer in answers)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ccm.bus.frames import Ack, Beat, Hello, Message, Permit, Resync, UseToken
+from ccm.bus.frames import Ack, Heartbeat, Hello, Message, Permit, Resync, UseToken
 from ccm.bus.sockets import Hub, Permission, Port
-from ccm.errors import NoPermit
+from ccm.errors import NotLeading
 from tests.worlds.context import frame
 from tests.worlds.waiting import DEADLINE, let_run, until
 
@@ -94,7 +94,7 @@ async def test_a_token_and_a_permission_are_taken_by_the_port_itself(ends: Ends)
 async def test_big_frames_go_through(ends: Ends) -> None:
     received: list[Message] = []
     port = await ends.connected("node-0.1", received)
-    big = Beat({"text": "x" * (6 << 20)})
+    big = Heartbeat({"text": "x" * (6 << 20)})
     assert port.send(big)
     assert ends.hub.send("node-0.1", big)
     await until(lambda: received and len(ends.at_hub) == 2)
@@ -164,7 +164,7 @@ async def test_only_our_user_can_reach_the_socket(ends: Ends) -> None:
 async def test_a_permit_lets_a_worker_act_until_it_runs_out(ends: Ends) -> None:
     loop = asyncio.get_running_loop()
     port = await ends.connected("node-0.1", [])
-    with pytest.raises(NoPermit):
+    with pytest.raises(NotLeading):
         port.permission.check()
     waiting = asyncio.create_task(port.permission.wait())
     ends.hub.send("node-0.1", Permit(loop.time() + 0.1))
@@ -172,7 +172,7 @@ async def test_a_permit_lets_a_worker_act_until_it_runs_out(ends: Ends) -> None:
         await waiting
     port.permission.check()
     await until(lambda: port.permission.seconds_left <= 0)
-    with pytest.raises(NoPermit):
+    with pytest.raises(NotLeading):
         port.permission.check()
 
 
@@ -181,7 +181,7 @@ async def test_a_permit_in_the_past_stops_a_worker_at_once() -> None:
     permission.renew(asyncio.get_running_loop().time() + 60)
     permission.check()
     permission.renew(0.0)
-    with pytest.raises(NoPermit):
+    with pytest.raises(NotLeading):
         permission.check()
 
 

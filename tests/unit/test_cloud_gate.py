@@ -8,7 +8,7 @@ import pytest
 
 from ccm.cloud.gate import THROTTLED_RETRY, WorkerGate, call, invoke, with_priority
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, Denied, NoPermit, Refused, RetryAfter, Throttled
+from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
 from tests.worlds.cloud import GRANTED, GrantSource
 from tests.worlds.waiting import let_run
 
@@ -176,7 +176,7 @@ async def test_a_providers_method_is_called_at_the_priority_of_its_controller(
         (Throttled("slow down", 7.0), RetryAfter("slow down", 7.0)),
         (Throttled("slow down", None), RetryAfter("slow down", THROTTLED_RETRY)),
         (Refused("no"), Refused("no")),
-        (NoPermit("not now"), NoPermit("not now")),
+        (NotLeading("not now"), NotLeading("not now")),
         (ValueError("a bug"), CloudError("the provider failed: ValueError('a bug')")),
     ],
     ids=repr,
@@ -215,7 +215,7 @@ async def test_a_process_that_may_not_act_any_more_makes_no_call(grants: GrantSo
     """Its grant came, but while it waited for that the lease went to another."""
 
     def check() -> None:
-        raise NoPermit("it leads no more")
+        raise NotLeading("it leads no more")
 
     calls: list[str] = []
 
@@ -223,8 +223,8 @@ async def test_a_process_that_may_not_act_any_more_makes_no_call(grants: GrantSo
         calls.append("made")
 
     gate = WorkerGate(grants, timeout=5.0, check=check)
-    with pytest.raises(NoPermit):
+    with pytest.raises(NotLeading):
         await gate.call("Create", "write", call)
-    with pytest.raises(NoPermit):
+    with pytest.raises(NotLeading):
         await asyncio.to_thread(gate.call_blocking, "Create", "write", lambda: calls.append("made"))
     assert calls == []

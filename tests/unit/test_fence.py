@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ccm.bus.sockets import Permission
-from ccm.errors import NoPermit
+from ccm.errors import NotLeading
 from ccm.http import HttpConnection
 from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Event, EventRecorder, ObjectRef
@@ -52,7 +52,7 @@ async def test_without_a_permission_writes_stay_and_reads_leave() -> None:
     async with fenced(OK) as (server, kube, permission):
         permission.renew(0.0)
         for write in (kube.post("/x", {}), kube.put("/x", {}), kube.request("DELETE", "/x")):
-            with pytest.raises(NoPermit):
+            with pytest.raises(NotLeading):
                 await write
         assert kube.writes == 0
         await kube.get("/x")
@@ -68,7 +68,7 @@ async def test_a_write_that_waited_for_a_slot_is_checked_again() -> None:
         await asyncio.sleep(0)
         permission.renew(0.0)
         first.cancel()
-        with pytest.raises(NoPermit):
+        with pytest.raises(NotLeading):
             await second
         assert len(server.requests) == 1
 
@@ -80,7 +80,7 @@ async def test_a_write_that_waited_for_the_rate_limit_is_checked_again() -> None
         second = asyncio.create_task(performer.perform(PATCH))
         await asyncio.sleep(0)
         permission.renew(0.0)
-        with pytest.raises(NoPermit):
+        with pytest.raises(NotLeading):
             await second
         assert len(server.requests) == 1
 
@@ -91,7 +91,7 @@ async def test_a_write_that_the_server_put_off_is_checked_again() -> None:
         writing = asyncio.create_task(Performer(kube, permission, grace=1.0).perform(PATCH))
         await until(lambda: server.requests)
         permission.renew(0.0)
-        with pytest.raises(NoPermit):
+        with pytest.raises(NotLeading):
             await writing
         assert len(server.requests) == 1
 
@@ -106,7 +106,7 @@ async def test_a_write_that_waited_for_its_connection_is_checked_again() -> None
 
         connect = kube._http._connect
         kube._http._connect = connect_slowly  # type: ignore[method-assign]
-        with pytest.raises(NoPermit):
+        with pytest.raises(NotLeading):
             await Performer(kube, permission, grace=1.0).perform(PATCH)
         assert (kube.writes, server.requests) == (0, [])
 

@@ -17,7 +17,7 @@ from tests.node.world import world
 from tests.worlds.context import frame
 from tests.worlds.nodes import addresses, node, tainted
 from tests.worlds.waiting import let_run
-from workers.node.metadata import AddressProblem, prefer
+from workers.node.plan import CannotPlan, prefer
 from workers.queue import ReconcileLog, WorkQueue
 
 from .delivery_world import World as Deliveries
@@ -165,7 +165,7 @@ async def test_queue_lost_wakeup() -> None:
 
 
 def test_huge_octet() -> None:
-    with pytest.raises(AddressProblem):
+    with pytest.raises(CannotPlan):
         prefer([], "1" * 5000 + ".0.0.0")
 
 

@@ -8,15 +8,15 @@ import pytest
 
 from ccm.bus.frames import Survived
 from ccm.bus.in_flight import InFlightJournal, read_in_flight
-from tests.worlds.context import FakePort, new_quarantine
+from tests.worlds.context import FakePort, new_executor
 from tests.worlds.waiting import let_run, until
-from workers.quarantine import Quarantine
+from workers.executor import KeyExecutor
 
 
 class Keys:
     """Keys that go through a quarantine as a runner leads them, and what they are doing."""
 
-    def __init__(self, quarantine: Quarantine) -> None:
+    def __init__(self, quarantine: KeyExecutor) -> None:
         self.quarantine = quarantine
         self.executing: set[str] = set()
         self.waiting: set[str] = set()
@@ -30,7 +30,7 @@ class Keys:
             self.tasks[key] = asyncio.create_task(self._run(key, waits))
 
     async def _run(self, key: str, waits: bool) -> None:
-        await self.quarantine.acquire_place()
+        await self.quarantine.acquire_slot()
         try:
             async with self.quarantine.executing(key):
                 if waits:
@@ -43,7 +43,7 @@ class Keys:
         finally:
             self.executing.discard(key)
             self.waiting.discard(key)
-            self.quarantine.release_place(key)
+            self.quarantine.release_slot(key)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def journal(path: Path) -> InFlightJournal:
 
 
 async def test_no_more_keys_execute_than_there_are_places() -> None:
-    keys = Keys(new_quarantine(FakePort(), 2))
+    keys = Keys(new_executor(FakePort(), 2))
     keys.start("a", "b", "c", "d")
     await let_run(20)
     assert keys.executing == {"a", "b"}
@@ -69,7 +69,7 @@ async def test_no_more_keys_execute_than_there_are_places() -> None:
 async def test_a_key_that_waits_gives_its_place_away_and_takes_it_back(
     path: Path, journal: InFlightJournal
 ) -> None:
-    keys = Keys(new_quarantine(FakePort(), 1, record=journal))
+    keys = Keys(new_executor(FakePort(), 1, record=journal))
     keys.start("a", "b", waits=True)
     await until(lambda: keys.waiting == {"a", "b"})
     keys.start("c")
@@ -89,7 +89,7 @@ async def test_cancellation_while_waiting_loses_no_place_and_leaves_the_journal_
     path: Path, journal: InFlightJournal, cancellations: int, is_answered: bool
 ) -> None:
     """Also while the key waits for its place, and whoever cancels it has no patience."""
-    quarantine = new_quarantine(FakePort(), 1, record=journal)
+    quarantine = new_executor(FakePort(), 1, record=journal)
     keys = Keys(quarantine)
     keys.start("a", waits=True)
     await until(lambda: keys.waiting)
@@ -113,7 +113,7 @@ async def test_cancellation_while_waiting_loses_no_place_and_leaves_the_journal_
 
 
 async def test_a_suspect_runs_alone_and_those_that_only_wait_do_not_hold_it_up() -> None:
-    keys = Keys(new_quarantine(FakePort(), 9, "suspect"))
+    keys = Keys(new_executor(FakePort(), 9, "suspect"))
     keys.start("a", waits=True)
     keys.start("b")
     await until(lambda: keys.executing == {"b"} and keys.waiting)
@@ -129,7 +129,7 @@ async def test_a_suspect_runs_alone_and_those_that_only_wait_do_not_hold_it_up()
 
 
 async def test_nobody_executes_beside_a_suspect() -> None:
-    keys = Keys(new_quarantine(FakePort(), 9, "suspect"))
+    keys = Keys(new_executor(FakePort(), 9, "suspect"))
     keys.start("a", waits=True)
     await until(lambda: keys.waiting)
     keys.start("suspect")
@@ -144,7 +144,7 @@ async def test_nobody_executes_beside_a_suspect() -> None:
 
 async def test_a_suspect_that_survived_is_told_once_and_none_any_more() -> None:
     port = FakePort()
-    quarantine = new_quarantine(port, 9, "suspect")
+    quarantine = new_executor(port, 9, "suspect")
     for key in ("suspect", "suspect", "other"):
         quarantine.survived(key)
     assert port.sent == [Survived("suspect")]
@@ -152,7 +152,7 @@ async def test_a_suspect_that_survived_is_told_once_and_none_any_more() -> None:
 
 
 def test_a_quarantined_key_is_left_alone_for_its_time(journal: InFlightJournal) -> None:
-    quarantine = Quarantine(journal, FakePort().send, ("now",), {"later": time.monotonic() + 60.0})
+    quarantine = KeyExecutor(journal, FakePort().send, ("now",), {"later": time.monotonic() + 60.0})
     assert quarantine.seconds_to_wait("later") == pytest.approx(60.0, abs=5.0)
     assert quarantine.seconds_to_wait("now") <= 0
     assert quarantine.seconds_to_wait("any") <= 0
@@ -161,8 +161,8 @@ def test_a_quarantined_key_is_left_alone_for_its_time(journal: InFlightJournal) 
 async def test_a_key_of_a_batch_is_in_the_journal_as_long_as_anything_is_done_for_it(
     path: Path, journal: InFlightJournal
 ) -> None:
-    quarantine = new_quarantine(FakePort(), 1, record=journal)
-    await quarantine.acquire_place()
+    quarantine = new_executor(FakePort(), 1, record=journal)
+    await quarantine.acquire_slot()
     async with quarantine.executing("a"):
         async with quarantine.executing_batch(["a", "b"]):
             assert read_in_flight(path) == ["a", "b"]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, Denied, KubernetesError, NoPermit, Refused, Throttled
+from ccm.errors import CloudError, Denied, KubernetesError, NotLeading, Refused, Throttled
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown
 from tests.worlds.nodes import Tweak, recreated
 from tests.worlds.waiting import let_run
@@ -249,7 +249,7 @@ async def test_without_permission_nothing_is_written() -> None:
     async with world() as w:
         w.put(volume(), answer=place("a"))
         w.permission.renew(0.0)
-        with pytest.raises(NoPermit):
+        with pytest.raises(NotLeading):
             await w.sync()
         assert w.cluster.tries == 0
         w.permission.renew(float("inf"))

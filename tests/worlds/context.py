@@ -17,8 +17,8 @@ from ccm.kube.events import EventRecorder
 from ccm.settings import Settings
 from ccm.supervisor.informer import SharedInformer
 from workers.controller import Controller, ControllerContext, ControllerModule
+from workers.executor import KeyExecutor
 from workers.performer import Performer
-from workers.quarantine import Quarantine
 from workers.queue import WorkQueue
 from workers.runner import Connection, Runner
 from workers.store import Store
@@ -65,11 +65,11 @@ def journal() -> InFlightJournal:
         return InFlightJournal(Path(directory) / "journal")
 
 
-def new_quarantine(
+def new_executor(
     port: FakePort, limit: int = 1000, *suspects: str, record: InFlightJournal | None = None
-) -> Quarantine:
-    """A quarantine of these suspects, none of which has to wait."""
-    return Quarantine(record or journal(), port.send, suspects, {}, limit)
+) -> KeyExecutor:
+    """A executor of these suspects, none of which has to wait."""
+    return KeyExecutor(record or journal(), port.send, suspects, {}, limit)
 
 
 def controller_context(
@@ -78,7 +78,7 @@ def controller_context(
     kube: object,
     port: FakePort,
     settings: Settings = SETTINGS,
-    quarantine: Quarantine | None = None,
+    executor: KeyExecutor | None = None,
     timings: Timings = TIMINGS,
     queue: WorkQueue | None = None,
 ) -> ControllerContext:
@@ -90,7 +90,7 @@ def controller_context(
         provider=cast(Any, provider),
         store=Store(parts.PROJECTIONS),
         queue=WorkQueue(parts.BACKOFF) if queue is None else queue,
-        quarantine=quarantine or new_quarantine(port, parts.concurrency(settings)),
+        executor=executor or new_executor(port, parts.concurrency(settings)),
         performer=Performer(client, port.permission, grace=5.0),
         recorder=EventRecorder(client, parts.COMPONENT, NAME),
         send=port.send,

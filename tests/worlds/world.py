@@ -21,7 +21,7 @@ from .context import (
     Entry,
     FakePort,
     controller_context,
-    new_quarantine,
+    new_executor,
     snapshot,
 )
 from .waiting import DEADLINE
@@ -60,7 +60,7 @@ class World:
             kube or self.cluster,
             self.port,
             settings,
-            new_quarantine(self.port, limit, *suspects),
+            new_executor(self.port, limit, *suspects),
             timings,
             queue,
         )
@@ -86,14 +86,14 @@ class World:
 
     async def reconcile(self, key: str = "") -> Result:
         """One reconcile with what its runner holds meanwhile; raises what the controller raises."""
-        key, quarantine = key or self.KEY, self.context.quarantine
-        await quarantine.acquire_place()
+        key, executor = key or self.KEY, self.context.executor
+        await executor.acquire_slot()
         try:
-            async with asyncio.timeout(DEADLINE), quarantine.executing(key):
+            async with asyncio.timeout(DEADLINE), executor.executing(key):
                 result: Result = await self.controller.reconcile(key)
                 return result
         finally:
-            quarantine.release_place(key)
+            executor.release_slot(key)
 
     async def sync(self, key: str = "") -> Result:
         """Reconcile what the cluster has now."""

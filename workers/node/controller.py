@@ -1,4 +1,4 @@
-"""The node duty: what it wants, what one reconcile does, and what it tells people."""
+"""The node controller: what one reconcile does, and which Events it records."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, KubernetesError, NoPermit, Unreachable
+from ccm.errors import CloudError, KubernetesError, NotLeading, Unreachable
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import PROVIDED_NODE_IP, Json, Node
@@ -49,18 +49,18 @@ PROJECTIONS = (
 
 
 def new_controller(context: ControllerContext) -> Controller | None:
-    """The node duty of this process."""
+    """The node controller of this process."""
     instances = context.provider.instances
     return NodeController(context, instances) if instances else None
 
 
 def concurrency(settings: Settings) -> int:
-    """Initialisation is as wide as the API server takes requests, unless the flag narrows it."""
+    """Initialization is as wide as the API server takes requests, unless the flag narrows it."""
     return settings.concurrent_node_syncs or settings.kube_api_in_flight
 
 
 class NodeController:
-    """Initialises Nodes, lets a taint follow the machine's power, removes permitted ones."""
+    """Initializes Nodes, lets a taint follow the machine's power, removes permitted ones."""
 
     def __init__(self, context: ControllerContext, instances: Instances) -> None:
         self._context = context
@@ -69,7 +69,7 @@ class NodeController:
         )
         self._monitor_pass = MonitorPass(context, self._reader, instances.batch_size)
         self._refresh_pass = RefreshPass(context, self._reader, instances.batch_size)
-        self._initialised = self._deleted = self._followed = 0
+        self._initialized = self._deleted = self._followed = 0
         self._deletions: set[asyncio.Task[None]] = set()
         enabled = context.settings.controllers
         self._does_node = is_enabled(NODE, enabled)
@@ -93,7 +93,7 @@ class NodeController:
     def status(self) -> Json:
         return {
             "objects": self._context.store.count("Node"),
-            "initialised": self._initialised,
+            "initialized": self._initialized,
             "deleted": self._deleted,
             "followed": self._followed,
             "refresh_passes": self._refresh_pass.passes,
@@ -120,7 +120,7 @@ class NodeController:
             is_done = not node.is_uninitialized
             return Result(f"left alone: {node.provider_id} is not ours", is_done)
         if node.is_uninitialized and self._does_node:
-            return await self._initialise(node)
+            return await self._initialize(node)
         self._reader.forget(key)
         return await self._follow(node)
 
@@ -131,7 +131,7 @@ class NodeController:
                 self._deletions.add(deletion)
                 deletion.add_done_callback(self._deletions.discard)
 
-    async def _initialise(self, node: Node) -> Result:
+    async def _initialize(self, node: Node) -> Result:
         answer = await self._reader.read(node)
         now = self._node(node.name)
         if now is None or not _is_same(now, node):
@@ -160,9 +160,9 @@ class NodeController:
         for action in actions:
             await self._perform(node, action)
         self._reader.forget(node.name)
-        self._initialised += 1
+        self._initialized += 1
         self._record(node, "Synced", "Node synced successfully", "Normal")
-        return Result("initialised")
+        return Result("initialized")
 
     async def _follow(self, node: Node) -> Result:
         """Make a node what its machine is, as far as the last passes say."""
@@ -173,14 +173,14 @@ class NodeController:
         if node.is_uninitialized:
             return Result("left tainted: --controllers")
         if not self._does_node:
-            return Result("initialised")
+            return Result("initialized")
         if not isinstance(answer, Instance) or not node.provider_id:
             answer = self._refresh_pass.answer(node)
         try:
             for action in follow(node, answer, self._context.settings.prefer_beta_labels):
                 await self._perform(node, action)
                 self._followed += 1
-            result = Result("initialised")
+            result = Result("initialized")
         except CannotPlan as problem:
             self._record(node, "AddressesNotUpdated", str(problem))
             result = Result(str(problem), is_done=False)
@@ -203,7 +203,7 @@ class NodeController:
             await self._context.performer.perform(Delete(f"/api/v1/nodes/{quote(name)}", uid))
             self._deleted += 1
             self._context.counters.count(metrics.NODES_DELETED)
-        except (KubernetesError, Unreachable, NoPermit) as error:
+        except (KubernetesError, Unreachable, NotLeading) as error:
             self._record(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
 
     def _node(self, name: str) -> Node | None:

@@ -1,4 +1,4 @@
-"""The two periodic passes over many nodes: those not Ready, and all that are initialised."""
+"""The two periodic passes over many nodes: those not Ready, and all that are initialized."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ccm.bus.frames import ProposeDeletions
 from ccm.decide.budget import Priority
-from ccm.errors import NoPermit
+from ccm.errors import NotLeading
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
 from workers.batch_reader import BatchReader
@@ -67,13 +67,13 @@ class MonitorPass:
     async def _ask(self, batch: Sequence[Node]) -> dict[str, Answer]:
         try:
             answers = await self._reader.describe(batch, Priority.REFRESH)
-        except NoPermit as error:
+        except NotLeading as error:
             return {node.name: Unknown(str(error)) for node in batch}
         return answers or {node.name: Unknown("throttled") for node in batch}
 
 
 class RefreshPass:
-    """Asks about every initialised node once a period, one batch after the other, evenly spread.
+    """Asks about every initialized node once a period, one batch after the other, evenly spread.
 
     A node that is what its machine is costs nothing more; the others get a reconcile, which takes
     the answer from here. A start begins with a pause: restarts of workers must not add up to reads.
@@ -109,7 +109,7 @@ class RefreshPass:
             self.passes += 1
 
     def _is_due(self, node: Node) -> bool:
-        """Initialised and ours; without a provider ID its kubelet sets the addresses itself."""
+        """Initialized and ours; without a provider ID its kubelet sets the addresses itself."""
         is_foreign = node.is_foreign(self._context.provider.scheme)
         return bool(node.provider_id) and not node.is_uninitialized and not is_foreign
 
@@ -124,7 +124,7 @@ class RefreshPass:
             await self._context.performer.permission.wait()
             try:
                 answers = await self._reader.describe(nodes, Priority.REFRESH)
-            except NoPermit:
+            except NotLeading:
                 continue
             if answers is not None:
                 return [answers[node.name] for node in nodes]

@@ -1,20 +1,27 @@
-"""What to do about one Node, given what its machine is: pure decisions, and their patches."""
+"""What to do about one Node, given what its machine is: pure decisions, and their patches.
 
-from collections.abc import Iterator, Mapping
+Type, zone and region of a machine each have a GA label and an older beta one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import assert_never
 from urllib.parse import quote
 
-from ccm.model.cloud import Answer, Instance, PowerState
+from ccm.model.cloud import AddressType, Answer, Instance, NodeAddress, PowerState
 from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT, Json, Node
 from ccm.model.writes import Patch
-from workers.node.metadata import (
-    AddressProblem,
-    agreeing_labels,
-    desired_addresses,
-    followed_labels,
-    missing_labels,
-)
+
+Ip = IPv4Address | IPv6Address
+
+_OCTET = re.compile("[0-9]+")
+_TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+_ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+_PAIRS = (_TYPE, _ZONE, _REGION)
+_RESERVED = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
 
 SHUTDOWN: Json = {"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}
 
@@ -60,7 +67,7 @@ class CannotPlan(Exception):
 
 
 def plan(node: Node, instance: Instance) -> Iterator[Action]:
-    """Yield what makes a tainted `node` an initialised one; nothing for one without the taint.
+    """Yield what makes a tainted `node` an initialized one; nothing for one without the taint.
 
     Addresses come first: a node that is schedulable has its addresses. A crash between two actions
     is safe: planning again from what is there then yields the remaining ones.
@@ -78,7 +85,7 @@ def plan(node: Node, instance: Instance) -> Iterator[Action]:
 
 
 def follow(node: Node, instance: Instance | None, beta_wins: bool) -> Iterator[Action]:
-    """Yield what makes an initialised `node` what its machine is by now; None when that is unknown.
+    """Yield what makes an initialized `node` what its machine is by now; None when that is unknown.
 
     Labels of GA and beta keys are made to agree in any case.
     """
@@ -92,10 +99,7 @@ def follow(node: Node, instance: Instance | None, beta_wins: bool) -> Iterator[A
 
 
 def _plan_addresses(node: Node, instance: Instance) -> Iterator[SetAddresses]:
-    try:
-        addresses = desired_addresses(node, instance.addresses)
-    except AddressProblem as problem:
-        raise CannotPlan(str(problem)) from problem
+    addresses = desired_addresses(node, instance.addresses)
     if addresses and addresses != node.addresses:
         yield SetAddresses(addresses)
 
@@ -130,6 +134,104 @@ def plan_power(node: Node, answer: Answer | None) -> Iterator[SetTaints]:
 
 def _is_shutdown(taint: Json) -> bool:
     return taint.get("key") == SHUTDOWN_TAINT and taint.get("effect") == "NoSchedule"
+
+
+def missing_labels(instance: Instance, present: Mapping[str, str]) -> dict[str, str]:
+    """What to add or change on a Node that carries `present`.
+
+    Type, zone and region overwrite, under the GA and the beta key, unless the cloud does not say.
+    A label that the cloud adds on top never overwrites, and never a reserved key.
+    """
+    wanted: dict[str, str] = {}
+    for keys, value in zip(_PAIRS, (instance.type, instance.zone, instance.region), strict=True):
+        wanted |= dict.fromkeys(keys, value) if value else {}
+    for key, value in instance.labels.items():
+        if not _RESERVED.search(key) and key not in present:
+            wanted.setdefault(key, value)
+    return {key: value for key, value in wanted.items() if present.get(key) != value}
+
+
+def followed_labels(instance: Instance, present: Mapping[str, str]) -> dict[str, str]:
+    """The same for a Node that was initialized before: a beta key that it lacks stays away."""
+    dropped = {beta for _, beta in _PAIRS if beta not in present}
+    wanted = missing_labels(instance, present)
+    return {key: value for key, value in wanted.items() if key not in dropped}
+
+
+def agreeing_labels(present: Mapping[str, str], beta_wins: bool) -> dict[str, str]:
+    """What makes each pair agree: the GA key holds the truth, unless `beta_wins` (upstream's way).
+
+    A missing GA key gets the beta key's value; a missing beta key stays away.
+    """
+    wanted: dict[str, str] = {}
+    for ga, beta in _PAIRS:
+        if beta in present and present.get(ga) != present[beta]:
+            keep_beta = beta_wins or ga not in present
+            wanted |= {ga: present[beta]} if keep_beta else {beta: present[ga]}
+    return wanted
+
+
+def desired_addresses(node: Node, offered: Sequence[NodeAddress]) -> list[Json]:
+    """`status.addresses` for `node`; empty when the cloud offers none, which means "leave them".
+
+    A host name that only the Node knows is kept. Raises `CannotPlan` when the kubelet's
+    `--node-ip` (annotation `alpha.kubernetes.io/provided-node-ip`) is not among the offered.
+    """
+    if not offered:
+        return []
+    addresses = list(dict.fromkeys(offered))
+    if not any(address.type is AddressType.HOSTNAME for address in addresses):
+        addresses += _own_host_names(node)
+    if node.provided_node_ip is not None:
+        addresses = prefer(addresses, node.provided_node_ip)
+    return [{"type": str(address.type), "address": address.address} for address in addresses]
+
+
+def _own_host_names(node: Node) -> Iterable[NodeAddress]:
+    for entry in node.addresses:
+        if entry.get("type") == AddressType.HOSTNAME and isinstance(entry.get("address"), str):
+            yield NodeAddress(AddressType.HOSTNAME, entry["address"])
+
+
+def prefer(offered: Sequence[NodeAddress], provided: str) -> list[NodeAddress]:
+    """The offered addresses with the provided IPs first and alone of their type (upstream's rule).
+
+    `provided` is one IP, or two of different families joined by a comma. IPs are compared as
+    numbers; the cloud's spelling is kept.
+    """
+    first: list[NodeAddress] = []
+    for wanted in _provided_ips(provided):
+        matching = [address for address in offered if _parse(address.address) == wanted]
+        if not matching:
+            raise CannotPlan(
+                f"failed to get node address from cloud provider that matches ip: {wanted}"
+            )
+        first += matching
+    claimed = {address.type for address in first}
+    return first + [address for address in offered if address.type not in claimed]
+
+
+def _provided_ips(provided: str) -> list[Ip]:
+    ips = [_parse(part) for part in provided.split(",")]
+    known = [ip for ip in ips if ip is not None]
+    is_pair = len(known) == 2 and known[0].version != known[1].version
+    if len(known) != len(ips) or not (len(known) == 1 or is_pair):
+        raise CannotPlan(f"{provided!r} is neither one IP nor one of each family")
+    if is_pair and any(ip.is_unspecified for ip in known):
+        raise CannotPlan(f"{provided!r} contains an unspecified IP")
+    return known
+
+
+def _parse(text: str) -> Ip | None:
+    """An IP, or None; leading zeros in IPv4 are accepted as decimal, as kubelets write them."""
+    octets = text.split(".")
+    if len(octets) == 4 and all(_OCTET.fullmatch(octet) for octet in octets):
+        text = ".".join(octet.lstrip("0") or "0" for octet in octets)
+    try:
+        ip = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(ip, "ipv4_mapped", None) or ip
 
 
 def patch_for(node: Node, action: Action) -> Patch:

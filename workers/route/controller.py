@@ -54,7 +54,7 @@ PROJECTIONS = (
 
 
 def new_controller(context: ControllerContext) -> Controller | None:
-    """The route duty of this process."""
+    """The route controller of this process."""
     settings, part = context.settings, context.provider.routes
     if not settings.configure_cloud_routes:
         log.info("routes are left alone: --configure-cloud-routes is false")
@@ -71,6 +71,7 @@ def new_controller(context: ControllerContext) -> Controller | None:
 
 
 def concurrency(settings: Settings) -> int:
+    """How many keys are reconciled at the same time, as upstream."""
     return CONCURRENT_KEYS
 
 

@@ -45,7 +45,7 @@ PROJECTIONS = (
 
 
 def new_controller(context: ControllerContext) -> Controller | None:
-    """The volume-label duty of this process."""
+    """The volume-label controller of this process."""
     volumes = context.provider.volumes
     if volumes is None:
         return None

@@ -223,13 +223,13 @@ def uid_of(name: str) -> str:
 
 
 def node(name: str, provider_id: str = "") -> Node:
-    """A Node that nothing is known of but its name and, once initialised, its provider ID."""
+    """A Node that nothing is known of but its name and, once initialized, its provider ID."""
     spec = {"providerID": provider_id} if provider_id else {}
     return Node({"metadata": {"name": name, "uid": uid_of(name)}, "spec": spec})
 
 
 def node_of(machine: Machine) -> Node:
-    """The initialised Node of a machine."""
+    """The initialized Node of a machine."""
     found = node(machine.node, machine.provider_id)
     found.raw["status"] = {"addresses": [asdict(address) for address in machine.addresses]}
     return found

@@ -27,7 +27,7 @@ HEADERS = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Referrer-Policy"
 MIN_REFRESH, MAX_REFRESH = 2, 3600  # seconds
 REFRESH_CHOICES = (5, 30)  # seconds
 OTHER_PATHS = ("metrics", "readyz?verbose", "statusz", "configz", "flagz")
-INITIALISATION_THRESHOLD = 60.0  # seconds a node may be uninitialized before it is a problem
+INITIALIZATION_THRESHOLD = 60.0  # seconds a node may be uninitialized before it is a problem
 
 SECTION_OF_CHECK = {"leaderElection": "leadership", "watches": "watches", "freshness": "watches"}
 """By health check; the others are about workers."""
@@ -177,9 +177,9 @@ def _of_workers(workers: list[Json]) -> Iterator[StatusProblem]:
 
 def _of_nodes(uninitialized: StatusPart) -> Iterator[StatusProblem]:
     longest = max(map(number, mapping(uninitialized.get("first")).values()), default=0.0)
-    if longest > INITIALISATION_THRESHOLD:
+    if longest > INITIALIZATION_THRESHOLD:
         many = plural(uninitialized.get("count"), "node")
-        yield StatusProblem("nodes", f"{many} not initialised, one for {duration(longest)}.")
+        yield StatusProblem("nodes", f"{many} not initialized, one for {duration(longest)}.")
 
 
 def _of_budget(classes: StatusPart) -> Iterator[StatusProblem]:

@@ -125,7 +125,7 @@ def _nodes(workers: list[Json], uninitialized: StatusPart) -> Section:
     return Section(
         "nodes",
         "Pending nodes",
-        f"{plural(uninitialized.get('count'), 'node')} not initialised; longest wait first.",
+        f"{plural(uninitialized.get('count'), 'node')} not initialized; longest wait first.",
         NODE_COLUMNS,
         [{"seconds": since.get(entry["key"]), **entry} for entry in (*entries, *unrouted)],
         "None is known.",

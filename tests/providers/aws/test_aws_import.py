@@ -10,7 +10,7 @@ from ccm.errors import ConfigurationFault
 
 SDK = {"boto3", "botocore"}
 QUIET = (
-    "import ccm.cli.main, ccm.supervisor.loop, workers.main",
+    "import ccm.cli.main, ccm.supervisor.supervisor, workers.main",
     "import workers.service.controller, workers.node.controller",
     "from ccm.cloud.registry import load_provider; load_provider('simulated')",
     "from ccm.cloud.registry import known_providers; assert 'aws' in known_providers()",

@@ -61,15 +61,15 @@ async def get_nodes(api: Kube) -> dict[str, Json]:
     return {item["metadata"]["name"]: item for item in (await api.get("/api/v1/nodes"))["items"]}
 
 
-async def initialised(api: Kube, count: int) -> dict[str, Json]:
-    """All Nodes by name, once `count` of them are initialised."""
+async def initialized(api: Kube, count: int) -> dict[str, Json]:
+    """All Nodes by name, once `count` of them are initialized."""
 
     async def look() -> dict[str, Json]:
         nodes = await get_nodes(api)
         done = [n for n in nodes.values() if n["spec"].get("providerID") and not _tainted(n)]
         return nodes if len(done) >= count else {}
 
-    found: dict[str, Json] = await until(f"{count} nodes are initialised", look, 120)
+    found: dict[str, Json] = await until(f"{count} nodes are initialized", look, 120)
     return found
 
 
@@ -151,7 +151,7 @@ async def test_a_cluster_is_served_and_leaves_nothing_behind(
         await api.post("/api/v1/nodes", registration(name, f"10.244.{number}.0/24"))
     with Supervisor(where, *FLAGS) as supervisor:
         try:
-            nodes = await initialised(api, len(instances))
+            nodes = await initialized(api, len(instances))
             for name, instance in instances.items():
                 assert summary(nodes[name]) == expected(name, instance)
             await check_balancers(api, account, instances)
@@ -297,7 +297,7 @@ async def test_a_slow_account_still_gets_all_its_nodes_without_a_storm_injected(
         await api.post(SERVICES, service(f"web-{number}", 80, **{TYPE: "nlb"}))
     flags = [flag for flag in FLAGS if not flag.startswith("--cluster-cidr")]
     with Supervisor(where, *flags) as supervisor:
-        await initialised(api, len(machines))
+        await initialized(api, len(machines))
         for number in range(services):
             await ready_service(api, f"web-{number}")
         assert supervisor.end() == 0
@@ -320,7 +320,7 @@ async def test_a_cluster_without_an_id_starts_when_allowed_and_is_told_what_it_l
         assert await asyncio.to_thread(refused.process.wait, 60) == ExitCode.CONFIGURATION
         assert "tag them with the cluster's ID, or give this flag" in refused.tail()
     with Supervisor(where, *flags, "--allow-untagged-cloud") as supervisor:
-        await initialised(api, 1)
+        await initialized(api, 1)
 
         async def told() -> bool:
             events = (await api.get("/api/v1/namespaces/default/events"))["items"]
@@ -336,7 +336,7 @@ async def test_a_cluster_without_an_id_starts_when_allowed_and_is_told_what_it_l
 async def test_a_thousand_instances_cost_few_reads(
     where: Where, api: Kube, account: Account, proxy: Proxy
 ) -> None:
-    """To initialise them, and for each pass of refresh from then on."""
+    """To initialize them, and for each pass of refresh from then on."""
     machines = account.launch_many(1000)
     slots = asyncio.Semaphore(32)
 
@@ -347,7 +347,7 @@ async def test_a_thousand_instances_cost_few_reads(
     await asyncio.gather(*(register(machine["PrivateDnsName"]) for machine in machines))
     flags = ("--cloud-provider=aws", "--controllers=cloud-node", "--node-workers=1")
     with Supervisor(where, *flags, "--node-status-update-frequency=20s") as supervisor:
-        await initialised(api, len(machines))
+        await initialized(api, len(machines))
         first = dict(proxy.counted())
         begun = await passed(supervisor, 0)
         since = len(proxy.requests)

@@ -1,4 +1,4 @@
-"""What the slow pass over initialised nodes costs in EC2, with the controller's own pass."""
+"""What the slow pass over initialized nodes costs in EC2, with the controller's own pass."""
 
 from collections import Counter
 from collections.abc import Sequence

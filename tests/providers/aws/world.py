@@ -254,7 +254,7 @@ def node(name: str, provider_id: str = "", **meta: Any) -> Node:
 
 
 def node_of(instance: Json, pod_cidrs: Sequence[str] = ()) -> Node:
-    """The initialised Node of an instance."""
+    """The initialized Node of an instance."""
     zone, instance_id = instance["Placement"]["AvailabilityZone"], instance["InstanceId"]
     spec = {"providerID": f"aws:///{zone}/{instance_id}", "podCIDRs": list(pod_cidrs)}
     return Node({"metadata": {"name": instance["PrivateDnsName"]}, "spec": spec})

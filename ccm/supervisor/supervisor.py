@@ -14,12 +14,12 @@ from ccm import __version__
 from ccm.bus.control import ControlServer
 from ccm.bus.frames import (
     Ack,
-    Beat,
     CloudThrottled,
     Drain,
     Explained,
     Fault,
     GrantRequest,
+    Heartbeat,
     Hello,
     Message,
     Permit,
@@ -224,7 +224,7 @@ class Supervisor:
         match message:
             case Ack(seq):
                 self._informer.acknowledge(ident, seq)
-            case Beat(status, numbers):
+            case Heartbeat(status, numbers):
                 process.status = status
                 self._worker_counters.update(ident, numbers)
             case GrantRequest():
@@ -275,7 +275,7 @@ class Supervisor:
     def _send_permit(self, child: Child) -> None:
         """Let the current process act, unless its keys still belong to others."""
         process = child.current
-        if process is None or process.is_fenced:
+        if process is None or process.awaits_handover:
             return
         until = self._leader.until(child.controller)
         self._hub.send(process.ident, Permit(until))

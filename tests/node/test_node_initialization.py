@@ -1,4 +1,4 @@
-"""Upstream's edge cases of initialising a Node (its tests' rows CN…, CP…, TH…), as pure plans."""
+"""Upstream's edge cases of initializing a Node (its tests' rows CN…, CP…, TH…), as pure plans."""
 
 from collections.abc import Mapping
 
@@ -31,7 +31,7 @@ ZONED: Mapping[str, str] = {
 }
 
 
-def initialised(node: Node, instance: Instance) -> Node:
+def initialized(node: Node, instance: Instance) -> Node:
     """The Node after everything that is planned for it was performed."""
     raw = node.raw
     for action in plan(node, instance):
@@ -45,7 +45,7 @@ def zoned(**labels: str) -> Instance:
     return Instance("fake://12345", zone="us-west-1a", region="us-west", labels=extra)
 
 
-INITIALISED = [
+INITIALIZED = [
     pytest.param(
         node(tainted, with_addresses("Hostname old")),
         machine("fake://12345", *OFFERED),
@@ -163,11 +163,11 @@ INITIALISED = [
 """A Node, its machine, and what the Node then is."""
 
 
-@pytest.mark.parametrize(("before", "instance", "after"), INITIALISED)
-def test_initialisation_does_what_upstream_does(
+@pytest.mark.parametrize(("before", "instance", "after"), INITIALIZED)
+def test_initialization_does_what_upstream_does(
     before: Node, instance: Instance, after: Node
 ) -> None:
-    assert initialised(before, instance) == after
+    assert initialized(before, instance) == after
 
 
 @pytest.mark.parametrize(
@@ -253,14 +253,14 @@ def test_only_the_uninitialized_taint_is_removed(before: Node, left: list[object
 
 def test_a_machine_that_says_nothing_changes_no_label() -> None:
     before = node(tainted, labelled(ZONED))
-    assert dict(initialised(before, machine()).labels) == ZONED
+    assert dict(initialized(before, machine()).labels) == ZONED
 
 
 def test_type_zone_and_region_overwrite_what_the_node_says() -> None:
     before = node(tainted, labelled(dict.fromkeys(ZONED, "wrong")))
-    assert dict(initialised(before, zoned()).labels) == ZONED
+    assert dict(initialized(before, zoned()).labels) == ZONED
 
 
 def test_a_provider_id_that_a_node_has_is_never_changed() -> None:
     before = node(tainted, with_provider_id("fake://mine"))
-    assert initialised(before, machine("fake://other")).provider_id == "fake://mine"
+    assert initialized(before, machine("fake://other")).provider_id == "fake://mine"

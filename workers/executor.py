@@ -1,7 +1,7 @@
 """Executing keys: side by side up to a limit, each in the journal, suspects alone or not yet.
 
-A suspect was in flight when an earlier start of this worker died. What a key only waits for is not
-executing: then it holds no place, is in no journal, and keeps nobody out.
+A suspect was in flight when a worker of this controller died. What a key only waits for is not
+executing: then it holds no slot, is in no journal, and keeps nobody out.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class ReadWriteLock:
             yield
 
 
-class Quarantine:
+class KeyExecutor:
     """What keys have to pass before they execute; `send` tells the supervisor who was harmless.
 
     `suspects` run alone, `quarantined` ones alone and not before a monotonic time. At most `limit`
@@ -63,8 +63,8 @@ class Quarantine:
     ) -> None:
         self._journal, self._send = journal, send
         self._lock = ReadWriteLock()
-        self._places = asyncio.Semaphore(limit)
-        self._placeless: set[str] = set()  # keys that wait and have left their place to another
+        self._slots = asyncio.Semaphore(limit)
+        self._without_slot: set[str] = set()  # keys that wait and have left their slot to another
         self._executing: Counter[str] = Counter()
         self._entered: dict[str, AsyncExitStack] = {}
         self._not_before = dict.fromkeys(suspects, 0.0) | quarantined
@@ -81,20 +81,20 @@ class Quarantine:
         if self._not_before.pop(key, None) is not None:
             self._send(Survived(key))
 
-    async def acquire_place(self) -> None:
-        """Wait until fewer than `limit` keys execute; whoever executes has a place."""
-        await self._places.acquire()
+    async def acquire_slot(self) -> None:
+        """Wait until fewer than `limit` keys execute; whoever executes has a slot."""
+        await self._slots.acquire()
 
-    def release_place(self, key: str | None = None) -> None:
-        """Leave the place, which may be that of `key`, to another key."""
-        if key in self._placeless:
-            self._placeless.remove(key)  # cancelled before it had its place back
+    def release_slot(self, key: str | None = None) -> None:
+        """Leave the slot, which may be that of `key`, to another key."""
+        if key in self._without_slot:
+            self._without_slot.remove(key)  # cancelled before it had its slot back
         else:
-            self._places.release()
+            self._slots.release()
 
     @asynccontextmanager
     async def executing(self, key: str) -> AsyncIterator[None]:
-        """Execute `key`, which has a place: beside others, or alone when it is a suspect."""
+        """Execute `key`, which has a slot: beside others, or alone when it is a suspect."""
         if self.is_suspect(key):
             async with self._lock.exclusive():
                 with self._journaled((key,)):
@@ -108,20 +108,20 @@ class Quarantine:
 
     @asynccontextmanager
     async def waiting(self, key: str) -> AsyncIterator[None]:
-        """Inside `executing`: only wait for something, and give the place to another meanwhile."""
+        """Inside `executing`: only wait for something, and give the slot to another meanwhile."""
         await self._leave(key)
-        self._places.release()
-        self._placeless.add(key)
+        self._slots.release()
+        self._without_slot.add(key)
         try:
             yield
         finally:
-            await self._places.acquire()
-            self._placeless.discard(key)
+            await self._slots.acquire()
+            self._without_slot.discard(key)
             await self._enter(key)
 
     @asynccontextmanager
     async def executing_batch(self, keys: Sequence[str]) -> AsyncIterator[None]:
-        """Call the provider for many keys at once, which takes no place."""
+        """Call the provider for many keys at once, which takes no slot."""
         async with self._lock.shared():
             with self._journaled(keys):
                 yield

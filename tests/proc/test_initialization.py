@@ -1,4 +1,4 @@
-"""The main job on a real API server: every tainted node is initialised, at the promised cost.
+"""The main job on a real API server: every tainted node is initialized, at the promised cost.
 
 There are 300 nodes; `CCM_LONG=1` makes them a thousand.
 """
@@ -25,7 +25,7 @@ async def test_many_nodes_cost_two_writes_each_and_one_read_a_page(
 ) -> None:
     await env.add_nodes(COUNT)
     with env.supervisor(f"--node-workers={shards}") as supervisor:
-        await env.nodes.until_initialised(COUNT, 90)
+        await env.nodes.until_initialized(COUNT, 90)
         counters = await env.admin.counters()
         wait_for(
             "events sent",
@@ -49,11 +49,11 @@ async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
 ) -> None:
     await env.add_nodes(COUNT)
     with env.supervisor(f"--node-workers={shards}") as supervisor:
-        await env.nodes.until_initialised(COUNT // 3, 60)
+        await env.nodes.until_initialized(COUNT // 3, 60)
         before, lease = supervisor.workers(), await env.lease_spec()
         kill(before["node-0"]["pid"])
-        assert env.nodes.initialised() < COUNT
-        await env.nodes.until_initialised(COUNT, 90)
+        assert env.nodes.initialized() < COUNT
+        await env.nodes.until_initialized(COUNT, 90)
         after = supervisor.wait_running()
         for field in ("holderIdentity", "leaseTransitions"):
             assert (await env.lease_spec())[field] == lease[field]
@@ -67,7 +67,7 @@ async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
     assert env.nodes.rewritten() == []
 
 
-async def test_nodes_that_cannot_be_initialised_hold_up_nobody(env: Environment) -> None:
+async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment) -> None:
     """A node the cloud does not know, one of another cloud, and an odd one, among ordinary ones."""
     for body in (
         node("unknown-machine"),
@@ -78,7 +78,7 @@ async def test_nodes_that_cannot_be_initialised_hold_up_nobody(env: Environment)
     await env.admin.add([Machine("odd-address")])
     await env.add_nodes(20)
     with env.supervisor() as supervisor:
-        await env.nodes.until_initialised(20, 30)
+        await env.nodes.until_initialized(20, 30)
 
         def three_reasons() -> dict[str, str]:
             reasons: dict[str, str] = supervisor.workers()["node-0"].get("reasons", {})
