@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ccm.cloud.gate import invoke, with_priority
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, NotLeading, Throttled
+from ccm.errors import CloudError, NotLeading, RetryAfter, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
 from workers.controller import ControllerContext
 
@@ -69,7 +69,8 @@ class BatchReader(Generic[ObjectT, AnswerT]):
     async def read(self, obj: ObjectT) -> AnswerT | Unknown:
         """What the cloud says of `obj`, at most `answer_ttl` old unless `forget` was called.
 
-        Call it in the reconcile of the key `obj.name`. A suspect is read at once and alone. Raises
+        Call it in the reconcile of the key `obj.name`, which is parked meanwhile. A suspect is
+        read at once and alone, once: while the cloud throttles, that raises `RetryAfter`. Raises
         `NotLeading` when this process does not lead.
         """
         if kept := self._answers.get(obj.name):
@@ -77,9 +78,10 @@ class BatchReader(Generic[ObjectT, AnswerT]):
             if uid == obj.uid and time.monotonic() - at < self._timings.answer_ttl:
                 return answer
         if self._executor.is_suspect(obj.name):
-            return (await self._until_answered([obj]))[obj.name]
-        async with self._executor.waiting(obj.name):
-            answer = await self._join(obj)
+            return await self._read_suspect(obj)
+        with self._queue.parking(obj.name):
+            async with self._executor.waiting(obj.name):
+                answer = await self._join(obj)
         self._answers[obj.name] = time.monotonic(), obj.uid, answer
         return answer
 
@@ -118,8 +120,15 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         """
         if not batch:
             return {}
-        async with self._executor.executing_batch([obj.name for obj in batch]):
+        with self._executor.journaled([obj.name for obj in batch]):
             return await self._describe(batch, priority)
+
+    async def _read_suspect(self, obj: ObjectT) -> AnswerT | Unknown:
+        """Ask once: while it waits alone, no other key executes."""
+        answers = await self._describe([obj], self._priority)
+        if answers is None:
+            raise RetryAfter("the cloud throttles", self._timings.throttled_refresh_retry)
+        return answers[obj.name]
 
     async def _join(self, obj: ObjectT) -> AnswerT | Unknown:
         """Wait for the answer in the next batch."""
@@ -160,7 +169,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         objects = [obj for obj, _ in batch]
         error: Exception = CloudError("the read was broken off")
         try:
-            async with self._executor.executing_batch([obj.name for obj in objects]):
+            with self._executor.journaled([obj.name for obj in objects]):
                 answers = await self._until_answered(objects)
             for obj, answered in batch:
                 if not answered.done():

@@ -7,7 +7,7 @@ executing: then it holds no slot, is in no journal, and keeps nobody out.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from ccm.bus.frames import Message, Survived
@@ -97,7 +97,7 @@ class KeyExecutor:
         """Execute `key`, which has a slot: beside others, or alone when it is a suspect."""
         if self.is_suspect(key):
             async with self._lock.exclusive():
-                with self._journaled((key,)):
+                with self.journaled((key,)):
                     yield
             return
         await self._enter(key)
@@ -119,17 +119,10 @@ class KeyExecutor:
             self._without_slot.discard(key)
             await self._enter(key)
 
-    @asynccontextmanager
-    async def executing_batch(self, keys: Sequence[str]) -> AsyncIterator[None]:
-        """Call the provider for many keys at once, which takes no slot."""
-        async with self._lock.shared():
-            with self._journaled(keys):
-                yield
-
     async def _enter(self, key: str) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._lock.shared())
-            stack.enter_context(self._journaled((key,)))
+            stack.enter_context(self.journaled((key,)))
             self._entered[key] = stack.pop_all()
 
     async def _leave(self, key: str) -> None:
@@ -137,8 +130,12 @@ class KeyExecutor:
             await entered.aclose()
 
     @contextmanager
-    def _journaled(self, keys: Iterable[str]) -> Iterator[None]:
-        """Record `keys`, so that a death in here is held against them."""
+    def journaled(self, keys: Sequence[str]) -> Iterator[None]:
+        """Record `keys`, so that a death in here is held against them.
+
+        Alone it is enough to call the provider for many keys at once: that takes no slot, and waits
+        for no suspect, as a read may take as long as the cloud likes.
+        """
         for key in keys:
             self._executing[key] += 1
             self._journal.take(key)

@@ -6,6 +6,8 @@ import logging
 import random
 import time
 from collections import Counter, OrderedDict, deque
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ccm import metrics
@@ -24,13 +26,14 @@ class WorkQueue:
     """Keys to reconcile (client-go: a rate-limiting work queue): one reconcile a key at a time.
 
     A key that is added while it is in flight runs once more afterwards; one that failed comes back
-    after its back-off, with jitter.
+    after its back-off, with jitter. A parked key still has its reconcile, which only waits.
     """
 
     def __init__(self, backoff: Backoff = RETRY) -> None:
         self._backoff = backoff
         self._ready: OrderedDict[str, float] = OrderedDict()  # since when
         self._in_flight: dict[str, float] = {}
+        self._parked: dict[str, asyncio.Task[object] | None] = {}
         self._dirty: set[str] = set()
         self._failures: dict[str, int] = {}
         self._later: list[tuple[float, str]] = []
@@ -60,6 +63,29 @@ class WorkQueue:
     def is_in_flight(self, key: str) -> bool:
         return key in self._in_flight
 
+    @property
+    def parked(self) -> Collection[str]:
+        """Keys whose reconcile only waits for something, such as the cloud's answer."""
+        return self._parked.keys()
+
+    @contextmanager
+    def parking(self, key: str) -> Iterator[None]:
+        """In the reconcile of `key`: it only waits in here, so it is not in flight meanwhile.
+
+        Another worker may have the key, and nobody waits for it to end: once the queue is closed,
+        the reconcile is cancelled.
+        """
+        task = asyncio.current_task()
+        self._in_flight.pop(key, None)
+        self._parked[key] = task
+        if self._is_closed and task:
+            task.cancel()
+        try:
+            yield
+        finally:
+            del self._parked[key]
+            self._in_flight[key] = time.monotonic()
+
     def oldest_in_flight(self, now: float) -> float:
         """Seconds that the longest-running key has been in flight."""
         return max((now - began for began in self._in_flight.values()), default=0.0)
@@ -71,7 +97,7 @@ class WorkQueue:
     def add(self, key: str) -> None:
         """Reconcile `key` as soon as possible."""
         self._due.pop(key, None)
-        if key in self._in_flight:
+        if key in self._in_flight or key in self._parked:
             self._dirty.add(key)
             return
         if key not in self._ready:
@@ -134,8 +160,11 @@ class WorkQueue:
             self.add(key)
 
     def close(self) -> None:
-        """Hand out no more keys."""
+        """Hand out no more keys, and cancel the reconciles that only wait."""
         self._is_closed = True
+        for task in self._parked.values():
+            if task:
+                task.cancel()
         if self._timer:
             self._timer.cancel()
         self._wake(len(self._waiters))

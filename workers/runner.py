@@ -42,6 +42,7 @@ HEARTBEAT_INTERVAL = 1.0  # seconds between two signs of life
 PENDING_SHOWN = 20  # pending keys in a sign of life
 NOT_LEADING_RETRY = 0.1  # seconds until a key that met the end of our leadership is tried again
 CONFLICT_RETRY = 0.05  # seconds until a plan that met a changed object is made again
+WAITS_FOR_CLOUD = "waits for the cloud's answer"
 QUARANTINED = "quarantined: its reconcile ended this worker twice; tried again later, alone"
 
 
@@ -84,7 +85,7 @@ class Runner:
         self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     async def run(self, hello: Hello) -> None:
-        """Work until told to drain, then finish the keys in flight."""
+        """Work until told to drain, then finish the keys in flight; parked ones are let go."""
         self._port.send(hello)
         parts = (
             self._controller.run(),
@@ -261,6 +262,9 @@ class Runner:
     async def _send_heartbeats(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            self._acknowledge()  # a key that is only parked by now is not in flight
+            for key in self._queue.parked:
+                self._log.waiting(key, WAITS_FOR_CLOUD)
             self._port.send(self._sign_of_life())
             due = loop.time() + HEARTBEAT_INTERVAL
             await asyncio.sleep(HEARTBEAT_INTERVAL)
@@ -279,6 +283,7 @@ class Runner:
         return {
             "queue": {
                 "ready": len(queue),
+                "parked": len(queue.parked),
                 "later": queue.waiting,
                 "next_seconds": queue.next_due(now),
                 "oldest_seconds": round(queue.oldest_in_flight(now), 3),

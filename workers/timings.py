@@ -16,7 +16,7 @@ class Timings:
     throttled_batch_retry: float = 0.05
     """Until a batch for which reconciles wait asks for its next grant."""
     throttled_refresh_retry: float = 5.0
-    """Until a batch of the refresh pass is asked for once more."""
+    """Until a batch of the refresh pass, or a suspect, is asked for once more."""
     answer_ttl: float = 300.0
     """An answer may be acted on; a refresh follows in as many seconds."""
 

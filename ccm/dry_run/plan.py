@@ -321,7 +321,8 @@ def _is_done(controller: Json) -> bool:
     queue = controller["queue"]
     next_try = queue["next_seconds"]
     is_waiting = next_try is None or next_try > NEXT_TRY_WITHIN
-    return not queue["ready"] and not queue["oldest_seconds"] and is_waiting
+    is_busy = queue["ready"] or queue["parked"] or queue["oldest_seconds"]
+    return is_waiting and not is_busy
 
 
 def _undeleted(candidates: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ccm.bus.frames import Objects
+from ccm.bus.frames import Ack, Objects
 from tests.worlds.context import running as under_runner
 from tests.worlds.nodes import machine, node, tainted
 from tests.worlds.waiting import DEADLINE, let_run, until
@@ -43,21 +43,47 @@ async def test_keys_that_wait_for_the_cloud_fill_a_page_whatever_the_width(limit
 
 
 async def test_keys_in_flight_are_finished_while_a_runner_drains() -> None:
-    async with running(limit=1) as (w, runner, work):
-        w.machines.gate.clear()
-        await until(lambda: w.machines.reads)
+    async with running(limit=32) as (w, runner, work):
+        w.cluster.gate.clear()
+        await until(lambda: w.cluster.tries == len(NAMES))
         runner.drain(DEADLINE)
         await let_run(20)
-        w.machines.gate.set()
+        w.cluster.gate.set()
         await asyncio.wait_for(work, DEADLINE / 2)
         assert initialized(w) == len(NAMES)
 
 
 async def test_keys_that_are_not_finished_in_time_are_broken_off() -> None:
-    async with running(limit=1) as (w, runner, work):
-        w.machines.gate.clear()
-        await until(lambda: w.machines.reads)
+    async with running(limit=32) as (w, runner, work):
+        w.cluster.gate.clear()
+        await until(lambda: w.cluster.tries == len(NAMES))
         runner.drain(1.0)
         await asyncio.wait_for(work, DEADLINE)
         assert initialized(w) == 0
+
+
+async def test_a_runner_that_drains_does_not_wait_for_the_cloud() -> None:
+    async with running(limit=1) as (w, runner, work):
+        w.machines.gate.clear()
+        await until(lambda: w.machines.reads)
+        runner.drain(DEADLINE)
+        await asyncio.wait_for(work, DEADLINE / 2)
+        assert initialized(w) == 0
         assert w.cluster.writes == 0
+
+
+async def test_what_waits_for_the_cloud_is_pending_but_not_in_flight() -> None:
+    """So it keeps no other worker from having the key, and is told to people as what it is."""
+    async with running(limit=1) as (w, runner, _work):
+        w.machines.gate.clear()
+        await until(lambda: w.machines.reads)
+        runner.on_message(Objects(1, 2, False, [["Node", NAMES[0], 0, None]], [["Node", NAMES[0]]]))
+        await until(lambda: Ack(2) in w.port.sent)
+        assert runner.status()["queue"]["oldest_seconds"] == 0
+        assert runner.status()["queue"]["parked"] == len(NAMES)
+        waiting = dict.fromkeys(NAMES, "waits for the cloud's answer")
+        await until(lambda: runner.status()["reasons"] == waiting)
+        w.machines.gate.set()
+        await until(lambda: initialized(w) == len(NAMES) - 1)
+        await until(lambda: not runner.status()["pending"])
+        assert runner.status()["queue"]["parked"] == 0

@@ -5,7 +5,7 @@ import pytest
 from ccm.dry_run.plan import is_idle
 from ccm.model.objects import Json
 
-IDLE: Json = {"queue": {"ready": 0, "oldest_seconds": 0.0, "next_seconds": None}}
+IDLE: Json = {"queue": {"ready": 0, "parked": 0, "oldest_seconds": 0.0, "next_seconds": None}}
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,7 @@ IDLE: Json = {"queue": {"ready": 0, "oldest_seconds": 0.0, "next_seconds": None}
         pytest.param({**IDLE, "refresh_passes": 0}, False, id="nodes-not-compared-yet"),
         pytest.param({"queue": {**IDLE["queue"], "ready": 1}}, False, id="queued"),
         pytest.param({"queue": {**IDLE["queue"], "oldest_seconds": 1}}, False, id="busy"),
+        pytest.param({"queue": {**IDLE["queue"], "parked": 1}}, False, id="awaits-the-cloud"),
         pytest.param({"queue": {**IDLE["queue"], "next_seconds": 2}}, False, id="soon"),
         pytest.param({"queue": {**IDLE["queue"], "next_seconds": 99}}, True, id="later"),
     ],

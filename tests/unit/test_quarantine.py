@@ -164,7 +164,19 @@ async def test_a_key_of_a_batch_is_in_the_journal_as_long_as_anything_is_done_fo
     quarantine = new_executor(FakePort(), 1, record=journal)
     await quarantine.acquire_slot()
     async with quarantine.executing("a"):
-        async with quarantine.executing_batch(["a", "b"]):
+        with quarantine.journaled(["a", "b"]):
             assert read_in_flight(path) == ["a", "b"]
         assert read_in_flight(path) == ["a"]
     assert read_in_flight(path) == []
+
+
+async def test_a_suspect_does_not_wait_for_a_batch_that_is_being_read(
+    journal: InFlightJournal,
+) -> None:
+    quarantine = KeyExecutor(journal, FakePort().send, ("suspect",), {})
+    keys = Keys(quarantine)
+    with quarantine.journaled(["a", "b"]):
+        keys.start("suspect")
+        await until(lambda: keys.executing == {"suspect"})
+    keys.finished.set()
+    await asyncio.gather(*keys.tasks.values())

@@ -46,6 +46,36 @@ async def test_a_key_that_changed_many_times_in_flight_runs_once_more(queue: Wor
     assert len(queue) == 0
 
 
+async def test_a_parked_key_is_not_in_flight_but_still_not_handed_out_again(
+    queue: WorkQueue,
+) -> None:
+    queue.add("a")
+    await get(queue)
+    with queue.parking("a"):
+        queue.add("a")
+        assert (queue.is_in_flight("a"), list(queue.parked), len(queue)) == (False, ["a"], 0)
+    assert (queue.is_in_flight("a"), list(queue.parked)) == (True, [])
+    queue.done("a")
+    assert await get(queue) == "a"
+
+
+@pytest.mark.parametrize("is_closed_first", [True, False])
+async def test_a_reconcile_that_only_waits_is_cancelled_when_the_queue_closes(
+    queue: WorkQueue, is_closed_first: bool
+) -> None:
+    async def wait() -> None:
+        with queue.parking("a"):
+            await asyncio.Event().wait()
+
+    if is_closed_first:
+        queue.close()
+    waiting = asyncio.create_task(wait())
+    await let_run()
+    queue.close()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(waiting, DEADLINE)
+
+
 async def test_at_most_one_consumer_has_a_key_in_flight(queue: WorkQueue) -> None:
     in_flight: set[str] = set()
     done = 0

@@ -1,5 +1,6 @@
 """A Kubernetes API in memory: it holds objects, and takes writes as a real server does."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from copy import deepcopy
@@ -50,7 +51,8 @@ class Cluster:
     """The part of `Kube` that controllers use, over objects by kind and key.
 
     Before each write it asks `fence`, as a real client does, and `before_write`; `failures` are
-    what the next writes end with. `on_change` gets each change, as a watch does.
+    what the next writes end with. A patch waits until `gate` is open. `on_change` gets each
+    change, as a watch does.
     """
 
     def __init__(self) -> None:
@@ -58,6 +60,8 @@ class Cluster:
         self.events: list[Json] = []
         self.patches: list[tuple[str, Any]] = []  # path and body of those that were taken
         self.tries = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
         self.failures: list[KubernetesError] = []
         self.writes_until_cut_off = 10**9
         self.fence: Callable[[], None] = lambda: None
@@ -105,6 +109,7 @@ class Cluster:
     async def patch(self, path: str, content_type: str, body: Any, timeout: float = 30.0) -> Json:
         assert timeout > 0
         self.tries += 1
+        await self.gate.wait()
         self.fence()
         self.before_write()
         if self.failures:

@@ -22,6 +22,7 @@ from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
 from workers.node.passes import MonitorPass, RefreshPass
 from workers.node.plan import Action, CannotPlan, follow, patch_for, plan, plan_power
+from workers.performer import CONFLICTS
 from workers.queue import RETRY
 
 log = logging.getLogger(__name__)
@@ -157,8 +158,13 @@ class NodeController:
             self._reader.forget(node.name)
             self._record(node, "InitializationFailed", str(problem))
             raise CloudError(str(problem)) from problem
-        for action in actions:
-            await self._perform(node, action)
+        try:
+            for action in actions:
+                await self._perform(node, action)
+        except KubernetesError as error:
+            if error.status in CONFLICTS:  # the node may have become another machine's
+                self._reader.forget(node.name)
+            raise
         self._reader.forget(node.name)
         self._initialized += 1
         self._record(node, "Synced", "Node synced successfully", "Normal")
