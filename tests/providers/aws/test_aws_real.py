@@ -260,7 +260,8 @@ async def delete_everything(api: Kube, account: Account) -> None:
 
     async def is_clean() -> bool:
         services = (await api.get(SERVICES))["items"]
-        left = [*account.classic_elbs(), *account.nlbs(), *account.target_groups()]
+        nlbs = account.elbv2.describe_load_balancers()["LoadBalancers"]  # no details: they go
+        left = [*account.classic_elbs(), *nlbs, *account.target_groups()]
         return len(services) <= 1 and not left
 
     await until("no balancer is left", is_clean)
