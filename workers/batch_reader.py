@@ -19,13 +19,13 @@ ANSWERS = (Instance, VolumePlace, Gone, Unknown)
 
 
 class Named(Protocol):
-    """An object of Kubernetes; with another UID it is another one."""
+    """An object of Kubernetes; with another identity it is another one to the cloud."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def uid(self) -> str: ...
+    def cloud_identity(self) -> tuple[str, ...]: ...
 
 
 ObjectT = TypeVar("ObjectT", bound=Named)
@@ -61,7 +61,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         self._part, self._priority, self._timings = part, priority, context.timings
         self._executor, self._queue = context.executor, context.queue
         self._waiting: dict[str, tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]] = {}
-        self._answers: dict[str, tuple[float, str, AnswerT | Unknown]] = {}
+        self._answers: dict[str, tuple[float, tuple[str, ...], AnswerT | Unknown]] = {}
         self._some, self._full = asyncio.Event(), asyncio.Event()
         self._slots = asyncio.Semaphore(READS_IN_FLIGHT)
         self._reads: set[asyncio.Task[None]] = set()
@@ -74,15 +74,15 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         `NotLeading` when this process does not lead.
         """
         if kept := self._answers.get(obj.name):
-            at, uid, answer = kept
-            if uid == obj.uid and time.monotonic() - at < self._timings.answer_ttl:
+            at, identity, answer = kept
+            if identity == obj.cloud_identity and time.monotonic() - at < self._timings.answer_ttl:
                 return answer
         if self._executor.is_suspect(obj.name):
             return await self._read_suspect(obj)
         with self._queue.parking(obj.name):
             async with self._executor.waiting(obj.name):
                 answer = await self._join(obj)
-        self._answers[obj.name] = time.monotonic(), obj.uid, answer
+        self._answers[obj.name] = time.monotonic(), obj.cloud_identity, answer
         return answer
 
     def forget(self, name: str) -> None:

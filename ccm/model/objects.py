@@ -57,6 +57,11 @@ class KubernetesObject:
         return text(self.meta.get("uid"))
 
     @property
+    def cloud_identity(self) -> tuple[str, ...]:
+        """With another one, the cloud's answer is about something else."""
+        return (self.uid,)
+
+    @property
     def labels(self) -> Mapping[str, str]:
         return mapping(self.meta.get("labels"))
 
@@ -87,6 +92,10 @@ class Node(KubernetesObject):
     @property
     def provider_id(self) -> str:
         return text(self.spec.get("providerID"))
+
+    @property
+    def cloud_identity(self) -> tuple[str, ...]:
+        return (self.uid, self.provider_id)
 
     @property
     def pod_cidrs(self) -> list[str]:

@@ -277,11 +277,12 @@ async def test_an_answer_is_kept_for_a_retry_until_it_is_too_old(ttl: float, rea
         assert len(w.machines.reads) == reads
 
 
-async def test_an_answer_is_not_kept_for_a_node_that_changed_before_its_write() -> None:
+@pytest.mark.parametrize("status", [422, 503], ids=["changed", "unavailable"])
+async def test_an_answer_is_not_kept_for_a_node_that_changed_before_its_write(status: int) -> None:
     """It may have a provider ID by then, and the answer be about another machine."""
     async with world() as w:
         w.put(node(tainted), answer=machine("fake://1"))
-        w.cluster.failures = [KubernetesError(422, "Invalid", "the test failed", None)]
+        w.cluster.failures = [KubernetesError(status, "Failed", "the write failed", None)]
         with pytest.raises(KubernetesError):
             await w.sync()
         w.put(

@@ -22,7 +22,6 @@ from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
 from workers.node.passes import MonitorPass, RefreshPass
 from workers.node.plan import Action, CannotPlan, follow, patch_for, plan, plan_power
-from workers.performer import CONFLICTS
 from workers.queue import RETRY
 
 log = logging.getLogger(__name__)
@@ -158,13 +157,8 @@ class NodeController:
             self._reader.forget(node.name)
             self._record(node, "InitializationFailed", str(problem))
             raise CloudError(str(problem)) from problem
-        try:
-            for action in actions:
-                await self._perform(node, action)
-        except KubernetesError as error:
-            if error.status in CONFLICTS:  # the node may have become another machine's
-                self._reader.forget(node.name)
-            raise
+        for action in actions:
+            await self._perform(node, action)
         self._reader.forget(node.name)
         self._initialized += 1
         self._record(node, "Synced", "Node synced successfully", "Normal")
@@ -224,8 +218,7 @@ class NodeController:
 
 def _is_same(now: Node, asked: Node) -> bool:
     """Whether what the cloud said of `asked` may still be written."""
-    is_same = (now.uid, now.provider_id) == (asked.uid, asked.provider_id)
-    return is_same and now.is_uninitialized
+    return now.cloud_identity == asked.cloud_identity and now.is_uninitialized
 
 
 def _object_ref(node: Node) -> ObjectRef:
