@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -22,25 +21,11 @@ from tests.kube.ports import ReservedPort
 from tests.proc.running import Cloud, Json, wait_for
 from tests.rbac.grants import applied, objects, rendered
 from tests.rbac.story import Page, Story, until
+from tests.worlds.namespaces import ROOT, why_no_namespaces
 
 SOURCE = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("pod.sh")
-ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
 MOUNT_OF_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
-def why_not() -> str:
-    """What is missing on this host to run a Pod; empty when nothing is."""
-    for program in ("unshare", "nsenter", "setpriv"):
-        if not shutil.which(program):
-            return f"{program} is not installed: apt-get install util-linux"
-    try:
-        subprocess.run((*ROOT, "unshare", "--mount", "--pid", "--fork", "true"), check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return (
-            "namespaces cannot be made here: run as root, with sudo, or in a privileged container"
-        )
-    return ""
 
 
 class Pod:
@@ -138,7 +123,7 @@ def port() -> int:
 
 @pytest.fixture
 def possible() -> None:
-    missing = why_not()
+    missing = why_no_namespaces("setpriv", "util-linux")
     if missing and os.environ.get("CI"):
         pytest.fail(missing)
     if missing:

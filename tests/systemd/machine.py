@@ -1,7 +1,5 @@
 """A real systemd with the shipped unit: a little machine in namespaces of its own on this host."""
 
-import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -10,31 +8,22 @@ from typing import Self
 
 from tests.kube.child import Nursery
 from tests.proc.running import wait_for
+from tests.worlds.namespaces import ROOT, why_no_namespaces
 
 SOURCE = Path(__file__).parents[2]
 BOOT = Path(__file__).with_name("boot.sh")
 UNIT = "ccm-supervisor.service"
 DROP_IN = f"/etc/systemd/system/{UNIT}.d/test.conf"
-ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
 SEES = ("--mount", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd")
 
 
 def why_not() -> str:
     """What is missing on this host to boot a machine; empty when nothing is."""
-    for program in ("unshare", "nsenter", "make"):
-        if not shutil.which(program):
-            return f"{program} is not installed: apt-get install util-linux make"
     if not Path("/lib/systemd/systemd").exists():
         return "systemd is not installed: apt-get install systemd"
     if " cgroup2 " not in Path("/proc/mounts").read_text():
         return "this kernel has no cgroup2 mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup"
-    try:
-        subprocess.run((*ROOT, "unshare", "--mount", "--pid", "--fork", "true"), check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return (
-            "namespaces cannot be made here: run as root, with sudo, or in a privileged container"
-        )
-    return ""
+    return why_no_namespaces("make", "util-linux make")
 
 
 class Machine:
