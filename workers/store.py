@@ -33,6 +33,7 @@ class Store:
     _coming: dict[Name, tuple[int, Json]] | None = None
     _epoch: int = 0
     _seq: int = 0
+    _restores: int = 0
 
     def get(self, kind: str, key: str) -> Json | None:
         return self._objects.get((kind, key))
@@ -47,6 +48,9 @@ class Store:
         """Take in a frame of the feed; raises `Gap` when one before it is missing."""
         if frame.epoch != self._epoch:
             self._epoch, self._seq, self._coming = frame.epoch, 0, {}
+        if frame.restores != self._restores:
+            self._restores = frame.restores
+            self._versions.clear()
         if frame.seq != self._seq + 1:
             raise Gap(f"frame {frame.seq} of epoch {frame.epoch} after {self._seq}")
         self._seq = frame.seq

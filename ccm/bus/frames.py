@@ -159,7 +159,8 @@ class Objects:
 
     `moved` names the null entries, as `[kind, key]`, whose objects now belong to another worker.
     `epoch` counts snapshots, `seq` the frames of one epoch from 1. The frame with `complete` ends
-    the snapshot; what it did not contain does not exist.
+    the snapshot; what it did not contain does not exist. `restores` counts how often the API server
+    went back to an older state: versions of before a restore say nothing about what is newer.
     """
 
     epoch: int
@@ -167,6 +168,7 @@ class Objects:
     complete: bool
     entries: list[Any]
     moved: list[list[str]] = field(default_factory=list)
+    restores: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,8 @@ async def list_and_watch(
             if not position.version:
                 async for event in _list(kube, path, position):
                     yield event
+            else:
+                await _check_past(kube, path, position)
             async for event in _watch(kube, path, position, timings):
                 if event != OPENED:
                     failures = 0
@@ -203,6 +205,18 @@ async def _page(kube: Kube, path: str, params: dict[str, str]) -> Json:
     if not text(version) or not isinstance(page.get("items", ""), list | None):
         raise Unreachable(f"GET {path}: the answer is not a list")
     return page
+
+
+async def _check_past(kube: Kube, path: str, position: _Position) -> None:
+    """Raise `_RelistNeeded` when the API server never was at `position`.
+
+    After a restore of etcd its versions begin again below ours, and a watch from a version that is
+    yet to come is silent until then.
+    """
+    page = await _page(kube, path, {"limit": "1"})
+    newest = text(page["metadata"]["resourceVersion"])
+    if newest.isdecimal() and position.version.isdecimal() and int(newest) < int(position.version):
+        raise _RelistNeeded(f"the newest version is {newest}, and {position.version} was seen")
 
 
 async def _watch(

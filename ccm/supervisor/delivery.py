@@ -72,6 +72,7 @@ class DeliveryQueue:
         self._snapshot_left = 0  # names of the snapshot still to send: the first in `_pending`
         self._is_complete = False
         self._is_blocked = False  # the socket did not take the last frame
+        self._restores = 0  # of the API server, to an older state
         self.frames_sent = 0
 
     @property
@@ -98,6 +99,11 @@ class DeliveryQueue:
         self._pending = dict.fromkeys((*moved, *owned))
         self._snapshot_left, self._is_complete = len(self._pending), False
         self.flush()
+
+    def on_restored(self) -> None:
+        """The API server went back to an older state: the worker forgets what seems newer."""
+        self._restores += 1
+        self.send_snapshot()
 
     @property
     def has_begun(self) -> bool:
@@ -170,7 +176,7 @@ class DeliveryQueue:
             if size >= FRAME_SIZE_LIMIT or len(entries) == self._snapshot_left:
                 break
         completes = not self._is_complete and len(entries) >= self._snapshot_left
-        return Objects(self._epoch, self._seq + 1, completes, entries, moved)
+        return Objects(self._epoch, self._seq + 1, completes, entries, moved, self._restores)
 
     def _on_sent(self, frame: Objects) -> None:
         for kind, key, *_ in frame.entries:

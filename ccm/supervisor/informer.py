@@ -105,6 +105,7 @@ class SharedInformer:
                 events,
                 self._on_change,
                 self._on_synced,
+                self._on_restored,
                 self._debounce_list,
                 self._timings.retry_delay,
             )
@@ -193,6 +194,10 @@ class SharedInformer:
             if not queue.has_begun:
                 queue.send_snapshot()
 
+    def _on_restored(self) -> None:
+        for queue in self._queues.values():
+            queue.on_restored()
+
     def _deliver(self, worker: str, frame: bytes) -> bool:
         is_taken = self._send(worker, frame)
         if not is_taken:
@@ -218,15 +223,18 @@ class Reflector:
         events: Callable[[], AsyncGenerator[WatchEvent, None]],
         on_change: Callable[[ProjectedStore, str], None],
         on_synced: Callable[[], None],
+        on_restored: Callable[[], None],
         debounce_list: Callable[[], Awaitable[None]],
         retry_delay: float,
     ) -> None:
         self._retry_delay = retry_delay
         self._kind, self._events, self._debounce_list = kind, events, debounce_list
         self._on_change, self._on_synced = on_change, on_synced
+        self._on_restored = on_restored
         self._stores: dict[tuple[FieldPath, ...], ProjectedStore] = {}
         self._listing: list[ProjectedStore] = []  # the stores that see this list from its start
         self._listed: set[str] | None = None  # keys, while a list is under way
+        self._is_restored = False  # the list has an object in an older version than was seen
         self._task: asyncio.Task[None] | None = None
         self._is_watching = False  # a list is complete, and its watch is followed
         self._alive_at = self._moved_at = time.monotonic()
@@ -316,8 +324,10 @@ class Reflector:
             except orjson.JSONEncodeError as error:
                 self._skip(key, str(error))
                 continue
-            if (old := store.values.get(key)) and old[1] == value:
-                continue
+            if old := store.values.get(key):
+                self._is_restored |= version < old[0]
+                if old[1] == value:
+                    continue
             # What orjson returns keeps a buffer of 4 KiB and more; a copy has its own size.
             store.values[key] = (version, bytes(memoryview(value)))
             self._on_change(store, key)
@@ -335,6 +345,10 @@ class Reflector:
         for store in self._listing:
             store.has_synced = True
         self._on_synced()
+        if self._is_restored:
+            self._is_restored = False
+            log.warning("the API server went back to an older state", extra={"kind": self._kind})
+            self._on_restored()
 
     def _skip(self, key: str, why: str) -> None:
         self.malformed += 1

@@ -60,12 +60,7 @@ class RealCluster:
         """Return a running cluster; a flag given here overrides ours of the same name."""
         cluster = cls(binaries, directory, apiserver_flags)
         try:
-            command = etcd_command(cluster._layout)
-            cluster._etcd = cluster._nursery.start("etcd", command, cluster.directory)
-            etcd = RestClient(cluster._layout.etcd_url)
-            cluster._wait_for(
-                cluster._etcd, lambda: etcd.send("GET", "/health", headers={}).status == 200
-            )
+            cluster._start_etcd()
             cluster.start_apiserver()
         except BaseException:
             cluster.stop()
@@ -176,7 +171,35 @@ class RealCluster:
         if self._apiserver:
             self._apiserver.end(signal.SIGKILL)
 
+    def back_up(self) -> Path:
+        """Stop both servers, copy the data, and start them again; return the copy."""
+        backup = self.directory / "backup"
+        self._exchange(self._layout.etcd_data, backup)
+        return backup
+
+    def restore(self, backup: Path) -> None:
+        """Start both servers anew with the data of a backup: versions begin again at its own.
+
+        What `etcdctl snapshot restore` does, too, unless it is told to `--bump-revision`.
+        """
+        self._exchange(backup, self._layout.etcd_data)
+
     # --- inside
+
+    def _start_etcd(self) -> None:
+        self._etcd = self._nursery.start("etcd", etcd_command(self._layout), self.directory)
+        etcd = RestClient(self._layout.etcd_url)
+        self._wait_for(self._etcd, lambda: etcd.send("GET", "/health", headers={}).status == 200)
+
+    def _exchange(self, source: Path, target: Path) -> None:
+        """Replace `target` with a copy of `source` while neither server runs."""
+        self.kill_apiserver()
+        if self._etcd:
+            self._etcd.end(signal.SIGKILL)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+        self._start_etcd()
+        self.start_apiserver()
 
     def _is_ready(self) -> bool:
         namespaces = (f"/api/v1/namespaces/{name}" for name in FIRST_NAMESPACES)

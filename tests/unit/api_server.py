@@ -15,7 +15,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ApiServer:
-    """Answers each request with the next of `answers`, and with the last one for ever after."""
+    """Answers each request with the next of `answers`, and with the last one for ever after.
+
+    A list of one object, which asks for the newest version, is answered with `newest`.
+    """
 
     def __init__(self) -> None:
         self.answers: list[Handler] = []
@@ -23,8 +26,12 @@ class ApiServer:
         self.bodies: list[bytes] = []
         self.busy = self.most_busy = 0
         self.url = ""
+        self.newest = 1000
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        if request.query.get("limit") == "1":
+            meta = {"resourceVersion": str(self.newest), "continue": "more"}
+            return web.json_response({"items": [], "metadata": meta})
         self.bodies.append(await request.read())
         self.requests.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

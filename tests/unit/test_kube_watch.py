@@ -147,6 +147,15 @@ async def test_a_watch_that_ends_goes_on_from_where_it_was() -> None:
         assert asked(server) == ["list", "watch 5", "watch 7"]
 
 
+async def test_after_a_restore_to_an_older_state_a_list_says_what_is_there() -> None:
+    answers = (listing(5), stream(line("ADDED", obj("a", 7))), listing(4), stream(then="silence"))
+    async with serving(*answers) as (server, kube):
+        server.newest = 4
+        found = await events(kube, 7)
+        assert found == story("[ ] open a7 [ ] open")
+        assert asked(server) == ["list", "watch 5", "list", "watch 4"]
+
+
 async def test_a_bookmark_moves_the_position() -> None:
     bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "99"}})
     async with serving(listing(5), stream(bookmark), stream(then="silence")) as (server, kube):
