@@ -79,7 +79,7 @@ class Runner:
         self._context, self._controller = context, controller
         self._executor, self._queue = context.executor, context.queue
         self._log = ReconcileLog()
-        self._unacked: deque[tuple[int, tuple[str, ...]]] = deque()  # frame, keys moved away in it
+        self._unacked: deque[tuple[Ack, tuple[str, ...]]] = deque()  # and the keys moved away
         self._reconciling: set[asyncio.Task[None]] = set()
         self._loop_lag = 0.0
         self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
@@ -140,7 +140,7 @@ class Runner:
                 self._queue.add(affected)
         if frame.seq == 1:
             self._unacked.clear()  # a new snapshot: what came before is not awaited any more
-        self._unacked.append((frame.seq, tuple(key for _, key in frame.moved)))
+        self._unacked.append((Ack(frame.epoch, frame.seq), tuple(key for _, key in frame.moved)))
         self._acknowledge()
         if absorbed.completed:
             self._port.send(Synced())
@@ -151,11 +151,11 @@ class Runner:
 
         So the supervisor knows, once all is acknowledged, that another worker may have the key.
         """
-        seq = 0
+        newest: Ack | None = None
         while self._unacked and not any(map(self._queue.is_in_flight, self._unacked[0][1])):
-            seq, _ = self._unacked.popleft()
-        if seq:
-            self._port.send(Ack(seq))
+            newest, _ = self._unacked.popleft()
+        if newest:
+            self._port.send(newest)
 
     # Keys.
 

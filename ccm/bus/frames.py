@@ -60,8 +60,9 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Everything up to frame `seq` is taken in, and no key that moved away in it is in hand."""
+    """Up to frame `seq` of `epoch` all is taken in, and no key that moved away is in flight."""
 
+    epoch: int
     seq: int
 
 

@@ -137,8 +137,10 @@ class DeliveryQueue:
         if self.has_begun and self._owns(kind, key):
             self._pending[(kind, key)] = None
 
-    def acknowledge(self, seq: int) -> None:
-        """The worker has taken in every frame up to `seq`."""
+    def acknowledge(self, epoch: int, seq: int) -> None:
+        """The worker has taken in every frame of the snapshot `epoch` up to `seq`."""
+        if epoch != self._epoch:
+            return  # sent before the worker heard of the newest snapshot
         was_full = self.in_flight >= MAX_UNACKED_FRAMES
         self._acked = max(self._acked, min(seq, self._seq))
         if was_full:

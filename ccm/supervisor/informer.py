@@ -125,10 +125,10 @@ class SharedInformer:
         queue = self._queues.get(worker)
         return queue is None or queue.is_caught_up
 
-    def acknowledge(self, worker: str, seq: int) -> None:
-        """The worker has taken in every frame up to `seq`."""
+    def acknowledge(self, worker: str, epoch: int, seq: int) -> None:
+        """The worker has taken in every frame of the snapshot `epoch` up to `seq`."""
         if queue := self._queues.get(worker):
-            queue.acknowledge(seq)
+            queue.acknowledge(epoch, seq)
 
     def resync(self, worker: str) -> None:
         """Send a new snapshot: the worker missed a frame."""

@@ -222,8 +222,8 @@ class Supervisor:
         child, process = found
         process.heard_at = time.monotonic()
         match message:
-            case Ack(seq):
-                self._informer.acknowledge(ident, seq)
+            case Ack(epoch, seq):
+                self._informer.acknowledge(ident, epoch, seq)
             case Heartbeat(status, numbers):
                 process.status = status
                 self._worker_counters.update(ident, numbers)

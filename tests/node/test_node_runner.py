@@ -78,7 +78,7 @@ async def test_what_waits_for_the_cloud_is_pending_but_not_in_flight() -> None:
         w.machines.gate.clear()
         await until(lambda: w.machines.reads)
         runner.on_message(Objects(1, 2, False, [["Node", NAMES[0], 0, None]], [["Node", NAMES[0]]]))
-        await until(lambda: Ack(2) in w.port.sent)
+        await until(lambda: Ack(1, 2) in w.port.sent)
         assert runner.status()["queue"]["oldest_seconds"] == 0
         assert runner.status()["queue"]["parked"] == len(NAMES)
         waiting = dict.fromkeys(NAMES, "waits for the cloud's answer")

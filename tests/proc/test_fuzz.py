@@ -98,7 +98,7 @@ async def knock_on_bus(path: Path, rng: random.Random) -> str:
     socket.connect(f"ipc://{path}")
     frames = [
         noise(rng),
-        encode(Ack(1)),
+        encode(Ack(1, 1)),
         encode(Heartbeat({})),
         b"{}",
         b'{"t":"Permit","until":9e9}',

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import orjson
 import pytest
 
-from ccm.bus.frames import Objects, decode
+from ccm.bus.frames import Ack, Objects, Resync, decode
 from ccm.model.projection import Projection
 from ccm.supervisor import delivery
 from ccm.supervisor.delivery import DeliveryQueue, Owns, ProjectedStore
@@ -32,8 +32,8 @@ class Worker:
             self.in_transit.append(frame)
         return self.is_reachable
 
-    def take_one(self) -> int | str | None:
-        """The worker's answer to its next frame: a number to acknowledge, or a complaint."""
+    def take_one(self) -> Ack | Resync | None:
+        """The worker's answer to its next frame."""
         if not self.in_transit:
             return None
         message = decode(self.in_transit.popleft())
@@ -41,9 +41,9 @@ class Worker:
         try:
             self.completed += self.store.absorb(message).completed
         except Gap as gap:
-            return str(gap)
+            return Resync(str(gap))
         self.moved += [key for _, key in message.moved]
-        return message.seq
+        return Ack(message.epoch, message.seq)
 
 
 class World:
@@ -87,11 +87,16 @@ class World:
 
     def deliver(self) -> None:
         """The worker takes one frame and answers."""
-        answer = self.worker.take_one()
-        if isinstance(answer, int):
-            self.queue.acknowledge(answer)
-        elif answer:
-            self.queue.send_snapshot()
+        if answer := self.worker.take_one():
+            self.hear(answer)
+
+    def hear(self, answer: Ack | Resync) -> None:
+        """What the worker answered arrives."""
+        match answer:
+            case Ack(epoch, seq):
+                self.queue.acknowledge(epoch, seq)
+            case Resync():
+                self.queue.send_snapshot()
 
     def settle(self) -> None:
         for _ in range(10_000):

@@ -64,10 +64,10 @@ async def test_messages_arrive_in_order_in_both_directions(ends: Ends) -> None:
     received: list[Message] = []
     port = await ends.connected("node-0.1", received)
     for seq in range(500):
-        assert port.send(Ack(seq))
+        assert port.send(Ack(1, seq))
         assert ends.hub.send("node-0.1", frame(seq))
     await until(lambda: len(received) == 500 and len(ends.at_hub) == 501)
-    assert [message for _, message in ends.at_hub[1:]] == [Ack(seq) for seq in range(500)]
+    assert [message for _, message in ends.at_hub[1:]] == [Ack(1, seq) for seq in range(500)]
     assert received == [frame(seq) for seq in range(500)]
 
 
@@ -76,7 +76,7 @@ async def test_a_worker_hears_only_what_is_said_to_it(ends: Ends) -> None:
     second: list[Message] = []
     await ends.connected("node-0.1", first)
     await ends.connected("node-1.1", second)
-    ends.hub.send("node-1.1", Ack(1))
+    ends.hub.send("node-1.1", Ack(1, 1))
     await until(lambda: second)
     assert first == []
 
@@ -84,11 +84,11 @@ async def test_a_worker_hears_only_what_is_said_to_it(ends: Ends) -> None:
 async def test_a_token_and_a_permission_are_taken_by_the_port_itself(ends: Ends) -> None:
     received: list[Message] = []
     port = await ends.connected("node-0.1", received)
-    for message in (UseToken("/run/token"), Permit(time.monotonic() + 60.0), Ack(1)):
+    for message in (UseToken("/run/token"), Permit(time.monotonic() + 60.0), Ack(1, 1)):
         ends.hub.send("node-0.1", message)
     await until(lambda: received)
     port.permission.check()
-    assert (ends.tokens, received) == (["/run/token"], [Ack(1)])
+    assert (ends.tokens, received) == (["/run/token"], [Ack(1, 1)])
 
 
 async def test_big_frames_go_through(ends: Ends) -> None:
@@ -118,17 +118,19 @@ async def test_a_dismissed_worker_is_not_heard_any_more(
     port = await ends.connected("node-0.1", [])
     ends.hub.dismiss("node-0.1")
     ends.hub.dismiss("node-0.1")
-    port.send(Ack(1))
+    port.send(Ack(1, 1))
     await until(lambda: "message from a stranger dropped" in caplog.messages)
     assert len(ends.at_hub) == 1
 
 
 async def test_a_message_to_a_worker_that_is_not_there_is_not_taken(ends: Ends) -> None:
-    assert ends.hub.send("node-0.1", Ack(1)) is False
+    assert ends.hub.send("node-0.1", Ack(1, 1)) is False
     port = await ends.connected("node-0.1", [])
-    assert ends.hub.send("node-0.1", Ack(1)) is True
+    assert ends.hub.send("node-0.1", Ack(1, 1)) is True
     port.close()
-    await until(lambda: ends.hub.send("node-0.1", Ack(1)) is False, "the worker's end being seen")
+    await until(
+        lambda: ends.hub.send("node-0.1", Ack(1, 1)) is False, "the worker's end being seen"
+    )
 
 
 async def test_a_message_that_is_not_understood_does_not_end_the_bus(
@@ -137,8 +139,8 @@ async def test_a_message_that_is_not_understood_does_not_end_the_bus(
     port = await ends.connected("node-0.1", [])
     port._socket.send_multipart([b"\xff garbage"])
     port._socket.send_multipart([b"two", b"parts"])
-    port.send(Ack(7))
-    await until(lambda: ("node-0.1", Ack(7)) in ends.at_hub)
+    port.send(Ack(1, 7))
+    await until(lambda: ("node-0.1", Ack(1, 7)) in ends.at_hub)
     assert "message not understood" in caplog.messages
 
 
@@ -147,11 +149,11 @@ async def test_a_handler_that_fails_does_not_end_the_bus(
 ) -> None:
     port = await ends.connected("node-0.1", [])
     ends.at_hub = None  # type: ignore[assignment]
-    port.send(Ack(1))
+    port.send(Ack(1, 1))
     await until(lambda: "message not handled" in caplog.messages)
     ends.at_hub = []
-    port.send(Ack(2))
-    await until(lambda: ends.at_hub == [("node-0.1", Ack(2))])
+    port.send(Ack(1, 2))
+    await until(lambda: ends.at_hub == [("node-0.1", Ack(1, 2))])
 
 
 async def test_only_our_user_can_reach_the_socket(ends: Ends) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ccm.bus.frames import Ack, Resync
 from ccm.supervisor.delivery import FRAME_SIZE_LIMIT, MAX_UNACKED_FRAMES
 
 from .delivery_world import World, small_frames
@@ -17,7 +18,7 @@ def test_nothing_is_sent_before_everything_has_synced() -> None:
     world.queue.send_snapshot()
     world.put("a", 1)
     world.move("a")
-    world.queue.acknowledge(1)
+    world.queue.acknowledge(0, 1)
     world.queue.flush()
     assert not world.worker.in_transit
     assert not world.queue.has_begun
@@ -125,10 +126,21 @@ def test_changes_while_the_worker_is_away_are_in_the_snapshot_of_its_successor()
     assert world.known() == {"a": 2}
 
 
+def test_an_answer_to_a_frame_of_an_earlier_snapshot_says_nothing_about_the_newest() -> None:
+    world = World().listed()
+    earlier = world.worker.take_one()
+    assert earlier
+    world.queue.send_snapshot()
+    world.hear(earlier)
+    assert not world.queue.is_caught_up
+    world.settle()
+    assert world.queue.is_caught_up
+
+
 @pytest.mark.parametrize("seq", [-1, 0, 10**9])
 def test_an_answer_to_a_frame_that_was_never_sent_opens_the_window_no_further(seq: int) -> None:
     world = World().listed()
-    world.queue.acknowledge(seq)
+    world.queue.acknowledge(1, seq)
     for number in range(100):
         world.put(f"n{number}", number)
         assert 0 <= world.queue.in_flight <= MAX_UNACKED_FRAMES
@@ -288,14 +300,14 @@ def test_whatever_happens_a_worker_ends_with_what_there_is(
 
 
 def _play(world: World, history: list[tuple[str, str]]) -> None:
-    answers: deque[int | str] = deque()  # on their way back
+    answers: deque[Ack | Resync] = deque()  # on their way back
     for number, (move, key) in enumerate(history):
         if key:
             _change(world, move, key, number)
         else:
             _carry(world, move, answers)
     for answer in answers:
-        _hear(world, answer)
+        world.hear(answer)
 
 
 def _change(world: World, move: str, key: str, number: int) -> None:
@@ -309,14 +321,14 @@ def _change(world: World, move: str, key: str, number: int) -> None:
             world.move(*world.elsewhere ^ {key})
 
 
-def _carry(world: World, move: str, answers: deque[int | str]) -> None:
+def _carry(world: World, move: str, answers: deque[Ack | Resync]) -> None:
     """What happens to frames and answers on their way."""
     match move:
         case "take":
             if answer := world.worker.take_one():
                 answers.append(answer)
         case "answer" if answers:
-            _hear(world, answers.popleft())
+            world.hear(answers.popleft())
         case "lose" if len(world.worker.in_transit) > 1:  # the next one shows the gap
             world.worker.in_transit.popleft()
         case "restart":
@@ -326,7 +338,3 @@ def _carry(world: World, move: str, answers: deque[int | str]) -> None:
             world.worker.is_reachable = move == "free"
         case "again":
             world.queue.retry()
-
-
-def _hear(world: World, answer: int | str) -> None:
-    world.queue.acknowledge(answer) if isinstance(answer, int) else world.queue.send_snapshot()

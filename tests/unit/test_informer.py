@@ -94,7 +94,8 @@ class Worker:
         message = decode(frame)
         assert isinstance(message, Objects)
         self.is_synced |= self.store.absorb(message).completed
-        asyncio.get_running_loop().call_soon(self._informer.acknowledge, self.name, message.seq)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._informer.acknowledge, self.name, message.epoch, message.seq)
         return True
 
     def labels(self) -> Json:
@@ -252,7 +253,7 @@ async def test_a_worker_that_comes_while_the_api_server_is_down_gets_its_snapsho
         await until(lambda: len(api.requests) > 2)
         later = here.worker("w2", TAINTS)
         here.informer.reassign("w1", lambda kind, key: True)
-        here.informer.acknowledge("w2", 1)
+        here.informer.acknowledge("w2", 0, 1)
         assert not here.informer.is_caught_up("w1")
         nodes.is_up = True
         await until(lambda: early.is_synced and later.is_synced)

@@ -138,8 +138,8 @@ async def informed(
 
     def on_message(message: Message) -> object:
         match message:
-            case Ack(seq):
-                informer.acknowledge(NAME, seq)
+            case Ack(epoch, seq):
+                informer.acknowledge(NAME, epoch, seq)
             case Resync():
                 informer.resync(NAME)
             case _:
