@@ -9,6 +9,7 @@ import pytest
 from ccm.kube.client import Kube
 from tests.kube.cluster import RealCluster
 from tests.life.life import Life, living
+from tests.life.processes import started
 from tests.proc.conftest import api, where
 from tests.proc.running import RULES, Cloud, Where
 
@@ -48,5 +49,5 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
 
 @pytest.fixture
 async def life(where: Where, cloud: Cloud, api: Kube) -> AsyncIterator[Life]:
-    async with living(where, cloud, api) as life:
+    async with living(started(where), cloud, api) as life:
         yield life

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +16,7 @@ from tests.life.processes import WORKERS, Processes
 from tests.life.script import Step
 from tests.life.users import Users
 from tests.proc.environment import NODES, SERVICES, VOLUMES
-from tests.proc.running import Cloud, Json, Where, until_none
+from tests.proc.running import Cloud, Json, Supervisor, until_none
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Life:
     def __post_init__(self) -> None:
         self.nodes = Nodes(self.api, self.admin)
         self.users = Users(self.api, self.admin)
-        self._actors: dict[str, Any] = {
+        self.actors: dict[str, Any] = {
             "nodes": self.nodes,
             "users": self.users,
             "cloud": CloudFaults(self.admin),
@@ -43,7 +43,7 @@ class Life:
     async def take(self, step: Step) -> None:
         self.processes.keep()
         self.steps.append(f"{time.monotonic() - self._began:6.2f} s {step}")
-        await getattr(self._actors[step.who], step.what)(*step.args)
+        await getattr(self.actors[step.who], step.what)(*step.args)
         await asyncio.sleep(step.pause)
 
     async def take_together(self, steps: Iterable[Step]) -> None:
@@ -113,11 +113,13 @@ class CloudFaults:
 
 
 @asynccontextmanager
-async def living(where: Where, cloud: Cloud, api: Kube, replicas: int = 1) -> AsyncIterator[Life]:
+async def living(
+    start: Callable[[str], Supervisor], cloud: Cloud, api: Kube, replicas: int = 1
+) -> AsyncIterator[Life]:
     """A life until the end of the block, which prints its steps for pytest to show on a failure."""
     async with CloudAdmin(cloud.url) as admin:
         strangers = await admin.state()
-        with Processes(where, replicas) as processes:
+        with Processes(start, replicas) as processes:
             life = Life(api, admin, processes, strangers)
             try:
                 yield life

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Self
 
@@ -27,11 +27,17 @@ FLAGS = (
 )
 
 
+def started(where: Where) -> Callable[[str], Supervisor]:
+    """What starts a replica of this name."""
+    return lambda name: Supervisor(where, *FLAGS, name=name)
+
+
 class Processes:
     """Replicas of the supervisor, by name; one that ended is started again by `keep`."""
 
-    def __init__(self, where: Where, replicas: int) -> None:
-        self._where = where
+    def __init__(self, start: Callable[[str], Supervisor], replicas: int) -> None:
+        self._start = start
+        self._suspended: dict[asyncio.Task[None], list[int]] = {}
         names = [f"replica-{number}" for number in range(replicas)]
         self._replicas = {name: self._start(name) for name in names}
 
@@ -39,6 +45,8 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for pids in self._suspended.values():
+            _signal(pids, signal.SIGCONT)
         for replica in self._replicas.values():
             replica.end()
 
@@ -76,6 +84,35 @@ class Processes:
         if leader := self._leader()[0]:
             _ask(leader, command="restart", worker=worker)
 
+    async def suspend(self, what: str, seconds: float) -> None:
+        """Stop processes of the leader for a while: the `supervisor`, `all`, or one worker."""
+        leader, status = self._leader()
+        if not leader:
+            return
+        pids = {worker["name"]: worker["pid"] for worker in status["workers"] if worker["pid"]}
+        parent = leader.process.pid
+        chosen = {"supervisor": [parent], "all": [*pids.values(), parent]}
+        stopped = chosen.get(what) or [pids[name] for name in pids if name == what]
+        _signal(stopped, signal.SIGSTOP)
+        task = asyncio.create_task(_resume(stopped, seconds))
+        self._suspended[task] = stopped
+        task.add_done_callback(self._suspended.pop)
+
+    async def scale(self, count: int) -> None:
+        """Divide the Nodes among so many workers of the leader."""
+        if leader := self._leader()[0]:
+            await asyncio.to_thread(_ask, leader, command="scale", count=count)
+
+    async def deletions(self, action: str) -> None:
+        """Have the leader `freeze` or `allow` the deletion of Nodes."""
+        if leader := self._leader()[0]:
+            _ask(leader, command="deletions", action=action)
+
+    async def rest(self) -> None:
+        """Wake what is stopped, and allow deletions."""
+        await asyncio.gather(*self._suspended)
+        await self.deletions("allow")
+
     async def replace(self, name: str) -> None:
         """Send the leader, or else some replica, a signal that ends it."""
         replica = self._leader()[0] or next(iter(self._replicas.values()))
@@ -89,8 +126,17 @@ class Processes:
                 return replica, status
         return None, {}
 
-    def _start(self, name: str) -> Supervisor:
-        return Supervisor(self._where, *FLAGS, name=name)
+
+async def _resume(pids: Iterable[int], seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    _signal(pids, signal.SIGCONT)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send it to those that are still there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _ask(replica: Supervisor, **request: object) -> Json:

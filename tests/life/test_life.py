@@ -8,6 +8,7 @@ import pytest
 
 from ccm.kube.client import Kube
 from tests.life.life import living
+from tests.life.processes import started
 from tests.life.script import Script, Size
 from tests.proc.running import IS_LONG, Cloud, Where
 
@@ -34,7 +35,7 @@ async def test_whatever_happened_the_cloud_is_as_the_cluster_asks(
 ) -> None:
     print(f"CCM_LIFE_SEED={SEED} CCM_LIFE_STEPS={STEPS}")
     script = Script(SEED)
-    async with living(where, cloud, api, REPLICAS) as life:
+    async with living(started(where), cloud, api, REPLICAS) as life:
         await life.nodes.add_foreign("foreign", network=4000)
         for step in script.beginning(SIZE):
             await life.take(step)

@@ -67,6 +67,11 @@ class Users:
             body["metadata"] = {"annotations": {SOURCE_RANGES: None}}
         await self._patch(name, body)
 
+    async def flap(self, name: str) -> None:
+        """It wants no balancer, and at once wants one after all."""
+        await self.retype(name, "ClusterIP")
+        await self.retype(name, "LoadBalancer")
+
     async def annotate(self, name: str, annotations: Mapping[str, str | None]) -> None:
         await self._patch(name, {"metadata": {"annotations": annotations}})
 

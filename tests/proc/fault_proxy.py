@@ -100,11 +100,13 @@ def refuse() -> web.Response:
 class Fault:
     """What becomes of watches: a reply instead of one, and of each line of one.
 
-    With a reply, watches that are open are cut.
+    With a reply, watches that are open are cut. `is_for_all`: every other request gets the reply
+    as well.
     """
 
     reply: Reply | None = None
     each_line: Callable[[Stream, bytes], Awaitable[None]] = forward
+    is_for_all: bool = False
 
 
 HEALTHY = Fault()
@@ -194,6 +196,8 @@ class FaultProxy:
         try:
             if "watch" in request.query:
                 return await self._watch(request)
+            if self._fault.is_for_all and self._fault.reply:
+                return self._fault.reply()
             return await self._pass(request)
         except (aiohttp.ClientError, OSError):  # no API server: no connection
             Stream(request).reset()

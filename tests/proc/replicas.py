@@ -14,6 +14,7 @@ from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import UNINITIALIZED_TAINT
 from tests.kube.audit import AuditEntry
 from tests.proc.environment import NODES, Environment
+from tests.proc.fault_proxy import FaultProxy
 from tests.proc.running import RULES, Supervisor, in_background, is_alive, until
 
 NAMESPACE = "ccm-replicas"
@@ -41,11 +42,15 @@ DEFAULT = Durations(15.0, 10.0, 2.0)
 
 @dataclass(frozen=True)
 class Election:
-    """What the replicas of one test compete for; no two tests use the same name of a lease."""
+    """What the replicas of one test compete for; no two tests use the same name of a lease.
+
+    With a `proxy`, the replicas see the API server through it.
+    """
 
     env: Environment
     lease: str
     durations: Durations = SHORT
+    proxy: FaultProxy | None = None
 
     def history(self) -> "History":
         return History(list(self.env.cluster.audit()), self.lease)
@@ -58,6 +63,8 @@ class Replica(Supervisor):
         account = f"{election.lease}-{name}"
         cluster, where = election.env.cluster, election.env.where
         kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, account, RULES)
+        if election.proxy:
+            kubeconfig = election.proxy.kubeconfig(kubeconfig)
         elected = (*election.durations.flags(), f"--leader-elect-resource-name={election.lease}")
         super().__init__(replace(where, kubeconfig=kubeconfig), *elected, *flags, name=name)
         self.user = f"system:serviceaccount:{NAMESPACE}:{account}"
