@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 
+PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")  # bytes
 _PR_SET_PDEATHSIG = 1
 
 
@@ -26,4 +27,4 @@ def open_files() -> tuple[int, int]:
 def resident_bytes() -> int:
     """Memory of this process that is in RAM, shared pages included."""
     with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(file.read().split()[1]) * PAGE_SIZE

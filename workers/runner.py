@@ -295,6 +295,7 @@ class Runner:
             "reasons": self._log.first(PENDING_SHOWN),
             "recent": self._log.recent(now),
             "loop_lag": round(max(self._loop_lag, 0.0), 4),
+            "tasks": len(asyncio.all_tasks()),
             "cpu_seconds": round(time.process_time(), 3),
             "rss_bytes": resident_bytes(),
             "kube_writes": self._context.performer.kube.writes,

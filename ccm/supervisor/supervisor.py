@@ -364,6 +364,7 @@ class Supervisor:
             "version": __version__,
             "provider": self._settings.cloud_provider,
             "up_seconds": round(now - self._began, 1),
+            "tasks": len(asyncio.all_tasks()),
             "leader": self._leader.status(now),
             "workers": [child.describe(now) for child in self._children],
             "quarantined": self._children.quarantine.status(now),

@@ -69,9 +69,18 @@ class Processes:
             lines = [line for line in replica.tail(400).splitlines() if "election" not in line]
             yield from (f"{name}: {line}" for line in lines[-40:])
 
+    def status(self) -> Json:
+        """The status of the leader; empty while nobody leads."""
+        return self._leader()[1]
+
     def workers(self) -> dict[str, Json]:
         """The workers of the leader, by name; none while nobody leads."""
-        return {worker["name"]: worker for worker in self._leader()[1].get("workers", ())}
+        return {worker["name"]: worker for worker in self.status().get("workers", ())}
+
+    def pids(self) -> dict[str, int]:
+        """The processes of the leader, by name."""
+        leader, _ = self._leader()
+        return {"supervisor": leader.process.pid, **leader.pids()} if leader else {}
 
     async def kill(self, worker: str) -> None:
         """Kill a worker of the leader, if it is there at the moment."""
