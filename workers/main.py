@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -30,6 +31,8 @@ from workers.runner import Connection, Runner
 from workers.store import Store
 
 log = logging.getLogger(__name__)
+
+SPARE_THREADS = 8  # beside those in which a provider's plain methods wait: for batches, and DNS
 
 
 def main(spec: WorkerSpec) -> None:
@@ -74,6 +77,8 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     module = cast(
         ControllerModule, importlib.import_module(f"workers.{spec.controller}.controller")
     )
+    threads = module.concurrency(settings) + SPARE_THREADS
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
     grants = SupervisorGrants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)

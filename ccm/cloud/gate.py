@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, cast
 from ccm import metrics
 from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
 from ccm.counters import Counters
-from ccm.decide.budget import GRANT_TIMEOUT, Priority
+from ccm.decide.budget import GRANT_TIMEOUT, GRANT_WAIT, Priority
 from ccm.durations import format_duration
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
 
@@ -71,7 +71,7 @@ class GrantSource(Protocol):
     """Where grants come from; in a worker, the supervisor."""
 
     async def take(self, budget: str, priority: Priority) -> float:
-        """When (monotonic) the call was granted that may begin now; never returns without one."""
+        """When (monotonic) the call was granted that may begin now; waits until one is."""
         ...
 
     def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
@@ -123,17 +123,25 @@ class WorkerGate:
     """What a provider gets as its `Gate`.
 
     `check` raises `NotLeading` when this process does not lead. It is asked after the wait for a
-    grant, right before the request leaves, and nowhere else on the way to the cloud.
+    grant, right before the request leaves, and nowhere else on the way to the cloud. A call that
+    gets no grant within `grant_wait` seconds is `Throttled`.
     """
 
-    def __init__(self, grants: GrantSource, timeout: float, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        grants: GrantSource,
+        timeout: float,
+        check: Callable[[], None],
+        grant_wait: float = GRANT_WAIT,
+    ) -> None:
         self._grants, self._timeout, self._check = grants, timeout, check
+        self._grant_wait = grant_wait
         self._loop = asyncio.get_running_loop()
         self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
         self.counters = Counters()
 
     async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
-        granted = await self._grants.take(budget, _priority.get())
+        granted = await self._granted(operation, budget, _priority.get())
         self._check()
         with self._counted(operation, budget, granted):
             try:
@@ -145,11 +153,19 @@ class WorkerGate:
 
     def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
         """For plain provider methods, which run in a thread; the SDK enforces the timeout."""
-        wait = self._grants.take(budget, _priority.get())
+        wait = self._granted(operation, budget, _priority.get())
         granted = asyncio.run_coroutine_threadsafe(wait, self._loop).result()
         self._check()
         with self._counted(operation, budget, granted):
             return function()
+
+    async def _granted(self, operation: str, budget: str, priority: Priority) -> float:
+        try:
+            async with asyncio.timeout(self._grant_wait):
+                return await self._grants.take(budget, priority)
+        except TimeoutError as error:
+            limit = format_duration(self._grant_wait)
+            raise Throttled(f"{operation}: no call of class {budget!r} free in {limit}") from error
 
     @contextmanager
     def _counted(self, operation: str, budget: str, granted: float) -> Iterator[None]:

@@ -8,6 +8,7 @@ from heapq import nsmallest
 from ccm.decide.rate_law import Bucket
 
 GRANT_TIMEOUT = 2.0  # seconds in which a granted call must begin
+GRANT_WAIT = 60.0  # seconds that a call waits for its grant; then its work is planned anew
 AGEING = 5.0  # seconds of waiting that lift a call by one priority, so that nothing starves
 
 

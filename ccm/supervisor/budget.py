@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ccm import metrics
 from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
 from ccm.counters import Histogram
-from ccm.decide.budget import Ask, Priority, grantable
+from ccm.decide.budget import GRANT_WAIT, Ask, Priority, grantable
 from ccm.decide.rate_law import Bucket, next_token_in, refill, spend, throttled
 from ccm.model.objects import Json
 
@@ -39,7 +39,9 @@ class Budget:
         is_responsive: Callable[[str], bool],
         reserve: float = 0.0,
         unheard_retry: float = UNHEARD_RETRY,
+        grant_wait: float = GRANT_WAIT,
     ) -> None:
+        self._grant_wait = grant_wait
         self._rates, self._send, self._share = rates, send, 1.0 - reserve
         self._is_responsive, self._unheard_retry = is_responsive, unheard_retry
         self._buckets: dict[str, Bucket] = {}
@@ -68,6 +70,7 @@ class Budget:
         priority = Priority(message.priority)
         ask = Ask(worker, message.number, message.budget, priority, time.monotonic())
         self._asks.setdefault(ask.budget, []).append(ask)
+        self._drop_expired(ask.budget, ask.since)
         self._serve()
 
     def slow_down(self, worker: str, message: CloudThrottled) -> None:
@@ -128,7 +131,7 @@ class Budget:
 
     def _serve_class(self, budget: str, now: float) -> Iterator[float]:
         """Grant the calls of one class; yields in how many seconds there may be more to do."""
-        asks = self._asks.get(budget)
+        asks = self._drop_expired(budget, now)
         if not asks:
             return
         self._buckets[budget] = refill(self._buckets[budget], now)
@@ -140,6 +143,13 @@ class Budget:
             yield next_token_in(self._buckets[budget], now)
         if workers - listening:
             yield self._unheard_retry
+
+    def _drop_expired(self, budget: str, now: float) -> list[Ask]:
+        """The asks of a class without those that nobody waits for any more."""
+        asks = self._asks.get(budget, [])
+        while asks and asks[0].since < now - self._grant_wait:
+            asks.pop(0)
+        return asks
 
     def _grant(self, budget: str, workers: set[str], now: float) -> set[str]:
         """Grant what the bucket has to asks of `workers`; those of them that could not be told."""

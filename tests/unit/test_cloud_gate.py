@@ -71,6 +71,17 @@ async def test_waiting_for_a_grant_is_not_part_of_the_deadline(grants: GrantSour
     assert await calling == "answer"
 
 
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_a_call_that_gets_no_grant_is_given_up_and_tried_again(
+    grants: GrantSource, is_blocking: bool
+) -> None:
+    gate = WorkerGate(grants, timeout=5.0, check=lambda: None, grant_wait=0.02)
+    grants.open.clear()
+    with pytest.raises(Throttled, match="List: no call of class 'read' free in 20ms"):
+        await called(gate, lambda: "answer", is_blocking)
+    assert gate.calls == {}
+
+
 @pytest.mark.parametrize(
     ("error", "result"),
     [

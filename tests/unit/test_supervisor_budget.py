@@ -204,6 +204,20 @@ async def test_workers_of_one_priority_take_turns(workers: Workers) -> None:
     assert workers.granted["greedy"] - before <= 6
 
 
+async def test_what_nobody_waits_for_any_more_is_forgotten(workers: Workers) -> None:
+    budget = Budget({}, workers.send, workers.is_responsive, grant_wait=0.05)
+    budget.request("a", GrantRequest(1, "read", int(Priority.ROUTE)))
+    budget.request("a", GrantRequest(1, "unknown", int(Priority.ROUTE)))
+    await asyncio.sleep(0.1)  # longer than a call waits
+    budget.request("a", GrantRequest(2, "unknown", int(Priority.ROUTE)))
+    budget.declare({"read": [1000.0, 10.0]})
+    assert workers.grants == []
+    assert [budget.status(time.monotonic())[name]["waiting"] for name in ("read", "unknown")] == [
+        {},
+        {"a": 1},
+    ]
+
+
 async def test_a_worker_that_is_gone_is_not_waited_for(workers: Workers) -> None:
     shared = Shared(workers, 100.0, 1)
     for worker in ("spender", "gone", "there"):

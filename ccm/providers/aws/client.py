@@ -33,7 +33,7 @@ from ccm.providers.aws.tags import Tags, read_tags
 T = TypeVar("T")
 
 CONNECT_TIMEOUT = 3.0
-MAX_CONNECTIONS = 16  # more than a worker has threads
+MAX_CONNECTIONS = 32  # more than calls of one worker are under way at the quotas of AWS
 SERVICES = ("ec2", "elb", "elbv2")
 RACE_RETRY = 1.0  # seconds until what appeared or went away meanwhile is read again
 MAX_FILTER_VALUES = 200
