@@ -13,10 +13,16 @@ CLUSTER_TAG_PREFIX = "kubernetes.io/cluster/"
 LEGACY_CLUSTER_TAG = "KubernetesCluster"
 SERVICE_TAG = "kubernetes.io/service-name"
 SERVICE_UID_TAG = "ccm-supervisor/service-uid"
+OWNERSHIP_PREFIXES = ("kubernetes.io/", "ccm-supervisor/")
 OWNED = "owned"
 REREAD_INTERVAL = 60.0  # seconds until tags that do not name one cluster are read again
 
 Tags = Mapping[str, str]
+
+
+def says_ownership(key: str) -> bool:
+    """Whether a tag of this key says whose an object is, ours or anybody's."""
+    return key == LEGACY_CLUSTER_TAG or key.startswith(OWNERSHIP_PREFIXES)
 
 
 def read_tags(listed: object) -> dict[str, str]:

@@ -217,6 +217,29 @@ async def test_subnets_are_one_a_zone_by_role_and_tag(aws: Aws) -> None:
     assert {one["SubnetId"] for one in zones} == set(aws.public.values())
 
 
+RANGES = {"loadBalancerSourceRanges": ["198.51.100.0/24"]}
+UNENFORCED = [
+    ("", {"security-groups": "sg-1"}, "the rules of sg-1 are not ours to change"),
+    ("ElbSecurityGroup = sg-2", {}, "the rules of sg-2 are not ours to change"),
+    ("DisableSecurityGroupIngress = true", NLB, "leaves the nodes' groups alone"),
+    (
+        "",
+        NLB | {"target-group-attributes": "preserve_client_ip.enabled=false"},
+        "hides who the client is",
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "annotations", "told"), UNENFORCED)
+async def test_source_ranges_that_nothing_would_enforce_are_refused(
+    aws: Aws, config: str, annotations: dict[str, str], told: str
+) -> None:
+    await aws.start(config)
+    with pytest.raises(Refused, match=f"198.51.100.0/24 would not be enforced: .*{told}"):
+        await aws.ensure(asking(annotations, **RANGES))
+    assert aws.proxy.writes() == []
+
+
 REFUSED = [
     ({"no-such": "x"}, {}, "is not known"),
     ({"eip-allocations": "eip-1"}, {}, "is not for a load balancer of type classic"),
@@ -226,6 +249,8 @@ REFUSED = [
     ({"connection-idle-timeout": "soon"}, {}, "a number from 1 to 4000"),
     ({"access-log-enabled": "true"}, {}, "the name of a bucket"),
     ({"additional-resource-tags": "kubernetes.io/cluster/kit=x"}, {}, "it without"),
+    ({"additional-resource-tags": "kubernetes.io/cluster/theirs=owned"}, {}, "it without"),
+    ({"additional-resource-tags": "KubernetesCluster=theirs"}, {}, "it without"),
     ({"healthcheck-path": "/x"}, {}, "with healthcheck-protocol HTTP"),
     ({"subnets": "nowhere"}, {}, "0 subnets of the VPC are 'nowhere'"),
     (NLB | {"eip-allocations": "eip-1"}, {}, "3, one for each of"),

@@ -75,6 +75,8 @@ class ClassicElbs:
         extra = request.annotations.csv("extra-security-groups")
         shared = self._elb.config.elb_security_group
         given = request.annotations.csv("security-groups") or ([shared] if shared else [])
+        if given:
+            request.refuse_ranges(f"the rules of {', '.join(given)} are not ours to change")
         probe = self._elb.config.shared_probe
 
         def actions(first: Sequence[str]) -> list[classic_plan.ClassicElbAction]:

@@ -30,11 +30,16 @@ from ccm.providers.aws.elb.nlb_desired import (
     node_rules,
     plan_node_ingress,
 )
-from ccm.providers.aws.elb.request import read_request, target_instances
+from ccm.providers.aws.elb.request import (
+    LoadBalancerRequest,
+    read_request,
+    target_instances,
+)
 from ccm.providers.aws.security_groups import IngressRule
 from ccm.providers.aws.tags import ClusterTag, Tags
 from ccm.providers.aws.vpc import BackendInstance
 
+CLIENT_IP = "preserve_client_ip.enabled"
 ALL_DETAILS = (with_listeners, with_attributes, with_group_attributes, with_targets)
 
 
@@ -60,6 +65,7 @@ class Nlbs:
         """As `ElbType`; what is refused is refused before anything is changed."""
         tag = self._elb.tagging.cluster_tag()
         request = read_request(service, NLB, tag)
+        self._refuse_unenforced(request)
         observed = self._describe(service, tag, ALL_DETAILS)
         in_use = observed.nlb.subnets.keys() if observed.nlb else ()
         subnets = self._elb.subnets_for(request, tag, in_use)
@@ -101,6 +107,14 @@ class Nlbs:
         )
         ingress.close_everywhere()
         self._execute(actions, observed)
+
+    def _refuse_unenforced(self, request: LoadBalancerRequest) -> None:
+        """Ranges are enforced by the nodes' groups, to which a client has to look like itself."""
+        if not self._elb.config.manages_node_ingress:
+            request.refuse_ranges("DisableSecurityGroupIngress leaves the nodes' groups alone")
+        attributes = request.annotations.key_values("target-group-attributes")
+        if attributes.get(CLIENT_IP, "true").lower() != "true":
+            request.refuse_ranges(f"target group attribute {CLIENT_IP} hides who the client is")
 
     def tags_by_name(self) -> Mapping[str, Tags]:
         call = "elbv2:DescribeLoadBalancers"

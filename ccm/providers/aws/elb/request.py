@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from ccm.errors import Refused
 from ccm.model.objects import Node
-from ccm.model.service import HealthCheck, Network, Service, ServicePort
+from ccm.model.service import EVERYBODY, HealthCheck, Network, Service, ServicePort
 from ccm.providers.aws import ids
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import Annotations, is_internal
-from ccm.providers.aws.tags import ClusterTag
+from ccm.providers.aws.tags import ClusterTag, says_ownership
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class LoadBalancerRequest:
     node_health_check: HealthCheck | None
     is_internal: bool
     tags: Mapping[str, str]
+
+    def refuse_ranges(self, why: str) -> None:
+        """Refuse source ranges that nothing would enforce, for this reason."""
+        if str(EVERYBODY) not in self.ranges:
+            raise Refused(f"source ranges {', '.join(self.ranges)} would not be enforced: {why}")
 
     @property
     def tls_ports(self) -> frozenset[int]:
@@ -69,7 +74,7 @@ def _ranges(networks: frozenset[Network]) -> tuple[str, ...]:
 
 def _tags(service: Service, annotations: Annotations, tag: ClusterTag) -> dict[str, str]:
     additional, ours = annotations.key_values("additional-resource-tags"), tag.tags_for(service)
-    if clash := sorted(additional.keys() & ours.keys()):
+    if clash := sorted(filter(says_ownership, additional)):
         raise annotations.invalid("additional-resource-tags", f"it without {', '.join(clash)}")
     return {**additional, **ours}
 
