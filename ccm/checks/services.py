@@ -9,8 +9,13 @@ from ccm.checks.finding import Finding, abbreviate, failed, ok, pluralize, warni
 from ccm.checks.leaders import age_of, current_leader
 from ccm.controllers import SERVICE
 from ccm.durations import format_duration
-from ccm.model.service import Feature, Service
-from workers.service.plan import is_of_our_class, wants_balancer, why_unsupported
+from ccm.model.service import Service
+from workers.service.plan import (
+    Capabilities,
+    is_of_our_class,
+    wants_balancer,
+    why_unsupported,
+)
 
 LOAD_BALANCER_DEADLINE = 300.0  # seconds after which a Service should have its address
 
@@ -22,32 +27,35 @@ async def check_services(context: CheckContext) -> Iterable[Finding]:
     part = (await require_provider(context)).load_balancers
     services = [each for each in await list_services(context) if each.type == "LoadBalancer"]
     classes, now = context.settings.load_balancer_classes, (await server_clock(context))()
-    features = part.supported_features if part else None
-    return evaluate_services(services, classes, features, await current_leader(context), now)
+    capabilities = Capabilities.of(context.settings, part) if part else None
+    return evaluate_services(services, classes, capabilities, await current_leader(context), now)
 
 
 def evaluate_services(
     services: Sequence[Service],
     classes: Sequence[str],
-    supported_features: frozenset[Feature] | None,
+    capabilities: Capabilities | None,
     leader: str,
     now: float,
 ) -> Iterator[Finding]:
     """What keeps Services of type LoadBalancer from theirs; each is named once.
 
-    `supported_features` is None when the provider has no load balancers; `now` is the API server's
+    `capabilities` is None when the provider has no load balancers; `now` is the API server's
     wall clock.
     """
     ours = [service for service in services if wants_balancer(service, classes)]
-    if supported_features is None and ours:
+    if capabilities is None and ours:
         yield failed(
             f"this provider has no load balancers, and Services ask for them: {_keys(ours)}",
             "let another controller serve them and set --controllers=-service, "
             "or change their type",
         )
         return
-    features = supported_features or ()
-    refused = {each.key: why for each in ours if (why := why_unsupported(each, features))}
+    refused = {
+        each.key: why
+        for each in ours
+        if capabilities and (why := why_unsupported(each, capabilities))
+    }
     late = [service for service in ours if _is_late(service, now) and service.key not in refused]
     others = [
         each for each in services if not is_of_our_class(each, classes) and _is_late(each, now)

@@ -71,6 +71,7 @@ class RecordedBalancers:
     def __init__(self, real: LoadBalancers, changes: Changes) -> None:
         self._real, self._changes = real, changes
         self.supported_features = real.supported_features
+        self.outreaching_annotations = real.outreaching_annotations
         self.name_for = real.name_for
 
     async def get(self, service: Service) -> Balancer | None:

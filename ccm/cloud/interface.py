@@ -85,6 +85,10 @@ class LoadBalancers(Protocol):
 
     supported_features: frozenset[Feature]
     """What this cloud can do; a Service that asks for another feature is refused beforehand."""
+    outreaching_annotations: frozenset[str]
+    """Annotations by which a Service reaches what is not its own, such as security groups; with
+    `--restrict-service-annotations` a Service that has one is refused beforehand.
+    """
 
     def name_for(self, service: Service) -> str:
         """The balancer's name: always the same for one Service, never empty."""

@@ -166,6 +166,12 @@ class Settings:
     load_balancer_classes: tuple[str, ...] = ours(
         (), NAMES, "Values of spec.loadBalancerClass that are reconciled as well."
     )
+    restrict_service_annotations: bool = ours(
+        False,
+        BOOLEAN,
+        "Refuse Services with annotations that reach what is not their own: security groups, "
+        "certificates, addresses, buckets. The provider's page lists them.",
+    )
     legacy_zone_labels: bool = ours(
         False, BOOLEAN, "Label volumes with failure-domain.beta.kubernetes.io, too."
     )

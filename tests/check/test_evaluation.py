@@ -32,6 +32,7 @@ from ccm.model.service import Service
 from ccm.settings import Settings
 from ccm.settings import flags as declared_flags
 from tests.kube.build import KUBERNETES
+from workers.service.plan import Capabilities
 
 
 def states(findings: Iterable[Finding]) -> list[str]:
@@ -354,14 +355,14 @@ def service(name: str, **spec: Any) -> Service:
         (service("a", loadBalancerClass="x"), {}, ["warning"]),
         (service("a", loadBalancerClass="x"), {"classes": ["x"]}, ["failed"]),
         (service("a", sessionAffinity="ClientIP"), {}, ["failed"]),  # and not "waits", too
-        (service("a"), {"supported_features": None}, ["failed"]),
+        (service("a"), {"capabilities": None}, ["failed"]),
         (
             service("a", loadBalancerClass="x"),
-            {"supported_features": None, "leader": ""},
+            {"capabilities": None, "leader": ""},
             ["warning"],
         ),
     ],
 )
 def test_a_service_is_told_of_once(one: Service, changes: Any, told: list[str]) -> None:
-    late = {"classes": [], "supported_features": frozenset(), "leader": "one", "now": 1e9}
+    late = {"classes": [], "capabilities": Capabilities((), ()), "leader": "one", "now": 1e9}
     assert states(evaluate_services([one], **{**late, **changes})) == told

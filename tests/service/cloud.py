@@ -30,6 +30,7 @@ class Balancers:
 
     def __init__(self) -> None:
         self.supported_features = frozenset(Feature)
+        self.outreaching_annotations = frozenset({"example.com/certificate"})
         self.records: dict[str, Record] = {}
         self.calls: list[tuple[Any, ...]] = []  # operation, Service, names of hosts
         self.priorities: list[tuple[str, Priority]] = []

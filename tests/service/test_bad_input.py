@@ -4,6 +4,7 @@ import pytest
 
 from ccm.errors import Refused
 from ccm.model.service import SOURCE_RANGES, Feature
+from ccm.settings import Settings
 from tests.worlds.nodes import Tweak
 from workers.service.plan import Capabilities
 
@@ -119,6 +120,20 @@ async def test_a_refused_change_leaves_what_there_is_and_its_hosts_stay_right(
         assert not record.asked["loadBalancerSourceRanges"]
         assert w.service().ingress
         assert [reason for reason, _ in await w.told("Warning")] == ["SyncLoadBalancerFailed"]
+
+
+@pytest.mark.parametrize("is_restricted", [True, False])
+async def test_annotations_that_reach_what_is_not_the_services_own_can_be_restricted(
+    is_restricted: bool,
+) -> None:
+    given = Settings(restrict_service_annotations=is_restricted)
+    w = World(service(annotated({"example.com/certificate": "theirs"})), N1)
+    w.controller._capabilities = Capabilities.of(given, w.balancers)
+    async with running(w):
+        told = await w.told("Warning")
+        assert bool(w.balancers.calls) is not is_restricted
+        assert len(told) == is_restricted
+        assert all("example.com/certificate reaches what is not" in text for _, text in told)
 
 
 async def test_a_refused_service_that_is_deleted_goes_away() -> None:

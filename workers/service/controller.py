@@ -83,8 +83,8 @@ class ServiceController:
 
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context = context
-        classes = context.settings.load_balancer_classes
-        self._capabilities = Capabilities(classes, balancers.supported_features, context.timings)
+        capabilities = Capabilities.of(context.settings, balancers)
+        self._capabilities = replace(capabilities, timings=context.timings)
         self._hosts = HostSet(context.provider.scheme, context.timings)
         self._states: dict[str, ServiceState] = {}
         self._steps = ServiceSteps(context, balancers)

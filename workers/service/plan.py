@@ -9,9 +9,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ccm.cloud.interface import LoadBalancers
 from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
+from ccm.settings import Settings
 from workers.service.hosts import Hosts
 from workers.service.state import ServiceState
 from workers.timings import Timings
@@ -57,7 +59,16 @@ class Capabilities:
 
     classes: Collection[str]  # values of spec.loadBalancerClass that are ours
     features: Collection[Feature]  # what the provider supports
+    restricted: Collection[str] = ()  # annotations that are refused
     timings: Timings = Timings()
+
+    @classmethod
+    def of(cls, settings: Settings, balancers: LoadBalancers) -> "Capabilities":
+        """What this provider can do, and these flags let Services ask for."""
+        is_restricted = settings.restrict_service_annotations
+        restricted = balancers.outreaching_annotations if is_restricted else ()
+        classes = settings.load_balancer_classes
+        return cls(classes, balancers.supported_features, restricted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +194,15 @@ def left_alone(service: Service) -> str:
     return f"left alone: loadBalancerClass {service.load_balancer_class} is not ours"
 
 
-def why_unsupported(service: Service, features: Collection[Feature]) -> str:
-    """Why this cloud cannot give the Service a balancer, with what to do; empty when it can."""
+def why_unsupported(service: Service, capabilities: Capabilities) -> str:
+    """Why the Service cannot get its balancer, with what to do; empty when it can."""
+    if found := sorted(service.annotations.keys() & set(capabilities.restricted)):
+        return (
+            f"annotation {found[0]} reaches what is not the Service's own: remove it "
+            "(it is restricted by --restrict-service-annotations)"
+        )
     try:
-        missing = service.features() - set(features)
+        missing = service.features() - set(capabilities.features)
     except Refused as error:
         return str(error)
     return "; ".join(
@@ -259,7 +275,7 @@ def _provide(
     has_hosts = applied is not None and applied.hosts == hosts
     refused_since = now - capabilities.timings.refusal_retry_period
     if why := _refused_before(state, hosts, wanted, refused_since) or why_unsupported(
-        service, capabilities.features
+        service, capabilities
     ):
         # What it has keeps serving as it is, so the hosts behind it stay right.
         is_left_behind = service.has_finalizer and not has_hosts

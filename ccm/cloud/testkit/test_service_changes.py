@@ -31,7 +31,7 @@ FEATURES: dict[Feature, dict[str, Any]] = {
     Feature.SESSION_AFFINITY: {"sessionAffinity": "ClientIP"},
     Feature.DUAL_STACK: BOTH_FAMILIES,
 }
-"""What a cloud has to do when the provider says that it supported_features it.
+"""What a cloud has to do when the provider says that it supports it.
 
 TCP and UDP of one port number share a node port, as the API server gives it out.
 """

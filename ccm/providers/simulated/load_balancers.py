@@ -30,6 +30,7 @@ class SimulatedLoadBalancers:
     supported_features = frozenset(
         {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES, Feature.FIXED_IP}
     )
+    outreaching_annotations = frozenset[str]()
 
     def __init__(self, api: SimulatedApi, cluster: str, page_size: int) -> None:
         self._api, self._cluster, self._page_size = api, cluster, page_size

@@ -30,6 +30,18 @@ SUPPORTED_ANNOTATIONS: Mapping[str, frozenset[str]] = {
 }
 """The names, without their prefix, that each type of load balancer can honour."""
 
+OUTREACHING = (
+    "security-groups",
+    "extra-security-groups",
+    "subnets",
+    "ssl-cert",
+    "eip-allocations",
+    "access-log-s3-bucket-name",
+    "attributes",
+    "healthcheck-port",
+)
+"""The names of those that reach what is not the Service's own; docs/providers/aws.md says what."""
+
 
 @dataclass(frozen=True, slots=True)
 class Annotations:

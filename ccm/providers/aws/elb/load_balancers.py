@@ -11,7 +11,7 @@ from ccm.model.objects import Json, Node
 from ccm.model.service import Feature, Service
 from ccm.providers.aws.client import AwsApi, AwsError
 from ccm.providers.aws.config import AwsConfig, AwsTimings
-from ccm.providers.aws.elb.annotations import load_balancer_type
+from ccm.providers.aws.elb.annotations import OUTREACHING, PREFIX, load_balancer_type
 from ccm.providers.aws.elb.request import LoadBalancerRequest
 from ccm.providers.aws.security_groups import (
     ALL_PROTOCOLS,
@@ -54,6 +54,7 @@ class AwsLoadBalancers:
     """A Service has one load balancer; one of another type goes as soon as that is there."""
 
     supported_features = frozenset({Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES})
+    outreaching_annotations = frozenset(PREFIX + name for name in OUTREACHING)
 
     def __init__(
         self, types: Mapping[str, ElbType], tagging: ClusterTagging, default_type: str
