@@ -217,7 +217,7 @@ async def test_subnets_are_one_a_zone_by_role_and_tag(aws: Aws) -> None:
     assert {one["SubnetId"] for one in zones} == set(aws.public.values())
 
 
-RANGES = {"loadBalancerSourceRanges": ["198.51.100.0/24"]}
+RANGES: Json = {"loadBalancerSourceRanges": ["198.51.100.0/24"]}
 UNENFORCED = [
     ("", {"security-groups": "sg-1"}, "the rules of sg-1 are not ours to change"),
     ("ElbSecurityGroup = sg-2", {}, "the rules of sg-2 are not ours to change"),
