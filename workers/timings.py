@@ -11,8 +11,9 @@ class Timings:
     """An object that comes alone waits for company before it is read."""
     batch_interval: float = 0.5
     """Between two batches of reads that are not full, while many objects come."""
-    batch_longest_delay: float = 2.0
-    """A batch waits while more keys are ready, which may join it."""
+    batch_longest_delay: float = 10.0
+    """A batch waits while more keys are ready, which may join it: those that have their answer go
+    first, and on a slow API server the writes of a whole batch take seconds."""
     throttled_batch_retry: float = 0.05
     """Until a batch for which reconciles wait asks for its next grant."""
     throttled_refresh_retry: float = 5.0
