@@ -27,7 +27,10 @@ async def check_services(context: CheckContext) -> Iterable[Finding]:
     part = (await require_provider(context)).load_balancers
     services = [each for each in await list_services(context) if each.type == "LoadBalancer"]
     classes, now = context.settings.load_balancer_classes, (await server_clock(context))()
-    capabilities = Capabilities.of(context.settings, part) if part else None
+    capabilities = None
+    if part:
+        features, outreaching = part.supported_features, part.outreaching_annotations
+        capabilities = Capabilities.of(context.settings, features, outreaching)
     return evaluate_services(services, classes, capabilities, await current_leader(context), now)
 
 

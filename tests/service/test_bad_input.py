@@ -128,7 +128,7 @@ async def test_annotations_that_reach_what_is_not_the_services_own_can_be_restri
 ) -> None:
     given = Settings(restrict_service_annotations=is_restricted)
     w = World(service(annotated({"example.com/certificate": "theirs"})), N1)
-    w.controller._capabilities = Capabilities.of(given, w.balancers)
+    w.controller._capabilities = Capabilities.of(given, (), w.balancers.outreaching_annotations)
     async with running(w):
         told = await w.told("Warning")
         assert bool(w.balancers.calls) is not is_restricted

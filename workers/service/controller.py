@@ -83,7 +83,8 @@ class ServiceController:
 
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context = context
-        capabilities = Capabilities.of(context.settings, balancers)
+        features, outreaching = balancers.supported_features, balancers.outreaching_annotations
+        capabilities = Capabilities.of(context.settings, features, outreaching)
         self._capabilities = replace(capabilities, timings=context.timings)
         self._hosts = HostSet(context.provider.scheme, context.timings)
         self._states: dict[str, ServiceState] = {}

@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ccm.cloud.interface import LoadBalancers
 from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
@@ -63,12 +62,12 @@ class Capabilities:
     timings: Timings = Timings()
 
     @classmethod
-    def of(cls, settings: Settings, balancers: LoadBalancers) -> "Capabilities":
-        """What this provider can do, and these flags let Services ask for."""
-        is_restricted = settings.restrict_service_annotations
-        restricted = balancers.outreaching_annotations if is_restricted else ()
-        classes = settings.load_balancer_classes
-        return cls(classes, balancers.supported_features, restricted)
+    def of(
+        cls, settings: Settings, features: Collection[Feature], outreaching: Collection[str]
+    ) -> "Capabilities":
+        """What a provider with these features can do, and the flags let Services ask for."""
+        restricted = outreaching if settings.restrict_service_annotations else ()
+        return cls(settings.load_balancer_classes, features, restricted)
 
 
 @dataclass(frozen=True, slots=True)
