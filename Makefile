@@ -60,9 +60,10 @@ edge-cases: venv ## Run upstream's edge cases and print which tests hold each of
 check: fmt-check lint types layers test $(if $(CI),bench-smoke) ## Everything CI runs
 
 docs: venv ## Write the tables that are made from the code below the introductions of their pages
-	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md
+	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md
 	$(BIN)/python -m ccm.settings.document >> docs/flags.md
 	$(BIN)/python -m ccm.metrics >> docs/metrics.md
+	$(BIN)/python -m tests.faults >> docs/faults.md
 
 fmt: venv ## Format the code
 	$(BIN)/ruff format $(CODE)
