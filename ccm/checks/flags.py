@@ -19,6 +19,7 @@ CONTROLLER_OF_FLAG = {
     "node_status_update_frequency": NODE,
     "prefer_beta_labels": NODE,
     "node_monitor_period": LIFECYCLE,
+    "node_deletion_confirmation_period": LIFECYCLE,
     "node_deletion_limit": LIFECYCLE,
     "node_deletion_window": LIFECYCLE,
     "node_vanish_share": LIFECYCLE,

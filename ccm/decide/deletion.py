@@ -16,6 +16,7 @@ class DeletionPolicy:
     """The operator's settings; seconds. The budget is the larger of `limit` and `limit_percent`."""
 
     period: float
+    confirmation: float
     limit: int
     limit_percent: float
     window: float
@@ -182,7 +183,7 @@ class Candidate:
     @property
     def confirmed_from(self) -> float:
         """The earliest time of a second "gone" that confirms the first."""
-        return self.history.first + self.policy.period
+        return self.history.first + max(self.policy.period, self.policy.confirmation)
 
     @property
     def budget_from(self) -> float:
@@ -304,8 +305,8 @@ DELETION_RULES = (
         Reason.NOT_CONFIRMED,
         DeletionDecision.NOT_YET,
         lambda node: node.history.last < node.confirmed_from,
-        "The cloud has not said “gone” twice at least `--node-monitor-period` apart.",
-        "Wait for the next pass.",
+        "The cloud has not said “gone” for `--node-deletion-confirmation-period` yet.",
+        "Wait.",
         lambda node: node.confirmed_from,
     ),
     DeletionRule(

@@ -105,6 +105,7 @@ def _dry(settings: Settings) -> Settings:
         enable_leader_migration=False,
         node_workers=1,
         node_monitor_period=MONITOR_PERIOD,
+        node_deletion_confirmation_period=0.0,
         node_status_update_frequency=REFRESH_PERIOD,
     )
 

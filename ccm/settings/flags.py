@@ -198,6 +198,11 @@ class Settings:
     prefer_beta_labels: bool = ours(
         False, BOOLEAN, "Where a node's GA and beta labels differ, the beta one wins."
     )
+    node_deletion_confirmation_period: float = ours(
+        30.0,
+        DURATION_OR_ZERO,
+        "How long the cloud must say that a machine is gone; 0 = in two lookups.",
+    )
     node_deletion_limit: str = ours(
         "10,10%",
         DELETION_LIMIT,

@@ -49,6 +49,7 @@ def policy_of(settings: Settings) -> DeletionPolicy:
     number, _, share = settings.node_deletion_limit.partition(",")
     return DeletionPolicy(
         period=settings.node_monitor_period,
+        confirmation=settings.node_deletion_confirmation_period,
         limit=int(number),
         limit_percent=float(share.rstrip("%") or 0),
         window=settings.node_deletion_window,

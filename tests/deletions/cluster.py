@@ -11,7 +11,10 @@ from ccm.bus.frames import ProposeDeletions
 from ccm.decide.deletion import DeletionPolicy, ObservedNode
 from ccm.supervisor.deletions import DeletionGovernor
 
-POLICY = DeletionPolicy(period=5.0, limit=10, limit_percent=10.0, window=600.0, vanish_share=0.3)
+POLICY = DeletionPolicy(
+    period=5.0, confirmation=0.0, limit=10, limit_percent=10.0, window=600.0, vanish_share=0.3
+)
+"""Two answers do; how long they have to go on by default is tested in `test_evidence`."""
 NOT_READY = ObservedNode("", is_ready=False, is_foreign=False, has_provider_id=True)
 
 

@@ -1,6 +1,7 @@
 """What people type and see: `ccm-supervisor deletions` and the flags behind it."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from .cluster import POLICY, Cluster
 
 
 def test_the_policy_is_what_the_flags_say() -> None:
-    assert policy_of(settings()) == POLICY
+    assert policy_of(settings()) == replace(POLICY, confirmation=30.0)
     words = ("--node-deletion-limit=3", "--node-monitor-period=1m", "--node-vanish-share=0.5")
-    assert policy_of(settings(*words)) == DeletionPolicy(60.0, 3, 0.0, 600.0, 0.5)
+    more = ("--node-deletion-confirmation-period=0",)
+    assert policy_of(settings(*words, *more)) == DeletionPolicy(60.0, 0.0, 3, 0.0, 600.0, 0.5)
 
 
 async def typed(cluster: Cluster, runtime: Path, *words: str) -> Result:

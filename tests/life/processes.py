@@ -19,6 +19,7 @@ FLAGS = (
     f"--cluster-cidr={CLUSTER_CIDR}",
     "--cloud-rate=write=200",
     "--node-monitor-period=1s",
+    "--node-deletion-confirmation-period=0",
     # That deletions are few and doubted is tested elsewhere; here machines end as they like.
     "--node-deletion-limit=1000",
     "--node-vanish-share=1",

@@ -63,7 +63,8 @@ class SupervisedWorld:
     """A supervisor's informer and governor, and a lifecycle controller with its runner."""
 
     def __init__(self) -> None:
-        self.settings = replace(SETTINGS, controllers=(LIFECYCLE,), node_monitor_period=0.02)
+        quick = {"node_monitor_period": 0.02, "node_deletion_confirmation_period": 0.0}
+        self.settings = replace(SETTINGS, controllers=(LIFECYCLE,), **quick)
         self.machines = Inventory()
         self.proposals: list[ProposeDeletions] = []
         self.nodes: NodeLister

@@ -52,6 +52,7 @@ async def played(directory: Path, why: str) -> AsyncIterator[Scene]:
         "--controllers=*",
         "--cluster-cidr=10.240.0.0/12",
         "--node-monitor-period=1s",
+        "--node-deletion-confirmation-period=0",
     )
     async with SandboxServer() as kubernetes, CloudServer() as cloud:
         kubernetes.kubeconfig(kubeconfig)

@@ -10,13 +10,16 @@ from ccm.kube.client import MERGE_PATCH
 from ccm.model.objects import SHUTDOWN_TAINT
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.kubelets import ready_condition
+from tests.faults.rows import fault_row
 from tests.proc.environment import EVENTS, NODES, Environment
 from tests.proc.running import Json, Supervisor, command, until
 
 pytestmark = pytest.mark.real
 
 PERIOD = 0.5
+CONFIRMATION = 4.0
 COUNT = 12
+QUICK = (f"--node-monitor-period={PERIOD}s", "--node-deletion-confirmation-period=0")
 
 
 async def silence_kubelets(env: Environment, names: Sequence[str]) -> None:
@@ -49,7 +52,7 @@ async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(env: Envir
     """Every kubelet is silent, so that all nodes are asked about; every machine is fine."""
     env.cloud.config.write_text(env.cloud.config.read_text() + "timeout = 300ms\n")
     names = await env.add_nodes(COUNT)
-    flags = (f"--node-monitor-period={PERIOD}s", "--node-workers=2")
+    flags = (*QUICK, "--node-workers=2")
     with env.supervisor(*flags) as supervisor:
         await env.nodes.until_initialized(COUNT, 30)
         await silence_kubelets(env, names)
@@ -79,13 +82,44 @@ async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(env: Envir
     assert deleting == ["vm-3"]
 
 
+@fault_row(
+    "the cloud says for a while that machines which run are not there",
+    "node",
+    then="no Node is deleted before it has said so for `--node-deletion-confirmation-period`",
+    within="30 s by default",
+)
+async def test_what_the_cloud_says_for_a_moment_only_deletes_no_node(env: Environment) -> None:
+    """Few nodes: the brake against a mass does not help."""
+    names, doubted = await env.add_nodes(COUNT), ["vm-1", "vm-2", "vm-3"]
+    flags = (QUICK[0], f"--node-deletion-confirmation-period={CONFIRMATION}s")
+    with env.supervisor(*flags) as supervisor:
+        await env.nodes.until_initialized(COUNT, 30)
+        await silence_kubelets(env, doubted)
+        for _ in range(2):
+            began = time.monotonic()
+            await env.admin.set_fault(CloudFault(CloudFaultKind.ABSENT))
+            await until(
+                "they are candidates", lambda: len(deletions(supervisor)["candidates"]) == 3
+            )
+            await asyncio.sleep(began + CONFIRMATION - PERIOD - time.monotonic())
+            await env.admin.clear_faults()
+            await until("they are none", lambda: not deletions(supervisor)["candidates"])
+        assert deletions(supervisor)["counts"]["permitted"] == 0
+        assert await env.node_names() == set(names)
+        began = time.monotonic()
+        await env.admin.terminate("vm-3")
+        await until("its node is gone", lambda: env.has_no_node("vm-3"))
+        assert CONFIRMATION <= time.monotonic() - began <= CONFIRMATION + 2 * PERIOD + 1.0
+        assert supervisor.end() == 0
+
+
 async def test_ready_and_foreign_nodes_and_a_freeze_are_respected_and_a_freeze_survives(
     env: Environment,
 ) -> None:
     names = await env.add_nodes(COUNT)
     foreign = {"metadata": {"name": "foreign"}, "spec": {"providerID": "othercloud://1"}}
     await env.api.post(NODES, {"apiVersion": "v1", "kind": "Node", **foreign})
-    flags = (f"--node-monitor-period={PERIOD}s", f"--state-dir={env.directory}")
+    flags = (*QUICK, f"--state-dir={env.directory}")
     with env.supervisor(*flags) as supervisor:
         await env.nodes.until_initialized(COUNT, 30)
         await command(supervisor, "deletions", action="freeze", reason="an upgrade")
@@ -114,7 +148,7 @@ async def test_the_shutdown_taint_follows_the_power_of_the_machine_both_ways(
     def is_tainted() -> bool:
         return any(taint["key"] == SHUTDOWN_TAINT for taint in env.nodes.nodes["vm-1"].taints)
 
-    with env.supervisor(f"--node-monitor-period={PERIOD}s") as supervisor:
+    with env.supervisor(*QUICK) as supervisor:
         await env.nodes.until_initialized(2, 30)
         await env.admin.stop("vm-1")
         await silence_kubelets(env, ["vm-1"])

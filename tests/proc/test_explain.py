@@ -52,7 +52,8 @@ async def until_explained(supervisor: Supervisor, kind: str, name: str, *parts: 
 
 
 async def test_each_object_is_explained_by_those_who_look_after_it(env: Environment) -> None:
-    flags = (*ALL_CONTROLLERS, "--node-deletion-limit=0", "--node-monitor-period=500ms")
+    quick = ("--node-monitor-period=500ms", "--node-deletion-confirmation-period=0")
+    flags = (*ALL_CONTROLLERS, "--node-deletion-limit=0", *quick)
     with env.supervisor(*flags) as supervisor:
         await env.add_nodes(2)
         await register(env.api, ["vm-77"])

@@ -17,7 +17,12 @@ pytestmark = pytest.mark.real
 PERIOD = 0.5
 COUNT = 3
 SECOND = "cloud-provider-extraction-migration"
-FLAGS = ("--enable-leader-migration", f"--node-monitor-period={PERIOD}s", *SHORT.flags())
+FLAGS = (
+    "--enable-leader-migration",
+    f"--node-monitor-period={PERIOD}s",
+    "--node-deletion-confirmation-period=0",
+    *SHORT.flags(),
+)
 
 
 def held_by(holder: str) -> Json:

@@ -24,7 +24,11 @@ READ_ONLY = [{"apiGroups": [""], "resources": [*KINDS.values()], "verbs": ["list
 ASSIGNED = "status.loadBalancer"
 """The cloud chooses its content, so a plan cannot know it."""
 
-FREQUENTLY = ("--node-monitor-period=500ms", "--node-status-update-frequency=1s")
+FREQUENTLY = (
+    "--node-monitor-period=500ms",
+    "--node-deletion-confirmation-period=0",
+    "--node-status-update-frequency=1s",
+)
 
 Fields = dict[tuple[str, str, str], Any]
 

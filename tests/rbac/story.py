@@ -21,6 +21,7 @@ FLAGS = (
     "--controllers=*",
     "--cluster-cidr=10.240.0.0/12",
     "--node-monitor-period=300ms",
+    "--node-deletion-confirmation-period=0",
     "--node-vanish-share=0.9",
     "--worker-silence-limit=1m",  # on a busy machine a start takes its time
 )

@@ -24,6 +24,7 @@ FLAGS = (
     "--controllers=*",
     "--cluster-cidr=10.244.0.0/16",
     "--node-monitor-period=500ms",
+    "--node-deletion-confirmation-period=0",
 )
 TYPE = "service.beta.kubernetes.io/aws-load-balancer-type"
 SERVICES = "/api/v1/namespaces/default/services"
