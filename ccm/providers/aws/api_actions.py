@@ -6,6 +6,7 @@ the table cannot be called.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ccm.cloud.interface import Quota
 
@@ -101,3 +102,11 @@ API_ACTIONS: Mapping[str, ApiAction] = {
     for operation in operations.split()
 }
 """By service and operation, as `ec2:DescribeInstances`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """A call of one of `API_ACTIONS` that is decided upon, and not made yet."""
+
+    name: str
+    parameters: Mapping[str, Any]

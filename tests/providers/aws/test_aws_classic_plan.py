@@ -1,7 +1,6 @@
 """Plans for classic balancers: interrupted anywhere they converge, and done they are empty."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,21 +8,18 @@ from hypothesis import strategies as st
 
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import Refused
+from ccm.model.objects import Json
+from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.elb import classic_plan as plans
 from ccm.providers.aws.elb.annotations import CLASSIC, PREFIX
-from ccm.providers.aws.elb.classic_desired import (
-    PROXY_POLICY,
-    TLS_POLICY,
-    ClassicElb,
-    ClassicListener,
-    desired_classic_elb,
-)
-from ccm.providers.aws.elb.request import ElbHealthCheck, read_request
+from ccm.providers.aws.elb.classic_api import read_elb
+from ccm.providers.aws.elb.classic_desired import ClassicElb, desired_classic_elb
+from ccm.providers.aws.elb.request import read_request
 from ccm.providers.aws.subnets import Subnet
-from ccm.providers.aws.tags import ClusterTag
+from ccm.providers.aws.tags import ClusterTag, read_tags, tag_list
 
 SUBNETS = [Subnet(f"subnet-{zone}", zone, "", {}, True) for zone in "abc"]
-NO_CHECK = ElbHealthCheck("TCP", "", "", 0, 0, 0, 0)
+CHECK_NUMBERS = ("Interval", "Timeout", "HealthyThreshold", "UnhealthyThreshold")
 
 
 def wanted(
@@ -40,74 +36,85 @@ def wanted(
     return desired_classic_elb(request, [SUBNETS[n] for n in subnets], ["sg-1"], instances, None)
 
 
-def take(there: ClassicElb | None, action: plans.ClassicElbAction) -> ClassicElb:
-    """The cloud after one action, as AWS would carry it out; refuses what AWS refuses."""
-    if isinstance(action, plans.CreateLoadBalancer):
+def take(there: Json | None, call: ApiCall) -> Json:
+    """The load balancer's records after one call, as AWS would carry it out."""
+    given = dict(call.parameters)
+    if call.name == "elb:CreateLoadBalancer":
         assert there is None
-        return replace(
-            action.elb,
-            health_check=NO_CHECK,
-            attributes={},
-            instances=frozenset(),
-            tls_policies={},
-            proxied=frozenset(),
-        )
+        tags, listeners = given.pop("Tags"), given.pop("Listeners")
+        described = [{"Listener": one, "PolicyNames": []} for one in listeners]
+        check = {"Target": "TCP:1", **dict.fromkeys(CHECK_NUMBERS, 0)}
+        return {"Tags": tags, "ListenerDescriptions": described, "HealthCheck": check, **given}
     assert there
-    match action:
-        case plans.CreatePolicy(name):
-            return replace(there, policies=there.policies | {name})
-        case plans.SetTlsPolicy(number, reference):
-            assert TLS_POLICY.format(reference) in there.policies
-            return replace(there, tls_policies={**there.tls_policies, number: reference})
-        case plans.SetProxyProtocol(node_port, is_on):
-            assert not is_on or PROXY_POLICY in there.policies
-            assert node_port in {one.node_port for one in there.listeners.values()}
-            proxied = there.proxied | {node_port} if is_on else there.proxied - {node_port}
-            return replace(there, proxied=proxied)
-    return changed(there, action)
+    match call.name:
+        case "elb:AddTags":
+            return {**there, "Tags": tag_list(read_tags(there["Tags"]) | read_tags(given["Tags"]))}
+        case "elb:ModifyLoadBalancerAttributes":
+            before, changes = there.get("Attributes", {}), given["LoadBalancerAttributes"]
+            return {**there, "Attributes": {**before, **changes}}
+        case "elb:AttachLoadBalancerToSubnets":
+            return {**there, "Subnets": [*there["Subnets"], *given["Subnets"]]}
+        case "elb:DetachLoadBalancerFromSubnets":
+            left = [one for one in there["Subnets"] if one not in given["Subnets"]]
+            assert left, "the last subnet has to stay"
+            return {**there, "Subnets": left}
+        case "elb:RegisterInstancesWithLoadBalancer":
+            return {**there, "Instances": [*there.get("Instances", ()), *given["Instances"]]}
+        case "elb:DeregisterInstancesFromLoadBalancer":
+            left = [one for one in there["Instances"] if one not in given["Instances"]]
+            return {**there, "Instances": left}
+        case "elb:ConfigureHealthCheck" | "elb:ApplySecurityGroupsToLoadBalancer":
+            return {**there, **given}
+        case "elb:CreateLoadBalancerListeners" | "elb:DeleteLoadBalancerListeners":
+            return with_listeners(there, given)
+    return with_policies(there, call.name, given)
 
 
-def changed(there: ClassicElb, action: plans.ClassicElbAction) -> ClassicElb:
-    match action:
-        case plans.AttachSubnets(subnets):
-            return replace(there, subnets=there.subnets | set(subnets))
-        case plans.DetachSubnets(subnets):
-            assert there.subnets > set(subnets), "the last subnet has to stay"
-            return replace(there, subnets=there.subnets - set(subnets))
-        case plans.ApplySecurityGroups(groups):
-            return replace(there, groups=groups)
-        case plans.DeleteListener(number):
-            return without_listener(there, number)
-        case plans.CreateListeners(listeners):
-            assert not there.listeners.keys() & {one.port for one in listeners}
-            new = {one.port: one for one in listeners}
-            return replace(there, listeners={**there.listeners, **new})
-        case plans.ConfigureHealthCheck(check):
-            return replace(there, health_check=check)
-        case plans.AddTags(tags):
-            return replace(there, tags={**there.tags, **dict(tags)})
-        case plans.ModifyAttributes(sections):
-            return replace(there, attributes={**there.attributes, **sections})
-        case plans.RegisterInstances(instances):
-            return replace(there, instances=there.instances | set(instances))
-        case plans.DeregisterInstances(instances):
-            return replace(there, instances=there.instances - set(instances))
-    raise AssertionError(action)
-
-
-def without_listener(there: ClassicElb, number: int) -> ClassicElb:
+def with_listeners(there: Json, given: Json) -> Json:
     """A listener takes its policies with it; those of a node port that is still used stay."""
-    listeners: dict[int, ClassicListener] = {
-        k: v for k, v in there.listeners.items() if k != number
-    }
-    policies = {k: v for k, v in there.tls_policies.items() if k != number}
-    used = {one.node_port for one in listeners.values()}
-    return replace(there, listeners=listeners, tls_policies=policies, proxied=there.proxied & used)
+    gone, new = given.get("LoadBalancerPorts", ()), given.get("Listeners", ())
+    left = [
+        one
+        for one in there["ListenerDescriptions"]
+        if one["Listener"]["LoadBalancerPort"] not in gone
+    ]
+    ports = [one["Listener"]["LoadBalancerPort"] for one in left]
+    assert not {one["LoadBalancerPort"] for one in new} & set(ports)
+    left += [{"Listener": one, "PolicyNames": []} for one in new]
+    used = {one["Listener"]["InstancePort"] for one in left}
+    servers = there.get("BackendServerDescriptions", ())
+    servers = [one for one in servers if one["InstancePort"] in used]
+    return {**there, "ListenerDescriptions": left, "BackendServerDescriptions": servers}
 
 
-def after(there: ClassicElb | None, now: ClassicElb, most: int = 1000) -> ClassicElb | None:
-    """What is there once the plan for `now` was performed, or the first of its actions."""
-    for step in list(plans.plan(now, there))[:most]:
+def with_policies(there: Json, name: str, given: Json) -> Json:
+    policies = there.get("Policies", {}).get("OtherPolicies", [])
+    if name == "elb:CreateLoadBalancerPolicy":
+        return {**there, "Policies": {"OtherPolicies": [*policies, given["PolicyName"]]}}
+    names = given["PolicyNames"]
+    assert set(names) <= set(policies)
+    listeners = [dict(one) for one in there["ListenerDescriptions"]]
+    if name == "elb:SetLoadBalancerPoliciesOfListener":
+        number = given["LoadBalancerPort"]
+        (one,) = [one for one in listeners if one["Listener"]["LoadBalancerPort"] == number]
+        one["PolicyNames"] = names
+        return {**there, "ListenerDescriptions": listeners}
+    assert name == "elb:SetLoadBalancerPoliciesForBackendServer"
+    number = given["InstancePort"]
+    assert number in {one["Listener"]["InstancePort"] for one in listeners}
+    servers = there.get("BackendServerDescriptions", ())
+    servers = [one for one in servers if one["InstancePort"] != number]
+    server = {"InstancePort": number, "PolicyNames": names}
+    return {**there, "BackendServerDescriptions": [*servers, server]}
+
+
+def observed(there: Json | None) -> ClassicElb | None:
+    return read_elb(there, read_tags(there["Tags"]), there.get("Attributes", {})) if there else None
+
+
+def after(there: Json | None, now: ClassicElb, most: int = 1000) -> Json | None:
+    """What is there once the plan for `now` was performed, or the first of its calls."""
+    for step in list(plans.plan(now, observed(there)))[:most]:
         there = take(there, step)
     return there
 
@@ -130,7 +137,7 @@ shapes = st.builds(
 def test_an_interrupted_plan_is_finished_by_planning_again(
     before: ClassicElb, now: ClassicElb, broken_at: int
 ) -> None:
-    there = after(after(after(None, before, broken_at), now, broken_at), now)
+    there = observed(after(after(after(None, before, broken_at), now, broken_at), now))
     assert list(plans.plan(now, there)) == []
     assert there
     assert (there.listeners, there.subnets, there.instances, there.proxied) == (
@@ -141,7 +148,7 @@ def test_an_interrupted_plan_is_finished_by_planning_again(
 
 def test_a_scheme_is_fixed_for_life() -> None:
     with pytest.raises(Refused, match="for its life"):
-        list(plans.plan(wanted(internal="true"), after(None, wanted())))
+        list(plans.plan(wanted(internal="true"), observed(after(None, wanted()))))
 
 
 @pytest.mark.parametrize(

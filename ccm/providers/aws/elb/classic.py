@@ -7,13 +7,14 @@ from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node, text
 from ccm.model.service import Service
+from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.client import ELB_NOT_FOUND, AwsError, retry_on
 from ccm.providers.aws.elb import classic_plan
 from ccm.providers.aws.elb.annotations import CLASSIC, Annotations
 from ccm.providers.aws.elb.classic_api import (
-    ClassicElbExecutor,
     describe_classic_elb,
     describe_tags,
+    execute,
     find_classic_elb,
 )
 from ccm.providers.aws.elb.classic_desired import (
@@ -79,23 +80,23 @@ class ClassicElbs:
             request.refuse_ranges(f"the rules of {', '.join(given)} are not ours to change")
         probe = self._elb.config.shared_probe
 
-        def actions(first: Sequence[str]) -> list[classic_plan.ClassicElbAction]:
+        def calls(first: Sequence[str]) -> list[ApiCall]:
             groups = [*first, *extra]
             desired = desired_classic_elb(request, subnets, groups, registered, probe)
             return list(classic_plan.plan(desired, observed))
 
-        actions(given or [own.id if own else GROUP_TO_CREATE])
+        calls(given or [own.id if own else GROUP_TO_CREATE])
         if not given:
             own = self._groups.ensure(own, request)
         own_id = own.id if own else ""
         groups = given or [own_id]
         ingress = self._node_ingress(request.name, groups[0], own_id)
         ingress.open(backends, tag)
-        hostname = ClassicElbExecutor(self._api, request.name, observed).execute(actions(groups))
+        created = execute(self._api, calls(groups))
         ingress.close(backends, tag)
         if given and own:
             self._groups.delete(own)
-        return to_balancer(request.name, hostname)
+        return to_balancer(request.name, observed.hostname if observed else created)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
@@ -105,8 +106,7 @@ class ClassicElbs:
         backends, registered = self._backends(Annotations.of(service), hosts, observed)
         if observed.groups:
             self._node_ingress(name, observed.groups[0]).open(backends, tag)
-        actions = classic_plan.plan_instances(registered, observed.instances)
-        ClassicElbExecutor(self._api, name, observed).execute(actions)
+        execute(self._api, classic_plan.plan_instances(observed, registered))
         return True
 
     def delete(self, service: Service) -> None:

@@ -1,18 +1,17 @@
-"""Calls of the Classic Load Balancer API: reading one, and executing a plan for one."""
+"""Calls of the Classic Load Balancer API: reading one, and making the calls of a plan."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, assert_never
 
 from ccm.errors import Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.service import Service
+from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.client import (
     ELB_NOT_FOUND,
     AwsApi,
     call_without_wrong_ids,
     retry_on,
 )
-from ccm.providers.aws.elb import classic_plan as plan
 from ccm.providers.aws.elb.classic_desired import (
     PROXY_POLICY,
     TLS_POLICY,
@@ -20,7 +19,7 @@ from ccm.providers.aws.elb.classic_desired import (
     ClassicListener,
 )
 from ccm.providers.aws.elb.request import ElbHealthCheck
-from ccm.providers.aws.tags import ClusterTag, Tags, tag_list
+from ccm.providers.aws.tags import ClusterTag, Tags
 
 ALREADY_EXISTS = ("DuplicateLoadBalancerName", "DuplicateListener", "DuplicatePolicyName")
 INSTANCE_NOT_FOUND = ("InvalidInstance", "InvalidInstanceID.NotFound")
@@ -43,7 +42,7 @@ def describe_classic_elb(api: AwsApi, service: Service, tag: ClusterTag) -> Clas
     if not tag.owns_for(service, tags):
         raise Refused(f"load balancer {name} carries the tags of somebody else")
     answer = api.call("elb:DescribeLoadBalancerAttributes", LoadBalancerName=name)
-    return _read_elb(record, tags, mapping(answer.get("LoadBalancerAttributes")))
+    return read_elb(record, tags, mapping(answer.get("LoadBalancerAttributes")))
 
 
 def describe_tags(api: AwsApi, names: Sequence[str]) -> dict[str, Tags]:
@@ -51,7 +50,8 @@ def describe_tags(api: AwsApi, names: Sequence[str]) -> dict[str, Tags]:
     return api.describe_tags("elb:DescribeTags", "LoadBalancerName", names)
 
 
-def _read_elb(record: Json, tags: Tags, attributes: Mapping[str, object]) -> ClassicElb:
+def read_elb(record: Json, tags: Tags, attributes: Mapping[str, object]) -> ClassicElb:
+    """The load balancer in the API's three records of it."""
     descriptions = objects(record.get("ListenerDescriptions"))
     listeners = [_read_listener(mapping(one.get("Listener"))) for one in descriptions]
     servers = objects(record.get("BackendServerDescriptions"))
@@ -104,114 +104,27 @@ def _read_health_check(fields: Mapping[str, object]) -> ElbHealthCheck:
     )
 
 
-class ClassicElbExecutor:
-    """Acts on the load balancer of one name."""
+def execute(api: AwsApi, calls: Iterable[ApiCall]) -> str:
+    """Make the calls; the host name of the load balancer if one of them creates it.
 
-    def __init__(self, api: AwsApi, name: str, observed: ClassicElb | None) -> None:
-        self._api, self._name = api, name
-        self._hostname = observed.hostname if observed else ""
-
-    def execute(self, actions: Iterable[plan.ClassicElbAction]) -> str:
-        """Make the calls; the load balancer's host name.
-
-        Raises `RetryAfter` when something appeared or went away meanwhile.
-        """
-        for action in actions:
-            with retry_on((*ALREADY_EXISTS, *ELB_NOT_FOUND)):
-                self._execute(action)
-        return self._hostname
-
-    def _execute(self, action: plan.ClassicElbAction) -> None:
-        match action:
-            case plan.CreateLoadBalancer(elb):
-                self._create(elb)
-            case plan.AttachSubnets(subnets):
-                self._call("AttachLoadBalancerToSubnets", Subnets=list(subnets))
-            case plan.DetachSubnets(subnets):
-                self._call("DetachLoadBalancerFromSubnets", Subnets=list(subnets))
-            case plan.ApplySecurityGroups(groups):
-                self._call("ApplySecurityGroupsToLoadBalancer", SecurityGroups=list(groups))
-            case plan.DeleteListener(port):
-                self._call("DeleteLoadBalancerListeners", LoadBalancerPorts=[port])
-            case plan.CreateListeners(listeners):
-                listed = [_listener_parameters(one) for one in listeners]
-                self._call("CreateLoadBalancerListeners", Listeners=listed)
-            case plan.ConfigureHealthCheck(check):
-                self._call("ConfigureHealthCheck", HealthCheck=_health_check_parameters(check))
-            case plan.AddTags(tags):
-                names = [self._name]
-                self._api.call("elb:AddTags", LoadBalancerNames=names, Tags=tag_list(tags))
-            case plan.ModifyAttributes(sections):
-                self._call("ModifyLoadBalancerAttributes", LoadBalancerAttributes=sections)
-            case plan.RegisterInstances(instances):
-                self._change_instances("RegisterInstancesWithLoadBalancer", instances)
-            case plan.DeregisterInstances(instances):
-                self._change_instances("DeregisterInstancesFromLoadBalancer", instances)
-            case _:
-                self._execute_policy(action)
-
-    def _execute_policy(self, action: plan.PolicyAction) -> None:
-        match action:
-            case plan.CreatePolicy(name, kind, attribute, value):
-                self._call(
-                    "CreateLoadBalancerPolicy",
-                    PolicyName=name,
-                    PolicyTypeName=kind,
-                    PolicyAttributes=[{"AttributeName": attribute, "AttributeValue": value}],
-                )
-            case plan.SetTlsPolicy(port, reference):
-                self._call(
-                    "SetLoadBalancerPoliciesOfListener",
-                    LoadBalancerPort=port,
-                    PolicyNames=[TLS_POLICY.format(reference)],
-                )
-            case plan.SetProxyProtocol(node_port, is_on):
-                self._call(
-                    "SetLoadBalancerPoliciesForBackendServer",
-                    InstancePort=node_port,
-                    PolicyNames=[PROXY_POLICY] if is_on else [],
-                )
-            case _:
-                assert_never(action)
-
-    def _call(self, operation: str, **parameters: Any) -> Json:
-        return self._api.call(f"elb:{operation}", LoadBalancerName=self._name, **parameters)
-
-    def _create(self, elb: ClassicElb) -> None:
-        answer = self._call(
-            "CreateLoadBalancer",
-            Listeners=[_listener_parameters(one) for one in elb.listeners.values()],
-            Subnets=sorted(elb.subnets),
-            SecurityGroups=list(elb.groups),
-            Tags=tag_list(elb.tags),
-            **({"Scheme": "internal"} if elb.is_internal else {}),
-        )
-        self._hostname = text(answer.get("DNSName"))
-
-    def _change_instances(self, operation: str, instances: Iterable[str]) -> None:
-        """One instance that does not exist must not hold up the others."""
-        call_without_wrong_ids(
-            INSTANCE_NOT_FOUND,
-            instances,
-            lambda left: self._call(operation, Instances=[{"InstanceId": one} for one in left]),
-        )
+    Raises `RetryAfter` when something appeared or went away meanwhile.
+    """
+    hostname = ""
+    for call in calls:
+        with retry_on((*ALREADY_EXISTS, *ELB_NOT_FOUND)):
+            if "Instances" in call.parameters:
+                _change_instances(api, call)
+            else:
+                hostname = text(api.call(call.name, **call.parameters).get("DNSName")) or hostname
+    return hostname
 
 
-def _listener_parameters(listener: ClassicListener) -> Json:
-    return {
-        "Protocol": listener.protocol,
-        "LoadBalancerPort": listener.port,
-        "InstanceProtocol": listener.node_protocol,
-        "InstancePort": listener.node_port,
-        **({"SSLCertificateId": listener.certificate} if listener.certificate else {}),
-    }
+def _change_instances(api: AwsApi, call: ApiCall) -> None:
+    """One instance that does not exist must not hold up the others."""
 
+    def change(left: list[str]) -> Json:
+        instances = [{"InstanceId": one} for one in left]
+        return api.call(call.name, **{**call.parameters, "Instances": instances})
 
-def _health_check_parameters(check: ElbHealthCheck) -> Json:
-    return {
-        "Target": f"{check.protocol}:{check.port}{check.path}",
-        "Interval": check.interval,
-        "Timeout": check.timeout,
-        "HealthyThreshold": check.healthy,
-        "UnhealthyThreshold": check.unhealthy,
-    }
+    instance_ids = [one["InstanceId"] for one in call.parameters["Instances"]]
+    call_without_wrong_ids(INSTANCE_NOT_FOUND, instance_ids, change)
