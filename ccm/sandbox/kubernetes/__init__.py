@@ -4,6 +4,6 @@ It keeps objects in memory and behaves towards clients as kube-apiserver does; `
 runs one suite against both. Known differences: there are no managedFields and no server-side
 apply, unknown fields are dropped only where `decoding` lists the known ones, quantities are not
 brought into canonical form, only the fields our controllers touch are validated, everyone may do
-everything (faults can refuse), and only JSON is spoken: no protobuf, YAML or partial metadata.
+everything, and only JSON is spoken: no protobuf, YAML or partial metadata.
 `registry` does what deletions wait for, since no controller manager runs beside it.
 """

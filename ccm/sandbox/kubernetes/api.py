@@ -1,8 +1,5 @@
-"""The handler chain of the API: authentication, faults, the verbs on stored resources, audit."""
+"""The handlers of the API: the verbs on stored resources, reviews, and documents."""
 
-import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import orjson
@@ -11,21 +8,14 @@ from aiohttp import web
 from ccm.sandbox.kubernetes import errors
 from ccm.sandbox.kubernetes.discovery import REVIEWS_BY_PATH, documents
 from ccm.sandbox.kubernetes.errors import StatusError, details_of
-from ccm.sandbox.kubernetes.faults import GARBAGE, FaultInjector, KubeFault
 from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.patch import parse_patch
 from ccm.sandbox.kubernetes.printers import encode_table, render
 from ccm.sandbox.kubernetes.reads import ObjectList, get_object, list_objects
 from ccm.sandbox.kubernetes.registry import Registry
-from ccm.sandbox.kubernetes.request import (
-    NO_ANSWER,
-    ApiRequest,
-    AuditEvent,
-    RequestInfo,
-    table_version,
-)
+from ccm.sandbox.kubernetes.request import ApiRequest, RequestInfo, table_version
 from ccm.sandbox.kubernetes.storage import Storage
-from ccm.sandbox.kubernetes.watch import abort, never, serve_watch
+from ccm.sandbox.kubernetes.watch import serve_watch
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 NOT_FOUND_TEXT = "404 page not found\n"
@@ -39,62 +29,30 @@ HandlerResponse: TypeAlias = tuple[int, bytes]
 class ApiHandler:
     """Everything that is served to clients of the API."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        faults: FaultInjector,
-        audit_log: deque[AuditEvent],
-        tokens: frozenset[str],
-    ) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._faults = faults
-        self._audit_log = audit_log
-        self._tokens = tokens
         self._documents = documents()
 
     async def handle(self, request: ApiRequest) -> web.StreamResponse:
-        """Answer one request and audit it, also when its connection goes before the answer."""
-        audited: list[int] = []
-
-        def audit(status: int) -> None:
-            if not audited:
-                audited.append(status)
-                self._audit_log.append(request.audit_event(status))
-
+        """Answer one request; an error becomes a response with a Status."""
         try:
-            response = await answer_or_refuse(self._serve(request, audit))
-        except asyncio.CancelledError:
-            audit(NO_ANSWER)
-            raise
-        audit(response.status)
-        return response
+            return await self._serve(request)
+        except StatusError as error:
+            return _refusal(error)
+        except web.HTTPRequestEntityTooLarge:
+            return _refusal(StatusError(413, "limit is 3145728"))
+        except web.HTTPNotFound as error:
+            return web.Response(status=404, text=error.text)
 
-    async def _serve(self, request: ApiRequest, audit: Callable[[int], None]) -> web.StreamResponse:
-        http = request.http
-        request.body = await http.read()
-        self._authenticate(http)
-        fault = self._faults.match(request.verb, *request.fault_target)
-        if fault is not None:
-            await _inject_before(fault, request)
+    async def _serve(self, request: ApiRequest) -> web.StreamResponse:
+        request.body = await request.http.read()
         if request.info is not None:
             if not request.verb:
                 raise errors.method_not_allowed()
-            request.table_version = table_version(http.headers.get("Accept", ""))
+            request.table_version = table_version(request.http.headers.get("Accept", ""))
             if request.verb == "watch":
-                return await serve_watch(self._storage, self._faults, request, fault, audit)
-        status, body = self._respond(request)
-        if fault is not None and fault.action == "garbage" and request.info is not None:
-            body = _with_garbage(body, fault.text.encode() or GARBAGE)
-        if fault is not None and fault.action == "reset":
-            await _inject_after(fault, http, status, body)
-        return json_response(status, body)
-
-    def _authenticate(self, http: web.BaseRequest) -> None:
-        if not self._tokens:
-            return
-        scheme, _, token = http.headers.get("Authorization", "").partition(" ")
-        if scheme != "Bearer" or token not in self._tokens:
-            raise StatusError(401, "Unauthorized")
+                return await serve_watch(self._storage, request)
+        return json_response(*self._respond(request))
 
     def _respond(self, request: ApiRequest) -> HandlerResponse:
         if request.info is not None:
@@ -153,43 +111,6 @@ class ApiHandler:
         return web.HTTPNotFound(text=NOT_FOUND_TEXT)
 
 
-async def answer_or_refuse(answer: Awaitable[web.StreamResponse]) -> web.StreamResponse:
-    """Turn an error into a response with a Status."""
-    try:
-        return await answer
-    except StatusError as error:
-        return _refusal(error)
-    except web.HTTPRequestEntityTooLarge:
-        return _refusal(StatusError(413, "limit is 3145728"))
-    except web.HTTPNotFound as error:
-        return web.Response(status=404, text=error.text)
-
-
-async def _inject_before(fault: KubeFault, request: ApiRequest) -> None:
-    """Let a fault happen before the request is performed."""
-    match fault.action:
-        case "respond":
-            raise StatusError(fault.status, fault.message, retry_after=fault.retry_after)
-        case "delay":
-            await asyncio.sleep(fault.seconds)
-        case "reset" if fault.when == "before":
-            await abort(request.http)
-        case "silence" if request.verb != "watch":
-            await never()
-        case "gone" if request.verb != "watch":
-            raise StatusError(410, fault.message)
-
-
-async def _inject_after(fault: KubeFault, http: web.BaseRequest, status: int, body: bytes) -> None:
-    """Drop the connection though the request was performed."""
-    if fault.when == "middle":
-        response = web.StreamResponse(status=status, headers={"Content-Type": "application/json"})
-        response.content_length = len(body)
-        await response.prepare(http)
-        await response.write(body[: len(body) // 2])
-    await abort(http)
-
-
 def json_response(status: int, body: bytes) -> web.Response:
     """Return a response with a JSON body."""
     return web.Response(status=status, body=body, content_type="application/json")
@@ -200,14 +121,6 @@ def _refusal(error: StatusError) -> web.Response:
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     return response
-
-
-def _with_garbage(body: bytes, item: bytes) -> bytes:
-    """Put an item in front of the items of an encoded list."""
-    head, mark, tail = body.partition(b'"items":[')
-    if not mark:
-        return item
-    return head + mark + item + (b"" if tail.startswith(b"]") else b",") + tail
 
 
 def _success(info: RequestInfo, removed: Object) -> Object:

@@ -1,6 +1,5 @@
 """One HTTP request: the RequestInfo of its path, its options and body, and its audit event."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
@@ -11,9 +10,6 @@ from aiohttp import web
 from ccm.sandbox.kubernetes import errors
 from ccm.sandbox.kubernetes.kinds import NAMESPACE, STORED_KINDS, ResourceKind
 from ccm.sandbox.kubernetes.objects import Object
-
-NO_ANSWER = 0
-"""The audited status of a request whose connection went before it was answered."""
 
 VERBS_BY_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 KINDS_BY_PATH = {(kind.group, kind.version, kind.plural): kind for kind in STORED_KINDS}
@@ -74,19 +70,11 @@ def request_info(path: str) -> RequestInfo | None:
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """One answered request; a watch is logged when its stream begins."""
+    """One request as it came: Kubernetes' verb, the resource if it is about one, the client."""
 
     verb: str
-    path: str
-    query: str
     resource: str
-    subresource: str
-    namespace: str
-    name: str
     user_agent: str
-    content_type: str
-    status: int
-    seconds: float
 
 
 class ApiRequest:
@@ -95,15 +83,13 @@ class ApiRequest:
     def __init__(self, http: web.BaseRequest) -> None:
         self.http = http
         self.body = b""
-        self.started_at = time.monotonic()
-        path, _, self.query_string = http.raw_path.partition("?")
+        path, _, query = http.raw_path.partition("?")
         self.path = unquote(path)
-        self.query = dict(parse_qsl(self.query_string, keep_blank_values=True))
+        self.query = dict(parse_qsl(query, keep_blank_values=True))
         self.info = request_info(self.path)
         self.verb = http.method.lower()
         if self.info is not None:
             self.verb = self.info.verb(http.method, self.query)
-        self.user_agent = http.headers.get("User-Agent", "")
         self.table_version = ""
 
     @property
@@ -111,13 +97,6 @@ class ApiRequest:
         """The resource that the request is about; handlers are called for no other requests."""
         assert self.info is not None
         return self.info
-
-    @property
-    def fault_target(self) -> tuple[str, str, str]:
-        """The resource or else the path, the name and the client, which faults may be about."""
-        if self.info is None:
-            return self.path, "", self.user_agent
-        return self.info.kind.plural, self.info.name, self.user_agent
 
     @property
     def content_type(self) -> str:
@@ -158,21 +137,9 @@ class ApiRequest:
     def delete_options(self) -> Object:
         return parse_object(self.body) if self.body else {}
 
-    def audit_event(self, status: int) -> AuditEvent:
-        info = self.info
-        return AuditEvent(
-            verb=self.verb,
-            path=self.path,
-            query=self.query_string,
-            resource=info.kind.plural if info else "",
-            subresource=info.subresource if info else "",
-            namespace=info.namespace if info else "",
-            name=info.name if info else "",
-            user_agent=self.user_agent,
-            content_type=self.http.headers.get("Content-Type", ""),
-            status=status,
-            seconds=time.monotonic() - self.started_at,
-        )
+    def audit_event(self) -> AuditEvent:
+        resource = self.info.kind.plural if self.info else ""
+        return AuditEvent(self.verb, resource, self.http.headers.get("User-Agent", ""))
 
 
 def table_version(accept: str) -> str:

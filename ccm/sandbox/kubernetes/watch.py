@@ -1,16 +1,15 @@
-"""Watches: events as lines of JSON, bookmarks, the ways a stream ends, faults between lines."""
+"""Watches: events as lines of JSON, bookmarks, the ways a stream ends."""
 
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
 import orjson
 from aiohttp import web
 
 from ccm.sandbox.kubernetes import errors
-from ccm.sandbox.kubernetes.faults import GARBAGE, FaultInjector, KubeFault
 from ccm.sandbox.kubernetes.kinds import ResourceKind
 from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.printers import render
@@ -147,61 +146,12 @@ def _bookmark_times(deadline: float) -> Iterator[float]:
     yield float("inf")
 
 
-async def never() -> None:
-    """Wait until the connection goes away and this task is cancelled."""
-    await asyncio.Event().wait()
-
-
-async def abort(http: web.BaseRequest) -> None:
-    """Drop the connection without another byte; does not return."""
-    if http.transport is not None:
-        http.transport.abort()
-    await never()
-
-
-async def serve_watch(
-    storage: Storage,
-    faults: FaultInjector,
-    request: ApiRequest,
-    fault: KubeFault | None,
-    audit: Callable[[int], None],
-) -> web.StreamResponse:
-    """Stream until the watch ends; `audit` is called with the status when it begins."""
+async def serve_watch(storage: Storage, request: ApiRequest) -> web.StreamResponse:
+    """Stream until the watch ends."""
     stream = WatchStream(storage, request)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.enable_chunked_encoding()
     await response.prepare(request.http)
-    audit(response.status)
-    if fault is not None and fault.action == "silence":
-        await never()
-    if fault is not None and fault.action == "gone":
-        await response.write(expired_line(fault.message))
-        return response
     async for line in stream.lines():
-        fault = faults.match("event", *request.fault_target)
-        if fault is not None and await _inject(fault, request, response, line):
-            break
         await response.write(line)
     return response
-
-
-async def _inject(
-    fault: KubeFault, request: ApiRequest, response: web.StreamResponse, line: bytes
-) -> bool:
-    """Let a fault happen before a line is sent; tell whether the stream is over."""
-    match fault.action:
-        case "delay":
-            await asyncio.sleep(fault.seconds)
-        case "garbage":
-            text = fault.text.encode()
-            await response.write(text + b"\n" if text else event_line(b"MODIFIED", GARBAGE))
-        case "reset":
-            if fault.when == "middle":
-                await response.write(line[: len(line) // 2])
-            await abort(request.http)
-        case "silence":
-            await never()
-        case "gone" | "respond":
-            await response.write(expired_line(fault.message))
-            return True
-    return False
