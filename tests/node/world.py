@@ -63,8 +63,12 @@ class SupervisedWorld:
     """A supervisor's informer and governor, and a lifecycle controller with its runner."""
 
     def __init__(self) -> None:
-        quick = {"node_monitor_period": 0.02, "node_deletion_confirmation_period": 0.0}
-        self.settings = replace(SETTINGS, controllers=(LIFECYCLE,), **quick)
+        self.settings = replace(
+            SETTINGS,
+            controllers=(LIFECYCLE,),
+            node_monitor_period=0.02,
+            node_deletion_confirmation_period=0.0,
+        )
         self.machines = Inventory()
         self.proposals: list[ProposeDeletions] = []
         self.nodes: NodeLister
