@@ -2,6 +2,8 @@
 
 from enum import IntEnum
 
+from ccm.printable import printable
+
 
 class ExitCode(IntEnum):
     """How the process tells systemd or the kubelet why it ended."""
@@ -21,7 +23,7 @@ class ConfigurationFault(Exception):
     """
 
     def __init__(self, field: str, problem: str, remedy: str) -> None:
-        super().__init__(_one_line(f"{field}: {problem}; {remedy}"))
+        super().__init__(printable(f"{field}: {problem}; {remedy}"))
         self.field, self.problem, self.remedy = field, problem, remedy
 
 
@@ -92,8 +94,3 @@ class Unreachable(Exception):
 
 class CannotListen(Exception):
     """An address to listen on is in use or missing; the text names the flag. A restart may help."""
-
-
-def _one_line(text: str) -> str:
-    """The text on one line: what cannot be printed is written as Python would write it."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

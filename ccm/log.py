@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from ccm.printable import printable, printable_json
+
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 _NAMED = (
@@ -54,12 +56,12 @@ class _Line(logging.Formatter):
             head = {"ts": stamp, "level": record.levelname.lower(), "process": self._process}
             body = {**head, "logger": record.name, "msg": record.getMessage(), **fields}
             try:
-                return orjson.dumps(body, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+                return printable_json(body, orjson.OPT_NON_STR_KEYS, default=str)
             except orjson.JSONEncodeError:  # a surrogate or a huge number among the fields
                 body = {key: ascii(value) for key, value in body.items()}
-                return orjson.dumps(body).decode()
+                return printable_json(body)
         words = [stamp, record.levelname[0], self._process, record.getMessage()]
-        return " ".join(words + [f"{key}={_quoted(value)}" for key, value in fields.items()])
+        return printable(" ".join(words + [f"{k}={_quoted(v)}" for k, v in fields.items()]))
 
 
 def _quoted(value: object) -> str:

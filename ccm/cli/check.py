@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-import orjson
 
 from ccm import __version__
+from ccm.cli.reporting import say, say_json, terminal
 from ccm.cli.start import FlagOption, StartCommand
 from ccm.errors import ExitCode
+from ccm.printable import printable
 from ccm.settings import Reading, flags, read, read_arguments
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def _run(words: list[str]) -> None:
     output, words = _taken_output(words)
     line = read_arguments(words)
     if line.wants_help:
-        click.echo(click.get_current_context().get_help())
+        say(*click.get_current_context().get_help().splitlines())
         return
     sys.exit(asyncio.run(_check(read(line, os.environ), output)))
 
@@ -49,39 +50,34 @@ def _taken_output(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 async def _check(reading: Reading, output: str) -> ExitCode:
-    from rich.console import Console
-
     from ccm.checks.context import CheckContext
     from ccm.checks.finding import CheckState
     from ccm.checks.run import CHECKS, run_checks, to_json
 
     results = await run_checks(CHECKS, CheckContext(reading.settings, reading.raw_values))
     if output == "json":
-        body = to_json(results, __version__, reading.settings.cloud_provider)
-        click.echo(orjson.dumps(body, option=orjson.OPT_INDENT_2))
+        say_json(to_json(results, __version__, reading.settings.cloud_provider))
     else:
-        Console().print(_table(results), "", _summary(results), sep="\n")
+        terminal().print(_table(results), "", _summary(results), sep="\n")
     is_bad = any(result.state is CheckState.FAILED for result in results)
     return ExitCode.FAILED if is_bad else ExitCode.OK
 
 
 def _table(results: "Sequence[CheckResult]") -> "Table":
     """One row a finding, the remedy below the message."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("check", "state", "finding"):
         table.add_column(column, no_wrap=column != "finding", overflow="fold")
     for result in results:
         for number, finding in enumerate(result.findings):
-            colour = COLOURS[finding.state]
-            remedy = f"\n[dim]→[/] {escape(finding.remedy)}" if finding.remedy else ""
-            table.add_row(
-                result.name if not number else "",
-                f"[{colour}]{finding.state}[/]",
-                escape(finding.message) + remedy,
-            )
+            told = Text(printable(finding.message))
+            if finding.remedy:
+                told.append("\n→", "dim").append(f" {printable(finding.remedy)}")
+            name = result.name if not number else ""
+            table.add_row(name, Text(finding.state, COLOURS[finding.state]), told)
     return table
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from ccm import __version__
-from ccm.cli.reporting import reported
+from ccm.cli.reporting import reported, say
 
 COMMANDS = {
     "check": "ccm.cli.check:check",
@@ -56,7 +56,7 @@ def main() -> None:
 @main.command()
 def version() -> None:
     """Print the version."""
-    click.echo(f"ccm-supervisor {__version__}")
+    say(f"ccm-supervisor {__version__}")
 
 
 def drop_in() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from ccm import __version__
+from ccm.cli.reporting import say
+from ccm.printable import printable
 from ccm.settings import Reading, flags, read, read_arguments
 
 
@@ -51,7 +53,7 @@ def manifests(start_flags: Sequence[str], **options: Any) -> None:
     if wanted.kind != "none":
         objects += workload(wanted, settings)
     command = ["ccm-supervisor", "manifests", *_own_options(), "--", *wanted.arguments]
-    click.echo(to_yaml(f"Rendered by: {shlex.join(command)}", objects), nl=False)
+    say(*to_yaml(f"Rendered by: {printable(shlex.join(command))}", objects).splitlines())
 
 
 def _arguments(reading: Reading) -> Iterator[str]:

@@ -9,7 +9,7 @@ import click
 
 from ccm.bus.control import NotRunning, ask
 from ccm.bus.paths import RuntimePaths
-from ccm.cli.reporting import fail
+from ccm.cli.reporting import fail, say
 from ccm.durations import format_duration
 from ccm.errors import ExitCode
 from ccm.settings import default_runtime_dir
@@ -42,7 +42,7 @@ def answer_of(
 @runtime_dir_option
 def stop(runtime_dir: str) -> None:
     """Stop the supervisor gracefully: reconciles in flight finish, the lease is released."""
-    click.echo(answer_of(runtime_dir, "stop")["ok"])
+    say(answer_of(runtime_dir, "stop")["ok"])
 
 
 @click.command()
@@ -50,7 +50,7 @@ def stop(runtime_dir: str) -> None:
 @runtime_dir_option
 def restart(worker: str, runtime_dir: str) -> None:
     """Let WORKER finish its reconciles in flight and start it again; others are not affected."""
-    click.echo(answer_of(runtime_dir, "restart", worker=worker)["ok"])
+    say(answer_of(runtime_dir, "restart", worker=worker)["ok"])
 
 
 @click.command()
@@ -59,7 +59,7 @@ def restart(worker: str, runtime_dir: str) -> None:
 @runtime_dir_option
 def scale(count: int, runtime_dir: str) -> None:
     """Shard the nodes among COUNT worker processes; nothing is done twice or left out."""
-    click.echo(answer_of(runtime_dir, "scale", SCALE_TIMEOUT, count=count)["ok"])
+    say(answer_of(runtime_dir, "scale", SCALE_TIMEOUT, count=count)["ok"])
 
 
 @click.command()
@@ -69,7 +69,7 @@ def reload(runtime_dir: str) -> None:
 
     The verbosity is read again, too, where it is in the file of --config.
     """
-    click.echo(answer_of(runtime_dir, "reload")["ok"])
+    say(answer_of(runtime_dir, "reload")["ok"])
 
 
 @click.command()
@@ -77,7 +77,7 @@ def reload(runtime_dir: str) -> None:
 @runtime_dir_option
 def log_level(verbosity: int, runtime_dir: str) -> None:
     """Change the verbosity of the running processes; 4 and more logs every decision."""
-    click.echo(answer_of(runtime_dir, "log-level", verbosity=verbosity)["ok"])
+    say(answer_of(runtime_dir, "log-level", verbosity=verbosity)["ok"])
 
 
 @click.group(invoke_without_command=True)
@@ -88,7 +88,7 @@ def deletions(context: click.Context, runtime_dir: str) -> None:
     context.default_map = {name: {"runtime_dir": runtime_dir} for name in ("freeze", "allow")}
     if context.invoked_subcommand is None:
         answer = answer_of(runtime_dir, "deletions", action="show")
-        click.echo("\n".join(_deletions_lines(answer)))
+        say(*_deletions_lines(answer))
 
 
 @deletions.command()
@@ -98,14 +98,14 @@ def freeze(reason: str, runtime_dir: str) -> None:
     """Delete no node, also after a restart, until 'deletions allow'."""
     user = os.environ.get("SUDO_USER") or os.environ.get("USER") or f"uid {os.getuid()}"
     answer = answer_of(runtime_dir, "deletions", action="freeze", reason=reason, by=user)
-    click.echo(answer["ok"])
+    say(answer["ok"])
 
 
 @deletions.command()
 @runtime_dir_option
 def allow(runtime_dir: str) -> None:
     """Lift a freeze, and a hold after many nodes vanished at once: they really are gone."""
-    click.echo(answer_of(runtime_dir, "deletions", action="allow")["ok"])
+    say(answer_of(runtime_dir, "deletions", action="allow")["ok"])
 
 
 def _deletions_lines(status: dict[str, Any]) -> Iterator[str]:

@@ -6,9 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
-import orjson
 
-from ccm.cli.reporting import fail
+from ccm.cli.reporting import fail, say, say_json
 
 if TYPE_CHECKING:
     from ccm.decide.orphans import Orphan
@@ -33,11 +32,10 @@ def list_orphans(output: str, flags: tuple[str, ...]) -> None:
     except NotChecked as error:
         fail([error])
     if output == "json":
-        click.echo(orjson.dumps([asdict(one) for one in found], option=orjson.OPT_INDENT_2))
+        say_json([asdict(one) for one in found])
         return
-    for one in found:
-        click.echo(f"{one.kind} {one.name}: {one.why}")
-    click.echo(f"orphans: {len(found) or 'none'}")
+    say(*(f"{one.kind} {one.name}: {one.why}" for one in found))
+    say(f"orphans: {len(found) or 'none'}")
 
 
 async def _find(reading: "Reading") -> "list[Orphan]":
@@ -60,7 +58,7 @@ async def _find(reading: "Reading") -> "list[Orphan]":
             found += orphaned_balancers(await invoke(balancers.owned), await list_services(context))
         elif balancers:
             line = f"ccm-supervisor: provider {provider.name} cannot list its load balancers"
-            click.echo(line, err=True)
+            say(line, err=True)
         if provider.routes:
             nodes = await list_nodes(context)
             found += orphaned_routes(await invoke(provider.routes.list, nodes), nodes)

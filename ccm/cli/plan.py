@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from ccm.cli.reporting import Heading, say, say_json
 from ccm.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ def plan(output: str, timeout: float, flags: tuple[str, ...]) -> None:
     """
     result = asyncio.run(_dry_run(flags, timeout))
     if output == "json":
-        click.echo(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2))
+        say_json(asdict(result))
     else:
-        click.echo("\n".join(_lines(result)))
+        say(*_lines(result))
     sys.exit(ExitCode.OK if result.is_complete else ExitCode.FAILED)
 
 
@@ -56,7 +57,7 @@ async def _dry_run(flags: tuple[str, ...], timeout: float) -> "Plan":
 
 def _lines(result: "Plan") -> Iterator[str]:
     for (kind, name), changes in groupby(result.kubernetes, lambda one: (one.kind, one.name)):
-        yield click.style(f"{kind} {name}", bold=True)
+        yield Heading(f"{kind} {name}")
         yield from map(_field, changes)
     for change in result.cloud:
         ports, hosts = ", ".join(change.get("ports", ())), ", ".join(change.get("hosts", ()))
@@ -66,7 +67,7 @@ def _lines(result: "Plan") -> Iterator[str]:
         yield "Nothing would change."
     pending = [f"{name}: {why}" for name, why in sorted(result.waiting.items())]
     for title, lines in (("Warnings", result.problems), ("Pending", pending)):
-        yield from [click.style(f"{title}:", bold=True)] if lines else []
+        yield from [Heading(f"{title}:")] if lines else []
         yield from (f"  {line}" for line in lines)
     cost = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in result.cost.items())
     yield f"Cost: {cost}, {len(result.cloud)} changes in the cloud."

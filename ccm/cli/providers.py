@@ -7,6 +7,8 @@ from string import Template
 
 import click
 
+from ccm.cli.reporting import say
+
 TEMPLATES = Path(__file__).parent / "new_provider"
 SUFFIX = ".tmpl"
 PACKAGE = "package"
@@ -23,8 +25,7 @@ def providers() -> None:
     """List the names that --cloud-provider accepts."""
     from ccm.cloud.registry import known_providers
 
-    for name in known_providers():
-        click.echo(name)
+    say(*known_providers())
 
 
 @click.group()
@@ -53,8 +54,8 @@ def new(name: str, directory: Path | None) -> None:
         write(target, files)
     except OSError as fault:
         raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from fault
-    click.echo(f"{len(files)} files in {target}; README.md says where your cloud's calls go. Next:")
-    click.echo(f"  cd {target} && pip install -e '.[test]' && pytest")
+    say(f"{len(files)} files in {target}; README.md says where your cloud's calls go. Next:")
+    say(f"  cd {target} && pip install -e '.[test]' && pytest")
 
 
 def check_name(name: str) -> None:

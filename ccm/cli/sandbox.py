@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import click
-import orjson
 
+from ccm.cli.reporting import say, say_json
 from ccm.errors import ExitCode
 from ccm.sandbox.components import default_directory, find_sandbox
 
@@ -75,7 +75,7 @@ def _on_machine(name: str, text: str, done: str) -> None:
     @directory_option
     def command(machine_name: str, directory: str) -> None:
         run(_with_cloud(directory, lambda cloud: getattr(cloud, name)(machine_name)))
-        click.echo(f"{machine_name} {done}")
+        say(f"{machine_name} {done}")
 
 
 _on_machine("stop", "Switch a machine off; its kubelet falls silent.", "is being stopped")
@@ -89,7 +89,7 @@ def list_machines(directory: str) -> None:
     """List the machines."""
     for item in run(_with_cloud(directory, lambda cloud: cloud.machines())):
         addresses = ", ".join(entry.address for entry in item.addresses)
-        click.echo(f"{item.name:<12} {item.id:<12} {item.power:<11} {item.zone}  {addresses}")
+        say(f"{item.name:<12} {item.id:<12} {item.power:<11} {item.zone}  {addresses}")
 
 
 @sandbox.command()
@@ -98,7 +98,7 @@ def list_machines(directory: str) -> None:
 def add(count: int, directory: str) -> None:
     """Add COUNT machines whose kubelets register at once."""
     names = run(_add(directory, count))
-    click.echo(f"registered {names[0]} to {names[-1]}")
+    say(f"registered {names[0]} to {names[-1]}")
 
 
 async def _add(directory: str, count: int) -> list[str]:
@@ -142,7 +142,7 @@ def set_fault(kind: str, operation: str, times: int | None, directory: str) -> N
         new = decode(CloudFault, body)
     except CloudApiError as error:
         raise click.UsageError(str(error)) from error
-    click.echo(f"fault {run(_with_cloud(directory, lambda cloud: cloud.set_fault(new))).id} is set")
+    say(f"fault {run(_with_cloud(directory, lambda cloud: cloud.set_fault(new))).id} is set")
 
 
 @fault.command("clear")
@@ -150,15 +150,14 @@ def set_fault(kind: str, operation: str, times: int | None, directory: str) -> N
 def clear_faults(directory: str) -> None:
     """Clear all faults."""
     run(_with_cloud(directory, lambda cloud: cloud.clear_faults()))
-    click.echo("no faults any more")
+    say("no faults any more")
 
 
 @sandbox.command()
 @directory_option
 def counters(directory: str) -> None:
     """Show how often the cloud was called, by operation, caller and status."""
-    answer = run(_with_cloud(directory, lambda cloud: cloud.counters()))
-    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))
+    say_json(run(_with_cloud(directory, lambda cloud: cloud.counters())))
 
 
 async def _with_cloud(directory: str, act: Callable[[Any], Awaitable[T]]) -> T:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import orjson
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -16,9 +15,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ccm.cli.reporting import say, say_json, terminal
 from ccm.cli.status_view import budget_table, deletions_line, workers_table
 from ccm.errors import ExitCode
 from ccm.model.objects import SHUTDOWN_TAINT
+from ccm.printable import printable, printable_values
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
 from ccm.sandbox.components import default_directory
 from ccm.sandbox.observer import TYPE, ZONE, ObservedNode, missing_fields, percentile
@@ -60,7 +61,7 @@ async def show(options: SandboxOptions, how: Show) -> int:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
         if how.as_json:
-            click.echo(orjson.dumps(summary, option=orjson.OPT_INDENT_2))
+            say_json(summary)
         elif how.exit_when_settled:
             _say(how, f"settled: {is_settled}; {orjson.dumps(summary).decode()}")
     return ExitCode.OK if is_settled or not how.exit_when_settled else ExitCode.FAILED
@@ -84,7 +85,8 @@ async def _until_done(sandbox: Sandbox, how: Show, stop: asyncio.Event) -> bool:
 
 
 async def _live(sandbox: Sandbox, story: Scenario) -> None:
-    with Live(_view(sandbox, await sandbox.status(), story.events), auto_refresh=False) as live:
+    first = _view(sandbox, await sandbox.status(), story.events)
+    with Live(first, console=terminal(), auto_refresh=False) as live:
         while True:
             await asyncio.sleep(0.25)
             live.update(_view(sandbox, await sandbox.status(), story.events), refresh=True)
@@ -108,18 +110,19 @@ async def _lines(sandbox: Sandbox, story: Scenario, how: Show) -> None:
 def _say(how: Show, line: str) -> None:
     """To standard output; beside JSON, to standard error."""
     if not how.live:
-        print(line, file=sys.stderr if how.as_json else sys.stdout, flush=True)
+        say(line, err=how.as_json)
 
 
 def _view(sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[str]) -> RenderableType:
     """Everything at once, top down: nodes, workers, budget, what happened, hints."""
+    status = printable_values(status)
     parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if "error" not in status:
         parts += [workers_table(status), budget_table(status)]
         if stopped := deletions_line(status):
             parts.append(stopped)
     if lines:
-        parts.append(Panel("\n".join(lines), title="Scenario"))
+        parts.append(Panel("\n".join(map(printable, lines)), title="Scenario"))
     parts.append(_hints(sandbox, status))
     return Group(*parts)
 
@@ -145,7 +148,8 @@ def _nodes(sandbox: Sandbox) -> Table:
     )
     for name, sighting in worst_first[:MAX_NODE_ROWS]:
         power = sandbox.power.get(name)
-        table.add_row(name, str(power or ""), *_cells(sighting), _state(sighting))
+        cells = map(printable, (name, power or "", *_cells(sighting)))
+        table.add_row(*cells, _state(sighting))
     if len(seen) > MAX_NODE_ROWS:
         table.add_row(f"… {len(seen) - MAX_NODE_ROWS} more")
     return table
@@ -165,7 +169,9 @@ def _workload(sandbox: Sandbox) -> Table:
     )
     table = Table("object", "needs", "has", title="Cloud resources", title_justify="left")
     for name, needs, has in rows:
-        table.add_row(name, needs, Text(str(has), "green") if has else Text("not yet", "yellow"))
+        table.add_row(
+            name, needs, Text(printable(has), "green") if has else Text("not yet", "yellow")
+        )
     return table
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import click
 
 from ccm import __version__
-from ccm.cli.reporting import fail
+from ccm.cli.reporting import fail, say
 from ccm.errors import ExitCode
 from ccm.settings import (
     CommandLine,
@@ -73,13 +73,11 @@ VERSION = click.Option(
 def _run(words: list[str]) -> None:
     line = read_arguments(words)
     if line.wants_help:
-        click.echo(click.get_current_context().get_help())
+        say(*click.get_current_context().get_help().splitlines())
     elif line.version == "true" and not line.faults:
-        click.echo(f"ccm-supervisor {__version__}")
+        say(f"ccm-supervisor {__version__}")
     elif line.version == "raw" and not line.faults:
-        click.echo(
-            f"ccm-supervisor {__version__} {platform.python_version()} {platform.platform()}"
-        )
+        say(f"ccm-supervisor {__version__} {platform.python_version()} {platform.platform()}")
     else:
         sys.exit(asyncio.run(_serve(line, read(line, os.environ))))
 

@@ -8,6 +8,7 @@ import click
 import orjson
 
 from ccm.cli.operate import answer_of, runtime_dir_option
+from ccm.cli.reporting import Heading, say, say_json, terminal
 
 WATCH_INTERVAL = 1.0  # seconds
 
@@ -21,20 +22,19 @@ def status(watch: bool, output: str, runtime_dir: str) -> None:
     if output == "json":
         while True:
             answer = answer_of(runtime_dir, "status")
-            click.echo(orjson.dumps(answer, option=0 if watch else orjson.OPT_INDENT_2))
+            say_json(answer, 0 if watch else orjson.OPT_INDENT_2)
             if not watch:
                 return
             time.sleep(WATCH_INTERVAL)
-    from rich.console import Console
     from rich.live import Live
 
     from ccm.cli.status_view import status_view
 
     if not watch:
-        Console().print(status_view(answer_of(runtime_dir, "status")))
+        terminal().print(status_view(answer_of(runtime_dir, "status")))
         return
     first = status_view(answer_of(runtime_dir, "status"))
-    with Live(first, screen=False, auto_refresh=False) as live:
+    with Live(first, console=terminal(), screen=False, auto_refresh=False) as live:
         while True:
             time.sleep(WATCH_INTERVAL)
             live.update(status_view(answer_of(runtime_dir, "status")), refresh=True)
@@ -55,13 +55,13 @@ def explain(kind: str, name: str, namespace: str, output: str, runtime_dir: str)
         name = f"{namespace}/{name}"
     answer = answer_of(runtime_dir, "explain", kind=kind, name=name)
     if output == "json":
-        click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))
+        say_json(answer)
     else:
-        click.echo("\n".join(_explanation(answer)))
+        say(*_explanation(answer))
 
 
 def _explanation(answer: dict[str, Any]) -> Iterator[str]:
-    yield click.style(f"{answer['kind']} {answer['name']}", bold=True)
+    yield Heading(f"{answer['kind']} {answer['name']}")
     if not answer["workers"]:
         yield "  no controller reconciles it: see --controllers"
     for worker in answer["workers"]:

@@ -7,12 +7,15 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from ccm.printable import printable_values
+
 MAX_PENDING = 10  # objects that are listed
 _COLOURS = {"running": "green", "standby": "cyan", "backoff": "red", "failed": "red"}
 
 
 def status_view(status: Mapping[str, Any]) -> RenderableType:
     """The whole status, most important first."""
+    status = printable_values(status)
     parts: list[RenderableType] = [_leader(status), workers_table(status)]
     parts += [Text(failure, style="bold red") for failure in _failures(status)]
     if pending := _pending(status):

@@ -7,6 +7,8 @@ import socket
 import time
 from collections.abc import Callable, MutableMapping
 
+from ccm.printable import printable
+
 log = logging.getLogger(__name__)
 
 STATUS_LIMIT = 1000  # characters; systemd drops a datagram of more than 4096 bytes
@@ -37,12 +39,12 @@ class SystemdNotifier:
 
     def ready(self, status: str) -> None:
         """The start or the reload has finished."""
-        self._status, self.is_ready = _one_line(status), True
+        self._status, self.is_ready = _fitting(status), True
         self._send("READY=1", f"STATUS={self._status}")
 
     def status(self, text: str) -> None:
         """Show `text` in `systemctl status`; an unchanged one is not sent again."""
-        text = _one_line(text)
+        text = _fitting(text)
         if text != self._status:
             self._status = text
             self._send(f"STATUS={text}")
@@ -122,5 +124,5 @@ def _watchdog_period(usec: str, pid: str) -> float | None:
     return int(usec) / 2_000_000 if is_ours and usec.isdecimal() and int(usec) else None
 
 
-def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:STATUS_LIMIT]
+def _fitting(text: str) -> str:
+    return printable(text)[:STATUS_LIMIT]
