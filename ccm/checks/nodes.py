@@ -174,7 +174,7 @@ def _outside(cluster: Sequence[Network], cidrs: Iterable[PodCidr]) -> Iterator[F
         yield failed(
             f"outside --cluster-cidr {_text(cluster)}: {abbreviate(names)}",
             "give --cluster-cidr as kube-controller-manager has it; "
-            "routes outside it are never cleaned up",
+            "a pod CIDR outside it gets no route",
         )
 
 

@@ -24,6 +24,7 @@ from ccm.settings.syntax import (
     NON_NEGATIVE,
     PORT,
     POSITIVE,
+    PREFIX_LENGTH,
     RATE,
     RATES,
     SHARE,
@@ -68,7 +69,17 @@ class Settings:
     cloud_config: str = upstream("", FILE, "Configuration file of the provider.")
     cluster_name: str = upstream("kubernetes", NAME, "Name that marks this cluster's objects.")
     cluster_cidr: tuple[str, ...] = upstream(
-        (), CIDRS, "Pod CIDRs of the cluster; only routes inside them are deleted."
+        (), CIDRS, "Pod CIDRs of the cluster; routes are for pod CIDRs inside them only."
+    )
+    node_cidr_mask_size_ipv4: int = ours(
+        0,
+        PREFIX_LENGTH,
+        "Shortest prefix of a Node's IPv4 pod CIDR; 0: any that is in no other's way.",
+    )
+    node_cidr_mask_size_ipv6: int = ours(
+        0,
+        PREFIX_LENGTH,
+        "Shortest prefix of a Node's IPv6 pod CIDR; 0: any that is in no other's way.",
     )
     allow_untagged_cloud: bool = upstream(
         False,

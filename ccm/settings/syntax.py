@@ -283,6 +283,9 @@ DURATION_OR_ZERO = Syntax(
 BOOLEAN = Syntax("BOOL", _boolean, _lower)
 POSITIVE = Syntax("N", _positive)
 NON_NEGATIVE = Syntax("N", _where(_int, lambda n: n >= 0, "cannot be negative", "use 0 or more"))
+PREFIX_LENGTH = Syntax(
+    "N", _where(_int, lambda n: 0 <= n <= 128, "is no prefix length", "use one such as 24, or 0")
+)
 CONCURRENCY = Syntax(  # 0 stands for a flag that is not given
     "N", lambda text: _positive(text) if text else 0, lambda value: str(value or "")
 )

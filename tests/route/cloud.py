@@ -35,6 +35,7 @@ class FakeRoutes:
         self.entries: dict[str, Entry] = {}
         self.dead: set[str] = set()  # machines that are gone: their routes are blackholes
         self.tells_addresses = False
+        self.marks_routes = False  # each of our routes carries our mark
         self.is_by_network = False  # a route has its network for an id, and is deleted by it
         self.most = 1000
         self.answers: dict[str, list[Exception | None]] = {"list": [], "create": [], "delete": []}
@@ -76,6 +77,7 @@ class FakeRoutes:
                 id=entry.id,
                 is_blackhole=entry.machine in self.dead,
                 addresses=entry.addresses if self.tells_addresses else None,
+                is_marked=self.marks_routes,
             )
             for entry in self.entries.values()
             if entry.is_ours and entry.cidr not in self.left_out

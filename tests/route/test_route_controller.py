@@ -73,8 +73,6 @@ def is_available(w: World, name: str) -> bool | None:
         pytest.param({"a": (A4,)}, {A4: "a", C4: "a"}, {A4: "a"}, 1, id="a-stale-route-of-a-node"),
         pytest.param({"a": (A4,)}, {A4: "a", "10.9.0.0/24": "a"}, {A4: "a", "10.9.0.0/24": "a"}, 0,
                      id="a-stale-route-outside-the-cluster"),
-        pytest.param({"a": ("10.9.0.0/24",)}, {}, {"10.9.0.0/24": "a"}, 1,
-                     id="a-pod-network-outside-the-cluster"),
     ],
 )  # fmt: skip
 async def test_routes_become_what_the_nodes_claim(

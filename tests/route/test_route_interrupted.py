@@ -30,7 +30,13 @@ from workers.route.plan import (
     plan,
     plan_orphans,
 )
-from workers.route.pod_cidrs import Network, PodCidrIndex, PodCidrs, is_managed
+from workers.route.pod_cidrs import (
+    Network,
+    PodCidrIndex,
+    PodCidrLimits,
+    PodCidrs,
+    is_managed,
+)
 from workers.route.table import RouteTable
 
 CLUSTER = (ip_network("10.244.0.0/16"), ip_network("fd00:244::/48"))
@@ -53,7 +59,7 @@ some_nodes = st.lists(
         a_node,
         st.sampled_from(NAMES),
         st.sampled_from(["ours", "ours", "created", "new", "foreign"]),
-        st.lists(st.sampled_from([*NETWORKS, "banana"]), max_size=2, unique=True),
+        st.lists(st.sampled_from([*NETWORKS, OUTSIDE, "banana"]), max_size=2, unique=True),
     ),
     max_size=4,
     unique_by=lambda node: node.name,
@@ -69,15 +75,23 @@ class Observed:
 
     nodes: dict[str, Node]
     routes: dict[Network, str] = field(default_factory=dict)
+    are_marked: bool = False
 
     def state(self) -> RouteState:
         """As it looks to a process that has just started."""
         names = {each.provider_id: each.name for each in self.nodes.values() if each.provider_id}
         listed = [
-            Route(str(network), names.get(f"{SCHEME}://{machine}", ""), machine, machine == "dead")
+            Route(
+                str(network),
+                names.get(f"{SCHEME}://{machine}", ""),
+                machine,
+                is_blackhole=machine == "dead",
+                is_marked=self.are_marked,
+            )
             for network, machine in self.routes.items()
         ]
-        return RouteState(SCHEME, CLUSTER, PodCidrIndex(self.nodes.values()), RouteTable(listed))
+        pod_cidrs = PodCidrIndex(PodCidrLimits(CLUSTER), self.nodes.values())
+        return RouteState(SCHEME, pod_cidrs, RouteTable(listed))
 
     def pending(self) -> list[tuple[str, Action]]:
         """The next action of every key that has one."""
@@ -93,9 +107,11 @@ class Observed:
         match action:
             case AddRoute(network):
                 assert network not in self.routes, "a network was routed to two nodes"
+                assert network != ip_network(OUTSIDE), "a route outside the cluster was made"
                 self.routes[network] = name
             case DropRoute(known, _):
-                assert is_managed(known.network, CLUSTER), "a route outside the cluster was deleted"
+                is_ours = self.are_marked or is_managed(known.network, CLUSTER)
+                assert is_ours, "a route outside the cluster was deleted"
                 assert not self.is_healthy(known.network), "a right route was deleted"
                 del self.routes[known.network]
             case SetCondition(is_unavailable, message, _):
@@ -104,18 +120,23 @@ class Observed:
 
     def is_healthy(self, network: Network) -> bool:
         """Whether the route leads to a machine whose Node, initialized or not, claims it."""
-        owner = PodCidrIndex(self.nodes.values()).get(self.routes[network])
+        owner = self.state().pod_cidrs.get(self.routes[network])
         return owner is not None and not owner.node.is_foreign(SCHEME) and network in owner.networks
 
 
-@given(some_nodes, some_nodes, tables, st.integers(0, 12), st.integers())
+@given(some_nodes, some_nodes, tables, st.booleans(), st.integers(0, 12), st.integers())
 @settings(max_examples=400)
 def test_an_interrupted_plan_converges(
-    before: list[Node], later: list[Node], there: dict[str, str], performed: int, seed: int
+    before: list[Node],
+    later: list[Node],
+    there: dict[str, str],
+    are_marked: bool,
+    performed: int,
+    seed: int,
 ) -> None:
     """Some actions in any order, then other Nodes and a new process."""
     choose = random.Random(seed).choice
-    world = Observed({each.name: each for each in before})
+    world = Observed({each.name: each for each in before}, are_marked=are_marked)
     world.routes = {ip_network(cidr): machine for cidr, machine in there.items()}
     for _ in range(performed):
         if pending := world.pending():
@@ -135,11 +156,12 @@ def check(end: Observed) -> None:
     for cidrs in ours:
         has = {network for network in cidrs.networks if end.routes.get(network) == cidrs.node.name}
         assert {n for n in cidrs.networks if not state.pod_cidrs.overlapping(cidrs, n)} <= has
-        if cidrs.networks:
-            is_whole = has == set(cidrs.networks) and not cidrs.unreadable
+        if not cidrs.is_empty:
+            refused = {n for n in cidrs.refused if end.routes.get(n) != cidrs.node.name}
+            is_whole = has == set(cidrs.networks) and not (cidrs.unreadable or refused)
             assert (network_condition(cidrs.node)["status"] == "False") == is_whole
     for network in end.routes:
-        if is_managed(network, CLUSTER):
+        if end.are_marked or is_managed(network, CLUSTER):
             assert not end.nodes or has_a_reason(end, network, state), "garbage is left"
 
 

@@ -1,5 +1,6 @@
 """Networks, who claims them, and which routes are ours to delete (rows RT1 to RT5)."""
 
+from collections.abc import Mapping
 from ipaddress import ip_network
 
 import pytest
@@ -8,7 +9,13 @@ from hypothesis import strategies as st
 
 from ccm.model.cloud import Route
 from tests.worlds.nodes import node, routed
-from workers.route.pod_cidrs import PodCidrIndex, is_managed, pod_cidrs_of, read_network
+from workers.route.pod_cidrs import (
+    PodCidrIndex,
+    PodCidrLimits,
+    is_managed,
+    pod_cidrs_of,
+    read_network,
+)
 from workers.route.table import RouteTable
 
 
@@ -48,13 +55,36 @@ def test_a_network_is_read_as_a_network(cidr: str, network: str | None) -> None:
 
 
 def test_a_claim_is_every_pod_cidr_once_and_an_old_node_has_only_one() -> None:
-    cidrs = pod_cidrs_of(routed("a", "10.1.2.0/24", "banana", "10.1.2.7/24", "fd00::/64"))
+    limits = PodCidrLimits((ip_network("10.0.0.0/8"), ip_network("fd00::/48")))
+    cidrs = pod_cidrs_of(routed("a", "10.1.2.0/24", "banana", "10.1.2.7/24", "fd00::/64"), limits)
     assert cidrs.networks == (ip_network("10.1.2.0/24"), ip_network("fd00::/64"))
     assert cidrs.unreadable == ("banana",)
     old = node(lambda raw: raw["spec"].update(podCIDR="10.1.2.0/24"))
-    assert pod_cidrs_of(old).networks == (ip_network("10.1.2.0/24"),)
+    assert pod_cidrs_of(old, limits).networks == (ip_network("10.1.2.0/24"),)
     odd = node(lambda raw: raw["spec"].update(podCIDRs=[None, 7, ""]))
-    assert pod_cidrs_of(odd).networks == ()
+    assert pod_cidrs_of(odd, limits).networks == ()
+
+
+@pytest.mark.parametrize(
+    ("cidr", "masks", "why"),
+    [
+        pytest.param("10.244.1.0/24", {}, "", id="inside"),
+        pytest.param("10.244.0.0/16", {}, "", id="all-of-it"),
+        pytest.param("10.244.1.0/24", {4: 24}, "", id="the-mask"),
+        pytest.param("10.244.1.0/28", {4: 24}, "", id="narrower"),
+        pytest.param("10.244.2.0/23", {4: 24}, "wider than --node-cidr-mask-size-ipv4, /24"),
+        pytest.param("10.244.2.0/23", {6: 64}, "", id="the-other-family"),
+        pytest.param("10.240.0.0/12", {}, "not inside --cluster-cidr, 10.244.0.0/16", id="around"),
+        pytest.param("10.244.0.0/15", {}, "not inside --cluster-cidr", id="the-same-begin"),
+        pytest.param("0.0.0.0/0", {}, "not inside --cluster-cidr", id="everything"),
+        pytest.param("169.254.169.254/32", {}, "not inside --cluster-cidr", id="metadata"),
+        pytest.param("fd00:ec2::254/128", {}, "not inside --cluster-cidr", id="metadata-ipv6"),
+    ],
+)
+def test_what_a_pod_cidr_may_be(cidr: str, masks: Mapping[int, int], why: str) -> None:
+    violation = PodCidrLimits((ip_network("10.244.0.0/16"),), masks).violation(ip_network(cidr))
+    assert bool(violation) is bool(why)
+    assert why in violation
 
 
 CIDRS = ["10.0.0.0/22", "10.0.0.0/24", "10.0.1.0/24", "10.0.0.0/25", "10.0.4.0/24", "::/64", "::/0"]
@@ -63,7 +93,8 @@ CIDRS = ["10.0.0.0/22", "10.0.0.0/24", "10.0.1.0/24", "10.0.0.0/25", "10.0.4.0/2
 @given(st.dictionaries(st.sampled_from("abcd"), st.lists(st.sampled_from(CIDRS), max_size=3)))
 def test_rivals_are_all_others_with_a_part_of_the_network(wanted: dict[str, list[str]]) -> None:
     pod_cidrs = PodCidrIndex(
-        [routed("a", *CIDRS), *(routed(name, *some) for name, some in wanted.items())]
+        PodCidrLimits((ip_network("0.0.0.0/0"), ip_network("::/0"))),
+        [routed("a", *CIDRS), *(routed(name, *some) for name, some in wanted.items())],
     )
     if "a" not in wanted:
         pod_cidrs.remove("a")

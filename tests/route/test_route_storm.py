@@ -12,7 +12,7 @@ from ccm.errors import CloudError, Denied, Refused, Throttled
 from ccm.model.cloud import Route
 from ccm.model.objects import Node
 from tests.route.cloud import Entry, FakeRoutes
-from tests.route.world import World, world
+from tests.route.world import LIMITS, World, world
 from tests.worlds.nodes import changed, network_condition, node, routed, with_provider_id
 from workers.route.pod_cidrs import PodCidrIndex, read_network
 
@@ -107,7 +107,7 @@ async def storm(seed: int) -> None:
 
 def check(w: World) -> None:
     names = w.cluster.nodes
-    pod_cidrs = PodCidrIndex(w.cluster.node(name) for name in names)
+    pod_cidrs = PodCidrIndex(LIMITS, (w.cluster.node(name) for name in names))
     wanted = {}
     for cidrs in pod_cidrs:
         (network,) = cidrs.networks

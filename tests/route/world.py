@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from ipaddress import ip_network
 from typing import Any
 
 from ccm.errors import CloudError, KubernetesError, NotLeading, Refused, RetryAfter
@@ -17,8 +18,10 @@ from tests.worlds.world import World as ControllerWorld
 from workers.controller import Result
 from workers.route import controller as module
 from workers.route.controller import RouteController
+from workers.route.pod_cidrs import PodCidrLimits
 
 CLUSTER = ("10.244.0.0/16", "fd00:244::/48")
+LIMITS = PodCidrLimits(tuple(map(ip_network, CLUSTER)))
 
 
 class World(ControllerWorld):
@@ -29,9 +32,9 @@ class World(ControllerWorld):
 
     controller: RouteController
 
-    def __init__(self, cluster: Cluster, cloud: FakeRoutes) -> None:
+    def __init__(self, cluster: Cluster, cloud: FakeRoutes, **flags: Any) -> None:
         self.cloud = cloud
-        settings = replace(SETTINGS, cluster_cidr=CLUSTER)
+        settings = replace(SETTINGS, cluster_cidr=CLUSTER, **flags)
         super().__init__(module, new_provider(routes=cloud), cluster=cluster, settings=settings)
         cloud.before_call = self.permission.check
         self.results: dict[str, Result] = {}
@@ -104,7 +107,7 @@ async def world(*nodes: Node, cloud: FakeRoutes | None = None) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def successor(of: World) -> AsyncIterator[World]:
-    """The same controller in a new process: it has forgotten everything."""
-    async with World(of.cluster, of.cloud).running() as made:
+async def successor(of: World, **flags: Any) -> AsyncIterator[World]:
+    """The same controller in a new process, with other flags: it has forgotten everything."""
+    async with World(of.cluster, of.cloud, **flags).running() as made:
         yield made

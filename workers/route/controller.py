@@ -25,7 +25,13 @@ from workers.route.plan import (
     plan_orphans,
     problems,
 )
-from workers.route.pod_cidrs import Network, PodCidrs, read_network
+from workers.route.pod_cidrs import (
+    Network,
+    PodCidrIndex,
+    PodCidrLimits,
+    PodCidrs,
+    read_network,
+)
 from workers.route.steps import Failures, Steps
 
 log = logging.getLogger(__name__)
@@ -87,9 +93,7 @@ class RouteController:
         self._listing = Listing(
             lambda seconds: context.queue.add_after(FULL_PASS, seconds), context.timings
         )
-        given = map(read_network, context.settings.cluster_cidr)
-        cluster = tuple(network for network in given if network is not None)
-        state = RouteState(context.provider.scheme, cluster)
+        state = RouteState(context.provider.scheme, PodCidrIndex(_limits(context.settings)))
         self._steps = Steps(context, part, self._listing, state)
 
     @property
@@ -149,9 +153,10 @@ class RouteController:
         if cidrs is None:
             return {"node": "there is none"}
         routes = sorted(str(known.network) for known in self._state.table.to(key))
+        refused = (*cidrs.unreadable, *map(str, cidrs.refused))
         return {
             "pod networks": ", ".join(map(str, cidrs.networks)) or "none",
-            "unreadable pod CIDRs": ", ".join(cidrs.unreadable) or "none",
+            "refused pod CIDRs": ", ".join(refused) or "none",
             "routes to it": ", ".join(routes) or "none",
             "list of routes": f"{listing.age:.0f} s old" if listing.is_done else "none yet",
         }
@@ -197,7 +202,7 @@ class RouteController:
         if node.is_foreign(self._state.scheme):
             return Result(f"left alone: {node.provider_id} is not ours")
         if not node.provider_id:
-            return Result("waits for its provider ID", is_done=not cidrs.networks)
+            return Result("waits for its provider ID", is_done=cidrs.is_empty)
         if not self._listing.is_done:
             self._listing.ask(node.name)
             return Result("waits for the first list of routes", is_done=False)
@@ -248,6 +253,12 @@ class RouteController:
         self._context.recorder.record(
             Event(_object_ref(node), "Warning", "FailedToCreateRoute", message)
         )
+
+
+def _limits(settings: Settings) -> PodCidrLimits:
+    masks = {4: settings.node_cidr_mask_size_ipv4, 6: settings.node_cidr_mask_size_ipv6}
+    given = map(read_network, settings.cluster_cidr)
+    return PodCidrLimits(tuple(network for network in given if network is not None), masks)
 
 
 def _object_ref(node: Node) -> ObjectRef:

@@ -53,13 +53,18 @@ class RouteState:
     """All that a decision depends on."""
 
     scheme: str
-    cluster_cidrs: tuple[Network, ...]
-    pod_cidrs: PodCidrIndex = field(default_factory=PodCidrIndex)
+    pod_cidrs: PodCidrIndex
     table: RouteTable = field(default_factory=RouteTable)
 
     def may_route(self, cidrs: PodCidrs) -> bool:
         """Whether the Node is on a known machine of our cloud."""
         return bool(cidrs.node.provider_id) and not cidrs.node.is_foreign(self.scheme)
+
+    def may_delete(self, known: KnownRoute) -> bool:
+        """Whether the route carries our mark, or leads to where only our routes do."""
+        return known.route.is_marked or is_managed(
+            known.network, self.pod_cidrs.limits.cluster_cidrs
+        )
 
 
 def plan(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Action]:
@@ -73,15 +78,16 @@ def plan(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Act
     """
     if not state.may_route(cidrs):
         return
-    has_networks = bool(cidrs.networks or cidrs.unreadable)
-    if not has_networks and state.table.to(cidrs.node.name):
+    if cidrs.is_empty and state.table.to(cidrs.node.name):
         yield from condition(cidrs.node, False, ["the node has no pod CIDR"])
     for network in cidrs.networks:
         if network not in failures and not state.pod_cidrs.overlapping(cidrs, network):
             yield from _route(cidrs, network, state)
     if not cidrs.unreadable:
         yield from _stale(cidrs, state, failures)
-    if has_networks and not any(isinstance(failures.get(n), RetryAfter) for n in cidrs.networks):
+    if not cidrs.is_empty and not any(
+        isinstance(failures.get(n), RetryAfter) for n in cidrs.networks
+    ):
         causes = problems(cidrs, state, failures)
         told = [f"{cidr}: {cause}" for cidr, cause in causes.items()]
         yield from condition(cidrs.node, not causes, told)
@@ -91,7 +97,7 @@ def _route(cidrs: PodCidrs, network: Network, state: RouteState) -> Iterator[Act
     """Free the network from every other route, then take it."""
     there = state.table.on(network)
     for known in there:
-        if not is_right(known.route, cidrs.node) and is_managed(network, state.cluster_cidrs):
+        if not is_right(known.route, cidrs.node):
             yield DropRoute(known, _why(known.route, cidrs.node))
     if not any(is_right(known.route, cidrs.node) for known in there):
         yield AddRoute(network)
@@ -101,7 +107,7 @@ def _stale(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[A
     """Take away the routes to a Node that does not have their networks."""
     for known in state.table.to(cidrs.node.name):
         is_done = known.network in cidrs.networks or known.network in failures
-        if not is_done and is_managed(known.network, state.cluster_cidrs):
+        if not is_done and state.may_delete(known):
             yield DropRoute(known, "not a network of its node")
 
 
@@ -128,10 +134,12 @@ def _why(route: Route, node: Node) -> str:
 def problems(cidrs: PodCidrs, state: RouteState, failures: Failures) -> dict[str, str]:
     """The pod CIDRs that have no route and will not get one now, and why."""
     causes = dict.fromkeys(cidrs.unreadable, "it is not a network")
-    for network in cidrs.networks:
+    for network in (*cidrs.networks, *cidrs.refused):
         if any(is_right(known.route, cidrs.node) for known in state.table.on(network)):
             continue
-        if overlapping := state.pod_cidrs.overlapping(cidrs, network):
+        if violation := cidrs.refused.get(network):
+            causes[str(network)] = violation
+        elif overlapping := state.pod_cidrs.overlapping(cidrs, network):
             more = f" and {len(overlapping) - 1} more" if len(overlapping) > 1 else ""
             causes[str(network)] = f"it overlaps with a pod CIDR of node {overlapping[0]}{more}"
         elif network in failures and not isinstance(failures[network], RetryAfter):
@@ -168,13 +176,13 @@ def is_missing(cidrs: PodCidrs, state: RouteState) -> bool:
 
 def plan_orphans(network: Network, state: RouteState, failures: Failures) -> Iterator[DropRoute]:
     """Yield the deletion of what leads nowhere that a Node's own plan would come to."""
-    if network in failures or not is_managed(network, state.cluster_cidrs):
+    if network in failures:
         return
     nodes_with = state.pod_cidrs.nodes_with(network)
     if any(state.may_route(cidrs) for cidrs in nodes_with):
         return  # that Node's plan frees its network
     may_be_theirs = any(not cidrs.node.provider_id for cidrs in nodes_with)
-    for known in state.table.on(network):
+    for known in filter(state.may_delete, state.table.on(network)):
         if known.route.is_blackhole:
             yield DropRoute(known, "blackhole")
         elif not may_be_theirs and state.pod_cidrs.get(known.route.node) is None:

@@ -1,7 +1,7 @@
-"""The pod CIDRs of all Nodes: as networks and not as text, and who else has a part of one."""
+"""The pod CIDRs of all Nodes: which are taken as networks, and whose one is that several have."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from ccm.model.objects import Node
@@ -34,25 +34,63 @@ def is_managed(network: Network, cluster_cidrs: Iterable[Network]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class PodCidrLimits:
+    """What a pod CIDR may be, because a kubelet may write any into its own Node.
+
+    It lies inside one of `cluster_cidrs`, and no prefix is shorter than the one in `masks` for its
+    IP version, where there is one.
+    """
+
+    cluster_cidrs: tuple[Network, ...] = ()
+    masks: Mapping[int, int] = field(default_factory=dict)
+
+    def violation(self, network: Network) -> str:
+        """Why there is no route to this network; empty when there may be one."""
+        if not any(_is_inside(network, cluster) for cluster in self.cluster_cidrs):
+            return f"it is not inside --cluster-cidr, {', '.join(map(str, self.cluster_cidrs))}"
+        mask = self.masks.get(network.version, 0)
+        if network.prefixlen < mask:
+            return f"it is wider than --node-cidr-mask-size-ipv{network.version}, /{mask}"
+        return ""
+
+
+def _is_inside(network: Network, cluster: Network) -> bool:
+    """As `subnet_of`, which takes no two IP versions."""
+    same_version = network.version == cluster.version
+    return same_version and network.prefixlen >= cluster.prefixlen and network.overlaps(cluster)
+
+
+@dataclass(frozen=True, slots=True)
 class PodCidrs:
-    """The pod CIDRs of a Node; `unreadable` are those that are not networks."""
+    """The pod CIDRs of a Node: its networks, and for each text or network that is refused, why."""
 
     node: Node
     networks: tuple[Network, ...]
-    unreadable: tuple[str, ...]
+    unreadable: tuple[str, ...] = ()
+    refused: Mapping[Network, str] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.networks or self.unreadable or self.refused)
 
 
-def pod_cidrs_of(node: Node) -> PodCidrs:
+def pod_cidrs_of(node: Node, limits: PodCidrLimits) -> PodCidrs:
     """What `spec.podCIDRs` says, each network once."""
     read = {cidr: read_network(cidr) for cidr in node.pod_cidrs}
-    networks = dict.fromkeys(network for network in read.values() if network is not None)
-    return PodCidrs(node, tuple(networks), tuple(cidr for cidr in read if read[cidr] is None))
+    why = {network: limits.violation(network) for network in read.values() if network is not None}
+    return PodCidrs(
+        node,
+        tuple(network for network in why if not why[network]),
+        tuple(cidr for cidr in read if read[cidr] is None),
+        {network: violation for network, violation in why.items() if violation},
+    )
 
 
 class PodCidrIndex:
     """The pod CIDRs of every known Node by its name, with an index of the networks."""
 
-    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+    def __init__(self, limits: PodCidrLimits, nodes: Iterable[Node] = ()) -> None:
+        self.limits = limits
         self._entries: dict[str, PodCidrs] = {}
         # By IP version and prefix length; networks of one length are equal or have nothing in
         # common, so that looking for overlaps stays cheap however many Nodes there are.
@@ -72,7 +110,7 @@ class PodCidrIndex:
     def put(self, node: Node) -> PodCidrs:
         """Take in a Node as it is now."""
         self.remove(node.name)
-        cidrs = self._entries[node.name] = pod_cidrs_of(node)
+        cidrs = self._entries[node.name] = pod_cidrs_of(node, self.limits)
         for network in cidrs.networks:
             group = self._names.setdefault((network.version, network.prefixlen), {})
             group.setdefault(network, set()).add(node.name)

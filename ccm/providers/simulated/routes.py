@@ -36,6 +36,7 @@ class SimulatedRoutes:
                 node=names.get(PREFIX + record["machine_id"], ""),
                 id=record["id"],
                 is_blackhole=record["state"] == "blackhole",
+                is_marked=True,
             )
             for record in await self._records()
             if cluster_of(record) == self._cluster

@@ -40,7 +40,7 @@ async def test_a_route_is_created_listed_and_deleted(w: World) -> None:
     await w.routes.create(NODE, A6)
     assert there(w.cloud) == {A4: ("m-1", {"cluster": "test"}), A6: ("m-1", {"cluster": "test"})}
     listed = {route.cidr: route for route in await w.routes.list([NODE])}
-    assert listed[A4] == Route(A4, "a", listed[A4].id)
+    assert listed[A4] == Route(A4, "a", listed[A4].id, is_marked=True)
     await w.routes.delete(listed[A4])
     await w.routes.delete(listed[A4])
     assert set(there(w.cloud)) == {A6}

@@ -1,0 +1,85 @@
+"""Nodes whose kubelets write pod CIDRs that are not theirs, and routes that stay behind."""
+
+import pytest
+
+from tests.faults.rows import fault_row
+from tests.route.cloud import FakeRoutes
+from tests.route.world import World, successor, world
+from tests.worlds.nodes import changed, network_condition, routed, with_pod_cidrs
+
+A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
+
+
+def is_unavailable(w: World, name: str) -> bool:
+    return network_condition(w.cluster.node(name)).get("status") == "True"
+
+
+@fault_row(
+    "a kubelet writes a pod CIDR outside the cluster's: the metadata service, everything",
+    "route",
+    then="no route is made, an Event and the condition say why; its other routes are made",
+    within="2 s",
+)
+@pytest.mark.parametrize(
+    "cidr", ["169.254.169.254/32", "0.0.0.0/0", "10.0.0.7/32", "10.240.0.0/12", "::/0"]
+)
+async def test_a_pod_cidr_outside_the_cluster_gets_no_route(cidr: str) -> None:
+    async with world(routed("a", A4), routed("hostile", cidr, B4)) as w:
+        await w.settle()
+        assert w.cloud.routes == {A4: "a", B4: "hostile"}
+        assert is_unavailable(w, "hostile")
+        assert not is_unavailable(w, "a")
+        ((name, reason, message),) = await w.told()
+        assert (name, reason) == ("hostile", "FailedToCreateRoute")
+        assert f"{cidr} for node hostile: it is not inside --cluster-cidr" in message
+        written = w.cloud.writes, w.cluster.writes
+        await w.full_pass()
+        assert (w.cloud.writes, w.cluster.writes) == written
+
+
+@fault_row(
+    "a route of this cluster leads outside its networks, to a Node or to one that is gone",
+    "route",
+    then="it is deleted wherever it points, when it carries the cluster's mark",
+    within="one --route-reconciliation-period",
+)
+async def test_a_marked_route_outside_the_cluster_goes_wherever_it_points() -> None:
+    cloud = FakeRoutes()
+    cloud.marks_routes = True
+    for cidr, machine in (("10.9.0.0/24", "gone"), ("0.0.0.0/0", "b"), ("10.9.1.0/24", "dead")):
+        cloud.put(cidr, machine)
+    cloud.put("10.9.2.0/24", "gone", is_ours=False)
+    cloud.dead = {"dead"}
+    async with world(routed("a", A4), routed("b", "0.0.0.0/0"), cloud=cloud) as w:
+        await w.settle()
+        assert cloud.routes == {A4: "a"}
+        assert len(cloud.entries) == 2, "a route of somebody else is gone"
+
+
+async def test_a_route_without_a_mark_outside_the_cluster_stays_and_its_node_works() -> None:
+    """Somebody else may have made it: where routes carry no mark, as on AWS, none is deleted."""
+    cloud = FakeRoutes()
+    cloud.put("10.9.0.0/24", "a")
+    async with world(routed("a", "10.9.0.0/24"), routed("b", B4), cloud=cloud) as w:
+        await w.settle()
+        assert cloud.routes == {"10.9.0.0/24": "a", B4: "b"}
+        assert not is_unavailable(w, "a")
+
+
+async def test_a_pod_cidr_wider_than_the_given_mask_gets_no_route_and_loses_the_one_it_has() -> (
+    None
+):
+    async with world(routed("a", A4), routed("wide", "10.244.4.0/22")) as w:
+        await w.settle()
+        assert w.cloud.routes == {A4: "a", "10.244.4.0/22": "wide"}
+        async with successor(w, node_cidr_mask_size_ipv4=24) as strict:
+            await strict.settle()
+            assert strict.cloud.routes == {A4: "a"}
+            assert is_unavailable(strict, "wide")
+            ((name, _, message),) = await strict.told()
+            assert name == "wide"
+            assert "wider than --node-cidr-mask-size-ipv4, /24" in message
+            strict.cluster.put(changed(strict.cluster.node("wide"), with_pod_cidrs(C4)))
+            await strict.settle()
+            assert strict.cloud.routes == {A4: "a", C4: "wide"}
+            assert not is_unavailable(strict, "wide")
