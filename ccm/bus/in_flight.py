@@ -3,6 +3,8 @@
 import mmap
 from pathlib import Path
 
+from ccm.directories import no_follow
+
 SLOT = 320  # bytes: two for the length, the rest for the key; a longer key is cut
 SLOTS = 8192
 
@@ -15,7 +17,7 @@ class InFlightJournal:
     """
 
     def __init__(self, path: Path) -> None:
-        with open(path, "w+b") as file:
+        with open(path, "w+b", opener=no_follow) as file:
             file.truncate(SLOT * SLOTS)
             self._map = mmap.mmap(file.fileno(), SLOT * SLOTS)
         self._free = list(range(SLOTS - 1, -1, -1))

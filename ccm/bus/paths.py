@@ -2,11 +2,11 @@
 
 import fcntl
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from ccm.directories import make_private, no_follow
 from ccm.errors import ConfigurationFault
 
 SOCKET_PATH_LIMIT = 107  # bytes; sun_path of Linux, less the final zero
@@ -41,9 +41,10 @@ def claim(directory: str) -> tuple[RuntimePaths, TextIO]:
     if len(os.fsencode(paths.control)) > SOCKET_PATH_LIMIT:
         raise _fault(directory, "is too long for a socket in it", "choose a shorter path")
     try:
-        paths.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_owner(paths.directory)
-        lock = open(paths.lock, "a+", encoding="ascii")  # noqa: SIM115 - held until the end
+        make_private(paths.directory)
+        lock = open(  # noqa: SIM115 - held until the end
+            paths.lock, "a+", encoding="ascii", opener=no_follow
+        )
     except OSError as error:
         raise _fault(
             directory,
@@ -67,16 +68,6 @@ def claim(directory: str) -> tuple[RuntimePaths, TextIO]:
     for leftover in (paths.bus, paths.control):
         leftover.unlink(missing_ok=True)
     return paths, lock
-
-
-def _check_owner(directory: Path) -> None:
-    info = directory.lstat()
-    if not stat.S_ISDIR(info.st_mode):
-        raise NotADirectoryError(20, "it is not a directory")
-    if info.st_uid != os.geteuid():
-        raise PermissionError(1, f"it belongs to user {info.st_uid}")
-    if stat.S_IMODE(info.st_mode) != 0o700:
-        directory.chmod(0o700)
 
 
 def _fault(directory: str, problem: str, remedy: str) -> ConfigurationFault:

@@ -13,6 +13,7 @@ from ccm.bus.control import NotRunning, ask
 from ccm.bus.paths import SOCKET_PATH_LIMIT, RuntimePaths
 from ccm.checks.context import CheckContext, once
 from ccm.checks.finding import Finding, failed, ok, warning
+from ccm.directories import check_trusted
 from ccm.model.objects import Json, mapping
 from ccm.settings import Settings, default_runtime_dir
 from ccm.supervisor.deletion_state import read_state
@@ -148,11 +149,21 @@ def unusable_directory(flag: str, path: Path, allow_link: bool = True) -> Iterat
         problem = f"{found} is not a directory"
     elif not os.access(found, os.W_OK | os.X_OK):
         problem = f"{found} cannot be written (mode {stat.filemode(mode)})"
+    elif not allow_link:
+        problem = _distrust(found.parent if found == path else found)
     if problem:
         yield failed(
             f"{flag}: {path} cannot be used: {problem}",
             "choose a directory that this user may write",
         )
+
+
+def _distrust(directory: Path) -> str:
+    try:
+        check_trusted(directory)
+    except OSError as error:
+        return str(error.strerror)
+    return ""
 
 
 # open-files: the limit of this shell; a unit of systemd has its own (`LimitNOFILE=`).

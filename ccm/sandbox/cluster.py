@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from errno import ENOTEMPTY
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -15,6 +16,7 @@ import orjson
 
 from ccm.bus.control import NotRunning, ask
 from ccm.bus.paths import RuntimePaths
+from ccm.directories import make_private, no_follow
 from ccm.errors import CloudError, ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube
@@ -185,19 +187,26 @@ def _is_up(status: Json) -> bool:
 
 
 def _lock_directory(paths: SandboxPaths) -> TextIO:
-    """An empty directory that no other sandbox uses."""
-    paths.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = open(paths.directory / "lock", "w", encoding="ascii")  # noqa: SIM115 - held to the end
+    """An empty directory that no other sandbox uses; what an earlier one left there goes."""
+    directory, mark = paths.directory, paths.directory / "lock"
+    try:
+        if directory.is_dir() and any(directory.iterdir()) and not mark.exists():
+            raise OSError(ENOTEMPTY, "it has files that no sandbox wrote")
+        make_private(directory)
+        lock = open(mark, "w", encoding="ascii", opener=no_follow)  # noqa: SIM115 - held to the end
+    except OSError as error:
+        problem = f"{directory} cannot be used: {error.strerror}"
+        raise ConfigurationFault("--directory", problem, "name a new or empty one") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         lock.close()
         raise ConfigurationFault(
             "--directory",
-            f"{paths.directory} is used by a sandbox that runs",
+            f"{directory} is used by a sandbox that runs",
             "stop that one with Ctrl-C, or name another directory",
         ) from error
-    for entry in paths.directory.iterdir():
-        if entry.name != "lock":
+    for entry in directory.iterdir():
+        if entry != mark:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     return lock

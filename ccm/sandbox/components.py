@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 
+from ccm.directories import check_private
 from ccm.errors import ConfigurationFault
 from ccm.processes import die_with_parent
 
@@ -56,12 +57,13 @@ def find_sandbox(directory: str) -> tuple[SandboxPaths, SandboxEndpoints]:
     """The sandbox that runs in `directory`; raises `ConfigurationFault` when none does."""
     paths = SandboxPaths(Path(directory).absolute())
     try:
+        check_private(paths.directory)  # its kubeconfig may name commands to run
         endpoints = SandboxEndpoints(**orjson.loads(paths.endpoints.read_bytes()))
         os.kill(endpoints.pid, 0)
     except (OSError, TypeError, orjson.JSONDecodeError) as error:
         raise ConfigurationFault(
             "--directory",
-            f"no sandbox runs in {directory}",
+            f"no sandbox of this user runs in {directory}",
             "start one with 'ccm-supervisor sandbox', or name the directory of the one that runs",
         ) from error
     return paths, endpoints

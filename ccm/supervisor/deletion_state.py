@@ -6,6 +6,8 @@ from pathlib import Path
 
 import orjson
 
+from ccm.directories import no_follow
+
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
@@ -49,7 +51,7 @@ def write_state(path: Path, state: DeletionState) -> None:
     """Replace the file atomically, safe against a crash or a power cut."""
     draft = path.with_name(f"{path.name}.new")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with open(draft, "wb", opener=no_follow) as file:
         file.write(orjson.dumps(state, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
         file.flush()
         os.fsync(file.fileno())
