@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,10 +10,13 @@ from hypothesis import strategies as st
 
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import Refused
+from ccm.model.objects import Json
+from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb import nlb_desired as rules
 from ccm.providers.aws.elb import nlb_plan as plans
 from ccm.providers.aws.elb.annotations import NLB, PREFIX
+from ccm.providers.aws.elb.nlb_api import read_group, read_listener
 from ccm.providers.aws.elb.nlb_desired import (
     DesiredNlb,
     Nlb,
@@ -21,10 +25,11 @@ from ccm.providers.aws.elb.nlb_desired import (
     TargetGroup,
     desired_nlb,
 )
+from ccm.providers.aws.elb.nlb_plan import Arn
 from ccm.providers.aws.elb.request import read_request
 from ccm.providers.aws.security_groups import IngressChange, IngressRule, SecurityGroup
 from ccm.providers.aws.subnets import Subnet
-from ccm.providers.aws.tags import ClusterTag
+from ccm.providers.aws.tags import ClusterTag, read_tags
 
 NOTHING = ObservedNlb(None, {}, {})
 SUBNETS = [
@@ -48,84 +53,90 @@ def wanted(
     return desired_nlb(request, SUBNETS[:subnets], targets, "kit", None)
 
 
-def take(observed: ObservedNlb, action: plans.NlbAction) -> ObservedNlb:
-    """The cloud after one action, as AWS would carry it out; refuses what AWS refuses."""
-    match action:
-        case plans.CreateLoadBalancer(new):
-            assert observed.nlb is None
-            return replace(observed, nlb=replace(new, attributes={}))
-        case plans.DeleteLoadBalancer():
-            assert observed.nlb
-            return replace(observed, nlb=None, listeners={})
-        case plans.CreateListener() | plans.ModifyListener() | plans.DeleteListener():
-            return replace(observed, listeners=take_listener(observed, action))
-        case (
-            plans.AddTags("")
-            | plans.ModifyAttributes("")
-            | plans.SetSubnets()
-            | plans.SetSecurityGroups()
-        ):
-            assert observed.nlb
-            return replace(observed, nlb=changed(observed.nlb, action))
-    return replace(observed, groups=take_group(observed, action))
+def take(there: ObservedNlb, call: ApiCall) -> ObservedNlb:
+    """The cloud after one call, as AWS would carry it out; refuses what AWS refuses."""
+    name, given = call.name.removeprefix("elbv2:"), with_names(call.parameters)
+    if name == "CreateLoadBalancer":
+        assert there.nlb is None
+        tags, is_internal = read_tags(given["Tags"]), given["Scheme"] == "internal"
+        new = Nlb(given["Name"], is_internal, {}, tuple(given.get("SecurityGroups", ())), tags, {})
+        return replace(there, nlb=changed(new, given))
+    if name == "DeleteLoadBalancer":
+        assert there.nlb
+        return replace(there, nlb=None, listeners={})
+    if name.endswith("Listener"):
+        return replace(there, listeners=take_listener(there, name, given))
+    if name.endswith("TargetGroup"):
+        return replace(there, groups=take_group(there, name, given))
+    (of, *_) = given.get("ResourceArns") or [given.get("TargetGroupArn", "")]
+    if of in there.groups:
+        group = changed(there.groups[of], given)
+        if name.endswith("Targets"):
+            targets = {target["Id"] for target in given["Targets"]}
+            left = group.targets | targets if name == "RegisterTargets" else group.targets - targets
+            group = replace(group, targets=left)
+        return replace(there, groups={**there.groups, of: group})
+    assert there.nlb
+    return replace(there, nlb=changed(there.nlb, given))
 
 
-def changed(there: Nlb, action: plans.NlbAction) -> Nlb:
-    match action:
-        case plans.SetSubnets(new) | plans.SetSecurityGroups(new):
-            return replace(there, subnets=new.subnets, groups=new.groups)
-        case plans.AddTags(_, tags):
-            return replace(there, tags={**there.tags, **dict(tags)})
-        case plans.ModifyAttributes(_, values):
-            return replace(there, attributes={**there.attributes, **dict(values)})
-    raise AssertionError(action)
+def with_names(value: Any) -> Any:
+    """The parameters of a call with names for ARNs: here these are the same."""
+    match value:
+        case Arn(name):
+            return name
+        case list():
+            return [with_names(one) for one in value]
+        case dict():
+            return {key: with_names(one) for key, one in value.items()}
+    return value
 
 
-def take_listener(observed: ObservedNlb, action: plans.NlbAction) -> dict[int, NlbListener]:
-    listeners = dict(observed.listeners)
-    match action:
-        case plans.CreateListener(listener):
-            assert observed.nlb
-            assert listener.port not in listeners
-            assert listener.group in observed.groups
-            listeners[listener.port] = listener
-        case plans.ModifyListener(listener):
-            assert listener.group in observed.groups
-            listeners[listener.port] = listener
-        case plans.DeleteListener(number):
-            del listeners[number]
-    return listeners
+def changed(there: Any, given: Json) -> Any:
+    """A load balancer or target group with what was given in a call."""
+    if "SubnetMappings" in given:
+        subnets = {m["SubnetId"]: m.get("AllocationId", "") for m in given["SubnetMappings"]}
+        there = replace(there, subnets=subnets)
+    for field, key in (("tags", "Tags"), ("attributes", "Attributes")):
+        there = replace(there, **{field: getattr(there, field) | read_tags(given.get(key, []))})
+    return there
 
 
-def take_group(observed: ObservedNlb, action: plans.NlbAction) -> dict[str, TargetGroup]:
-    groups = dict(observed.groups)
-    match action:
-        case plans.CreateTargetGroup(group):
-            assert group.name not in groups
-            groups[group.name] = replace(group, attributes={}, targets=frozenset())
-        case plans.ModifyTargetGroup(group):
-            groups[group.name] = replace(groups[group.name], health_check=group.health_check)
-        case plans.AddTags(name, tags):
-            groups[name] = replace(groups[name], tags={**groups[name].tags, **dict(tags)})
-        case plans.ModifyAttributes(name, values):
-            attributes = {**groups[name].attributes, **dict(values)}
-            groups[name] = replace(groups[name], attributes=attributes)
-        case plans.DeleteTargetGroup(name):
-            assert all(one.group != name for one in observed.listeners.values()), "in use"
-            del groups[name]
-        case plans.RegisterTargets(name, targets):
-            groups[name] = replace(groups[name], targets=groups[name].targets | set(targets))
-        case plans.DeregisterTargets(name, targets):
-            groups[name] = replace(groups[name], targets=groups[name].targets - set(targets))
-    return groups
+def take_listener(there: ObservedNlb, name: str, given: Json) -> dict[int, NlbListener]:
+    listeners = dict(there.listeners)
+    if name == "DeleteListener":
+        del listeners[int(given["ListenerArn"])]
+        return listeners
+    one = read_listener({**given, "ListenerArn": str(given["Port"])}, {})
+    assert (one.port in listeners) is (name == "ModifyListener")
+    assert there.nlb
+    assert one.group in there.groups
+    return {**listeners, one.port: one}
+
+
+def take_group(there: ObservedNlb, name: str, given: Json) -> dict[str, TargetGroup]:
+    of = given.get("TargetGroupArn") or given["Name"]
+    others = {key: group for key, group in there.groups.items() if key != of}
+    assert (of in there.groups) is (name != "CreateTargetGroup")
+    if name == "DeleteTargetGroup":
+        assert all(one.group != of for one in there.listeners.values()), "in use"
+        return others
+    read = read_group({"TargetGroupName": of, **given}, read_tags(given.get("Tags")))
+    if name == "ModifyTargetGroup":
+        read = replace(there.groups[of], health_check=read.health_check)
+    return {**others, of: read}
 
 
 def after(observed: ObservedNlb, now: DesiredNlb | None, most: int = 1000) -> ObservedNlb:
-    """What there is once the plan for `now` was performed, or the first of its actions."""
-    steps = plans.plan(now, observed) if now else plans.plan_deletion(observed)
+    """What there is once the plan for `now` was performed, or the first of its calls."""
+    steps = plans.plan(now, observed, "vpc-1") if now else plans.plan_deletion(observed)
     for step in list(steps)[:most]:
         observed = take(observed, step)
     return observed
+
+
+def names_of(now: DesiredNlb, observed: ObservedNlb) -> list[str]:
+    return [call.name for call in plans.plan(now, observed, "vpc-1")]
 
 
 shapes = st.builds(
@@ -146,7 +157,7 @@ def test_an_interrupted_plan_is_finished_by_planning_again(
     before: DesiredNlb, now: DesiredNlb, broken_at: int
 ) -> None:
     observed = after(after(after(NOTHING, before, broken_at), now, broken_at), now)
-    assert list(plans.plan(now, observed)) == []
+    assert names_of(now, observed) == []
     assert observed.listeners == now.listeners
     assert observed.groups.keys() == now.groups.keys()
 
@@ -165,10 +176,11 @@ def test_an_interrupted_deletion_is_finished_by_planning_again(
 def test_a_certificate_changes_the_listener_in_place() -> None:
     plain, tls = wanted(), wanted(ssl_cert="arn:1")
     observed = after(NOTHING, plain)
-    assert list(plans.plan(tls, observed)) == [plans.ModifyListener(tls.listeners[80])]
+    assert names_of(tls, observed) == ["elbv2:ModifyListener"]
     observed = after(observed, tls)
+    assert replace(observed.listeners[80], arn="") == tls.listeners[80]
     with_policy = wanted(ssl_cert="arn:1", ssl_negotiation_policy="strict")
-    assert [*map(type, plans.plan(with_policy, observed))] == [plans.ModifyListener]
+    assert names_of(with_policy, observed) == ["elbv2:ModifyListener"]
 
 
 @pytest.mark.parametrize(
@@ -181,15 +193,15 @@ def test_a_certificate_changes_the_listener_in_place() -> None:
 def test_what_is_fixed_is_refused(other: dict[str, str]) -> None:
     observed = after(NOTHING, wanted())
     with pytest.raises(Refused, match="for its life"):
-        list(plans.plan(wanted((80,), ("i-1",), 2, False, **other), observed))
+        names_of(wanted((80,), ("i-1",), 2, False, **other), observed)
 
 
 def test_an_address_that_a_zone_has_is_fixed() -> None:
     first = wanted(eip_allocations="eip-1,eip-2")
     observed = after(NOTHING, first)
-    assert list(plans.plan(first, observed)) == []
+    assert names_of(first, observed) == []
     with pytest.raises(Refused, match="has eip-1 in subnet-a for its life"):
-        list(plans.plan(wanted(eip_allocations="eip-3,eip-2"), observed))
+        names_of(wanted(eip_allocations="eip-3,eip-2"), observed)
 
 
 # Rules in the nodes' group, which several balancers share.

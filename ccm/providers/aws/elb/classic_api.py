@@ -1,4 +1,4 @@
-"""Calls of the Classic Load Balancer API: reading one, and making the calls of a plan."""
+"""Calls of the Classic Load Balancer API: reading one, and performing a plan for one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

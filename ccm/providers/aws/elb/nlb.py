@@ -6,6 +6,7 @@ from ccm.errors import Refused
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Node, text
 from ccm.model.service import Service
+from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.client import AwsApi, retry_on
 from ccm.providers.aws.elb import nlb_plan
 from ccm.providers.aws.elb.annotations import NLB, Annotations
@@ -72,12 +73,12 @@ class Nlbs:
         backends, targets = self._backends(request.annotations, hosts, observed)
         probe = self._elb.config.shared_probe
         desired = desired_nlb(request, subnets, targets, tag.cluster_id, probe)
-        actions = list(nlb_plan.plan(desired, observed))
+        calls = list(nlb_plan.plan(desired, observed, self._vpc.id))
         cidrs = [subnet.cidr for subnet in subnets]
         opened = node_rules(desired, request.ranges, cidrs, request.node_health_check)
         ingress = self._node_ingress(request.name, opened)
         ingress.open(backends, tag)
-        executor = self._execute(actions, observed)
+        executor = self._execute(calls, observed)
         ingress.close(backends, tag)
         executor.check_room()
         return to_balancer(request.name, executor.hostname)
@@ -100,13 +101,13 @@ class Nlbs:
     def delete(self, service: Service) -> None:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag, [with_listeners, with_attributes])
-        actions = list(nlb_plan.plan_deletion(observed))
+        calls = list(nlb_plan.plan_deletion(observed))
         ingress = NodeIngress(
             self._elb,
             lambda g: plan_node_ingress(g, frozenset(), name) if has_rules_of(g, name) else (),
         )
         ingress.close_everywhere()
-        self._execute(actions, observed)
+        self._execute(calls, observed)
 
     def _refuse_unenforced(self, request: LoadBalancerRequest) -> None:
         """Ranges are enforced by the nodes' groups, to which a client has to look like itself."""
@@ -152,9 +153,9 @@ class Nlbs:
     def _node_ingress(self, name: str, desired: frozenset[IngressRule]) -> NodeIngress:
         return NodeIngress(self._elb, lambda group: plan_node_ingress(group, desired, name))
 
-    def _execute(self, actions: Iterable[nlb_plan.NlbAction], observed: ObservedNlb) -> NlbExecutor:
-        executor = NlbExecutor(self._api, self._vpc.id, observed)
-        executor.execute(actions)
+    def _execute(self, calls: Iterable[ApiCall], observed: ObservedNlb) -> NlbExecutor:
+        executor = NlbExecutor(self._api, observed)
+        executor.execute(calls)
         self._vpc.forget(executor.invalid_targets)
         return executor
 

@@ -1,15 +1,15 @@
-"""Calls of ELB's API, version 2: reading a Network Load Balancer, and executing a plan for one."""
+"""Calls of ELB's API, version 2: reading a Network Load Balancer, and performing a plan for one."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import Any
 
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.service import Service
+from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.client import AwsApi, AwsError, call_without_wrong_ids, retry_on
-from ccm.providers.aws.elb import nlb_plan as plan
 from ccm.providers.aws.elb.nlb_desired import (
     Nlb,
     NlbListener,
@@ -17,8 +17,9 @@ from ccm.providers.aws.elb.nlb_desired import (
     TargetGroup,
     target_group_prefix,
 )
+from ccm.providers.aws.elb.nlb_plan import Arn
 from ccm.providers.aws.elb.request import ElbHealthCheck
-from ccm.providers.aws.tags import ClusterTag, Tags, read_tags, tag_list
+from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
 
 MAX_PER_PAGE = 400
 _NAME_FROM_UID = re.compile(r"a[0-9a-f]{31}")
@@ -56,7 +57,7 @@ def describe_nlb(api: AwsApi, service: Service, tag: ClusterTag) -> ObservedNlb:
     if record and not tag.owns_for(service, tags[arn]):
         raise Refused(f"load balancer {own_name} carries the tags of somebody else")
     ours = {one: named[one] for one in asked if tag.owns_for(service, tags[one])}
-    groups = [_read_group(group, tags[one]) for one, group in ours.items()]
+    groups = [read_group(group, tags[one]) for one, group in ours.items()]
     strangers = [text(named[one].get("TargetGroupName")) for one in named.keys() - ours.keys()]
     return ObservedNlb(
         nlb=_read_nlb(record, tags[arn]) if record else None,
@@ -84,7 +85,7 @@ def with_listeners(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
     names = {group.arn: name for name, group in observed.groups.items()}
     call = "elbv2:DescribeListeners"
     listed = api.list_pages(call, "Listeners", LoadBalancerArn=observed.arn) if observed.arn else []
-    listeners = [_read_listener(record, names) for record in listed]
+    listeners = [read_listener(record, names) for record in listed]
     return replace(observed, listeners={listener.port: listener for listener in listeners})
 
 
@@ -146,7 +147,8 @@ def _subnets(record: Json) -> Iterator[tuple[str, str]]:
         yield text(zone.get("SubnetId")), next(iter(allocations), "")
 
 
-def _read_listener(record: Json, names: Mapping[str, str]) -> NlbListener:
+def read_listener(record: Json, names: Mapping[str, str]) -> NlbListener:
+    """The listener in a record; `names` are those of target groups by ARN."""
     actions, certificates = objects(record.get("DefaultActions")), record.get("Certificates")
     target = text(actions[0].get("TargetGroupArn")) if actions else ""
     return NlbListener(
@@ -160,7 +162,8 @@ def _read_listener(record: Json, names: Mapping[str, str]) -> NlbListener:
     )
 
 
-def _read_group(record: Json, tags: Tags) -> TargetGroup:
+def read_group(record: Json, tags: Tags) -> TargetGroup:
+    """The target group in a record, without what takes further reads."""
     protocol = text(record.get("HealthCheckProtocol"))
     path = text(record.get("HealthCheckPath")) if protocol in ("HTTP", "HTTPS") else ""
     return TargetGroup(
@@ -184,11 +187,11 @@ def _read_group(record: Json, tags: Tags) -> TargetGroup:
 class NlbExecutor:
     """Acts on one load balancer; what it creates, it knows the ARN of from then on."""
 
-    def __init__(self, api: AwsApi, vpc_id: str, observed: ObservedNlb) -> None:
-        self._api, self._vpc_id = api, vpc_id
-        self.arn, self.hostname = observed.arn, observed.hostname
-        self._groups = {name: group.arn for name, group in observed.groups.items()}
-        self._listeners = observed.listeners
+    def __init__(self, api: AwsApi, observed: ObservedNlb) -> None:
+        self._api, self.hostname = api, observed.hostname
+        self._arns = {name: group.arn for name, group in observed.groups.items()}
+        if observed.nlb:
+            self._arns[observed.nlb.name] = observed.arn
         self.invalid_targets: set[str] = set()  # instances that AWS does not take
         self._full_groups: set[str] = set()  # target groups that have room for no more
 
@@ -201,159 +204,82 @@ class NlbExecutor:
                 " Region', or choose nodes by the annotation aws-load-balancer-target-node-labels"
             )
 
-    def execute(self, actions: Iterable[plan.NlbAction]) -> None:
+    def execute(self, calls: Iterable[ApiCall]) -> None:
         """Make the calls; `RetryAfter` when something appeared or went away meanwhile."""
-        for action in actions:
+        for call in calls:
             with retry_on((*ALREADY_EXISTS, *NOT_FOUND)):
-                self._execute(action)
+                self._make(call)
 
-    def _execute(self, action: plan.NlbAction) -> None:
-        match action:
-            case plan.CreateLoadBalancer(nlb):
-                self._create_nlb(nlb)
-            case plan.DeleteLoadBalancer():
-                self._delete("elbv2:DeleteLoadBalancer", LoadBalancerArn=self.arn)
-            case plan.SetSubnets(nlb):
-                self._call("elbv2:SetSubnets", SubnetMappings=_subnet_mappings(nlb))
-            case plan.SetSecurityGroups(nlb):
-                self._call("elbv2:SetSecurityGroups", SecurityGroups=list(nlb.groups))
-            case plan.AddTags(group, tags):
-                arn = self._groups[group] if group else self.arn
-                self._api.call("elbv2:AddTags", ResourceArns=[arn], Tags=tag_list(tags))
-            case plan.ModifyAttributes(group, attributes):
-                self._set_attributes(group, attributes)
-            case plan.CreateListener() | plan.ModifyListener() | plan.DeleteListener():
-                self._execute_on_listener(action)
+    def _make(self, call: ApiCall) -> None:
+        match call.name:
+            case "elbv2:RegisterTargets":
+                self._register(call)
+            case "elbv2:DeregisterTargets":
+                self._change_targets(call)
+            case "elbv2:DeleteLoadBalancer" | "elbv2:DeleteListener" | "elbv2:DeleteTargetGroup":
+                self._delete(call)
             case _:
-                self._execute_on_group(action)
+                self._learn(self._call(call))
 
-    def _execute_on_listener(self, action: plan.ListenerAction) -> None:
-        match action:
-            case plan.CreateListener(listener):
-                self._call("elbv2:CreateListener", **self._listener(listener))
-            case plan.ModifyListener(listener):
-                parameters = self._listener(listener)
-                arn = self._listeners[listener.port].arn
-                self._api.call("elbv2:ModifyListener", ListenerArn=arn, **parameters)
-            case plan.DeleteListener(port):
-                self._delete("elbv2:DeleteListener", ListenerArn=self._listeners[port].arn)
-            case _:
-                assert_never(action)
+    def _call(self, call: ApiCall) -> Json:
+        return self._api.call(call.name, **self._with_arns(call.parameters))
 
-    def _execute_on_group(self, action: plan.TargetGroupAction) -> None:
-        match action:
-            case plan.CreateTargetGroup(group):
-                self._create_group(group)
-            case plan.ModifyTargetGroup(group):
-                arn = self._groups[group.name]
-                self._api.call(
-                    "elbv2:ModifyTargetGroup", TargetGroupArn=arn, **_health_check(group)
-                )
-            case plan.DeleteTargetGroup(name):
-                self._delete_group(name)
-            case plan.RegisterTargets(name, targets):
-                self._register(name, targets)
-            case plan.DeregisterTargets(name, targets):
-                self._change_targets("elbv2:DeregisterTargets", name, targets)
-            case _:
-                assert_never(action)
+    def _with_arns(self, value: Any) -> Any:
+        """The same with the ARN for each `Arn` in it."""
+        match value:
+            case Arn(name):
+                return self._arns[name]
+            case list():
+                return [self._with_arns(one) for one in value]
+            case dict():
+                return {key: self._with_arns(one) for key, one in value.items()}
+        return value
 
-    def _call(self, name: str, **parameters: Any) -> Json:
-        return self._api.call(name, LoadBalancerArn=self.arn, **parameters)
+    def _learn(self, answer: Json) -> None:
+        """Note what the answer says of what was created."""
+        for record in objects(answer.get("LoadBalancers")):
+            self._arns[text(record.get("LoadBalancerName"))] = text(record.get("LoadBalancerArn"))
+            self.hostname = text(record.get("DNSName"))
+        for record in objects(answer.get("TargetGroups")):
+            self._arns[text(record.get("TargetGroupName"))] = text(record.get("TargetGroupArn"))
 
-    def _create_nlb(self, nlb: Nlb) -> None:
-        answer = self._api.call(
-            "elbv2:CreateLoadBalancer",
-            Name=nlb.name,
-            Type="network",
-            Scheme="internal" if nlb.is_internal else "internet-facing",
-            SubnetMappings=_subnet_mappings(nlb),
-            Tags=tag_list(nlb.tags),
-            **({"SecurityGroups": list(nlb.groups)} if nlb.groups else {}),
-        )
-        (record,) = objects(answer.get("LoadBalancers"))
-        self.arn = text(record.get("LoadBalancerArn"))
-        self.hostname = text(record.get("DNSName"))
-
-    def _create_group(self, group: TargetGroup) -> None:
-        answer = self._api.call(
-            "elbv2:CreateTargetGroup",
-            Name=group.name,
-            Protocol=group.protocol,
-            Port=group.port,
-            VpcId=self._vpc_id,
-            TargetType="instance",
-            Tags=tag_list(group.tags),
-            **_health_check(group),
-        )
-        (record,) = objects(answer.get("TargetGroups"))
-        self._groups[group.name] = text(record.get("TargetGroupArn"))
-
-    def _set_attributes(self, group: str, attributes: Mapping[str, str]) -> None:
-        listed = tag_list(attributes)  # attributes have the form of tags
-        if group:
-            self._api.call(
-                "elbv2:ModifyTargetGroupAttributes",
-                TargetGroupArn=self._groups[group],
-                Attributes=listed,
-            )
-        else:
-            self._call("elbv2:ModifyLoadBalancerAttributes", Attributes=listed)
-
-    def _register(self, name: str, targets: Iterable[str]) -> None:
+    def _register(self, call: ApiCall) -> None:
         """What does not run keeps no other out, and a full group stops nothing else."""
-        left = [target for target in targets if target not in self.invalid_targets]
-        if name in self._full_groups:
+        group = call.parameters["TargetGroupArn"].name
+        if group in self._full_groups:
             return
         try:
-            self.invalid_targets |= self._change_targets("elbv2:RegisterTargets", name, left)
+            self.invalid_targets |= self._change_targets(call)
         except AwsError as error:
             if error.code not in GROUP_FULL:
                 raise
-            self._full_groups.add(name)
+            self._full_groups.add(group)
 
-    def _change_targets(self, call: str, name: str, targets: Iterable[str]) -> set[str]:
+    def _change_targets(self, call: ApiCall) -> set[str]:
         """Make the call for all targets but those that AWS does not take, which are returned."""
-        arn = self._groups[name]
-        _, invalid = call_without_wrong_ids(
-            [INVALID_TARGET],
-            targets,
-            lambda left: self._api.call(
-                call, TargetGroupArn=arn, Targets=[{"Id": target} for target in left]
-            ),
-        )
+
+        def change(left: list[str]) -> Json:
+            targets = [{"Id": target} for target in left]
+            return self._call(ApiCall(call.name, {**call.parameters, "Targets": targets}))
+
+        targets = {target["Id"] for target in call.parameters["Targets"]}
+        left = sorted(targets - self.invalid_targets)
+        _, invalid = call_without_wrong_ids([INVALID_TARGET], left, change)
         return set(invalid)
 
-    def _listener(self, listener: NlbListener) -> Json:
-        parameters: Json = {
-            "Port": listener.port,
-            "Protocol": listener.protocol,
-            "DefaultActions": [{"Type": "forward", "TargetGroupArn": self._groups[listener.group]}],
-        }
-        if listener.certificate:
-            parameters["Certificates"] = [{"CertificateArn": listener.certificate}]
-        if listener.policy:
-            parameters["SslPolicy"] = listener.policy
-        if listener.alpn:
-            parameters["AlpnPolicy"] = [listener.alpn]
-        return parameters
-
-    def _delete(self, name: str, **which: str) -> None:
+    def _delete(self, call: ApiCall) -> None:
         try:
-            self._api.call(name, **which)
+            self._call(call)
         except AwsError as error:
-            if error.code not in NOT_FOUND:
+            if error.code in NOT_FOUND:
+                return
+            if error.code != IN_USE or call.name != "elbv2:DeleteTargetGroup":
                 raise
-
-    def _delete_group(self, name: str) -> None:
-        arn = self._groups[name]
-        try:
-            self._delete("elbv2:DeleteTargetGroup", TargetGroupArn=arn)
-        except AwsError as error:
-            if error.code != IN_USE:
-                raise
-            if others := self._other_users(arn):
-                used = f"target group {name} is used by {', '.join(others)}: take it out there"
+            group = call.parameters["TargetGroupArn"]
+            if others := self._other_users(self._with_arns(group)):
+                used = (
+                    f"target group {group.name} is used by {', '.join(others)}: take it out there"
+                )
                 raise CloudError(used) from error
             raise RetryAfter(str(error), IN_USE_RETRY) from error
 
@@ -362,24 +288,4 @@ class NlbExecutor:
         name = "elbv2:DescribeTargetGroups"
         groups = self._api.list_pages(name, "TargetGroups", TargetGroupArns=[arn])
         users = {user for group in groups for user in group.get("LoadBalancerArns") or ()}
-        return sorted(balancer_name(user) for user in users - {self.arn})
-
-
-def _subnet_mappings(nlb: Nlb) -> list[dict[str, str]]:
-    return [
-        {"SubnetId": subnet} | ({"AllocationId": allocation} if allocation else {})
-        for subnet, allocation in nlb.subnets.items()
-    ]
-
-
-def _health_check(group: TargetGroup) -> Json:
-    check = group.health_check
-    return {
-        "HealthCheckProtocol": check.protocol,
-        "HealthCheckPort": check.port,
-        "HealthCheckIntervalSeconds": check.interval,
-        "HealthCheckTimeoutSeconds": check.timeout,
-        "HealthyThresholdCount": check.healthy,
-        "UnhealthyThresholdCount": check.unhealthy,
-        **({"HealthCheckPath": check.path} if check.path else {}),
-    }
+        return sorted(balancer_name(user) for user in users - {*self._arns.values()})

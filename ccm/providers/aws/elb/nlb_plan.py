@@ -1,14 +1,16 @@
 """What turns a Network Load Balancer into what it has to be; nothing in here acts.
 
 Whatever is to be used is created before it is used, and given up before it is deleted. A crash
-between two actions is safe: planning again from what is then there yields the remaining ones.
-Actions are named after the calls that perform them.
+between two calls is safe: planning again from what is then there yields the remaining ones.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ccm.cloud.lookup import batches
 from ccm.errors import Refused
+from ccm.model.objects import Json
+from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.elb.nlb_desired import (
     DesiredNlb,
     Nlb,
@@ -17,149 +19,38 @@ from ccm.providers.aws.elb.nlb_desired import (
     TargetGroup,
     differing,
 )
-from ccm.providers.aws.tags import Tags
+from ccm.providers.aws.tags import tag_list
 
 MAX_TARGETS_PER_CALL = 100
 PROTECTION = "deletion_protection.enabled"
 
 
 @dataclass(frozen=True, slots=True)
-class CreateLoadBalancer:
-    """With subnets, security groups and tags; attributes are set afterwards."""
-
-    nlb: Nlb
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteLoadBalancer:
-    """The load balancer itself; listeners and target groups are deleted before."""
+class Arn:
+    """Stands in a call for the ARN of a load balancer or target group, which may come to be."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetSubnets:
-    """Replace the subnets."""
-
-    nlb: Nlb
-
-
-@dataclass(frozen=True, slots=True)
-class SetSecurityGroups:
-    """Replace the load balancer's own security groups."""
-
-    nlb: Nlb
-
-
-@dataclass(frozen=True, slots=True)
-class AddTags:
-    """Add or change tags; `group` is the name of a target group, empty for the load balancer."""
-
-    group: str
-    tags: Tags
-
-
-@dataclass(frozen=True, slots=True)
-class ModifyAttributes:
-    """As `AddTags`, for attributes."""
-
-    group: str
-    attributes: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTargetGroup:
-    """Without attributes and targets."""
-
-    group: TargetGroup
-
-
-@dataclass(frozen=True, slots=True)
-class ModifyTargetGroup:
-    """Replace the health check."""
-
-    group: TargetGroup
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTargetGroup:
-    """The target group of this name."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterTargets:
-    """Instances to have in a target group, by ID."""
-
-    group: str
-    targets: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DeregisterTargets:
-    """Instances that are to be in it no longer, by ID."""
-
-    group: str
-    targets: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CreateListener:
-    """A listener at a port that has none."""
-
-    listener: NlbListener
-
-
-@dataclass(frozen=True, slots=True)
-class ModifyListener:
-    """Replace all that can be changed in a listener."""
-
-    listener: NlbListener
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteListener:
-    """The listener at one port."""
-
-    port: int
-
-
-ListenerAction = CreateListener | ModifyListener | DeleteListener
-TargetGroupAction = (
-    CreateTargetGroup | ModifyTargetGroup | DeleteTargetGroup | RegisterTargets | DeregisterTargets
-)
-NlbAction = (
-    CreateLoadBalancer
-    | DeleteLoadBalancer
-    | SetSubnets
-    | SetSecurityGroups
-    | AddTags
-    | ModifyAttributes
-    | TargetGroupAction
-    | ListenerAction
-)
-
-
-def plan(desired: DesiredNlb, observed: ObservedNlb) -> Iterator[NlbAction]:
+def plan(desired: DesiredNlb, observed: ObservedNlb, vpc_id: str) -> Iterator[ApiCall]:
     """Yield what makes it as desired; raises `Refused` for what cannot be changed."""
     for name in sorted(desired.groups.keys() & observed.strangers):
         raise Refused(f"target group {name} carries the tags of somebody else, or lost its own")
     yield from _plan_nlb(desired.nlb, observed.nlb)
     for name, group in sorted(desired.groups.items()):
-        yield from _plan_group(group, observed.groups.get(name))
+        yield from _plan_group(group, observed.groups.get(name), vpc_id)
     yield from _plan_listeners(desired, observed)
     for name in sorted(observed.groups.keys() - desired.groups.keys()):
-        yield DeleteTargetGroup(name)
+        yield _group_deletion(name)
 
 
-def plan_targets(targets: frozenset[str], observed: ObservedNlb) -> Iterator[NlbAction]:
+def plan_targets(targets: frozenset[str], observed: ObservedNlb) -> Iterator[ApiCall]:
     """Yield what gives all target groups these targets and changes nothing else."""
-    for name, group in sorted(observed.groups.items()):
-        yield from _plan_targets(name, targets, group.targets)
+    for _, group in sorted(observed.groups.items()):
+        yield from _plan_targets(targets, group)
 
 
-def plan_deletion(observed: ObservedNlb) -> Iterator[NlbAction]:
+def plan_deletion(observed: ObservedNlb) -> Iterator[ApiCall]:
     """Yield what deletes all; the load balancer, by which the rest is found, goes last.
 
     Raises `Refused` for a protected load balancer before anything of it is gone.
@@ -168,33 +59,44 @@ def plan_deletion(observed: ObservedNlb) -> Iterator[NlbAction]:
         raise Refused(
             f"load balancer {observed.nlb.name} has deletion protection: take it off first"
         )
-    for port in sorted(observed.listeners):
-        yield DeleteListener(port)
+    for _, listener in sorted(observed.listeners.items()):
+        yield _listener_deletion(listener)
     for name in sorted(observed.groups):
-        yield DeleteTargetGroup(name)
+        yield _group_deletion(name)
     if observed.nlb:
-        yield DeleteLoadBalancer(observed.nlb.name)
+        yield ApiCall("elbv2:DeleteLoadBalancer", {"LoadBalancerArn": Arn(observed.nlb.name)})
 
 
-def _plan_nlb(desired: Nlb, observed: Nlb | None) -> Iterator[NlbAction]:
+def _plan_nlb(desired: Nlb, observed: Nlb | None) -> Iterator[ApiCall]:
     there = observed or replace(desired, attributes={})
+    own = {"LoadBalancerArn": Arn(desired.name)}
+    subnets = {"SubnetMappings": _subnet_mappings(desired)}
+    groups = {"SecurityGroups": list(desired.groups)} if desired.groups else {}
     if observed is None:
-        yield CreateLoadBalancer(desired)
+        scheme = "internal" if desired.is_internal else "internet-facing"
+        usual = {"Name": desired.name, "Type": "network", "Scheme": scheme}
+        tags = {"Tags": tag_list(desired.tags)}
+        yield ApiCall("elbv2:CreateLoadBalancer", {**usual, **subnets, **groups, **tags})
     _check_fixed(desired, there)
     if there.subnets.keys() != desired.subnets.keys():
-        yield SetSubnets(desired)
+        yield ApiCall("elbv2:SetSubnets", {**own, **subnets})
     if desired.groups and set(desired.groups) != set(there.groups):
-        yield SetSecurityGroups(desired)
-    yield from _plan_details("", desired, there)
+        yield ApiCall("elbv2:SetSecurityGroups", {**own, **groups})
+    yield from _plan_tags(desired, there)
+    if changed := _changed_attributes(desired, there):
+        yield ApiCall("elbv2:ModifyLoadBalancerAttributes", {**own, **changed})
 
 
-def _plan_details(
-    group: str, desired: Nlb | TargetGroup, observed: Nlb | TargetGroup
-) -> Iterator[AddTags | ModifyAttributes]:
+def _plan_tags(desired: Nlb | TargetGroup, observed: Nlb | TargetGroup) -> Iterator[ApiCall]:
     if tags := differing(desired.tags, observed.tags):
-        yield AddTags(group, tags)
-    if attributes := differing(desired.attributes, observed.attributes):
-        yield ModifyAttributes(group, attributes)
+        named = {"ResourceArns": [Arn(desired.name)]}
+        yield ApiCall("elbv2:AddTags", {**named, "Tags": tag_list(tags)})
+
+
+def _changed_attributes(desired: Nlb | TargetGroup, observed: Nlb | TargetGroup) -> Json:
+    """The attributes to set, which have the form of tags."""
+    changed = differing(desired.attributes, observed.attributes)
+    return {"Attributes": tag_list(changed)} if changed else {}
 
 
 def _check_fixed(desired: Nlb, observed: Nlb) -> None:
@@ -213,44 +115,97 @@ def _check_fixed(desired: Nlb, observed: Nlb) -> None:
             )
 
 
-def _plan_group(desired: TargetGroup, observed: TargetGroup | None) -> Iterator[NlbAction]:
+def _plan_group(
+    desired: TargetGroup, observed: TargetGroup | None, vpc_id: str
+) -> Iterator[ApiCall]:
     there = observed or replace(desired, attributes={}, targets=frozenset())
+    own = {"TargetGroupArn": Arn(desired.name)}
     if observed is None:
-        yield CreateTargetGroup(desired)
+        where = {"VpcId": vpc_id, "TargetType": "instance"}
+        usual = {"Name": desired.name, "Protocol": desired.protocol, "Port": desired.port}
+        tags = {"Tags": tag_list(desired.tags)}
+        made = {**usual, **where, **_health_check(desired), **tags}
+        yield ApiCall("elbv2:CreateTargetGroup", made)
     if there.health_check != desired.health_check:
-        yield ModifyTargetGroup(desired)
-    yield from _plan_details(desired.name, desired, there)
-    yield from _plan_targets(desired.name, desired.targets, there.targets)
+        yield ApiCall("elbv2:ModifyTargetGroup", {**own, **_health_check(desired)})
+    yield from _plan_tags(desired, there)
+    if changed := _changed_attributes(desired, there):
+        yield ApiCall("elbv2:ModifyTargetGroupAttributes", {**own, **changed})
+    yield from _plan_targets(desired.targets, there)
 
 
-def _plan_targets(
-    name: str, desired: frozenset[str], observed: frozenset[str]
-) -> Iterator[RegisterTargets | DeregisterTargets]:
+def _plan_targets(desired: frozenset[str], group: TargetGroup) -> Iterator[ApiCall]:
     """Those that are gone go first: a target group has room for so many."""
-    changes = (DeregisterTargets, observed - desired), (RegisterTargets, desired - observed)
-    for action, targets in changes:
-        ordered = sorted(targets)
-        for at in range(0, len(ordered), MAX_TARGETS_PER_CALL):
-            yield action(name, tuple(ordered[at : at + MAX_TARGETS_PER_CALL]))
+    for name, targets in (
+        ("elbv2:DeregisterTargets", group.targets - desired),
+        ("elbv2:RegisterTargets", desired - group.targets),
+    ):
+        for some in batches(sorted(targets), MAX_TARGETS_PER_CALL):
+            listed = [{"Id": target} for target in some]
+            yield ApiCall(name, {"TargetGroupArn": Arn(group.name), "Targets": listed})
 
 
-def _plan_listeners(desired: DesiredNlb, observed: ObservedNlb) -> Iterator[NlbAction]:
+def _plan_listeners(desired: DesiredNlb, observed: ObservedNlb) -> Iterator[ApiCall]:
     for port in sorted(observed.listeners.keys() - desired.listeners.keys()):
-        yield DeleteListener(port)
+        yield _listener_deletion(observed.listeners[port])
     for port, listener in sorted(desired.listeners.items()):
-        there = observed.listeners.get(port)
+        there, parameters = observed.listeners.get(port), _listener(listener)
+        creation = {"LoadBalancerArn": Arn(desired.nlb.name), **parameters}
         if there is None:
-            yield CreateListener(listener)
+            yield ApiCall("elbv2:CreateListener", creation)
         elif not _can_become(there, listener):
-            yield DeleteListener(port)
-            yield CreateListener(listener)
+            yield _listener_deletion(there)
+            yield ApiCall("elbv2:CreateListener", creation)
         elif replace(there, policy="") != replace(listener, policy="") or (
             listener.policy not in ("", there.policy)
         ):
-            yield ModifyListener(listener)
+            yield ApiCall("elbv2:ModifyListener", {"ListenerArn": there.arn, **parameters})
 
 
 def _can_become(observed: NlbListener, desired: NlbListener) -> bool:
     """Whether AWS changes the protocol in place: it does so between TCP and TLS."""
     is_plain = {observed.protocol, desired.protocol} <= {"TCP", "TLS"}
     return observed.protocol == desired.protocol or is_plain
+
+
+def _listener_deletion(listener: NlbListener) -> ApiCall:
+    return ApiCall("elbv2:DeleteListener", {"ListenerArn": listener.arn})
+
+
+def _group_deletion(name: str) -> ApiCall:
+    return ApiCall("elbv2:DeleteTargetGroup", {"TargetGroupArn": Arn(name)})
+
+
+def _listener(listener: NlbListener) -> Json:
+    parameters: Json = {
+        "Port": listener.port,
+        "Protocol": listener.protocol,
+        "DefaultActions": [{"Type": "forward", "TargetGroupArn": Arn(listener.group)}],
+    }
+    if listener.certificate:
+        parameters["Certificates"] = [{"CertificateArn": listener.certificate}]
+    if listener.policy:
+        parameters["SslPolicy"] = listener.policy
+    if listener.alpn:
+        parameters["AlpnPolicy"] = [listener.alpn]
+    return parameters
+
+
+def _subnet_mappings(nlb: Nlb) -> list[dict[str, str]]:
+    return [
+        {"SubnetId": subnet} | ({"AllocationId": allocation} if allocation else {})
+        for subnet, allocation in nlb.subnets.items()
+    ]
+
+
+def _health_check(group: TargetGroup) -> Json:
+    check = group.health_check
+    return {
+        "HealthCheckProtocol": check.protocol,
+        "HealthCheckPort": check.port,
+        "HealthCheckIntervalSeconds": check.interval,
+        "HealthCheckTimeoutSeconds": check.timeout,
+        "HealthyThresholdCount": check.healthy,
+        "UnhealthyThresholdCount": check.unhealthy,
+        **({"HealthCheckPath": check.path} if check.path else {}),
+    }
