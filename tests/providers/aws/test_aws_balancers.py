@@ -160,9 +160,7 @@ async def test_only_nodes_with_the_labels_are_targets(aws: Aws) -> None:
 
 
 async def test_given_security_groups_replace_its_own_and_the_nodes_are_shared(aws: Aws) -> None:
-    made = aws.ec2.create_security_group(GroupName="mine", Description="mine", VpcId=aws.vpc)[
-        "GroupId"
-    ]
+    made = aws.make_group("mine")
     nodes = [node_of(aws.launch()[0])]
     first = asking({"security-groups": made}, "one")
     second = asking({"security-groups": made}, "two")
@@ -294,15 +292,6 @@ async def test_a_target_group_in_use_is_deleted_later_injected(aws: Aws) -> None
     assert not aws.target_groups()
 
 
-async def test_a_protected_balancer_is_refused_injected(aws: Aws) -> None:
-    one = asking(NLB)
-    await aws.ensure(one)
-    protected = Refusal(400, "OperationNotPermitted", "deletion protection is enabled")
-    refused = pytest.raises(Refused, match="deletion protection")
-    with aws.proxy.fault("elbv2:DeleteLoadBalancer", protected), refused:
-        await aws.delete(one)
-
-
 @pytest.mark.parametrize("annotations", [{}, NLB])
 async def test_an_answer_without_its_instances_takes_none_away_injected(
     aws: Aws, annotations: dict[str, str]
@@ -370,12 +359,8 @@ async def test_a_full_security_group_is_explained_injected(aws: Aws) -> None:
 
 
 async def test_a_node_with_two_tagged_groups_is_told(aws: Aws) -> None:
-    other = aws.ec2.create_security_group(GroupName="other", Description="other", VpcId=aws.vpc)[
-        "GroupId"
-    ]
-    aws.ec2.create_tags(
-        Resources=[other], Tags=[{"Key": "kubernetes.io/cluster/kit", "Value": "shared"}]
-    )
+    other = aws.make_group("other")
+    aws.tag(other, value="shared")
     (made,) = aws.launch(SecurityGroupIds=[aws.nodes_group, other])
     with pytest.raises(CloudError, match="tag exactly one"):
         await aws.ensure(asking({}), [node_of(made)])

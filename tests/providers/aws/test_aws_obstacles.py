@@ -171,10 +171,8 @@ async def test_a_change_of_nodes_reads_of_a_balancer_only_what_it_needs(aws: Aws
 async def test_one_node_with_two_tagged_groups_keeps_no_other_out(
     aws: Aws, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
-    other = aws.ec2.create_security_group(GroupName="other", Description="other", VpcId=aws.vpc)[
-        "GroupId"
-    ]
-    aws.ec2.create_tags(Resources=[other], Tags=[{"Key": MARK, "Value": "shared"}])
+    other = aws.make_group("other")
+    aws.tag(other, value="shared")
     (good,) = aws.launch()
     (odd,) = aws.launch(SecurityGroupIds=[aws.nodes_group, other])
     nodes = [node_of(good), node_of(odd)]

@@ -13,7 +13,7 @@ from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import connect
-from tests.proc.running import RULES, Supervisor, Where, long, wait_for
+from tests.proc.running import RULES, Supervisor, Where, long
 from tests.providers.aws.proxy import Limit, Proxy
 from tests.providers.aws.world import MARK, ZONES, Account, config_text
 
@@ -331,42 +331,3 @@ async def test_a_cluster_without_an_id_starts_when_allowed_and_is_told_what_it_l
         await until("an Event names the tag", told)
         assert supervisor.end() == 0
     assert list(account.classic_elbs()) == []
-
-
-@pytest.mark.timeout(300)
-@long
-async def test_a_thousand_instances_cost_few_reads(
-    where: Where, api: Kube, account: Account, proxy: Proxy
-) -> None:
-    """To initialize them, and for each pass of refresh from then on."""
-    machines = account.launch_many(1000)
-    slots = asyncio.Semaphore(32)
-
-    async def register(name: str) -> None:
-        async with slots:
-            await api.post("/api/v1/nodes", registration(name))
-
-    await asyncio.gather(*(register(machine["PrivateDnsName"]) for machine in machines))
-    flags = ("--cloud-provider=aws", "--controllers=cloud-node", "--node-workers=1")
-    with Supervisor(where, *flags, "--node-status-update-frequency=20s") as supervisor:
-        await initialized(api, len(machines))
-        first = dict(proxy.counted())
-        begun = await passed(supervisor, 0)
-        since = len(proxy.requests)
-        await passed(supervisor, begun)
-        assert supervisor.end() == 0
-    reads = len(proxy.requests) - since
-    print(f"1,000 nodes took {first}, a pass of refresh {reads} reads")
-    assert sum(first.values()) <= 12
-    assert reads <= 10
-    assert proxy.writes() == []
-
-
-async def passed(supervisor: Supervisor, passes: int) -> int:
-    """How many passes of refresh are done, once there are more than so many."""
-
-    def look() -> int:
-        done = int(supervisor.workers().get("node-0", {}).get("refresh_passes", 0))
-        return done if done > passes else 0
-
-    return await asyncio.to_thread(wait_for, "a pass of refresh", look, 120)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.interface import Gate, ProviderContext
+from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import port, service
 from ccm.model.cloud import Answer, Route
 from ccm.model.objects import Json, Node
@@ -16,7 +17,6 @@ from ccm.providers.aws.provider import AwsCloud
 from ccm.providers.aws.tags import tag_list
 from tests.providers.aws.emulator import REGION, Emulator
 from tests.providers.aws.proxy import Proxy
-from tests.providers.simulated.world import CountingGate
 
 CLUSTER = "kit"
 MARK = f"kubernetes.io/cluster/{CLUSTER}"
@@ -242,7 +242,7 @@ async def started(
     if not has_cluster_id:
         config = config.replace(f"KubernetesClusterID = {CLUSTER}", "")
     context = ProviderContext(
-        gate or CountingGate(), config.encode(), "cloud.conf", "test", caller, allow_untagged
+        gate or KitGate(10.0), config.encode(), "cloud.conf", "test", caller, allow_untagged
     )
     cloud = AwsCloud(timings)
     await cloud.initialize(context)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from ccm.cloud.testkit.gate import GateCall
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
 from ccm.providers.simulated.api import Conflict, NotFound, SimulatedApi
 from ccm.sandbox.cloud.records import Machine
@@ -25,7 +26,7 @@ async def delete(api: SimulatedApi, name: str) -> Any:
 async def test_a_write_spends_the_write_budget_and_returns_json(w: World) -> None:
     made = await create(w.api, "web")
     assert made["name"] == "web"
-    assert w.gate.calls == {("CreateLoadBalancer", "write"): 1}
+    assert w.gate.calls == [GateCall("CreateLoadBalancer", "write")]
     assert (w.cloud.counters.reads, w.cloud.counters.writes) == (0, 1)
 
 

@@ -56,26 +56,12 @@ async def test_a_machine_that_exists_is_on_or_off(
     assert found.power is expected
 
 
-@pytest.mark.parametrize("provider_id", ["", "simulated://m-1"])
-async def test_a_terminated_machine_is_gone(w: World, provider_id: str) -> None:
-    w.cloud.state.machines.add(Machine("a", id="m-1"))
-    w.cloud.state.machines.terminate("a")
-    assert await answer(w.instances, "a", provider_id) == Gone("machine m-1 is terminated")
-
-
 @pytest.mark.parametrize(("provider_id", "asked"), [("", "a"), ("simulated://m-1", "m-1")])
 async def test_a_machine_that_is_positively_not_there_is_gone(
     w: World, provider_id: str, asked: str
 ) -> None:
     expected = Gone(f"the cloud has no machine {asked}")
     assert await answer(w.instances, "a", provider_id) == expected
-
-
-async def test_two_machines_of_one_name_are_unknown_and_named(w: World) -> None:
-    w.cloud.state.machines.add(Machine("a", id="m-2"))
-    w.cloud.state.machines.add(Machine("a", id="m-1"))
-    found = await answer(w.instances, "a")
-    assert found == Unknown("2 machines are named a: simulated://m-1, simulated://m-2")
 
 
 async def test_a_replaced_machine_is_the_live_one(w: World) -> None:

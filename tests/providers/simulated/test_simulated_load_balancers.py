@@ -6,7 +6,7 @@ import pytest
 
 from ccm.cloud.interface import ListsOwned, LoadBalancers
 from ccm.cloud.testkit.harness import port, service
-from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
+from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
@@ -97,38 +97,6 @@ async def test_an_unchanged_balancer_costs_one_read_and_no_write(
     assert used(w.cloud) == (2, 0)
 
 
-@pytest.mark.parametrize(
-    ("asked", "field", "value"),
-    [
-        ({"loadBalancerSourceRanges": ["10.0.0.0/8"]}, "source_ranges", ("10.0.0.0/8",)),
-        (LOCAL, "health_check", {"path": "/healthz", "port": 30100}),
-    ],
-)
-async def test_a_change_is_one_write_of_what_differs_and_back(
-    w: World, asked: Json, field: str, value: object, hosts: list[Node]
-) -> None:
-    made = await w.balancers.ensure(service(), hosts)
-    before = record(w)
-    used(w.cloud)
-    assert await w.balancers.ensure(service(**asked), hosts) == made
-    assert getattr(record(w), field) == value
-    await w.balancers.ensure(service(), hosts)
-    assert record(w) == before
-    assert used(w.cloud) == (2, 2)
-
-
-@pytest.mark.parametrize("how", ["terminate", "vanish"])
-async def test_a_machine_that_is_gone_does_not_keep_the_others_out(
-    w: World, how: str, hosts: list[Node]
-) -> None:
-    await w.balancers.ensure(service(), hosts[:1])
-    getattr(w.cloud.state.machines, how)(hosts[1].name)
-    await w.balancers.update_hosts(service(), hosts)
-    assert set(record(w).hosts) == ids([hosts[0], hosts[2]])
-    await w.balancers.ensure(service("other"), hosts)
-    assert set(record(w, "other").hosts) == ids([hosts[0], hosts[2]])
-
-
 async def test_work_in_progress_says_when_to_come_back(w: World, hosts: list[Node]) -> None:
     w.cloud.set_parameters(provisioning=0.2, deletion=0.2)
     for _ in range(2):
@@ -154,32 +122,6 @@ async def test_work_in_progress_says_when_to_come_back(w: World, hosts: list[Nod
     await asyncio.sleep(0.25)
     await w.balancers.delete(service())
     assert w.cloud.state.load_balancers.records == {}
-
-
-@pytest.mark.parametrize(
-    "tags",
-    [
-        {},
-        {"cluster": "test"},
-        {"cluster": "other", "service": UID},
-        {"cluster": "test", "service": "other"},
-    ],
-)
-async def test_a_balancer_without_our_mark_is_never_touched(
-    w: World, tags: dict[str, str], hosts: list[Node]
-) -> None:
-    w.cloud.state.load_balancers.put(LoadBalancer(NAME, tags=tags))
-    before = record(w)
-    assert await w.balancers.get(service()) is None
-    for attempt in (
-        w.balancers.ensure(service(), hosts),
-        w.balancers.update_hosts(service(), hosts),
-        w.balancers.delete(service()),
-    ):
-        with pytest.raises(Refused, match="not touched"):
-            await attempt
-    assert record(w) == before
-    assert w.cloud.counters.writes == 0
 
 
 async def test_balancers_with_our_mark_are_listed_from_all_pages_and_no_other(w: World) -> None:
@@ -240,13 +182,6 @@ async def test_what_is_fixed_for_life_is_refused_and_the_balancer_stays(
     assert record(w) == before
 
 
-async def test_a_full_account_is_a_refusal(w: World, hosts: list[Node]) -> None:
-    w.cloud.set_parameters(max_load_balancers=1)
-    await w.balancers.ensure(service(), hosts)
-    with pytest.raises(Refused, match="QuotaExceeded"):
-        await w.balancers.ensure(service("other"), hosts)
-
-
 async def test_a_read_that_lags_behind_makes_no_second_balancer(
     w: World, hosts: list[Node]
 ) -> None:
@@ -258,32 +193,20 @@ async def test_a_read_that_lags_behind_makes_no_second_balancer(
     assert len(w.cloud.state.load_balancers.records) == 1
 
 
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [
-        (CloudFault(CloudFaultKind.DENIED), Denied),
-        (CloudFault(CloudFaultKind.THROTTLE, retry_after=7), Throttled),
-        (CloudFault(CloudFaultKind.ERROR), CloudError),
-        (CloudFault(CloudFaultKind.GARBAGE), CloudError),
-        (CloudFault(CloudFaultKind.GARBAGE, body="[]"), CloudError),
-        (CloudFault(CloudFaultKind.GARBAGE, body='{"name": "x"}'), CloudError),
-    ],
-)
-async def test_a_failed_read_is_never_taken_for_nothing_there(
-    w: World, fault: CloudFault, error: type[CloudError]
-) -> None:
+@pytest.mark.parametrize("body", ["[]", '{"name": "x"}'])
+async def test_an_odd_record_is_never_taken_for_nothing_there(w: World, body: str) -> None:
     await w.balancers.ensure(service(), [])
     before = record(w)
-    w.cloud.faults.set(fault)
+    w.cloud.faults.set(CloudFault(CloudFaultKind.GARBAGE, body=body))
     for attempt in (
         w.balancers.get(service()),
         w.balancers.ensure(service(), []),
         w.balancers.update_hosts(service(), []),
         w.balancers.delete(service()),
     ):
-        with pytest.raises(error) as failure:
+        with pytest.raises(CloudError) as failure:
             await attempt
-        assert not isinstance(failure.value, Refused)
+        assert type(failure.value) is CloudError
     assert record(w) == before
 
 

@@ -23,27 +23,10 @@ async def answer(volumes: SimulatedVolumes, handle: str = "vol-0") -> PlaceAnswe
     return (await volumes.describe([volume(handle, "pv")]))["pv"]
 
 
-async def test_a_volume_is_in_its_zones(w: World) -> None:
-    w.cloud.state.add_volume(Volume("vol-0", ("zone-b", "zone-a"), "north"))
-    assert await answer(w.volumes) == VolumePlace(("zone-b", "zone-a"), "north")
-
-
-async def test_a_volume_that_is_positively_not_there_is_gone(w: World) -> None:
-    assert await answer(w.volumes) == Gone("the cloud has no volume vol-0")
-
-
 @pytest.mark.parametrize("handle", ["", "vol-0,vol-1", "vol 0", "vol-0&ids=x", "//vol", "vøl"])
 async def test_what_cannot_be_an_id_is_gone_without_a_call(w: World, handle: str) -> None:
     assert isinstance(await answer(w.volumes, handle), Gone)
     assert w.cloud.counters.count() == 0
-
-
-async def test_two_objects_of_one_volume_are_asked_for_once(w: World) -> None:
-    add(w.cloud, 1)
-    answers = await w.volumes.describe([volume("vol-0", name) for name in ("a", "b")])
-    assert answers["a"] == answers["b"] == VolumePlace(("zone-0",), "north")
-    assert w.cloud.counters.log[0].operation == "ListVolumes"
-    assert w.cloud.counters.reads == 1
 
 
 async def test_a_failed_page_makes_only_its_own_volumes_unknown(w: World) -> None:

@@ -1,14 +1,11 @@
-"""A simulated cloud with the parts of a provider for it; a gate that counts and calls; Nodes."""
+"""A simulated cloud with the parts of a provider for it, behind the gate of the kit; Nodes."""
 
-from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import orjson
 
 from ccm.cloud.interface import ProviderContext
-from ccm.errors import CloudError
+from ccm.cloud.testkit.gate import KitGate
 from ccm.model.objects import Node
 from ccm.model.volume import PersistentVolume
 from ccm.providers.simulated.api import SimulatedApi
@@ -20,34 +17,12 @@ from ccm.providers.simulated.volumes import CSI_DRIVER, SimulatedVolumes
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.server import CloudServer
 
-T = TypeVar("T")
-
-
-class CountingGate:
-    """Grants everything at once; keeps what was called and what was raised in it."""
-
-    def __init__(self) -> None:
-        self.calls: Counter[tuple[str, str]] = Counter()
-        self.errors: list[CloudError] = []
-
-    async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
-        self.calls[operation, budget] += 1
-        try:
-            return await function()
-        except CloudError as error:
-            self.errors.append(error)
-            raise
-
-    def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
-        self.calls[operation, budget] += 1
-        return function()
-
 
 class World:
     """The cloud, and each part of the provider as cluster `test` has it."""
 
     def __init__(self, cloud: CloudServer) -> None:
-        self.cloud, self.gate = cloud, CountingGate()
+        self.cloud, self.gate = cloud, KitGate(10.0)
         self.clients: list[SimulatedApi] = []
         self.api = self.client()
         self.instances = SimulatedInstances(self.api, batch_size=100)
@@ -95,4 +70,4 @@ def volumes(count: int) -> list[PersistentVolume]:
 
 
 def context(config: str) -> ProviderContext:
-    return ProviderContext(CountingGate(), config.encode(), "cloud.conf", "test", "test")
+    return ProviderContext(KitGate(10.0), config.encode(), "cloud.conf", "test", "test")
