@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from ccm.cloud.gate import invoke, with_priority
@@ -42,6 +42,10 @@ class Describer(Protocol[ObjectT_contra, AnswerT_co]):
     def describe(
         self, objects: Sequence[ObjectT_contra], /
     ) -> Mapping[str, AnswerT_co] | Awaitable[Mapping[str, AnswerT_co]]: ...
+
+
+Read = Callable[[Sequence[ObjectT]], Mapping[str, AnswerT] | Awaitable[Mapping[str, AnswerT]]]
+"""A method of a provider that answers for many objects."""
 
 
 class BatchReader(Generic[ObjectT, AnswerT]):
@@ -112,16 +116,20 @@ class BatchReader(Generic[ObjectT, AnswerT]):
                 read.cancel()
 
     async def describe(
-        self, batch: Sequence[ObjectT], priority: Priority
+        self,
+        batch: Sequence[ObjectT],
+        priority: Priority,
+        read: Read[ObjectT, AnswerT] | None = None,
     ) -> dict[str, AnswerT | Unknown] | None:
         """One answer for each object of `batch`, by name, whatever the provider does.
 
-        None when the cloud throttles; raises `NotLeading` when this process does not lead.
+        `read` is asked instead of the provider's `describe`. None when the cloud throttles; raises
+        `NotLeading` when this process does not lead.
         """
         if not batch:
             return {}
         with self._executor.journaled([obj.name for obj in batch]):
-            return await self._describe(batch, priority)
+            return await self._describe(batch, priority, read)
 
     async def _read_suspect(self, obj: ObjectT) -> AnswerT | Unknown:
         """Ask once: while it waits alone, no other key executes."""
@@ -189,11 +197,15 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         return answers
 
     async def _describe(
-        self, batch: Sequence[ObjectT], priority: Priority
+        self,
+        batch: Sequence[ObjectT],
+        priority: Priority,
+        read: Read[ObjectT, AnswerT] | None = None,
     ) -> dict[str, AnswerT | Unknown] | None:
+        read = read or self._part.describe
         try:
             with with_priority(priority):
-                answers = await invoke(self._part.describe, batch)
+                answers = await invoke(read, batch)
             return {obj.name: _checked(answers.get(obj.name)) for obj in batch}
         except Throttled:
             return None
@@ -202,8 +214,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         except CloudError as error:
             return {obj.name: Unknown(str(error)) for obj in batch}
         except Exception as error:  # around one callback: a provider's bug is one failed read
-            failed = f"{type(self._part).__name__}.describe"
-            log.exception("provider failed", extra={"call": failed})
+            log.exception("provider failed", extra={"call": getattr(read, "__qualname__", "")})
             return {obj.name: Unknown(f"provider failed: {error!r}") for obj in batch}
 
 

@@ -74,6 +74,21 @@ class Instances(Protocol):
         ...
 
 
+@runtime_checkable
+class ConfirmsGone(Protocol):
+    """What an `Instances` may have besides, so that one read's fault alone deletes no Node."""
+
+    def confirm_gone(
+        self, nodes: Sequence[Node]
+    ) -> Mapping[str, Answer] | Awaitable[Mapping[str, Answer]]:
+        """As `describe`, by another kind of read: a list or a filter instead of IDs, say.
+
+        It is asked about Nodes with a provider ID whose machines `describe` called `Gone`, one call
+        for `batch_size` of them.
+        """
+        ...
+
+
 class LoadBalancers(Protocol):
     """Balancers for Services. All of them carry our ownership mark: cluster and Service UID.
 

@@ -1,6 +1,7 @@
 """What becomes of a Node that is not Ready (rows NL1 to NL15), on both API servers."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -9,6 +10,8 @@ from ccm.model.cloud import Answer, Gone, Instance, PowerState
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.edge_cases.rows import row
 from tests.edge_cases.servers import ApiServer
+from tests.faults.rows import fault_row
+from tests.worlds.cloud import Inventory
 from tests.worlds.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
 from tests.worlds.waiting import until
 
@@ -58,6 +61,48 @@ async def test_a_node_whose_machine_is_gone_is_deleted(
             w.machines.answers[made.name] = answer
             await w.passes(2)
         await until_gone(api_server, made)
+
+
+class TwoReads(Inventory):
+    """A cloud that can be asked in two ways; `listed` is what the second one says, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: dict[str, Answer] = {}
+        self.confirmed: list[list[str]] = []
+
+    async def confirm_gone(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+        self.confirmed.append([node.name for node in nodes])
+        return self.listed
+
+
+@fault_row(
+    "one kind of read of the cloud says that a machine which runs is gone",
+    "node",
+    then="another kind of read is asked in every second pass, and no Node is deleted",
+    within="for ever",
+)
+async def test_what_only_one_kind_of_read_says_deletes_no_node(api_server: ApiServer) -> None:
+    machines = TwoReads()
+    async with supervised_world(api_server.kube, machines) as w:
+        made = await put(api_server, w, is_ready("False"), OURS)
+        machines.answers[made.name], machines.listed[made.name] = GONE, RUNNING
+        await w.passes(8)
+        assert await api_server.find(made) == made.raw
+        assert w.governor.status(0.0)["counts"]["permitted"] == 0
+        assert machines.confirmed[0] == [made.name]
+        assert abs(len(machines.confirmed) - len(machines.reads)) <= 1, "they do not take turns"
+        machines.listed[made.name] = GONE
+        await until_gone(api_server, made)
+
+
+async def test_without_a_provider_id_there_is_nothing_to_confirm(api_server: ApiServer) -> None:
+    machines = TwoReads()
+    async with supervised_world(api_server.kube, machines) as w:
+        made = await put(api_server, w, is_ready("False"))
+        machines.answers[made.name] = GONE
+        await w.passes()
+        assert machines.confirmed == []
 
 
 async def until_gone(api_server: ApiServer, made: Node) -> None:

@@ -62,14 +62,14 @@ async def world(
 class SupervisedWorld:
     """A supervisor's informer and governor, and a lifecycle controller with its runner."""
 
-    def __init__(self) -> None:
+    def __init__(self, machines: Inventory) -> None:
         self.settings = replace(
             SETTINGS,
             controllers=(LIFECYCLE,),
             node_monitor_period=0.02,
             node_deletion_confirmation_period=0.0,
         )
-        self.machines = Inventory()
+        self.machines = machines
         self.proposals: list[ProposeDeletions] = []
         self.nodes: NodeLister
         self.governor: DeletionGovernor
@@ -99,8 +99,11 @@ class SupervisedWorld:
 
 
 @asynccontextmanager
-async def supervised_world(kube: Kube) -> AsyncIterator[SupervisedWorld]:
+async def supervised_world(
+    kube: Kube, machines: Inventory | None = None
+) -> AsyncIterator[SupervisedWorld]:
     """A world that works until the end of the block, with the lifecycle controller alone."""
     with TemporaryDirectory() as directory:
-        async with SupervisedWorld().running(kube, Path(directory)) as made:
+        world = SupervisedWorld(machines or Inventory())
+        async with world.running(kube, Path(directory)) as made:
             yield made

@@ -29,6 +29,8 @@ def test_what_is_written_passes_the_kit_and_its_own_tests(tmp_path: Path) -> Non
         "service changes: the provider does not honour two IP families",
         "service changes: the provider does not honour a requested IP",
         "provider: the adapter names no SDK",
+        "instances: the provider has one kind of read of machines",
+        "failures: the provider has one kind of read of machines",
     }
     assert "conformance of provider my-cloud" in run.output
 

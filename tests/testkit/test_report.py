@@ -53,7 +53,11 @@ def test_services_of_another_controller_are_skipped(package: Path, run_kit: RunK
             "failures::test_the_sdk_does_not_repeat_calls_by_itself",
             "failures: the adapter does not count the cloud's calls",
         ),
-        ("stop_machine", "instances", "instances: the adapter stops no machines"),
+        (
+            "stop_machine",
+            "instances::test_a_stopped_machine_exists_and_is_off_until_it_is_started",
+            "instances: the adapter stops no machines",
+        ),
         ("create_foreign_route", "routes", "routes: the adapter creates no foreign routes"),
     ],
 )

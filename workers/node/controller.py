@@ -67,7 +67,7 @@ class NodeController:
         self._reader: BatchReader[Node, Answer] = BatchReader(
             instances, Priority.NODE_INIT, context
         )
-        self._monitor_pass = MonitorPass(context, self._reader, instances.batch_size)
+        self._monitor_pass = MonitorPass(context, self._reader, instances)
         self._refresh_pass = RefreshPass(context, self._reader, instances.batch_size)
         self._initialized = self._deleted = self._followed = 0
         self._deletions: set[asyncio.Task[None]] = set()

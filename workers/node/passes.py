@@ -5,14 +5,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from ccm.bus.frames import ProposeDeletions
+from ccm.cloud.interface import ConfirmsGone, Instances
 from ccm.decide.budget import Priority
 from ccm.errors import NotLeading
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
-from workers.batch_reader import BatchReader
+from workers.batch_reader import BatchReader, Read
 from workers.controller import ControllerContext
 from workers.node.plan import CannotPlan, follow, is_watched
 from workers.store import Store
+
+TimedAnswers = dict[str, tuple[float, Answer]]
+"""Answers by the names of Nodes, each with the monotonic time at which it was asked for."""
 
 NODES_AT_ONCE = 200  # looked at before others have their turn: less than a millisecond
 
@@ -21,13 +25,19 @@ class MonitorPass:
     """Asks about every node that is not Ready, once a period for all of them together.
 
     The answers stay until the next pass: a reconcile follows the power state in them. What the
-    cloud positively does not have is proposed to the supervisor, which alone permits deletions.
+    cloud positively does not have is proposed to the supervisor, which alone permits deletions. A
+    Node that `describe` called gone in one pass is in the next one asked about by the other kind of
+    read that the provider may have: no run of such answers comes from one kind alone.
     """
 
     def __init__(
-        self, context: ControllerContext, reader: BatchReader[Node, Answer], batch_size: int
+        self, context: ControllerContext, reader: BatchReader[Node, Answer], instances: Instances
     ) -> None:
-        self._context, self._reader, self._batch_size = context, reader, batch_size
+        self._context, self._reader, self._batch_size = context, reader, instances.batch_size
+        self._confirm = instances.confirm_gone if isinstance(instances, ConfirmsGone) else None
+        self._unconfirmed: set[tuple[str, str]] = (
+            set()
+        )  # names and UIDs that `describe` called gone
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
 
     def answer(self, node: Node) -> Answer | None:
@@ -45,28 +55,51 @@ class MonitorPass:
     async def _pass(self) -> None:
         scheme = self._context.provider.scheme
         nodes = await nodes_where(self._context.store, lambda node: is_watched(node, scheme))
-        answers: dict[str, Answer] = {}
-        gone: list[list[object]] = []
-        for batch in batches(nodes, self._batch_size):
-            asked_at = time.monotonic()  # an answer is at least as new as its question
-            batch_answers = await self._ask(batch)
-            answers |= batch_answers
-            gone += [
-                [node.name, node.uid, answer.evidence, asked_at]
-                for node in batch
-                if isinstance(answer := batch_answers[node.name], Gone)
-            ]
+        again = [node for node in nodes if (node.name, node.uid) in self._unconfirmed]
+        first = [node for node in nodes if (node.name, node.uid) not in self._unconfirmed]
+        timed = await self._ask_all(first) | await self._confirm_all(again)
+        gone = [
+            (node, at, answer.evidence)
+            for node in nodes
+            for at, answer in (timed[node.name],)
+            if isinstance(answer, Gone)
+        ]
+        if self._confirm:
+            described = {node.name for node in first if node.provider_id}
+            self._unconfirmed = {(n.name, n.uid) for n, _, _ in gone if n.name in described}
         before = self._answers
-        self._answers = {node.name: (node.uid, answers[node.name]) for node in nodes}
-        not_gone = [name for name, answer in answers.items() if not isinstance(answer, Gone)]
-        self._context.send(ProposeDeletions(len(nodes), gone, not_gone))
+        self._answers = {node.name: (node.uid, timed[node.name][1]) for node in nodes}
+        not_gone = [name for name, (_, answer) in timed.items() if not isinstance(answer, Gone)]
+        proposed = [[node.name, node.uid, evidence, at] for node, at, evidence in gone]
+        self._context.send(ProposeDeletions(len(nodes), proposed, not_gone))
         for name in self._answers.keys() | before.keys():
             if self._answers.get(name) != before.get(name):
                 self._context.queue.add(name)
 
-    async def _ask(self, batch: Sequence[Node]) -> dict[str, Answer]:
+    async def _confirm_all(self, nodes: Sequence[Node]) -> TimedAnswers:
+        """What the other kind of read says; where it finds a machine, one of the two is wrong."""
+        return {
+            name: (at, Unknown("one read finds no machine, another one does"))
+            if isinstance(answer, Instance)
+            else (at, answer)
+            for name, (at, answer) in (await self._ask_all(nodes, self._confirm)).items()
+        }
+
+    async def _ask_all(
+        self, nodes: Sequence[Node], read: Read[Node, Answer] | None = None
+    ) -> TimedAnswers:
+        answers: TimedAnswers = {}
+        for batch in batches(nodes, self._batch_size):
+            asked_at = time.monotonic()  # an answer is at least as new as its question
+            found = await self._ask(batch, read)
+            answers |= {name: (asked_at, answer) for name, answer in found.items()}
+        return answers
+
+    async def _ask(
+        self, batch: Sequence[Node], read: Read[Node, Answer] | None
+    ) -> dict[str, Answer]:
         try:
-            answers = await self._reader.describe(batch, Priority.REFRESH)
+            answers = await self._reader.describe(batch, Priority.REFRESH, read)
         except NotLeading as error:
             return {node.name: Unknown(str(error)) for node in batch}
         return answers or {node.name: Unknown("throttled") for node in batch}

@@ -9,6 +9,7 @@ from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import Machine, Untestable
 from ccm.cloud.testkit.gate import NO_ANSWER, Interruption
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of
+from ccm.cloud.testkit.operations import second_reader
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 
@@ -66,6 +67,21 @@ async def test_a_machine_that_never_existed_is_gone(harness: Harness) -> None:
     answer = await harness.describe_one(node("never", harness.adapter.absent_provider_id()))
     assert isinstance(answer, Gone)
     assert not isinstance(await harness.describe_one(node("never")), Instance)
+
+
+async def test_another_kind_of_read_confirms_what_is_gone_and_finds_what_is_there(
+    harness: Harness,
+) -> None:
+    confirm = second_reader(harness).confirm_gone
+    there, ended = await harness.machines(2)
+    await invoke(harness.adapter.terminate_machine, ended)
+    absent = node("never", harness.adapter.absent_provider_id())
+    answers = await harness.call(confirm, [node_of(there), node_of(ended), absent])
+    found = answers[there.node]
+    assert isinstance(found, Instance)
+    assert found.provider_id == there.provider_id
+    assert isinstance(answers[ended.node], Gone)
+    assert isinstance(answers["never"], Gone)
 
 
 async def test_a_node_of_another_cloud_is_unknown(harness: Harness) -> None:

@@ -49,6 +49,16 @@ class AwsInstances:
         lookups = Lookup(by_id, self._look_up_ids), Lookup(by_name, self._look_up_names)
         return self._with_zone_ids(answers | look_up(self.batch_size, *lookups))
 
+    def confirm_gone(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
+        """The same of Nodes that have an ID, by a filter: no error code says that one is gone."""
+        by_id, _, answers = split_nodes(nodes)
+        return answers | look_up(self.batch_size, Lookup(by_id, self._find_ids))
+
+    def _find_ids(self, instance_ids: Sequence[str]) -> Mapping[str, Answer]:
+        absent = {one: Gone(f"EC2 lists no instance {one}") for one in instance_ids}
+        records = self._api.find_instances(instance_ids)
+        return absent | self._read_all(records, "InstanceId", None)
+
     def _look_up_ids(self, instance_ids: Sequence[str]) -> Mapping[str, Answer]:
         """An error that names no ID that was asked for says nothing about any of them."""
         codes = (NOT_FOUND, MALFORMED)

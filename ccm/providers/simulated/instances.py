@@ -47,6 +47,18 @@ class SimulatedInstances:
         names = Lookup(by_name, partial(self._look_up, "name"))
         return answers | await look_up_async(self.batch_size, ids, names)
 
+    async def confirm_gone(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
+        """The same by the names of Nodes that have an ID: the machine of that name is another."""
+        names = {node.name: node.name for node in nodes if QUERYABLE_VALUE.fullmatch(node.name)}
+        found = await look_up_async(self.batch_size, Lookup(names, partial(self._look_up, "name")))
+        return {
+            node.name: Gone(f"machine {node.name} is {answer.provider_id}")
+            if isinstance(answer := found.get(node.name), Instance)
+            and answer.provider_id != node.provider_id
+            else answer or Unknown(f"{node.name!r} names no machine")
+            for node in nodes
+        }
+
     async def _look_up(self, key: str, values: Sequence[str]) -> Mapping[str, Answer]:
         return read_answers(await self._api.machines(f"{key}s", values), key)
 
