@@ -4,6 +4,9 @@ from enum import IntEnum
 
 from ccm.printable import printable
 
+TEST_FAILED = "the server rejected our request due to an error in our request"
+"""All that an API server says of a JSON patch with a `test` that does not hold."""
+
 
 class ExitCode(IntEnum):
     """How the process tells systemd or the kubelet why it ended."""
@@ -86,6 +89,16 @@ class KubernetesError(Exception):
         super().__init__(f"{status} {reason}: {message}")
         self.status, self.reason = status, reason
         self.message, self.retry_after = message, retry_after
+
+    @property
+    def is_race(self) -> bool:
+        """A write met another object than it was planned for: plan again from what is there."""
+        return self.status == 409 or (self.status == 422 and self.message == TEST_FAILED)
+
+    @property
+    def is_refusal(self) -> bool:
+        """The very content of a write is not taken: invalid, or an admission policy denies it."""
+        return self.status in (400, 403, 413, 422) and not self.is_race
 
 
 class Unreachable(Exception):

@@ -9,7 +9,6 @@ from ccm.model.objects import Json
 from ccm.model.writes import Delete, Merge, Patch, Write
 
 WRITE_TIMEOUT = 30.0  # seconds a write may take at the most
-CONFLICTS = (409, 422)  # answers to a write when the object is not what it was: plan again
 
 
 @dataclass

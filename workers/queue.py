@@ -116,10 +116,11 @@ class WorkQueue:
         heapq.heappush(self._later, (when, key))
         self._arm(loop)
 
-    def add_failed(self, key: str) -> None:
-        """Reconcile `key` again after its back-off."""
+    def add_failed(self, key: str, backoff: Backoff | None = None) -> None:
+        """Reconcile `key` again after its back-off: this one, or the controller's."""
         self._failures[key] = self._failures.get(key, 0) + 1
-        self.add_after(key, self._backoff.delay(self._failures[key], random.random()))
+        delay = (backoff or self._backoff).delay(self._failures[key], random.random())
+        self.add_after(key, delay)
 
     def failures(self, key: str) -> int:
         """How often in a row this key failed."""

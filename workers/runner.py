@@ -26,13 +26,13 @@ from ccm.bus.frames import (
 from ccm.bus.sockets import Permission
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.counters import Counters, Numbers
+from ccm.decide.backoff import Backoff
 from ccm.errors import CloudError, KubernetesError, NotLeading, Refused, RetryAfter, Unreachable
 from ccm.kube.events import Event
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
 from ccm.processes import resident_bytes
 from workers.controller import Controller, ControllerContext, Result
-from workers.performer import CONFLICTS
 from workers.queue import ReconcileLog
 from workers.store import Gap
 
@@ -41,7 +41,9 @@ log = logging.getLogger(__name__)
 HEARTBEAT_INTERVAL = 1.0  # seconds between two signs of life
 PENDING_SHOWN = 20  # pending keys in a sign of life
 NOT_LEADING_RETRY = 0.1  # seconds until a key that met the end of our leadership is tried again
-CONFLICT_RETRY = 0.05  # seconds until a plan that met a changed object is made again
+RACE = Backoff(first=0.05, most=300.0)  # of a plan that met a changed object
+RACES = 8  # in a row without a change of the object; more are a failure like any other
+REFUSAL = Backoff(first=10.0, most=300.0)  # of a write whose content the API server refuses
 WAITS_FOR_CLOUD = "waits for the cloud's answer"
 QUARANTINED = "quarantined: its reconcile ended this worker twice; tried again later, alone"
 
@@ -190,9 +192,7 @@ class Runner:
     def _leave_quarantined(self, key: str, seconds: float) -> None:
         self._log.failed(key, QUARANTINED)
         self._queue.add_after(key, seconds)
-        if object_ref := self._controller.object_ref(key):
-            event = Event(object_ref, "Warning", "Quarantined", QUARANTINED)
-            self._context.recorder.record(event)
+        self._record(key, "Quarantined", QUARANTINED)
 
     async def _reconcile(self, key: str) -> None:
         """One key, whatever may happen in it."""
@@ -225,8 +225,14 @@ class Runner:
     def _end_with(self, key: str, error: KubernetesError) -> None:
         if error.status == 404:
             self._end(key, Result("it is gone, and so is the work"))
-        elif error.status in CONFLICTS:
-            self._wait(key, f"changed meanwhile ({error.reason})", CONFLICT_RETRY)
+        elif error.is_race and self._queue.failures(key) < RACES:
+            self._wait(key, f"changed meanwhile ({error.reason})", None)
+            self._queue.add_failed(key, RACE)
+        elif error.is_refusal:
+            why = f"the API server refuses what is to be written: {error}"
+            self._fail(key, why, "refused")
+            self._queue.add_failed(key, REFUSAL)
+            self._record(key, "WriteRefused", why)
         else:
             self._fail(key, str(error))
 
@@ -242,6 +248,11 @@ class Runner:
         self._executor.survived(key)
         if result == "failed":
             self._queue.add_failed(key)
+
+    def _record(self, key: str, reason: str, message: str) -> None:
+        """Tell those who look at the object, if the key is one."""
+        if object_ref := self._controller.object_ref(key):
+            self._context.recorder.record(Event(object_ref, "Warning", reason, message))
 
     # Signs of life.
 

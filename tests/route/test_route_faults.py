@@ -320,6 +320,23 @@ async def test_a_condition_that_cannot_be_written_is_written_later(status: int) 
         assert w.cloud.calls["create"] == 1
 
 
+async def test_a_condition_that_the_api_server_refuses_is_not_hurried_by_full_passes() -> None:
+    async with world(routed("a", A4)) as w:
+        denial = KubernetesError(403, "Forbidden", "a policy says no", None)
+        w.cluster.failures = [denial] * 5
+        await w.settle()
+        assert w.failures == {"a": denial}
+        tries = w.cluster.tries
+        await w.full_pass()
+        assert w.cluster.tries == tries
+        w.cloud.routes.clear()  # there is something else to do for it
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "a"}
+        w.cluster.failures = []
+        await w.retry()
+        assert told(w, "a")[0] == "False"
+
+
 async def test_without_permission_nothing_is_written() -> None:
     async with world(routed("a", A4)) as w:
         w.permission.renew(0.0)

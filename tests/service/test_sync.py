@@ -88,26 +88,40 @@ async def test_cleanup_costs_a_delete_and_two_patches(tweak: Tweak) -> None:
 
 
 @row("SV5")
-async def test_a_conflict_is_planned_again_and_an_event_only_when_it_stays() -> None:
-    """Deliberate difference: one conflict is a race and no news; the same one again is."""
-    w = World(service(finalized), node("n1"))
-    w.cluster.failures = [CONFLICT]
-    async with running(w):
-        await w.later()
-        assert w.service().ingress
-        assert await w.told("Warning") == []
+async def test_a_conflict_is_planned_again_and_no_event() -> None:
+    """Deliberate difference: a conflict is a race, and no news."""
     w = World(service(finalized), node("n1"))
     w.cluster.failures = [CONFLICT, CONFLICT]
     async with running(w):
         await w.later()
+        await w.later()
+        assert w.service().ingress
+        assert await w.told("Warning") == []
+    assert len(w.balancers.named("ensure")) == 1
+
+
+async def test_a_status_that_the_api_server_refuses_is_told_and_seldom_tried_again() -> None:
+    w = World(service(finalized), node("n1"))
+    w.cluster.failures = [KubernetesError(403, "Forbidden", "the webhook says no", None)]
+    async with running(w):
+        await w.rest()
         assert not w.service().ingress
-        assert w.queue.failed == [KEY]
         ((reason, message),) = await w.told("Warning")
-        assert reason == "SyncLoadBalancerFailed"
-        assert "Error syncing load balancer: failed to update load balancer status: 409" in message
+        assert (reason, "the webhook says no" in message) == ("WriteRefused", True)
+        assert 8.0 <= w.queue.delays[-1][1] <= 10.0
         await w.later()
         assert w.service().ingress
     assert len(w.balancers.named("ensure")) == 1
+
+
+async def test_a_status_that_cannot_be_written_is_told_in_upstreams_words() -> None:
+    w = World(service(finalized), node("n1"))
+    w.cluster.failures = [KubernetesError(500, "InternalError", "etcd", None)]
+    async with running(w):
+        await w.rest()
+        ((reason, message),) = await w.told("Warning")
+        assert reason == "SyncLoadBalancerFailed"
+        assert "Error syncing load balancer: failed to update load balancer status: 500" in message
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccm.bus.frames import Objects
+from ccm.decide.backoff import Backoff
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
@@ -39,9 +40,9 @@ class Queue(WorkQueue):
         self.delays.append((key, seconds))
         super().add_after(key, seconds)
 
-    def add_failed(self, key: str) -> None:
+    def add_failed(self, key: str, backoff: Backoff | None = None) -> None:
         self.failed.append(key)
-        super().add_failed(key)
+        super().add_failed(key, backoff)
 
     def is_idle(self) -> bool:
         return not len(self) and not self._in_flight

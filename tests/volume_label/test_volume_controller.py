@@ -220,21 +220,6 @@ async def test_a_volume_that_changed_since_the_plan_is_planned_again() -> None:
         assert len(w.places.reads) == 1
 
 
-async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() -> None:
-    async with world() as w:
-        w.put(volume(), answer=place("a"))
-        w.cluster.failures = [KubernetesError(422, "Invalid", "a webhook says no", None)] * 5
-        with pytest.raises(KubernetesError):  # it could be a race
-            await w.sync()
-        for _ in range(2):
-            with pytest.raises(CloudError, match="a webhook says no"):
-                await w.sync()
-        ((kind, reason, _),) = await w.events()
-        assert (kind, reason) == ("Warning", "LabellingFailed")
-        w.cluster.failures = []
-        assert (await w.sync()).is_done
-
-
 async def test_a_failing_api_server_is_the_runners_affair() -> None:
     async with world() as w:
         w.put(volume(), answer=place("a"))

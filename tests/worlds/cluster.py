@@ -44,7 +44,7 @@ def patched(
     try:
         return parse_patch(kind, content_type, orjson.dumps(body))(deepcopy(raw))
     except StatusError as error:
-        raise KubernetesError(422, "Invalid", str(error), None) from error
+        raise KubernetesError(422, "Invalid", error.message, None) from error
 
 
 class Cluster:

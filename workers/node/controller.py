@@ -21,7 +21,16 @@ from ccm.settings import Settings
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
 from workers.node.passes import MonitorPass, RefreshPass
-from workers.node.plan import Action, CannotPlan, follow, patch_for, plan, plan_power
+from workers.node.plan import (
+    Action,
+    CannotPlan,
+    SetTaints,
+    follow,
+    impossible_labels,
+    patch_for,
+    plan,
+    plan_power,
+)
 from workers.queue import RETRY
 
 log = logging.getLogger(__name__)
@@ -157,6 +166,7 @@ class NodeController:
             self._reader.forget(node.name)
             self._record(node, "InitializationFailed", str(problem))
             raise CloudError(str(problem)) from problem
+        self._record_impossible_labels(node, instance)
         for action in actions:
             await self._perform(node, action)
         self._reader.forget(node.name)
@@ -165,27 +175,44 @@ class NodeController:
         return Result("initialized")
 
     async def _follow(self, node: Node) -> Result:
-        """Make a node what its machine is, as far as the last passes say."""
+        """Make a node what its machine is, as far as the last passes say.
+
+        Its actions do not build on each other: one that the API server refuses holds up no other.
+        """
         answer = self._monitor_pass.answer(node)
         if self._does_lifecycle:
-            for change in plan_power(node, answer):
-                await self._perform(node, change)
+            await self._perform_each(node, plan_power(node, answer))
         if node.is_uninitialized:
             return Result("left tainted: --controllers")
         if not self._does_node:
             return Result("initialized")
         if not isinstance(answer, Instance) or not node.provider_id:
             answer = self._refresh_pass.answer(node)
+        if isinstance(answer, Instance):
+            self._record_impossible_labels(node, answer)
         try:
-            for action in follow(node, answer, self._context.settings.prefer_beta_labels):
-                await self._perform(node, action)
-                self._followed += 1
+            actions = follow(node, answer, self._context.settings.prefer_beta_labels)
+            await self._perform_each(node, actions)
             result = Result("initialized")
         except CannotPlan as problem:
             self._record(node, "AddressesNotUpdated", str(problem))
             result = Result(str(problem), is_done=False)
         self._refresh_pass.forget(node.name)
         return result
+
+    async def _perform_each(self, node: Node, actions: Iterable[Action]) -> None:
+        """Perform all actions; raises the first refusal, after the others."""
+        refusals: list[KubernetesError] = []
+        for action in actions:
+            try:
+                await self._perform(node, action)
+                self._followed += not isinstance(action, SetTaints)
+            except KubernetesError as error:
+                if not error.is_refusal:
+                    raise
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]
 
     async def _perform(self, node: Node, action: Action) -> None:
         answer = await self._context.performer.perform(patch_for(node, action))
@@ -209,6 +236,11 @@ class NodeController:
     def _node(self, name: str) -> Node | None:
         raw = self._context.store.get("Node", name)
         return Node(raw) if raw is not None else None
+
+    def _record_impossible_labels(self, node: Node, instance: Instance) -> None:
+        if left_out := impossible_labels(instance):
+            message = f"Left out, as Kubernetes takes no such label: {', '.join(left_out)}"
+            self._record(node, "LabelLeftOut", message)
 
     def _record(
         self, node: Node, reason: str, message: str, kind: Literal["Normal", "Warning"] = "Warning"

@@ -11,6 +11,7 @@ from typing import assert_never
 from urllib.parse import quote
 
 from ccm.model.cloud import AddressType, Answer, Instance, NodeAddress, PowerState
+from ccm.model.labels import is_label
 from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT, Json, Node
 from ccm.model.writes import Patch
 
@@ -21,6 +22,7 @@ _TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 _REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 _PAIRS = (_TYPE, _ZONE, _REGION)
+_PLACE_KEYS = {*_TYPE, *_ZONE, *_REGION}
 _RESERVED = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
 
 SHUTDOWN: Json = {"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}
@@ -140,15 +142,32 @@ def missing_labels(instance: Instance, present: Mapping[str, str]) -> dict[str, 
     """What to add or change on a Node that carries `present`.
 
     Type, zone and region overwrite, under the GA and the beta key, unless the cloud does not say.
-    A label that the cloud adds on top never overwrites, and never a reserved key.
+    A label that the cloud adds on top never overwrites, and never a reserved key. What cannot be a
+    label is left out: the API server would refuse all that is written with it.
     """
-    wanted: dict[str, str] = {}
-    for keys, value in zip(_PAIRS, (instance.type, instance.zone, instance.region), strict=True):
-        wanted |= dict.fromkeys(keys, value) if value else {}
-    for key, value in instance.labels.items():
-        if not _RESERVED.search(key) and key not in present:
-            wanted.setdefault(key, value)
-    return {key: value for key, value in wanted.items() if present.get(key) != value}
+    wanted = {**_added_labels(instance), **_place_labels(instance)}
+    return {
+        key: value
+        for key, value in wanted.items()
+        if present.get(key) != value
+        and (key not in present or key in _PLACE_KEYS)
+        and is_label(key, value)
+    }
+
+
+def impossible_labels(instance: Instance) -> list[str]:
+    """What the cloud says and cannot be a label, for people."""
+    wanted = {**_added_labels(instance), **_place_labels(instance)}
+    return [f"{key}={value!r}" for key, value in wanted.items() if not is_label(key, value)]
+
+
+def _place_labels(instance: Instance) -> dict[str, str]:
+    values = (instance.type, instance.zone, instance.region)
+    return {key: value for keys, value in zip(_PAIRS, values, strict=True) if value for key in keys}
+
+
+def _added_labels(instance: Instance) -> dict[str, str]:
+    return {key: value for key, value in instance.labels.items() if not _RESERVED.search(key)}
 
 
 def followed_labels(instance: Instance, present: Mapping[str, str]) -> dict[str, str]:

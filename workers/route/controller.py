@@ -20,6 +20,7 @@ from workers.route.plan import (
     CONDITION,
     Action,
     RouteState,
+    SetCondition,
     is_missing,
     plan,
     plan_orphans,
@@ -116,6 +117,7 @@ class RouteController:
         if not node:
             pod_cidrs.remove(key)
         self._listing.changed(key)
+        self._steps.unwritten.discard(key)
         if before and (node is None or node.uid != before.node.uid):
             self._state.table.disown(key)
             self._listing.ask()
@@ -190,8 +192,11 @@ class RouteController:
 
     def _unfinished(self) -> Iterator[str]:
         for cidrs in self._state.pod_cidrs:
-            if any(plan(cidrs, self._state, {})):
-                yield cidrs.node.name
+            name, actions = cidrs.node.name, plan(cidrs, self._state, {})
+            if name in self._steps.unwritten:
+                actions = (action for action in actions if not isinstance(action, SetCondition))
+            if any(actions):
+                yield name
         for network in {known.network for known in self._state.table}:
             if any(plan_orphans(network, self._state, {})):
                 yield f"{ORPHAN}{network}"

@@ -12,7 +12,7 @@ from ccm import metrics
 from ccm.cloud.gate import call
 from ccm.cloud.interface import Routes
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, Refused
+from ccm.errors import CloudError, KubernetesError, Refused
 from ccm.model.cloud import Route
 from ccm.model.objects import Json, Node, mapping
 from ccm.model.writes import Merge
@@ -40,7 +40,8 @@ class Steps:
     """Acts on the cloud and the Nodes, and keeps `state` as these then are.
 
     `refused` are Nodes without room for their routes, in the order in which they were refused: each
-    deletion is an occasion for the first of them.
+    deletion is an occasion for the first of them. `unwritten` are those whose condition the API
+    server refuses: its own back-off tries that again, no full pass.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Steps:
         self._context, self._part, self._listing = context, part, listing
         self.state = state
         self.refused: dict[str, None] = {}
+        self.unwritten: set[str] = set()
         self.created = self.deleted = 0
         self._locks: WeakValueDictionary[Network, asyncio.Lock] = WeakValueDictionary()
 
@@ -125,7 +127,13 @@ class Steps:
         if cidrs is None:
             return
         write = patch_for(cidrs.node, action, datetime.now(UTC))
-        answer = await self._context.performer.perform(write)
+        try:
+            answer = await self._context.performer.perform(write)
+        except KubernetesError as error:
+            if error.is_refusal:
+                self.unwritten.add(name)
+            raise
+        self.unwritten.discard(name)
         self._context.store.wrote("Node", name, answer)
         self._remember_condition(name)
 

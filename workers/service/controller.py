@@ -208,8 +208,6 @@ class ServiceController:
         had_no_room = before.refusal is not None and before.refusal.is_quota_exceeded
         if isinstance(action, DeleteBalancer) or (had_no_room and not after.refusal):
             self._retry_for_quota()
-        if isinstance(outcome, Exception):
-            raise outcome
         return outcome
 
     def _retry_for_quota(self) -> None:

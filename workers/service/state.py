@@ -51,7 +51,6 @@ class ServiceState:
     is_deleted: bool = False  # the owner's balancer was deleted
     is_owner_gone: bool = False  # the API server itself says that the owner does not exist
     hosts_sent: Hosts | None = None  # what the balancer was last to get, whether that worked or not
-    rejected_patch: tuple[Json, ...] | None = None  # failed its tests the last time
     is_host_update_due: bool = False  # may update its hosts once, debounced or not
 
 

@@ -23,7 +23,6 @@ from ccm.model.cloud import Balancer
 from ccm.model.objects import mapping
 from ccm.model.service import Service
 from workers.controller import ControllerContext, Result
-from workers.performer import CONFLICTS
 from workers.service import writes
 from workers.service.plan import (
     Action,
@@ -46,7 +45,7 @@ log = logging.getLogger(__name__)
 
 STALE_CACHE_RETRY = 5.0  # seconds until another look at a Service that only our cache lacks
 
-Outcome = Result | CloudError | KubernetesError | None  # the reconcile ends, unless None
+Outcome = Result | None  # the reconcile ends, unless None
 
 
 def attempted(state: ServiceState, action: Action) -> ServiceState:
@@ -74,7 +73,7 @@ class ServiceSteps:
         """Perform `action` on a state that is `attempted`; an error raised leaves it as it is."""
         match action:
             case AddFinalizer() | RemoveFinalizer() | SetStatus():
-                return await self._write(state, action)
+                return await self._write(state, action), None
             case EnsureBalancer():
                 return await self._ensure(state, action), None
             case UpdateHosts():
@@ -93,28 +92,19 @@ class ServiceSteps:
             case _:
                 assert_never(action)
 
-    async def _write(
-        self, state: ServiceState, write: ServiceWrite
-    ) -> tuple[ServiceState, Outcome]:
-        patch = writes.patch_for(write)
+    async def _write(self, state: ServiceState, write: ServiceWrite) -> ServiceState:
         try:
-            answer = await self._context.performer.perform(patch)
+            answer = await self._context.performer.perform(writes.patch_for(write))
         except KubernetesError as error:
-            if error.status == 404:
-                raise
-            is_conflict = error.status in CONFLICTS
-            is_race = is_conflict and state.rejected_patch != patch.operations
-            state = replace(state, rejected_patch=patch.operations)
-            if is_race:  # planning again resolves it; the same answer to the same patch is none
-                return state, error
-            why = writes.write_failed(write, error)
-            self._record(writes.sync_failed(write.service, why))
-            return state, CloudError(why) if is_conflict else error  # both back off
+            if not (error.status == 404 or error.is_race or error.is_refusal):
+                why = writes.write_failed(write, error)
+                self._record(writes.sync_failed(write.service, why))
+            raise
         self._context.store.wrote("Service", write.service.key, answer)
         applied = state.last_applied
         if isinstance(write, SetStatus) and applied:
             applied = replace(applied, stored_ingress=Service(answer).ingress)
-        return replace(state, last_applied=applied, rejected_patch=None), None
+        return replace(state, last_applied=applied)
 
     async def _confirm_gone(self, service: Service) -> None:
         """Return when the API server does not have this very Service; else raise."""

@@ -6,17 +6,15 @@ from collections.abc import Iterable
 from ccm.bus.frames import Message
 from ccm.cloud.interface import Volumes
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, KubernetesError, Refused
+from ccm.errors import CloudError, Refused
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import PlaceAnswer, Unknown
 from ccm.model.objects import Json
 from ccm.model.projection import Projection
 from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
-from ccm.model.writes import Patch
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
-from workers.performer import CONFLICTS
 from workers.queue import RETRY
 from workers.volume_label.patches import patch_for
 from workers.volume_label.plan import Done, LabelRules, Reject, SetLabels, plan, why_left_alone
@@ -69,7 +67,6 @@ class VolumeLabelController:
         self._reader: BatchReader[PersistentVolume, PlaceAnswer] = BatchReader(
             volumes, Priority.VOLUME, context
         )
-        self._rejected: dict[str, Patch] = {}
         self._labelled = 0
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
@@ -102,7 +99,7 @@ class VolumeLabelController:
         volume = self._volume(key)
         why = why_left_alone(volume, self._rules) if volume else "it is gone"
         if volume is None or why:
-            self._forget(key)
+            self._reader.forget(key)
             return Result(why or "")
         answer = await self._reader.read(volume)
         now = self._volume(key)  # it may have changed while the cloud was asked
@@ -117,43 +114,21 @@ class VolumeLabelController:
         match step:
             case SetLabels():
                 await self._write(volume, step)
-                self._forget(volume.name)
+                self._reader.forget(volume.name)
                 return Result("labelled")
             case Reject(reason, message, may_pass):
-                self._forget(volume.name)
+                self._reader.forget(volume.name)
                 self._record(volume, reason, message)
                 raise CloudError(message) if may_pass else Refused(message)
             case Done(message):
-                self._forget(volume.name)
+                self._reader.forget(volume.name)
                 return Result(message)
 
     async def _write(self, volume: PersistentVolume, action: SetLabels) -> None:
-        patch = patch_for(volume, action)
-        try:
-            answer = await self._context.performer.perform(patch)
-        except KubernetesError as error:
-            self._check_conflict(volume, patch, error)
-            raise
+        answer = await self._context.performer.perform(patch_for(volume, action))
         self._context.store.wrote(KIND, volume.name, answer)
         self._labelled += 1
         log.info("volume labelled", extra={"volume": volume.name, "labels": dict(action.labels)})
-
-    def _check_conflict(
-        self, volume: PersistentVolume, patch: Patch, error: KubernetesError
-    ) -> None:
-        """A race is resolved by planning again; the same answer to the same patch is none."""
-        if error.status not in CONFLICTS:
-            return
-        is_race = self._rejected.get(volume.name) != patch
-        self._rejected[volume.name] = patch
-        if not is_race:
-            why = f"The API server does not take the labels: {error}"
-            self._record(volume, "LabellingFailed", why)
-            raise CloudError(why) from error  # with back-off, not at once as after a race
-
-    def _forget(self, name: str) -> None:
-        self._reader.forget(name)
-        self._rejected.pop(name, None)
 
     def _volume(self, name: str) -> PersistentVolume | None:
         raw = self._context.store.get(KIND, name)

@@ -1,11 +1,11 @@
 """What to do about one PersistentVolume, given where its volume is: pure decisions."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ccm.model.cloud import Gone, VolumePlace
+from ccm.model.labels import is_label_value
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.volume import (
     LEGACY_REGION,
@@ -19,8 +19,6 @@ from ccm.model.volume import (
 
 ZONE_KEYS, REGION_KEYS = (ZONE, LEGACY_ZONE), (REGION, LEGACY_REGION)
 """What the scheduler reads on volumes, so that none of them may say something wrong."""
-
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ def plan(
     if not place.zones:
         return _no_zone()
     for value in (*place.zones, place.region):
-        if value and not _LABEL_VALUE.fullmatch(value):
+        if value and not is_label_value(value):
             return _no_label(value)
     zones = [zone for zone in place.zones if admits(volume.node_affinity, zone, place.region)]
     if not zones:
@@ -124,7 +122,7 @@ def _labels(
     wanted = dict.fromkeys(ZONE_KEYS, zones_text(zones)) | dict.fromkeys(REGION_KEYS, region)
     missing = {key: wanted[key] for key in rules.keys if wanted[key] and key not in there}
     for value in missing.values():
-        if not _LABEL_VALUE.fullmatch(value):
+        if not is_label_value(value):
             return _no_label(value)
     return missing
 
