@@ -20,6 +20,8 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 IDLE_TIMEOUT = 30.0  # seconds an idle connection is kept; servers close theirs later
 HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried as well (RFC 8305)
 READ_BUFFER_LIMIT = 1 << 20  # bytes of an unread body at which the connection stops reading
+HEAD_LIMIT = 64 << 10  # bytes that may arrive before headers are complete or after the body
+BODY_LIMIT = 64 << 20  # bytes of a buffered body: 500 Nodes of 130 KiB each
 CLOSED_BY_PEER = (ConnectionResetError, BrokenPipeError)
 _UNQUOTED = "/:@!$&'()*+,;=~%"  # what a path may have, and the sign of what is quoted already
 
@@ -71,6 +73,7 @@ class _PartialResponse:
     headers: dict[bytes, bytes] = field(default_factory=dict)
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0  # of the chunks, in bytes
+    head_size: int = 0  # what arrived since the last of them
     has_begun: bool = False
     has_headers: bool = False
     is_complete: bool = False
@@ -166,10 +169,13 @@ class HttpConnection(asyncio.Protocol):
         self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
+        self._response.head_size += len(data)
         try:
             self._parser.feed_data(data)
+            if self._response.head_size > HEAD_LIMIT:
+                raise httptools.HttpParserError(f"a head of more than {HEAD_LIMIT} bytes")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(ConnectionError(f"invalid HTTP response: {error}"))
+            self._fail(ConnectionError(f"invalid HTTP response: {error.__context__ or error}"))
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -197,13 +203,15 @@ class HttpConnection(asyncio.Protocol):
         if self._response.status < 200:  # informational: the final response follows
             self._response = _PartialResponse(has_begun=True)
             return
-        self._response.has_headers = True
+        self._response.has_headers, self._response.head_size = True, 0
         self._wake()
 
     def on_body(self, body: bytes) -> None:
         partial = self._response
         partial.chunks.append(body)
-        partial.size += len(body)
+        partial.size, partial.head_size = partial.size + len(body), 0
+        if partial.size > BODY_LIMIT:
+            raise ConnectionError(f"a body of more than {BODY_LIMIT} bytes")
         if partial.size > READ_BUFFER_LIMIT and self._waiter is None and self._transport:
             self._transport.pause_reading()
         self._wake()

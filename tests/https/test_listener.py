@@ -8,9 +8,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from ccm.processes import resident_bytes
 from ccm.settings import Settings
 from ccm.supervisor.https.server import HttpsServer
 from tests.edge_cases.rows import row
+from tests.faults.rows import fault_row
 from tests.https.pki import trusting_anybody
 from tests.https.review_api import ReviewApi
 from tests.https.served import LocalServer, serving
@@ -65,6 +67,37 @@ def site_connections(server: LocalServer) -> int:
         rows = [line.split() for line in table][1:]
     port = f"0100007F:{server.port:04X}"
     return sum(row[1] == port and row[3] == "01" and row[9] != "0" for row in rows)
+
+
+def pipeline(server: LocalServer, until_stuck: float = 1.0, at_most: int = 64 << 20) -> int:
+    """How many bytes of requests a client gets rid of that reads no answer."""
+    requests, sent = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n" * 1000, 0
+    with trusting_anybody().wrap_socket(connected(server)) as rude:
+        rude.settimeout(until_stuck)
+        while sent < at_most:
+            try:
+                sent += rude.send(requests)
+            except (TimeoutError, OSError):
+                break
+    return sent
+
+
+@fault_row(
+    "a client of the HTTPS port sends requests without end and reads no answer",
+    "supervisor",
+    then="it is not read any further, and others are answered",
+    within="at once",
+)
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_client_that_pipelines_takes_no_memory(reviews: ReviewApi, hangs: bool) -> None:
+    if hangs:
+        reviews.hangs = asyncio.Event()
+    async with serving(reviews) as server:
+        before = resident_bytes()
+        sent = await asyncio.to_thread(pipeline, server)
+        assert sent < 16 << 20
+        assert resident_bytes() - before < 32 << 20
+        assert (await server.get("/healthz")).status == 200
 
 
 @pytest.mark.timings(handshake_timeout=0.05)

@@ -10,6 +10,8 @@ import pytest
 
 from ccm import http
 from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse, Server, request_target
+from ccm.processes import resident_bytes
+from tests.faults.rows import fault_row
 from tests.https.pki import Authority
 from tests.worlds.waiting import DEADLINE, until
 
@@ -126,6 +128,53 @@ async def test_an_incomplete_response_is_an_error_and_not_retried(cut: int) -> N
         with pytest.raises(ConnectionResetError):
             await get(client)
         assert len(raw.requests) == 1
+
+
+OTHER = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nX-Word: no\r\n\r\nothers"
+
+
+@pytest.mark.parametrize("second", [OTHER, BEFORE, NO_BODY, OTHER[:3], b"x"])
+@pytest.mark.parametrize("first", [HELLO, CHUNKED, BEFORE, NO_BODY])
+async def test_two_responses_in_one_read_never_merge(first: bytes, second: bytes) -> None:
+    async with serving([first + second], [HELLO]) as (raw, client):
+        response = await get(client)
+        assert (response.status, response.body) in ((200, b"hello"), (204, b""))
+        assert response.header("X-Word") != "no"
+        assert (await get(client)).body == b"hello"
+        assert raw.connections == 2
+
+
+ENDLESS_BODY = [STREAM, *[b"%x\r\n%b\r\n" % (1 << 20, b"x" * (1 << 20))] * 80]
+ENDLESS_HEAD = [b"HTTP/1.1 200 OK\r\n", *[b"X-Word: %b\r\n" % (b"x" * 4096)] * 4000]
+ENDLESS_HEADER = [b"HTTP/1.1 200 OK\r\nX-Word: ", *[b"x" * 65536] * 400]
+ENDLESS_REASON = [b"HTTP/1.1 200 ", *[b"x" * 65536] * 400]
+ENDLESS_TRAILER = [STREAM + b"0\r\n", *ENDLESS_HEAD[1:]]
+
+
+@fault_row(
+    "the API server, or what stands before it, answers without an end",
+    "all",
+    then="the connection is closed at 64 MiB of body or 64 KiB of head, and the request fails",
+    within="at once",
+)
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        (ENDLESS_BODY, "a body of more than 67108864 bytes"),
+        (ENDLESS_HEAD, "a head of more than 65536 bytes"),
+        (ENDLESS_HEADER, "a head of more than 65536 bytes"),
+        (ENDLESS_REASON, "a head of more than 65536 bytes"),
+        (ENDLESS_TRAILER, "a head of more than 65536 bytes"),
+    ],
+    ids=["body", "headers", "header", "reason", "trailer"],
+)
+async def test_an_answer_without_an_end_is_cut_off(parts: list[object], why: str) -> None:
+    before = resident_bytes()
+    async with serving(parts, [HELLO]) as (_, client):
+        with pytest.raises(ConnectionError, match=why):
+            await get(client)
+        assert resident_bytes() - before < 150 << 20
+        assert (await get(client)).body == b"hello"
 
 
 # Requests.
