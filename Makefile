@@ -4,31 +4,45 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 CODE   := ccm workers tests bench
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 
 # Otherwise each of the processes that tests start would compile all code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo bench bench-smoke test test-fast edge-cases kube tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv lock audit demo bench bench-smoke test test-oldest test-fast edge-cases kube tools check docs fmt fmt-check lint types layers clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 venv: $(READY) ## Create .venv with the project and its development extras
 
-$(READY): setup.cfg pyproject.toml
+$(READY): setup.cfg pyproject.toml requirements/build.txt requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(PIP) --require-hashes -r requirements/build.txt -r requirements/dev.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
+
+# `build` makes the package, `dev` is what CI runs with, a cloud's name what its image holds.
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade \
+  --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
+
+lock: venv ## Pin all dependencies with their hashes, at the newest that setup.cfg allows
+	echo 'setuptools>=77' | $(LOCK) - -o requirements/build.txt
+	$(LOCK) setup.cfg --extra dev -o requirements/dev.txt
+	$(LOCK) setup.cfg --extra aws -c requirements/dev.txt -o requirements/aws.txt
+
+audit: venv ## Ask PyPI what is known against the dependencies
+	$(BIN)/uvx pip-audit --disable-pip --require-hashes -r requirements/dev.txt
 
 demo: venv ## Watch tainted nodes become ready, on an embedded cluster and cloud
 	$(BIN)/ccm-supervisor sandbox
 
 # PARTS="initialise kill" picks parts, BENCH="--nodes 100" their sizes; see docs/performance.md.
 bench: venv kube ## Measure on a real API server, into bench/RESULTS.md and docs/performance.png
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(PIP) -e '.[bench]'
 	$(BIN)/python -m bench $(PARTS) $(BENCH)
 	$(BIN)/python -m bench.plots
 
@@ -49,6 +63,13 @@ tools: # What tests of the systemd unit, the alert rules and the status page nee
 	  command -v $$tool >/dev/null || missing=$$tool; done; \
 	[ -z "$$missing" ] || { apt-get update -q && apt-get install -qy --no-install-recommends \
 	  systemd util-linux prometheus chromium; }
+
+OLDEST := $(VENV)-oldest
+test-oldest: venv ## Run the tests with the oldest dependencies that setup.cfg allows
+	$(BIN)/uv venv --quiet --clear $(OLDEST)
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra aws setup.cfg -o $(OLDEST)/oldest.txt
+	$(BIN)/uv pip install --quiet --python $(OLDEST) -c $(OLDEST)/oldest.txt -e '.[dev]'
+	$(OLDEST)/bin/python -m pytest -n 4 --dist loadgroup -q -m "not alone"
 
 test-fast: venv ## Run the unit tests only
 	$(BIN)/python -m pytest tests/unit -q
@@ -85,4 +106,4 @@ layers: venv ## Check that imports point downwards only
 include systemd/install.mk
 
 clean: ## Remove what the targets made inside the tree
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OLDEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
