@@ -7,8 +7,9 @@ import pytest
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, KubernetesError, NotLeading, Refused, Throttled
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown
+from tests.worlds.context import running as under_runner
 from tests.worlds.nodes import Tweak, recreated
-from tests.worlds.waiting import let_run
+from tests.worlds.waiting import let_run, until
 from workers.controller import Result
 from workers.volume_label import controller as worker
 
@@ -25,7 +26,7 @@ from .volumes import (
     waiting,
     with_source,
 )
-from .world import world
+from .world import World, world
 
 
 async def test_a_volume_gets_labels_and_affinity_in_one_write_and_then_rests() -> None:
@@ -218,6 +219,23 @@ async def test_a_volume_that_changed_since_the_plan_is_planned_again() -> None:
         await w.sync()
         assert w.cluster.volume().labels[ZONE] == "b"
         assert len(w.places.reads) == 1
+
+
+async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() -> None:
+    w = World((), None)
+    async with under_runner(worker, w.context, w.controller, w.port):
+        w.put(volume(), answer=place("a"))
+        w.cluster.failures = [KubernetesError(422, "Invalid", "a webhook says no", None)] * 5
+        w.feed()
+        w.queue.add("pv-1")
+        await until(lambda: w.queue.failures("pv-1"))
+        ((kind, reason, message),) = await w.events()
+        assert (kind, reason, "a webhook says no" in message) == ("Warning", "WriteRefused", True)
+        assert (w.queue.due_in("pv-1") or 0.0) >= 8.0
+        w.cluster.failures = []
+        w.queue.add("pv-1")
+        await until(lambda: w.cluster.volume().labels)
+        assert w.cluster.tries == 2
 
 
 async def test_a_failing_api_server_is_the_runners_affair() -> None:
