@@ -69,12 +69,20 @@ class Nodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What was reported of one Node. `is_accepted`: a person said that its loss is all right."""
+    """What was reported of one Node. `is_accepted`: a person said that its loss is all right.
+
+    `has_provider_id`: it was a machine's; of any other Node, "gone" puts no answer in doubt.
+    """
 
     history: GoneHistory
     reported_at: float
     is_vanished: bool = False
     is_accepted: bool = False
+    has_provider_id: bool = True
+
+    @property
+    def is_doubted(self) -> bool:
+        return self.is_vanished and self.has_provider_id and not self.is_accepted
 
     def interrupt(self, answer: LastAnswer, now: float) -> "_Record":
         return replace(self, history=interrupt(self.history, answer, now))
@@ -233,12 +241,14 @@ class DeletionGovernor:
         record = self._records.get(answer.name)
         history = extend(record.history if record else None, answer, worker, self._policy, now)
         is_accepted = record is not None and record.is_accepted and record.history.uid == answer.uid
-        self._records[answer.name] = _Record(history, now, True, is_accepted)
+        node = self._nodes.get(answer.name)
+        has_provider_id = node is None or node.has_provider_id
+        self._records[answer.name] = _Record(history, now, True, is_accepted, has_provider_id)
         if record is None or not record.is_vanished:
             self._counts["proposed"] += 1
 
     def _cluster(self) -> ClusterState:
-        vanished = [n for n, r in self._records.items() if r.is_vanished and not r.is_accepted]
+        vanished = [name for name, record in self._records.items() if record.is_doubted]
         deleted = sum(self._nodes.get(name) is None for name in vanished)
         return ClusterState(
             total=self._nodes.count() + deleted,

@@ -26,6 +26,7 @@ class Word:
     worker: str
     is_gone: bool
     answered: float
+    has_id: bool
 
 
 class AnyHistory(RuleBasedStateMachine):
@@ -138,7 +139,7 @@ class AnyHistory(RuleBasedStateMachine):
                 gone.append([name, status.uid, "no such machine", now - age])
             else:
                 not_gone.append(name)
-            said = Word(now, status.uid, worker, word == "gone", now - age)
+            said = Word(now, status.uid, worker, word == "gone", now - age, status.has_provider_id)
             self.log.setdefault(name, []).append(said)
         self.accepted &= self.vanished()
         for name, status in self.cluster.nodes.items():
@@ -172,7 +173,8 @@ class AnyHistory(RuleBasedStateMachine):
         assert name in proposed
         assert status == replace(NOT_READY, uid=uid)
         assert not self.is_frozen
-        doubted = self.vanished() - self.accepted
+        matched = {name for name, words in self.log.items() if words[-1].has_id}
+        doubted = (self.vanished() & matched) - self.accepted
         total = len(self.cluster.nodes.keys() | doubted)
         assert len(doubted) <= max(1, 0.5 * total)
         assert any(self.is_confirmed(name, word) for word in self.log[name] if word.heard == now)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from tests.faults.rows import fault_row
+
 from .cluster import POLICY, Cluster, names
 
 
@@ -85,6 +87,24 @@ def test_a_second_worker_that_reports_the_rest_of_the_mass_comes_in_time(cluster
     cluster.advance(0.1).report(names(20, first=20), worker="node-1.1")
     assert cluster.advance().report(names(20)) == []
     assert cluster.why("n0") == "many-vanished"
+
+
+@fault_row(
+    "Nodes register whose names no machine has",
+    "node",
+    then="without a provider ID they count as vanished nowhere: no other deletion is held",
+    within="at once",
+)
+def test_nodes_that_were_never_a_machine_hold_no_deletion(cluster: Cluster) -> None:
+    cluster.fill(6).kill(*names(6))
+    for name in names(5, first=1):
+        cluster.change(name, has_provider_id=False)
+    cluster.report(names(6))
+    assert cluster.advance().report(names(6)) == ["n0"]
+    del cluster.nodes["n0"], cluster.nodes["n1"]  # a person deletes one of them
+    cluster.advance().report(names(4, first=2))
+    assert cluster.status()["vanished"] == 1, "n0, which was a machine"
+    assert cluster.warnings == []
 
 
 def test_the_hold_ends_after_healthy_passes_and_needs_new_answers(cluster: Cluster) -> None:

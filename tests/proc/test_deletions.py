@@ -9,7 +9,7 @@ import pytest
 from ccm.kube.client import MERGE_PATCH
 from ccm.model.objects import SHUTDOWN_TAINT
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
-from ccm.sandbox.kubelets import ready_condition
+from ccm.sandbox.kubelets import ready_condition, registration
 from tests.faults.rows import fault_row
 from tests.proc.environment import EVENTS, NODES, Environment
 from tests.proc.running import Json, Supervisor, command, until
@@ -20,6 +20,10 @@ PERIOD = 0.5
 CONFIRMATION = 4.0
 COUNT = 12
 QUICK = (f"--node-monitor-period={PERIOD}s", "--node-deletion-confirmation-period=0")
+
+
+STRANGERS = tuple(f"stranger-{number}" for number in range(1, 6))
+"""Nodes that no machine is named after; with one more, they would be a mass."""
 
 
 async def silence_kubelets(env: Environment, names: Sequence[str]) -> None:
@@ -119,6 +123,9 @@ async def test_ready_and_foreign_nodes_and_a_freeze_are_respected_and_a_freeze_s
     names = await env.add_nodes(COUNT)
     foreign = {"metadata": {"name": "foreign"}, "spec": {"providerID": "othercloud://1"}}
     await env.api.post(NODES, {"apiVersion": "v1", "kind": "Node", **foreign})
+    for name in STRANGERS:
+        silent = {"status": {"conditions": [ready_condition(False)]}}
+        await env.api.post(NODES, registration(name) | silent)
     flags = (*QUICK, f"--state-dir={env.directory}")
     with env.supervisor(*flags) as supervisor:
         await env.nodes.until_initialized(COUNT, 30)
@@ -133,10 +140,11 @@ async def test_ready_and_foreign_nodes_and_a_freeze_are_respected_and_a_freeze_s
         supervisor.wait_running()
         assert deletions(supervisor)["frozen"]["why"] == "an upgrade"
         await asyncio.sleep(4 * PERIOD)
-        assert await env.node_names() == {*names, "foreign"}
+        assert await env.node_names() == {*names, *STRANGERS, "foreign"}
+        assert not deletions(supervisor)["held"]
         await command(supervisor, "deletions", action="allow")
         await until("its node is gone", lambda: env.has_no_node("vm-2"))
-        assert await env.node_names() == {*names, "foreign"} - {"vm-2"}
+        assert await env.node_names() == {*names, *STRANGERS, "foreign"} - {"vm-2"}
         assert supervisor.end() == 0
 
 
