@@ -1,12 +1,19 @@
 """Which keys a worker has in hand, in a file that outlives it, however it ends."""
 
+import errno
+import logging
 import mmap
+import os
 from pathlib import Path
 
 from ccm.directories import no_follow
 
+log = logging.getLogger(__name__)
+
 SLOT = 320  # bytes: two for the length, the rest for the key; a longer key is cut
 SLOTS = 8192
+SIZE = SLOT * SLOTS
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
 
 
 class InFlightJournal:
@@ -17,9 +24,7 @@ class InFlightJournal:
     """
 
     def __init__(self, path: Path) -> None:
-        with open(path, "w+b", opener=no_follow) as file:
-            file.truncate(SLOT * SLOTS)
-            self._map = mmap.mmap(file.fileno(), SLOT * SLOTS)
+        self._map = _allocated(path)
         self._free = list(range(SLOTS - 1, -1, -1))
         self._slots: dict[str, int] = {}
 
@@ -40,6 +45,22 @@ class InFlightJournal:
 
     def close(self) -> None:
         self._map.close()
+
+
+def _allocated(path: Path) -> mmap.mmap:
+    """The mapped file, or memory that dies with us where the file system is full.
+
+    A page of a sparse file that finds no room on first use is a SIGBUS.
+    """
+    try:
+        with open(path, "w+b", opener=no_follow) as file:
+            os.posix_fallocate(file.fileno(), 0, SIZE)
+            return mmap.mmap(file.fileno(), SIZE)
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        log.warning("no room for the keys in flight: a death will name none", extra={"path": path})
+        return mmap.mmap(-1, SIZE)
 
 
 def read_in_flight(path: Path) -> list[str]:
