@@ -14,10 +14,7 @@ from tests.contract.client import (
     Body,
     Reply,
     new_service,
-    new_volume,
 )
-
-PROTECTION = "kubernetes.io/pv-protection"
 
 
 async def test_a_delete_answers_with_a_status_or_with_the_service(
@@ -96,19 +93,6 @@ async def test_a_dry_run_deletes_nothing_and_preconditions_must_hold(api: Api) -
     assert (await api.delete(node.path, {"preconditions": right})).status == 200
 
 
-@pytest.mark.parametrize(
-    ("policy", "finalizer"), [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")]
-)
-async def test_a_policy_that_needs_a_collector_marks_first(
-    api: Api, policy: str, finalizer: str
-) -> None:
-    path = (await api.new(NODES)).path
-    unknown = await api.delete(path, {"propagationPolicy": "Other"})
-    assert unknown.causes == {"propagationPolicy NotSupported"}
-    reply = await api.delete(path, {"propagationPolicy": policy})
-    assert reply.body["metadata"]["finalizers"] == [finalizer]
-
-
 async def test_a_collection_is_deleted_by_selector(api: Api) -> None:
     doomed = await api.new(NODES, metadata={"labels": {"case": "doomed"}})
     spared = await api.new(NODES, metadata={"labels": {"case": "spared"}})
@@ -117,15 +101,6 @@ async def test_a_collection_is_deleted_by_selector(api: Api) -> None:
     assert reply.names == [doomed.name]
     assert (await api.get(doomed.path)).status == 404
     assert (await api.get(spared.path)).status == 200
-
-
-async def test_a_namespace_and_a_protected_volume_are_marked_first(api: Api) -> None:
-    volume, namespace = await new_volume(api), await api.new(NAMESPACES)
-    assert volume.body["metadata"]["finalizers"] == [PROTECTION]
-    assert "deletionTimestamp" in (await api.delete(volume.path)).body["metadata"]
-    reply = await api.delete(namespace.path)
-    assert reply.body["status"]["phase"] == "Terminating"
-    assert "deletionTimestamp" in reply.body["metadata"]
 
 
 async def test_nothing_the_default_namespace_and_subresources_cannot_be_deleted(api: Api) -> None:

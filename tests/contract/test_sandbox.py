@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from ccm.sandbox.kubernetes.server import SandboxServer
-from tests.contract.client import CONFIG_MAPS, FINALIZER, NAMESPACES, NODES, Api, new_volume
+from tests.contract.client import NODES, Api
 from tests.proc.running import is_alive
 
 
@@ -50,25 +50,6 @@ async def test_requests_are_listed_by_client(api: Api) -> None:
     assert [each["verb"] for each in logged] == ["create", "patch", "watch", "list"]
     assert [each["user_agent"] for each in logged] == [*["contract"] * 3, "other/1"]
     assert {each["resource"] for each in logged} == {"nodes"}
-
-
-async def test_a_namespace_takes_its_objects_with_it_and_a_bound_volume_stays(api: Api) -> None:
-    loose, bound = await new_volume(api), await new_volume(api)
-    await api.merge(f"{bound.path}/status", {"status": {"phase": "Bound"}})
-    for volume in (loose, bound):
-        await api.delete(volume.path)
-    assert [(await api.get(volume.path)).status for volume in (loose, bound)] == [404, 200]
-    name = (await api.new(NAMESPACES)).name
-    maps = CONFIG_MAPS.replace("/default/", f"/{name}/")
-    free = await api.new(maps)
-    held = await api.new(maps, metadata={"finalizers": [FINALIZER]})
-    await api.delete(f"{NAMESPACES}/{name}")
-    assert (await api.get(free.path)).status == 404
-    assert (await api.get(f"{NAMESPACES}/{name}")).status == 200
-    refused = await api.create(maps, {"metadata": {"name": "late"}})
-    assert refused.refusal == (403, "Forbidden")
-    await api.merge(held.path, {"metadata": {"finalizers": None}})
-    assert (await api.get(f"{NAMESPACES}/{name}")).status == 404
 
 
 # --- as a process

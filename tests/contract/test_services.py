@@ -82,13 +82,6 @@ async def test_a_service_gets_only_what_its_type_and_its_traffic_mean(api: Api) 
             {"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]},
             "spec.ports[0].nodePort Invalid",
         ),
-        ({"clusterIP": "10.1"}, "spec.clusterIPs[0] Invalid"),
-        ({"clusterIP": "192.0.2.1"}, "spec.clusterIPs Invalid"),
-        ({"loadBalancerClass": "a/b"}, "spec.loadBalancerClass Forbidden"),
-        (
-            {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.1"]},
-            "spec.LoadBalancerSourceRanges[0] Invalid",
-        ),
     ],
 )
 async def test_a_bad_service_is_422(api: Api, spec: dict[str, Any], causes: str) -> None:
@@ -151,15 +144,6 @@ async def test_a_balancer_keeps_its_class_until_it_becomes_plain(api: Api) -> No
     assert reply.body["status"] == {"loadBalancer": {}}
 
 
-async def test_two_families_are_given_on_demand(api: Api) -> None:
-    service = await new_service(api, ipFamilyPolicy="RequireDualStack")
-    spec = service.body["spec"]
-    assert spec["ipFamilies"] == ["IPv4", "IPv6"]
-    assert [":" in address for address in spec["clusterIPs"]] == [False, True]
-    reply = await change(api, service, ipFamilyPolicy="SingleStack")
-    assert reply.body["spec"]["clusterIPs"] == spec["clusterIPs"][:1]
-
-
 async def test_ingress_is_stored_and_replaced_as_a_whole(api: Api) -> None:
     service = await new_balancer(api)
     entry = {"hostname": "a.example", "ports": [{"port": 80, "protocol": "TCP"}]}
@@ -173,19 +157,3 @@ async def test_ingress_is_stored_and_replaced_as_a_whole(api: Api) -> None:
     ingress = reply.body["status"]["loadBalancer"]["ingress"]
     assert ingress == [{"ip": "192.0.2.2", "ipMode": "VIP"}]
     assert (await set_ingress(api, service)).body["status"] == {"loadBalancer": {}}
-
-
-@pytest.mark.parametrize(
-    ("kind", "entry", "cause"),
-    [
-        ("LoadBalancer", {"ip": "192.0.2"}, "[0].ip Invalid"),
-        ("LoadBalancer", {"hostname": "192.0.2.1"}, "[0].hostname Invalid"),
-        ("LoadBalancer", {"hostname": "under_score"}, "[0].hostname Invalid"),
-        ("LoadBalancer", {"ip": "192.0.2.1", "ipMode": "X"}, "[0].ipMode NotSupported"),
-        ("LoadBalancer", {"hostname": "a", "ipMode": "VIP"}, "[0].ipMode Forbidden"),
-        ("ClusterIP", {"ip": "192.0.2.1"}, " Forbidden"),
-    ],
-)
-async def test_bad_ingress_is_422(api: Api, kind: str, entry: dict[str, str], cause: str) -> None:
-    reply = await set_ingress(api, await new_service(api, type=kind), entry)
-    assert reply.causes == {f"status.loadBalancer.ingress{cause}"}

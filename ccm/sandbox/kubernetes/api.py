@@ -79,8 +79,8 @@ class ApiHandler:
         return 200, found.encoded
 
     def _write(self, request: ApiRequest) -> HandlerResponse:
-        info, is_strict = request.target, request.query.get("fieldValidation") == "Strict"
-        registry = Registry(self._storage, dry_run=request.dry_run, strict=is_strict)
+        info = request.target
+        registry = Registry(self._storage, dry_run=request.dry_run)
         match request.verb:
             case "create":
                 return 201, render(request, registry.create(info, request.document()))

@@ -14,7 +14,6 @@ from ccm.sandbox.kubernetes.strategies.services import ServiceStrategy
 from ccm.sandbox.kubernetes.strategies.strategy import QUALIFIED_HINT, RESTStrategy, is_cidr
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-PROTECTION_FINALIZER = "kubernetes.io/pv-protection"
 NAME_LABEL = "kubernetes.io/metadata.name"
 # metav1.MicroTime: exactly six digits after the point.
 MICRO_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}(Z|[+-]\d{2}:\d{2})", re.ASCII)
@@ -35,12 +34,11 @@ NODE_INFO = (
 
 
 class NamespaceStrategy(RESTStrategy):
-    """Gives a namespace its name as a label, its finalizer and its phase."""
+    """Gives a namespace its name as a label, and its phase."""
 
     def admit(self, namespace: Object, old: Object | None, storage: Storage) -> None:
         meta = metadata(namespace)
         section(meta, "labels")[NAME_LABEL] = meta["name"]
-        section(namespace, "spec").setdefault("finalizers", ["kubernetes"])
         section(namespace, "status").setdefault("phase", "Active")
 
 
@@ -116,7 +114,7 @@ class LeaseStrategy(RESTStrategy):
 
 
 class PersistentVolumeStrategy(RESTStrategy):
-    """Protects a volume as the StorageObjectInUseProtection admission plugin does."""
+    """Keeps a volume's phase, its one source, and its node affinity once set."""
 
     def default(self, volume: Object) -> None:
         spec = section(volume, "spec")
@@ -127,9 +125,6 @@ class PersistentVolumeStrategy(RESTStrategy):
     def admit(self, volume: Object, old: Object | None, storage: Storage) -> None:
         status = section(volume, "status")
         if old is None:
-            finalizers = metadata(volume).setdefault("finalizers", [])
-            if PROTECTION_FINALIZER not in finalizers:
-                finalizers.append(PROTECTION_FINALIZER)
             status.update(phase="Pending", lastPhaseTransitionTime=timestamp())
         elif status.get("phase") != old["status"].get("phase"):
             status["lastPhaseTransitionTime"] = timestamp()

@@ -1,31 +1,37 @@
-"""The strategy of Services: their defaults, when they are allocated to, and what is wrong."""
+"""The strategy of Services: defaults, the address and node ports they are given, what is wrong."""
 
 import ipaddress
-from collections.abc import Iterator
-from typing import Any
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
-from ccm.sandbox.kubernetes.errors import FieldError
+from ccm.sandbox.kubernetes.errors import FieldError, InvalidObject
 from ccm.sandbox.kubernetes.kinds import SERVICE
 from ccm.sandbox.kubernetes.objects import Object, section
 from ccm.sandbox.kubernetes.storage import Storage
-from ccm.sandbox.kubernetes.strategies import service_allocation as allocation
-from ccm.sandbox.kubernetes.strategies.strategy import (
-    SUBDOMAIN,
-    SUBDOMAIN_HINT,
-    RESTStrategy,
-    is_cidr,
-)
+from ccm.sandbox.kubernetes.strategies.strategy import RESTStrategy
 
+HEADLESS = "None"
+SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+ADDRESS_FIELDS = (
+    "clusterIP",
+    "clusterIPs",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "internalTrafficPolicy",
+)
+NETWORK = ipaddress.ip_network("10.96.0.0/16")
+NODE_PORTS = range(30000, 32768)
+MAX_ALLOCATION_ATTEMPTS = 100_000
 CLIENT_IP_AFFINITY_SECONDS = 10800
 PROTOCOLS = ("SCTP", "TCP", "UDP")
-IP_MODES = ("Proxy", "VIP")
-TRAFFIC_POLICIES = ("Cluster", "Local")
 PORT_RANGE = "must be between 1 and 65535, inclusive"
-LOAD_BALANCERS_ONLY = "may only be used when `type` is 'LoadBalancer'"
+
+T = TypeVar("T", int, str)
 
 
 class ServiceStrategy(RESTStrategy):
-    """Follows pkg/registry/core/service of the real server."""
+    """Follows pkg/registry/core/service of the real server, with one address of IPv4."""
 
     def default(self, service: Object) -> None:
         spec = section(service, "spec")
@@ -37,7 +43,7 @@ class ServiceStrategy(RESTStrategy):
                 port["targetPort"] = port.get("port", 0)
             if not port.get("nodePort"):
                 port.pop("nodePort", None)
-        if allocation.is_reached_from_outside(spec):
+        if is_reached_from_outside(spec):
             spec.setdefault("externalTrafficPolicy", "Cluster")
         if spec["type"] != "ExternalName":
             spec.setdefault("internalTrafficPolicy", "Cluster")
@@ -51,24 +57,22 @@ class ServiceStrategy(RESTStrategy):
         if old is not None:
             if spec == old["spec"]:
                 return
-            allocation.keep_allocations(spec, old["spec"])
-            allocation.drop_meaningless_fields(spec, old["spec"])
+            keep_allocations(spec, old["spec"])
+            drop_meaningless_fields(spec, old["spec"])
             if spec["type"] != "LoadBalancer":
                 service["status"]["loadBalancer"] = {}
         uid = service["metadata"].get("uid")
-        others = (stored.obj for stored in storage.current(SERVICE).values())
-        allocated = (each for each in others if each["metadata"]["uid"] != uid)
-        allocation.allocate(spec, allocation.ServiceAllocator.of(allocated))
+        stored = (each.obj for each in storage.current(SERVICE).values())
+        others = [each["spec"] for each in stored if each["metadata"]["uid"] != uid]
+        if has_cluster_address(spec):
+            _allocate_address(spec, {other.get("clusterIP", "") for other in others})
+        _allocate_node_ports(spec, set().union(*map(node_ports_of, others)))
 
     def validate(self, service: Object, old: Object | None) -> Iterator[FieldError]:
         spec = service["spec"]
-        if spec["type"] not in allocation.SERVICE_TYPES:
-            yield FieldError.not_supported("spec.type", spec["type"], allocation.SERVICE_TYPES)
-        if spec["type"] == "ExternalName":
-            yield from _external_name_errors(spec)
+        if spec["type"] not in SERVICE_TYPES:
+            yield FieldError.not_supported("spec.type", spec["type"], SERVICE_TYPES)
         yield from _port_errors(spec)
-        yield from _load_balancer_errors(spec)
-        yield from _ingress_errors(service)
         if old is not None:
             yield from _change_errors(spec, old["spec"])
 
@@ -92,20 +96,129 @@ def _default_status(service: Object) -> None:
         condition.setdefault("message", "")
 
 
-def _external_name_errors(spec: Object) -> Iterator[FieldError]:
-    name = spec.get("externalName", "")
-    if not name:
-        yield FieldError.required("spec.externalName")
-    elif not SUBDOMAIN.fullmatch(name):
-        yield FieldError.invalid("spec.externalName", name, SUBDOMAIN_HINT)
-    if spec.get("clusterIP"):
-        why = "may not be set when `type` is 'ExternalName'"
-        yield FieldError.forbidden("spec.clusterIPs", why)
+def has_cluster_address(spec: Object) -> bool:
+    """Tell whether clusterIP means something; "None" is a value too."""
+    return bool(spec["type"] != "ExternalName")
+
+
+def is_headless(spec: Object) -> bool:
+    """Tell whether the Service asks for no address."""
+    return spec.get("clusterIP") == HEADLESS
+
+
+def may_have_node_ports(spec: Object) -> bool:
+    """Tell whether nodePort means something."""
+    return spec["type"] in ("LoadBalancer", "NodePort")
+
+
+def gets_node_ports(spec: Object) -> bool:
+    """Tell whether every port is given a node port."""
+    if spec["type"] == "LoadBalancer":
+        return spec.get("allocateLoadBalancerNodePorts") is not False
+    return bool(spec["type"] == "NodePort")
+
+
+def has_health_check(spec: Object) -> bool:
+    """Tell whether healthCheckNodePort means something."""
+    return spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def is_reached_from_outside(spec: Object) -> bool:
+    """Tell whether externalTrafficPolicy means something."""
+    return may_have_node_ports(spec) or bool(
+        spec["type"] == "ClusterIP" and spec.get("externalIPs")
+    )
+
+
+def node_ports_of(spec: Object) -> set[int]:
+    """Return the node ports of the Service."""
+    ports = {port.get("nodePort", 0) for port in spec.get("ports") or ()}
+    return (ports | {spec.get("healthCheckNodePort", 0)}) - {0}
+
+
+def keep_allocations(spec: Object, old: Object) -> None:
+    """Fill in what was allocated before and the client left out; ports are known by name."""
+    if has_cluster_address(spec) and has_cluster_address(old):
+        spec.setdefault("clusterIP", old["clusterIP"])
+    if may_have_node_ports(spec) and may_have_node_ports(old):
+        _keep_node_ports(spec, old)
+    if has_health_check(spec) and has_health_check(old):
+        spec.setdefault("healthCheckNodePort", old.get("healthCheckNodePort", 0))
+
+
+def _keep_node_ports(spec: Object, old: Object) -> None:
+    by_name = {port.get("name", ""): port.get("nodePort", 0) for port in old["ports"]}
+    used = node_ports_of(spec) & node_ports_of(old)
+    for port in spec.get("ports") or ():
+        had = by_name.get(port.get("name", ""), 0)
+        if not port.get("nodePort") and had and had not in used:
+            port["nodePort"] = had
+            used.add(had)
+
+
+def drop_meaningless_fields(spec: Object, old: Object) -> None:
+    """Drop fields that lost their meaning, unless the client changed them at the same time."""
+
+    def drop(names: tuple[str, ...]) -> None:
+        for name in names:
+            if spec.get(name) == old.get(name):
+                spec.pop(name, None)
+
+    if has_cluster_address(old) and not has_cluster_address(spec):
+        drop(ADDRESS_FIELDS)
+    lost_ports = may_have_node_ports(old) and not may_have_node_ports(spec)
+    if lost_ports and node_ports_of(spec) <= node_ports_of(old):
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+    if has_health_check(old) and not has_health_check(spec):
+        drop(("healthCheckNodePort",))
+    if old["type"] == "LoadBalancer" != spec["type"]:
+        drop(("allocateLoadBalancerNodePorts", "loadBalancerClass"))
+    if is_reached_from_outside(old) and not is_reached_from_outside(spec):
+        drop(("externalTrafficPolicy",))
+
+
+def _allocate_address(spec: Object, taken: set[str]) -> None:
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    address = spec.get("clusterIP")
+    if not address:
+        last = NETWORK.num_addresses - 1
+        spec["clusterIP"] = _draw(taken, lambda: str(NETWORK[random.randrange(1, last)]))
+    elif address in taken - {HEADLESS}:
+        why = f"failed to allocate IP {address}: provided IP is already allocated"
+        raise InvalidObject(FieldError.invalid("spec.clusterIPs", [address], why))
+    spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def _allocate_node_ports(spec: Object, taken: set[int]) -> None:
+    ports = spec.get("ports") or ()
+    for index, port in enumerate(ports):
+        wanted = port.get("nodePort")
+        if wanted and may_have_node_ports(spec):
+            if wanted in taken or wanted not in NODE_PORTS:
+                why = "provided port is already allocated, or not in the range of valid ports"
+                path = f"spec.ports[{index}].nodePort"
+                raise InvalidObject(FieldError.invalid(path, wanted, why))
+            taken.add(wanted)
+    for port in ports:
+        if not port.get("nodePort") and gets_node_ports(spec):
+            port["nodePort"] = _draw(taken, lambda: random.choice(NODE_PORTS))
+    if has_health_check(spec) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = _draw(taken, lambda: random.choice(NODE_PORTS))
+
+
+def _draw(taken: set[T], draw: Callable[[], T]) -> T:
+    for _ in range(MAX_ALLOCATION_ATTEMPTS):
+        if (drawn := draw()) not in taken:
+            taken.add(drawn)
+            return drawn
+    raise InvalidObject(FieldError.invalid("spec", "", "range is full"))
 
 
 def _port_errors(spec: Object) -> Iterator[FieldError]:
     ports = spec.get("ports") or []
-    if not ports and allocation.has_cluster_address(spec) and not allocation.is_headless(spec):
+    if not ports and has_cluster_address(spec) and not is_headless(spec):
         yield FieldError.required("spec.ports")
     seen: set[tuple[int, str]] = set()
     names: set[str] = set()
@@ -132,54 +245,8 @@ def _port_errors(spec: Object) -> Iterator[FieldError]:
         names.add(name)
 
 
-def _load_balancer_errors(spec: Object) -> Iterator[FieldError]:
-    if spec["type"] != "LoadBalancer":
-        for name in ("loadBalancerClass", "allocateLoadBalancerNodePorts"):
-            if name in spec:
-                yield FieldError.forbidden(f"spec.{name}", LOAD_BALANCERS_ONLY)
-        if spec.get("loadBalancerSourceRanges"):
-            yield FieldError.forbidden("spec.LoadBalancerSourceRanges", LOAD_BALANCERS_ONLY)
-    for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        if spec["type"] == "LoadBalancer" and not is_cidr(block.strip()):
-            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            yield FieldError.invalid(f"spec.LoadBalancerSourceRanges[{index}]", block, why)
-    policy = spec.get("externalTrafficPolicy", "")
-    if policy and not allocation.is_reached_from_outside(spec):
-        why = "may only be set for externally-accessible services"
-        yield FieldError.invalid("spec.externalTrafficPolicy", policy, why)
-    elif policy and policy not in TRAFFIC_POLICIES:
-        yield FieldError.not_supported("spec.externalTrafficPolicy", policy, TRAFFIC_POLICIES)
-
-
-def _ingress_errors(service: Object) -> Iterator[FieldError]:
-    ingress = service["status"]["loadBalancer"].get("ingress") or []
-    if ingress and service["spec"]["type"] != "LoadBalancer":
-        why = "may only be used when `spec.type` is 'LoadBalancer'"
-        yield FieldError.forbidden("status.loadBalancer.ingress", why)
-        return
-    for index, entry in enumerate(ingress):
-        yield from _entry_errors(entry, f"status.loadBalancer.ingress[{index}]")
-
-
-def _entry_errors(entry: Object, at: str) -> Iterator[FieldError]:
-    address, mode, host = entry.get("ip", ""), entry.get("ipMode"), entry.get("hostname", "")
-    if address and not _is_address(address):
-        why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        yield FieldError.invalid(f"{at}.ip", address, why)
-    if address and mode is None:
-        yield FieldError.required(f"{at}.ipMode", "must be specified when `ip` is set")
-    elif mode is not None and not address:
-        yield FieldError.forbidden(f"{at}.ipMode", "may not be specified when `ip` is not set")
-    elif mode is not None and mode not in IP_MODES:
-        yield FieldError.not_supported(f"{at}.ipMode", mode, IP_MODES)
-    if host and _is_address(host):
-        yield FieldError.invalid(f"{at}.hostname", host, "must be a DNS name, not an IP address")
-    elif host and not SUBDOMAIN.fullmatch(host):
-        yield FieldError.invalid(f"{at}.hostname", host, SUBDOMAIN_HINT)
-
-
 def _change_errors(spec: Object, old: Object) -> Iterator[FieldError]:
-    had_address = allocation.has_cluster_address(spec) and allocation.has_cluster_address(old)
+    had_address = has_cluster_address(spec) and has_cluster_address(old)
     if had_address and spec["clusterIP"] != old["clusterIP"]:
         yield FieldError.invalid("spec.clusterIPs[0]", spec["clusterIP"], "may not change once set")
     was_balancer = spec["type"] == old["type"] == "LoadBalancer"
@@ -190,11 +257,3 @@ def _change_errors(spec: Object, old: Object) -> Iterator[FieldError]:
 
 def _is_port(number: Any) -> bool:
     return isinstance(number, int) and 0 < number < 65536
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
