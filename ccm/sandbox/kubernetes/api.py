@@ -11,7 +11,7 @@ from ccm.sandbox.kubernetes.errors import StatusError, details_of
 from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.patch import parse_patch
 from ccm.sandbox.kubernetes.printers import encode_table, render
-from ccm.sandbox.kubernetes.reads import ObjectList, get_object, list_objects
+from ccm.sandbox.kubernetes.reads import get_object, list_objects
 from ccm.sandbox.kubernetes.registry import Registry
 from ccm.sandbox.kubernetes.request import ApiRequest, RequestInfo, table_version
 from ccm.sandbox.kubernetes.storage import Storage
@@ -79,29 +79,19 @@ class ApiHandler:
         return 200, found.encoded
 
     def _write(self, request: ApiRequest) -> HandlerResponse:
-        info = request.target
-        registry = Registry(self._storage, dry_run=request.dry_run)
+        if "dryRun" in request.query:
+            raise errors.bad_request("the sandbox performs no dry runs")
+        info, registry = request.target, Registry(self._storage)
         match request.verb:
             case "create":
                 return 201, render(request, registry.create(info, request.document()))
             case "update":
-                stored, created = registry.update(info, request.document())
-                return (201 if created else 200), render(request, stored)
+                return 200, render(request, registry.update(info, request.document()))
             case "patch":
                 patch = parse_patch(info.kind, request.content_type, request.body)
                 return 200, render(request, registry.patch(info, patch))
-            case "delete":
-                removed, is_gone = registry.delete(info, request.delete_options())
-                if not is_gone or info.kind.return_deleted_object:
-                    return 200, removed.encoded
-                return 200, orjson.dumps(_success(info, removed.obj))
-        found = list_objects(self._storage, request)
-        for stored in found.items:
-            meta = stored.obj["metadata"]
-            one = RequestInfo(info.kind, meta.get("namespace", ""), meta["name"])
-            registry.delete(one, request.delete_options())
-        metadata = {"resourceVersion": str(self._storage.revision)}
-        return 200, ObjectList(info.kind, found.items, metadata).encoded
+        removed, is_gone = registry.delete(info, request.delete_options())
+        return 200, orjson.dumps(_success(info, removed.obj)) if is_gone else removed.encoded
 
     def _not_found(self, path: str) -> Exception:
         """Return the 404 below a group and version we know, or elsewhere."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from ccm.sandbox.kubernetes.kinds import NAMESPACE, STATUS_VERBS, STORED_KINDS, VERBS, ResourceKind
+from ccm.sandbox.kubernetes.kinds import STATUS_VERBS, STORED_KINDS, VERBS, ResourceKind
 from ccm.sandbox.kubernetes.objects import Object, timestamp
 
 USER = {"username": "sandbox", "groups": ["system:masters", "system:authenticated"]}
@@ -105,8 +105,7 @@ def _resources(kind: ResourceKind) -> Iterator[Object]:
         "singularName": kind.name.lower(),
         "namespaced": kind.namespaced,
         "kind": kind.name,
-        # The real server deletes namespaces one by one only.
-        "verbs": [verb for verb in VERBS if (kind, verb) != (NAMESPACE, "deletecollection")],
+        "verbs": list(VERBS),
     }
     if kind.short_names:
         resource["shortNames"] = list(kind.short_names)

@@ -157,12 +157,6 @@ def invalid_option(options: str, error: FieldError) -> StatusError:
     return StatusError(422, message, details=details)
 
 
-def unsupported_option(options: str, field: str, value: object, supported: str) -> StatusError:
-    """Return the 422 of an option with an unknown value."""
-    why = f"Unsupported value: {value}: supported values: {supported}"
-    return invalid_option(options, FieldError(field, "FieldValueNotSupported", why))
-
-
 def invalid(kind: ResourceKind, name: str, errors: Sequence[FieldError]) -> StatusError:
     """Return the 422 that lists every wrong field."""
     listed = [f"{error.field}: {error.message}" for error in errors]

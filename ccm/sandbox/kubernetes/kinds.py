@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ccm.sandbox.kubernetes.objects import names
 
-VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
 
 # The merge key of a list of plain values, which a strategic merge patch treats as a set.
@@ -26,10 +26,6 @@ class ResourceKind:
     has_status: bool = False
     # Whether a client's status survives a create: kubelets register nodes with theirs.
     keep_status_on_create: bool = False
-    allow_create_on_update: bool = False
-    # Whether a PUT may leave resourceVersion out.
-    allow_unconditional_update: bool = True
-    return_deleted_object: bool = False
     # What a field selector may name besides metadata.name and metadata.namespace.
     selectable_fields: frozenset[str] = frozenset()
     # Lists that a strategic merge patch merges: dotted path to patchMergeKey.
@@ -71,15 +67,12 @@ NODE = ResourceKind(
 SERVICE = ResourceKind(
     "", "v1", "services", "Service", True, ("svc",), ("all",),
     has_status=True,
-    allow_create_on_update=True,
-    return_deleted_object=True,
     selectable_fields=names("spec.clusterIP spec.type"),
     merge_keys={"spec.ports": "port", "status.conditions": "type"},
 )  # fmt: skip
 PERSISTENT_VOLUME = ResourceKind(
     "", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",),
     has_status=True,
-    return_deleted_object=True,
 )  # fmt: skip
 NAMESPACE = ResourceKind(
     "", "v1", "namespaces", "Namespace", False, ("ns",),
@@ -90,19 +83,15 @@ NAMESPACE = ResourceKind(
 OBJECT_REFERENCE = names("kind namespace name uid apiVersion resourceVersion fieldPath")
 EVENT = ResourceKind(
     "", "v1", "events", "Event", True, ("ev",),
-    allow_create_on_update=True,
     selectable_fields=names("reason reportingComponent source type")
     | {f"involvedObject.{name}" for name in OBJECT_REFERENCE},
 )  # fmt: skip
 LEASE = ResourceKind(
     "coordination.k8s.io", "v1", "leases", "Lease", True,
-    allow_create_on_update=True,
-    allow_unconditional_update=False,
 )  # fmt: skip
 POD = ResourceKind(
     "", "v1", "pods", "Pod", True, ("po",), ("all",),
     has_status=True,
-    return_deleted_object=True,
     selectable_fields=names(
         "spec.nodeName spec.schedulerName spec.serviceAccountName status.phase"
     ),
@@ -117,15 +106,11 @@ CONFIG_MAP = ResourceKind("", "v1", "configmaps", "ConfigMap", True, ("cm",))
 SECRET = ResourceKind("", "v1", "secrets", "Secret", True, selectable_fields=names("type"))
 SERVICE_ACCOUNT = ResourceKind(
     "", "v1", "serviceaccounts", "ServiceAccount", True, ("sa",),
-    return_deleted_object=True,
     merge_keys={"secrets": "name", "imagePullSecrets": "name"},
 )  # fmt: skip
-ENDPOINTS = ResourceKind(
-    "", "v1", "endpoints", "Endpoints", True, ("ep",), allow_create_on_update=True
-)
+ENDPOINTS = ResourceKind("", "v1", "endpoints", "Endpoints", True, ("ep",))
 ENDPOINT_SLICE = ResourceKind(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True,
-    allow_create_on_update=True,
 )  # fmt: skip
 
 STORED_KINDS = (

@@ -17,10 +17,8 @@ from ccm.sandbox.kubernetes.storage import Storage, StoredObject, VersionTooOld
 
 OPTIONS = "ListOptions"
 MATCH = "resourceVersionMatch"
-EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
 
-LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 PAGE_TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start"
     " a new list without the continue parameter."
@@ -32,7 +30,6 @@ Requirement = Callable[[Mapping[str, Any]], bool]
 KEY = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
 SET = re.compile(rf"^{KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
 EQUALITY = re.compile(rf"^{KEY}\s*(?P<operator>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)$")
-ORDER = re.compile(rf"^{KEY}\s*(?P<operator>[<>])\s*(?P<value>-?\d+)$")
 EXISTS = re.compile(rf"^(?P<absent>!?)\s*{KEY}$")
 FIELD_TERM = re.compile(r"^(?P<key>[^=!]+)(?P<operator>==|=|!=)(?P<value>.*)$")
 
@@ -72,23 +69,10 @@ def _label_requirement(term: str) -> Requirement:
         if found["operator"] == "!=":
             return lambda labels: labels.get(key) != value
         return lambda labels: labels.get(key) == value
-    if found := ORDER.match(term):
-        return _order_requirement(found["key"], found["operator"], int(found["value"]))
     if found := EXISTS.match(term):
         key, wanted = found["key"], not found["absent"]
         return lambda labels: (key in labels) is wanted
     raise bad_request(f"unable to parse requirement: found '{term}'")
-
-
-def _order_requirement(key: str, operator: str, bound: int) -> Requirement:
-    def holds(labels: Mapping[str, Any]) -> bool:
-        try:
-            value = int(labels[key])
-        except (KeyError, ValueError):
-            return False
-        return value > bound if operator == ">" else value < bound
-
-    return holds
 
 
 def _field_requirement(kind: ResourceKind, term: str) -> Requirement:
@@ -150,7 +134,7 @@ def list_objects(storage: Storage, request: ApiRequest) -> ObjectList:
     try:
         objects = storage.at(kind, revision)
     except VersionTooOld as fault:
-        raise errors.StatusError(410, PAGE_TOO_OLD if start else LIST_TOO_OLD) from fault
+        raise errors.StatusError(410, PAGE_TOO_OLD) from fault
     keys = sorted(key for key in objects if key.startswith(prefix) and key >= start)
     items = [objects[key] for key in keys if selector is None or selector(objects[key].obj)]
     limit = request.number("limit")
@@ -169,33 +153,13 @@ def _snapshot(storage: Storage, request: ApiRequest) -> tuple[str, int]:
     """Return the first key and the version that a list is about."""
     token = request.query.get("continue", "")
     wanted = request.version(bad_request)
-    match = request.query.get(MATCH, "")
-    _check_match(request, match, token)
     if token:
         if wanted:
             raise bad_request("specifying resource version is not allowed when using continue")
         return _decode_token(token)
     if wanted > storage.revision:
         raise errors.too_large_version(wanted, storage.revision)
-    exact = match == EXACT or (not match and wanted and request.number("limit"))
-    return "", wanted if exact else storage.revision
-
-
-def _check_match(request: ApiRequest, match: str, token: str) -> None:
-    if not match:
-        return
-    why = ""
-    if match not in (EXACT, NOT_OLDER_THAN):
-        supported = '"Exact", "NotOlderThan", ""'
-        raise errors.unsupported_option(OPTIONS, MATCH, f'"{match}"', supported)
-    if token:
-        why = "resourceVersionMatch is forbidden when continue is provided"
-    elif not request.query.get("resourceVersion"):
-        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-    elif match == EXACT and request.query["resourceVersion"] == "0":
-        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-    if why:
-        raise errors.invalid_option(OPTIONS, errors.FieldError.forbidden(MATCH, why))
+    return "", storage.revision
 
 
 def _decode_token(token: str) -> tuple[str, int]:

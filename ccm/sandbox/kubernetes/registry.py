@@ -1,13 +1,11 @@
 """What create, update, patch and delete mean: the one place that changes the storage."""
 
-import secrets
 import uuid
 from collections.abc import Callable
 
 from ccm.sandbox.kubernetes import errors
 from ccm.sandbox.kubernetes.errors import (
     DecodeError,
-    FieldError,
     InvalidObject,
     StatusError,
     bad_request,
@@ -34,20 +32,15 @@ from ccm.sandbox.kubernetes.strategies.strategy import (
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
-MAX_GENERATED_BASE = 58
-# Without vowels and look-alikes, as the real server chooses them.
-SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-VERSION_FIELD = "metadata.resourceVersion"
 
 Refuse = Callable[[str], StatusError]
 
 
 class Registry:
-    """Performs writes; `dry_run` stores nothing."""
+    """Performs writes."""
 
-    def __init__(self, storage: Storage, *, dry_run: bool = False) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._dry_run = dry_run
 
     def create(self, info: RequestInfo, body: Object) -> StoredObject:
         kind = info.kind
@@ -58,8 +51,6 @@ class Registry:
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise errors.raw_error("resourceVersion should not be set on objects to be created")
         decode(kind, obj, bad_request)
-        if not meta.get("name") and meta.get("generateName"):
-            meta["name"] = self._generated_name(info, meta["generateName"])
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
             meta.pop(name, None)
         meta.update(uid=str(uuid.uuid4()), creationTimestamp=timestamp())
@@ -72,27 +63,17 @@ class Registry:
             raise errors.already_exists(kind, meta["name"], terminating=terminating)
         return self._write(kind, key, obj)
 
-    def update(self, info: RequestInfo, body: Object) -> tuple[StoredObject, bool]:
-        """Update an object as a whole; tell whether that created it."""
+    def update(self, info: RequestInfo, body: Object) -> StoredObject:
+        """Update an object as a whole."""
         kind = info.kind
         obj = strip_empty(body)
         check_type(kind, obj, bad_request)
         self._check_namespace(info, obj)
         check_name(info, obj)
-        current = self._storage.get(kind, info.key)
-        if current is None:
-            if kind.allow_create_on_update and not info.subresource:
-                return self.create(info, obj), True
-            raise errors.not_found(kind, info.name)
+        current = self._existing(info)
         decode(kind, obj, bad_request)
-        meta = metadata(obj)
-        _check_uid(kind, current, meta.get("uid"))
-        if not kind.allow_unconditional_update and not meta.get("resourceVersion"):
-            wrong = FieldError.invalid(VERSION_FIELD, 0, "must be specified for an update")
-            message = f'{kind.qualified_plural} "{info.name}" is invalid: {VERSION_FIELD}: '
-            details = {**errors.details_of(kind, info.name), "causes": [wrong]}
-            raise StatusError(422, message + wrong.message, details=details)
-        return self._update(info, current, obj), False
+        _check_uid(kind, current, metadata(obj).get("uid"))
+        return self._update(info, current, obj)
 
     def patch(self, info: RequestInfo, patch: Patch) -> StoredObject:
         current = self._existing(info)
@@ -110,7 +91,7 @@ class Registry:
         check_preconditions(current, delete_options)
         meta = current.obj["metadata"]
         if not meta.get("finalizers"):
-            return current if self._dry_run else self._storage.remove(kind, info.key), True
+            return self._storage.remove(kind, info.key), True
         if "deletionTimestamp" in meta:
             return current, False
         obj = clone(current.obj)
@@ -133,7 +114,7 @@ class Registry:
         carry_over_metadata(obj, old)
         self._admit(kind, obj, old)
         meta = metadata(obj)
-        if "deletionTimestamp" in meta and not meta.get("finalizers") and not self._dry_run:
+        if "deletionTimestamp" in meta and not meta.get("finalizers"):
             removed = self._storage.remove(kind, info.key)
             return StoredObject(kind, info.key, obj, removed.revision).at(removed.revision)
         if obj == old:
@@ -155,9 +136,6 @@ class Registry:
 
     def _write(self, kind: ResourceKind, key: str, obj: Object) -> StoredObject:
         obj["kind"], obj["apiVersion"] = kind.name, kind.api_version
-        if self._dry_run:
-            current = self._storage.get(kind, key)
-            return StoredObject(kind, key, obj, current.revision if current else 0)
         return self._storage.write(kind, key, obj)
 
     def _existing(self, info: RequestInfo) -> StoredObject:
@@ -179,14 +157,6 @@ class Registry:
             )
         if self._storage.get(NAMESPACE, info.namespace) is None:
             raise errors.not_found(NAMESPACE, info.namespace)
-
-    def _generated_name(self, info: RequestInfo, base: str) -> str:
-        taken = self._storage.current(info.kind)
-        while True:
-            suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
-            name = base[:MAX_GENERATED_BASE] + suffix
-            if info.kind.key(info.namespace, name) not in taken:
-                return name
 
 
 def check_type(kind: ResourceKind, obj: Object, refuse: Refuse) -> None:

@@ -11,7 +11,7 @@ from ccm.sandbox.kubernetes import errors
 from ccm.sandbox.kubernetes.kinds import NAMESPACE, STORED_KINDS, ResourceKind
 from ccm.sandbox.kubernetes.objects import Object
 
-VERBS_BY_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+VERBS_BY_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 KINDS_BY_PATH = {(kind.group, kind.version, kind.plural): kind for kind in STORED_KINDS}
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
 FALSE = ("", "0", "false")
@@ -40,8 +40,6 @@ class RequestInfo:
             if query.get("watch", "").lower() not in FALSE:
                 return "watch"
             return "get" if self.name else "list"
-        if method == "DELETE":
-            return "delete" if self.name else "deletecollection"
         if (method == "POST") is bool(self.name):
             return ""
         return VERBS_BY_METHOD.get(method, "")
@@ -101,14 +99,6 @@ class ApiRequest:
     @property
     def content_type(self) -> str:
         return self.http.headers.get("Content-Type", "").partition(";")[0].strip()
-
-    @property
-    def dry_run(self) -> bool:
-        wanted = self.query.get("dryRun", "")
-        if wanted not in ("", "All"):
-            options = f"{self.verb.removesuffix('collection').capitalize()}Options"
-            raise errors.unsupported_option(options, "dryRun", f'["{wanted}"]', '"All"')
-        return bool(wanted)
 
     def flag(self, name: str) -> bool:
         return self.query.get(name, "").lower() not in FALSE

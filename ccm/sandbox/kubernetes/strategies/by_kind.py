@@ -1,8 +1,5 @@
 """Which strategy each kind has, and the strategies of all but Services."""
 
-import base64
-import datetime
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,8 +12,6 @@ from ccm.sandbox.kubernetes.strategies.strategy import QUALIFIED_HINT, RESTStrat
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 NAME_LABEL = "kubernetes.io/metadata.name"
-# metav1.MicroTime: exactly six digits after the point.
-MICRO_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}(Z|[+-]\d{2}:\d{2})", re.ASCII)
 
 # Members of a PersistentVolumeSpec that are not its one source.
 NOT_SOURCES = names(
@@ -42,15 +37,6 @@ class NamespaceStrategy(RESTStrategy):
         section(namespace, "status").setdefault("phase", "Active")
 
 
-class SecretStrategy(RESTStrategy):
-    """Stores `stringData` as base64."""
-
-    def default(self, secret: Object) -> None:
-        secret.setdefault("type", "Opaque")
-        for name, text in secret.pop("stringData", {}).items():
-            section(secret, "data")[name] = base64.b64encode(text.encode()).decode()
-
-
 class EventStrategy(RESTStrategy):
     """Insists on the namespace of what the Event is about."""
 
@@ -73,44 +59,6 @@ class EventStrategy(RESTStrategy):
         if metadata(event).get("namespace") != (namespace or "default"):
             why = "does not match event.namespace"
             yield FieldError.invalid("involvedObject.namespace", namespace, why)
-
-
-class LeaseStrategy(RESTStrategy):
-    """Takes times as metav1.MicroTime only."""
-
-    def decode(self, lease: Object) -> None:
-        spec = section(lease, "spec")
-        for name in ("acquireTime", "renewTime"):
-            moment = spec.get(name)
-            if moment is None or (isinstance(moment, str) and MICRO_TIME.fullmatch(moment)):
-                continue
-            raise DecodeError(
-                f'LeaseSpec.spec.{name}: parsing time "{moment}" as'
-                ' "2006-01-02T15:04:05.000000Z07:00": cannot parse'
-            )
-        for name in ("leaseDurationSeconds", "leaseTransitions"):
-            if type(spec.get(name, 0)) is not int:
-                raise DecodeError(f"LeaseSpec.spec.{name} must be an integer")
-        if not isinstance(spec.get("holderIdentity", ""), str):
-            raise DecodeError("LeaseSpec.spec.holderIdentity must be a string")
-
-    def default(self, lease: Object) -> None:
-        """Bring times to UTC, as the real server's encoder does."""
-        spec = section(lease, "spec")
-        for name in ("acquireTime", "renewTime"):
-            if name in spec and not spec[name].endswith("Z"):
-                moment = datetime.datetime.fromisoformat(spec[name]).astimezone(datetime.UTC)
-                spec[name] = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-    def validate(self, lease: Object, old: Object | None) -> Iterator[FieldError]:
-        duration = lease["spec"].get("leaseDurationSeconds", 1)
-        transitions = lease["spec"].get("leaseTransitions", 0)
-        if duration <= 0:
-            why = "must be greater than 0"
-            yield FieldError.invalid("spec.leaseDurationSeconds", duration, why)
-        if transitions < 0:
-            why = "must be greater than or equal to 0"
-            yield FieldError.invalid("spec.leaseTransitions", transitions, why)
 
 
 class PersistentVolumeStrategy(RESTStrategy):
@@ -145,19 +93,8 @@ class PersistentVolumeStrategy(RESTStrategy):
             yield FieldError.required("spec", "must specify a volume type")
         for source in sources[:-1]:
             yield FieldError.forbidden(f"spec.{source}", "may not specify more than 1 volume type")
-        if "nodeAffinity" in spec:
-            yield from _affinity_errors(spec["nodeAffinity"])
         if old is not None:
             yield from _volume_update_errors(spec, old["spec"])
-
-
-def _affinity_errors(affinity: Object) -> Iterator[FieldError]:
-    path = "spec.nodeAffinity.required"
-    if "required" not in affinity:
-        yield FieldError.required(path, "must specify required node constraints")
-    elif not affinity["required"].get("nodeSelectorTerms"):
-        why = "must have at least one node selector term"
-        yield FieldError.required(f"{path}.nodeSelectorTerms", why)
 
 
 def _volume_update_errors(spec: Object, old_spec: Object) -> Iterator[FieldError]:
@@ -275,9 +212,7 @@ _STRATEGIES: dict[str, RESTStrategy] = {
     kinds.SERVICE.plural: ServiceStrategy(),
     kinds.PERSISTENT_VOLUME.plural: PersistentVolumeStrategy(),
     kinds.NAMESPACE.plural: NamespaceStrategy(),
-    kinds.LEASE.plural: LeaseStrategy(),
     kinds.EVENT.plural: EventStrategy(),
-    kinds.SECRET.plural: SecretStrategy(),
 }
 
 
