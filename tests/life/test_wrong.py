@@ -6,6 +6,7 @@ with them all the same is tested in `tests/service` and `tests/route`.
 
 import asyncio
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -78,10 +79,18 @@ async def until_good(life: Life) -> None:
     await until_none("wrong", wrong, RECOVERY_TIMEOUT)
 
 
+async def as_old_as(life: Life, name: str) -> list[str]:
+    """The Node, as long as one that is created now would be as old by its timestamp."""
+    created = (await life.api.get(f"/api/v1/nodes/{name}"))["metadata"]["creationTimestamp"]
+    is_now = datetime.now(UTC) - datetime.fromisoformat(created) <= timedelta(seconds=1)
+    return [name] if is_now else []
+
+
 async def ask_for_what_cannot_be(life: Life) -> None:
     for name, (spec, annotations) in ASKED.items():
         await life.users.ask(name, spec, annotations)
-    await life.nodes.join("bad-node", 1)  # the networks of vm-1
+    await until_none("as old as vm-1", lambda: as_old_as(life, "vm-1"), RECOVERY_TIMEOUT)
+    await life.nodes.join("bad-node", 1)  # the networks of vm-1, which stay with the older Node
     await life.admin.add_volume(Volume("vol-bad", ("zone-a",), "region-1"))
     elsewhere = {"key": ZONE, "operator": "In", "values": ["zone-z"]}
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}}

@@ -20,6 +20,7 @@ from tests.route.world import World, successor, world
 from tests.worlds.nodes import (
     SCHEME,
     changed,
+    created,
     network_condition,
     recreated,
     routed,
@@ -267,7 +268,7 @@ async def test_a_node_with_an_unreadable_network_keeps_what_leads_to_it() -> Non
 
 
 @pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.0/23"])
-async def test_a_network_of_two_nodes_stays_with_the_one_that_has_it(claimed: str) -> None:
+async def test_a_network_of_two_nodes_is_the_older_ones(claimed: str) -> None:
     async with world(routed("a", A4), routed("c", C4)) as w:
         await w.settle()
         w.cluster.put(routed("b", claimed))
@@ -283,12 +284,14 @@ async def test_a_network_of_two_nodes_stays_with_the_one_that_has_it(claimed: st
         assert told(w, "b")[0] == "False"
 
 
-async def test_a_network_of_two_nodes_that_nobody_has_goes_to_neither() -> None:
-    async with world(routed("a", A4, A6), routed("b", A4), routed("c", C4)) as w:
+async def test_a_network_of_two_nodes_that_nobody_routes_goes_to_the_older_one() -> None:
+    older, newer = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    there = routed("b", A4, tweaks=(newer,)), routed("a", A4, A6, tweaks=(older,))
+    async with world(*there, routed("c", C4)) as w:
         await w.settle()
-        assert w.cloud.routes == {A6: "a", C4: "c"}
+        assert w.cloud.routes == {A4: "a", A6: "a", C4: "c"}
         events = await w.told()
-        assert sorted(name for name, _, _ in events) == ["a", "b"]
+        assert [name for name, _, _ in events] == ["b"]
         await w.full_pass()
         assert await w.told() == events
         w.cluster.put(changed(w.cluster.node("b"), with_pod_cidrs(B4)))
@@ -300,7 +303,7 @@ async def test_a_network_of_two_nodes_that_nobody_has_goes_to_neither() -> None:
 async def test_what_a_write_answers_beside_the_condition_is_a_change_as_any_other() -> None:
     async with world(routed("a", A4), routed("b", A4)) as w:
         await w.settle()
-        assert w.cloud.routes == {}
+        assert w.cloud.routes == {A4: "a"}
         other = with_pod_cidrs(B4)
         w.cluster.before_write = lambda: w.cluster.put(changed(w.cluster.node("a"), other))
         w.cluster.put(changed(w.cluster.node("a"), with_condition("False", "CalicoIsUp")))

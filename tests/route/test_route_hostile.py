@@ -5,7 +5,7 @@ import pytest
 from tests.faults.rows import fault_row
 from tests.route.cloud import FakeRoutes
 from tests.route.world import World, successor, world
-from tests.worlds.nodes import changed, network_condition, routed, with_pod_cidrs
+from tests.worlds.nodes import changed, created, network_condition, routed, with_pod_cidrs
 
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
 
@@ -83,3 +83,49 @@ async def test_a_pod_cidr_wider_than_the_given_mask_gets_no_route_and_loses_the_
             await strict.settle()
             assert strict.cloud.routes == {A4: "a", C4: "wide"}
             assert not is_unavailable(strict, "wide")
+
+
+OLD, NEW, NEWER = (created(f"2026-01-0{day}T00:00:00Z") for day in (1, 2, 3))
+
+
+@fault_row(
+    "a Node has a pod CIDR as wide as many Nodes', and more Nodes come",
+    "route",
+    then="each new Node gets its route; the wide one loses its own, with an Event",
+    within="2 s",
+)
+@pytest.mark.parametrize("wide", ["10.244.0.0/16", "10.244.0.0/20", "10.240.0.0/12"])
+async def test_a_wide_pod_cidr_holds_up_no_new_node(wide: str) -> None:
+    async with world(routed("a", "10.244.200.0/24", tweaks=(OLD,))) as w:
+        await w.settle()
+        w.cluster.put(routed("wide", wide, tweaks=(NEW,)))
+        await w.settle()
+        for number in range(5):
+            w.cluster.put(routed(f"n{number}", f"10.244.{number}.0/24", tweaks=(NEWER,)))
+            await w.settle()
+        new = {f"10.244.{number}.0/24": f"n{number}" for number in range(5)}
+        assert w.cloud.routes == {"10.244.200.0/24": "a", **new}
+        unavailable = [name for name in w.cluster.nodes if is_unavailable(w, name)]
+        assert unavailable == ["wide"]
+        assert {name for name, _, _ in await w.told()} == {"wide"}
+
+
+@fault_row(
+    "a newer Node writes a pod CIDR that is, holds or is a part of another Node's",
+    "route",
+    then="the older Node keeps its route; the newer one gets an Event and none",
+    within="2 s",
+)
+@pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.7/32", "10.244.0.0/23"])
+async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
+    """Whatever its name, in whichever order a new process hears of them, routed or not yet."""
+    hostile = routed("0-hostile", claimed, tweaks=(NEW,))
+    async with world(hostile, routed("victim", A4, tweaks=(OLD,))) as w:
+        w.cloud.put("10.244.0.7/32", "0-hostile")
+        await w.settle()
+        assert w.cloud.routes == {A4: "victim"}
+        assert [is_unavailable(w, name) for name in ("victim", "0-hostile")] == [False, True]
+        assert {name for name, _, _ in await w.told()} == {"0-hostile"}
+        w.cluster.remove("Node", "victim")
+        await w.settle()
+        assert list(w.cloud.routes.values()) == ["0-hostile"]

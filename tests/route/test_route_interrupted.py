@@ -119,9 +119,12 @@ class Observed:
                 with_condition(status, reason, message)(self.nodes[name].raw)
 
     def is_healthy(self, network: Network) -> bool:
-        """Whether the route leads to a machine whose Node, initialized or not, claims it."""
-        owner = self.state().pod_cidrs.get(self.routes[network])
-        return owner is not None and not owner.node.is_foreign(SCHEME) and network in owner.networks
+        """Whether the route leads to a machine whose Node, initialized or not, has it by right."""
+        pod_cidrs = self.state().pod_cidrs
+        owner = pod_cidrs.get(self.routes[network])
+        if owner is None or owner.node.is_foreign(SCHEME) or network not in owner.networks:
+            return False
+        return not pod_cidrs.taken_by(owner, network)
 
 
 @given(some_nodes, some_nodes, tables, st.booleans(), st.integers(0, 12), st.integers())
@@ -155,7 +158,7 @@ def check(end: Observed) -> None:
     ours = [cidrs for cidrs in state.pod_cidrs if state.may_route(cidrs)]
     for cidrs in ours:
         has = {network for network in cidrs.networks if end.routes.get(network) == cidrs.node.name}
-        assert {n for n in cidrs.networks if not state.pod_cidrs.overlapping(cidrs, n)} <= has
+        assert {n for n in cidrs.networks if not state.pod_cidrs.taken_by(cidrs, n)} == has
         if not cidrs.is_empty:
             refused = {n for n in cidrs.refused if end.routes.get(n) != cidrs.node.name}
             is_whole = has == set(cidrs.networks) and not (cidrs.unreadable or refused)

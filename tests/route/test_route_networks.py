@@ -106,6 +106,16 @@ def test_rivals_are_all_others_with_a_part_of_the_network(wanted: dict[str, list
                 if any(n.version == network.version and n.overlaps(network) for n in other.networks)
             }
             assert set(pod_cidrs.overlapping(cidrs, network)) == overlapping - {cidrs.node.name}
+            winners = set(pod_cidrs.taken_by(cidrs, network))
+            losers = {
+                other.node.name
+                for other in pod_cidrs
+                if any(
+                    cidrs.node.name in pod_cidrs.taken_by(other, each) and each.overlaps(network)
+                    for each in other.networks
+                )
+            }
+            assert winners | losers == overlapping - {cidrs.node.name}
             names = [other.node.name for other in pod_cidrs.nodes_with(network)]
             assert names == sorted(o.node.name for o in pod_cidrs if network in o.networks)
 

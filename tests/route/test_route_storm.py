@@ -14,7 +14,7 @@ from ccm.model.objects import Node
 from tests.route.cloud import Entry, FakeRoutes
 from tests.route.world import LIMITS, World, world
 from tests.worlds.nodes import changed, network_condition, node, routed, with_provider_id
-from workers.route.pod_cidrs import PodCidrIndex, read_network
+from workers.route.pod_cidrs import PodCidrIndex
 
 NAMES = [f"n{number}" for number in range(8)]
 NETWORKS = [f"10.244.{number}.0/24" for number in range(10)]
@@ -44,12 +44,15 @@ class StormyRoutes(FakeRoutes):
         await super().delete(route)
 
     def _check(self, entry: Entry | None) -> None:
-        """Nothing is deleted that leads to a machine whose Node claims the network."""
+        """Nothing is deleted that leads to a machine whose Node has the network by right."""
         assert self.world
-        for cidrs in self.world.controller._state.pod_cidrs if entry else ():
+        pod_cidrs = self.world.controller._state.pod_cidrs
+        for cidrs in pod_cidrs if entry else ():
             assert entry
             is_its_machine = cidrs.node.provider_id == f"fake://{entry.machine}"
-            if is_its_machine and read_network(entry.cidr) in cidrs.networks:
+            network = ip_network(entry.cidr)
+            is_its_network = network in cidrs.networks and not pod_cidrs.taken_by(cidrs, network)
+            if is_its_machine and is_its_network:
                 self.surprises.append(f"{entry} was right and was to be deleted")
 
     async def _called(self, operation: str) -> None:
@@ -111,7 +114,7 @@ def check(w: World) -> None:
     wanted = {}
     for cidrs in pod_cidrs:
         (network,) = cidrs.networks
-        if cidrs.node.provider_id and not pod_cidrs.overlapping(cidrs, network):
+        if cidrs.node.provider_id and not pod_cidrs.taken_by(cidrs, network):
             wanted[str(network)] = cidrs.node.name
             assert network_condition(cidrs.node)["status"] == "False"
     contested = {cidr for cidr in w.cloud.routes if cidr not in wanted}

@@ -59,6 +59,10 @@ def with_addresses(*entries: str) -> Tweak:
     return lambda raw: raw["status"].update(addresses=address_json(*entries))
 
 
+def created(at: str) -> Tweak:
+    return lambda raw: raw["metadata"].update(creationTimestamp=at)
+
+
 def recreated(raw: Json) -> None:
     """Another object under the same name."""
     raw["metadata"]["uid"] += "-again"

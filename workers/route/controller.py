@@ -50,6 +50,7 @@ PROJECTIONS = (
         (
             ("metadata", "name"),
             ("metadata", "uid"),
+            ("metadata", "creationTimestamp"),
             ("spec", "podCIDR"),
             ("spec", "podCIDRs"),
             ("spec", "providerID"),
@@ -111,6 +112,7 @@ class RouteController:
         pod_cidrs = self._state.pod_cidrs
         raw = self._context.store.get(kind, key)
         before, node = pod_cidrs.get(key), Node(raw) if raw is not None else None
+        usual = pod_cidrs.usual_lengths()
         if before and node and before.node == node:
             return ()
         after = pod_cidrs.put(node) if node else None
@@ -121,6 +123,8 @@ class RouteController:
         if before and (node is None or node.uid != before.node.uid):
             self._state.table.disown(key)
             self._listing.ask()
+        if usual and usual != pod_cidrs.usual_lengths():
+            self._listing.ask()  # others may have lost or won a network: the full pass finds them
         if before and after and before.networks == after.networks:
             return (key,)
         return (key, *sorted(self._overlapping(before) | self._overlapping(after)))

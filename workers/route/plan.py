@@ -1,6 +1,6 @@
 """What to do about the routes of one Node: a pure decision, performed elsewhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ccm.errors import CloudError, RetryAfter
@@ -72,19 +72,20 @@ def plan(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Act
 
     `failures` are networks whose change failed just now: nothing more is planned for them, and the
     condition tells. The condition comes after the routes; only before the last route of a Node
-    without pod networks goes, the condition comes first. A network that another Node has, too,
-    stays as it is. A crash between two actions is safe: planning again from what is there then
+    without pod networks goes, the condition comes first. A network that another Node has by right
+    is not routed here. A crash between two actions is safe: planning again from what is there then
     yields the remaining ones.
     """
     if not state.may_route(cidrs):
         return
     if cidrs.is_empty and state.table.to(cidrs.node.name):
         yield from condition(cidrs.node, False, ["the node has no pod CIDR"])
-    for network in cidrs.networks:
-        if network not in failures and not state.pod_cidrs.overlapping(cidrs, network):
+    own = [each for each in cidrs.networks if not state.pod_cidrs.taken_by(cidrs, each)]
+    for network in own:
+        if network not in failures:
             yield from _route(cidrs, network, state)
     if not cidrs.unreadable:
-        yield from _stale(cidrs, state, failures)
+        yield from _stale(cidrs.node, {*own, *failures}, state)
     if not cidrs.is_empty and not any(
         isinstance(failures.get(n), RetryAfter) for n in cidrs.networks
     ):
@@ -103,11 +104,10 @@ def _route(cidrs: PodCidrs, network: Network, state: RouteState) -> Iterator[Act
         yield AddRoute(network)
 
 
-def _stale(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Action]:
-    """Take away the routes to a Node that does not have their networks."""
-    for known in state.table.to(cidrs.node.name):
-        is_done = known.network in cidrs.networks or known.network in failures
-        if not is_done and state.may_delete(known):
+def _stale(node: Node, kept: Collection[Network], state: RouteState) -> Iterator[Action]:
+    """Take away the routes to a Node that does not have their networks, or not by right."""
+    for known in state.table.to(node.name):
+        if known.network not in kept and state.may_delete(known):
             yield DropRoute(known, "not a network of its node")
 
 
@@ -139,9 +139,9 @@ def problems(cidrs: PodCidrs, state: RouteState, failures: Failures) -> dict[str
             continue
         if violation := cidrs.refused.get(network):
             causes[str(network)] = violation
-        elif overlapping := state.pod_cidrs.overlapping(cidrs, network):
-            more = f" and {len(overlapping) - 1} more" if len(overlapping) > 1 else ""
-            causes[str(network)] = f"it overlaps with a pod CIDR of node {overlapping[0]}{more}"
+        elif taken := state.pod_cidrs.taken_by(cidrs, network):
+            more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+            causes[str(network)] = f"it overlaps with a pod CIDR of node {taken[0]}{more}"
         elif network in failures and not isinstance(failures[network], RetryAfter):
             causes[str(network)] = " ".join(str(failures[network]).split())[:LONGEST_CAUSE]
     return causes
@@ -178,7 +178,11 @@ def plan_orphans(network: Network, state: RouteState, failures: Failures) -> Ite
     """Yield the deletion of what leads nowhere that a Node's own plan would come to."""
     if network in failures:
         return
-    nodes_with = state.pod_cidrs.nodes_with(network)
+    nodes_with = [
+        cidrs
+        for cidrs in state.pod_cidrs.nodes_with(network)
+        if not state.pod_cidrs.taken_by(cidrs, network)
+    ]
     if any(state.may_route(cidrs) for cidrs in nodes_with):
         return  # that Node's plan frees its network
     may_be_theirs = any(not cidrs.node.provider_id for cidrs in nodes_with)

@@ -1,5 +1,6 @@
 """The pod CIDRs of all Nodes: which are taken as networks, and whose one is that several have."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -95,6 +96,7 @@ class PodCidrIndex:
         # By IP version and prefix length; networks of one length are equal or have nothing in
         # common, so that looking for overlaps stays cheap however many Nodes there are.
         self._names: dict[tuple[int, int], dict[Network, set[str]]] = {}
+        self._counts: Counter[tuple[int, int]] = Counter()  # of Nodes, by the same
         for node in nodes:
             self.put(node)
 
@@ -114,6 +116,7 @@ class PodCidrIndex:
         for network in cidrs.networks:
             group = self._names.setdefault((network.version, network.prefixlen), {})
             group.setdefault(network, set()).add(node.name)
+            self._counts[network.version, network.prefixlen] += 1
         return cidrs
 
     def remove(self, name: str) -> None:
@@ -122,6 +125,7 @@ class PodCidrIndex:
             length = network.version, network.prefixlen
             names = self._names[length][network]
             names.discard(name)
+            self._counts[length] -= 1
             if not names:
                 del self._names[length][network]
             if not self._names[length]:
@@ -131,6 +135,33 @@ class PodCidrIndex:
         """The Nodes that have exactly this network."""
         names = self._names.get((network.version, network.prefixlen), {}).get(network, set())
         return [self._entries[name] for name in sorted(names)]
+
+    def usual_lengths(self) -> dict[int, int]:
+        """The prefix length that most Nodes have, by IP version; of two the shorter one."""
+        by_count = sorted(self._counts.items(), key=lambda item: (item[1], -item[0][1]))
+        return {version: length for (version, length), count in by_count if count}
+
+    def taken_by(self, cidrs: PodCidrs, network: Network) -> list[str]:
+        """The other Nodes that have `network` or a part of it by right; empty when this one does.
+
+        A pod CIDR wider than most Nodes' loses, else that of the newer Node: a kubelet that writes
+        any other network into its Node takes nothing away and holds up nobody.
+        """
+        others = self.overlapping(cidrs, network)
+        usual = self.usual_lengths().get(network.version, 0) if others else 0
+
+        def order(node: Node, claimed: Network) -> tuple[bool, tuple[str, str]]:
+            return claimed.prefixlen < usual, node.age_order
+
+        own = order(cidrs.node, network)
+        return [
+            name
+            for name in others
+            if any(
+                each.overlaps(network) and order(self._entries[name].node, each) < own
+                for each in self._entries[name].networks
+            )
+        ]
 
     def overlapping(self, cidrs: PodCidrs, network: Network) -> list[str]:
         """The other Nodes that have `network` or a part of it."""
