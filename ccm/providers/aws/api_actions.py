@@ -110,3 +110,10 @@ class ApiCall:
 
     name: str
     parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Arn:
+    """Stands in a call for the ARN of a load balancer or target group, which may come to be."""
+
+    name: str

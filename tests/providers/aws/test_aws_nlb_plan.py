@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import Refused
 from ccm.model.objects import Json
-from ccm.providers.aws.api_actions import ApiCall
+from ccm.providers.aws.api_actions import ApiCall, Arn
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb import nlb_desired as rules
 from ccm.providers.aws.elb import nlb_plan as plans
@@ -25,7 +25,6 @@ from ccm.providers.aws.elb.nlb_desired import (
     TargetGroup,
     desired_nlb,
 )
-from ccm.providers.aws.elb.nlb_plan import Arn
 from ccm.providers.aws.elb.request import read_request
 from ccm.providers.aws.security_groups import IngressChange, IngressRule, SecurityGroup
 from ccm.providers.aws.subnets import Subnet

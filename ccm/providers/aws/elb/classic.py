@@ -14,7 +14,6 @@ from ccm.providers.aws.elb.annotations import CLASSIC, Annotations
 from ccm.providers.aws.elb.classic_api import (
     describe_classic_elb,
     describe_tags,
-    execute,
     find_classic_elb,
 )
 from ccm.providers.aws.elb.classic_desired import (
@@ -26,6 +25,7 @@ from ccm.providers.aws.elb.classic_desired import (
     plan_node_ingress,
     security_group_name,
 )
+from ccm.providers.aws.elb.executor import ElbExecutor
 from ccm.providers.aws.elb.load_balancers import (
     ElbDependencies,
     NodeIngress,
@@ -92,11 +92,12 @@ class ClassicElbs:
         groups = given or [own_id]
         ingress = self._node_ingress(request.name, groups[0], own_id)
         ingress.open(backends, tag)
-        created = execute(self._api, calls(groups))
+        executor = ElbExecutor(self._api, observed.hostname if observed else "")
+        executor.execute(calls(groups))
         ingress.close(backends, tag)
         if given and own:
             self._groups.delete(own)
-        return to_balancer(request.name, observed.hostname if observed else created)
+        return to_balancer(request.name, executor.hostname)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
@@ -106,7 +107,8 @@ class ClassicElbs:
         backends, registered = self._backends(Annotations.of(service), hosts, observed)
         if observed.groups:
             self._node_ingress(name, observed.groups[0]).open(backends, tag)
-        execute(self._api, classic_plan.plan_instances(observed, registered))
+        calls = classic_plan.plan_instances(observed, registered)
+        ElbExecutor(self._api, observed.hostname).execute(calls)
         return True
 
     def delete(self, service: Service) -> None:

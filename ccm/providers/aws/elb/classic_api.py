@@ -1,17 +1,11 @@
-"""Calls of the Classic Load Balancer API: reading one, and performing a plan for one."""
+"""Reading a Classic Load Balancer from its API."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ccm.errors import Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.service import Service
-from ccm.providers.aws.api_actions import ApiCall
-from ccm.providers.aws.client import (
-    ELB_NOT_FOUND,
-    AwsApi,
-    call_without_wrong_ids,
-    retry_on,
-)
+from ccm.providers.aws.client import AwsApi
 from ccm.providers.aws.elb.classic_desired import (
     PROXY_POLICY,
     TLS_POLICY,
@@ -21,8 +15,6 @@ from ccm.providers.aws.elb.classic_desired import (
 from ccm.providers.aws.elb.request import ElbHealthCheck
 from ccm.providers.aws.tags import ClusterTag, Tags
 
-ALREADY_EXISTS = ("DuplicateLoadBalancerName", "DuplicateListener", "DuplicatePolicyName")
-INSTANCE_NOT_FOUND = ("InvalidInstance", "InvalidInstanceID.NotFound")
 _TLS_PREFIX = TLS_POLICY.format("")
 
 
@@ -102,29 +94,3 @@ def _read_health_check(fields: Mapping[str, object]) -> ElbHealthCheck:
     return ElbHealthCheck(
         protocol.upper(), port, slash + path, *(int(str(fields.get(n, 0))) for n in numbers)
     )
-
-
-def execute(api: AwsApi, calls: Iterable[ApiCall]) -> str:
-    """Make the calls; the host name of the load balancer if one of them creates it.
-
-    Raises `RetryAfter` when something appeared or went away meanwhile.
-    """
-    hostname = ""
-    for call in calls:
-        with retry_on((*ALREADY_EXISTS, *ELB_NOT_FOUND)):
-            if "Instances" in call.parameters:
-                _change_instances(api, call)
-            else:
-                hostname = text(api.call(call.name, **call.parameters).get("DNSName")) or hostname
-    return hostname
-
-
-def _change_instances(api: AwsApi, call: ApiCall) -> None:
-    """One instance that does not exist must not hold up the others."""
-
-    def change(left: list[str]) -> Json:
-        instances = [{"InstanceId": one} for one in left]
-        return api.call(call.name, **{**call.parameters, "Instances": instances})
-
-    instance_ids = [one["InstanceId"] for one in call.parameters["Instances"]]
-    call_without_wrong_ids(INSTANCE_NOT_FOUND, instance_ids, change)

@@ -10,11 +10,10 @@ from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.client import AwsApi, retry_on
 from ccm.providers.aws.elb import nlb_plan
 from ccm.providers.aws.elb.annotations import NLB, Annotations
+from ccm.providers.aws.elb.executor import NOT_FOUND, ElbExecutor
 from ccm.providers.aws.elb.load_balancers import ElbDependencies, NodeIngress, to_balancer
 from ccm.providers.aws.elb.nlb_api import (
     MAX_PER_PAGE,
-    NOT_FOUND,
-    NlbExecutor,
     describe_nlb,
     describe_tags,
     find_nlb,
@@ -153,8 +152,11 @@ class Nlbs:
     def _node_ingress(self, name: str, desired: frozenset[IngressRule]) -> NodeIngress:
         return NodeIngress(self._elb, lambda group: plan_node_ingress(group, desired, name))
 
-    def _execute(self, calls: Iterable[ApiCall], observed: ObservedNlb) -> NlbExecutor:
-        executor = NlbExecutor(self._api, observed)
+    def _execute(self, calls: Iterable[ApiCall], observed: ObservedNlb) -> ElbExecutor:
+        arns = {name: group.arn for name, group in observed.groups.items()}
+        if observed.nlb:
+            arns[observed.nlb.name] = observed.arn
+        executor = ElbExecutor(self._api, observed.hostname, arns)
         executor.execute(calls)
         self._vpc.forget(executor.invalid_targets)
         return executor

@@ -1,15 +1,14 @@
-"""Calls of ELB's API, version 2: reading a Network Load Balancer, and performing a plan for one."""
+"""Reading a Network Load Balancer and all that belongs to it from ELB's API, version 2."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
+from ccm.errors import Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.service import Service
-from ccm.providers.aws.api_actions import ApiCall
-from ccm.providers.aws.client import AwsApi, AwsError, call_without_wrong_ids, retry_on
+from ccm.providers.aws.client import AwsApi
+from ccm.providers.aws.elb.executor import balancer_name
 from ccm.providers.aws.elb.nlb_desired import (
     Nlb,
     NlbListener,
@@ -17,18 +16,11 @@ from ccm.providers.aws.elb.nlb_desired import (
     TargetGroup,
     target_group_prefix,
 )
-from ccm.providers.aws.elb.nlb_plan import Arn
 from ccm.providers.aws.elb.request import ElbHealthCheck
 from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
 
 MAX_PER_PAGE = 400
 _NAME_FROM_UID = re.compile(r"a[0-9a-f]{31}")
-IN_USE_RETRY = 5.0  # seconds until AWS has let go of what was in use
-NOT_FOUND = ("LoadBalancerNotFound", "ListenerNotFound", "TargetGroupNotFound")
-ALREADY_EXISTS = ("DuplicateLoadBalancerName", "DuplicateTargetGroupName", "DuplicateListener")
-INVALID_TARGET = "InvalidTarget"
-GROUP_FULL = ("TooManyTargets", "TooManyRegistrationsForTargetId")
-IN_USE = "ResourceInUse"
 
 
 def find_nlb(api: AwsApi, name: str) -> Json | None:
@@ -67,11 +59,6 @@ def describe_nlb(api: AwsApi, service: Service, tag: ClusterTag) -> ObservedNlb:
         hostname=text((record or {}).get("DNSName")),
         strangers=frozenset(strangers),
     )
-
-
-def balancer_name(arn: str) -> str:
-    """The name in `arn:…:loadbalancer/net/<name>/<id>`."""
-    return arn.rpartition("/")[0].rpartition("/")[2]
 
 
 def _serves_others(group: Json, name: str) -> bool:
@@ -182,110 +169,3 @@ def read_group(record: Json, tags: Tags) -> TargetGroup:
         tags=tags,
         arn=text(record.get("TargetGroupArn")),
     )
-
-
-class NlbExecutor:
-    """Acts on one load balancer; what it creates, it knows the ARN of from then on."""
-
-    def __init__(self, api: AwsApi, observed: ObservedNlb) -> None:
-        self._api, self.hostname = api, observed.hostname
-        self._arns = {name: group.arn for name, group in observed.groups.items()}
-        if observed.nlb:
-            self._arns[observed.nlb.name] = observed.arn
-        self.invalid_targets: set[str] = set()  # instances that AWS does not take
-        self._full_groups: set[str] = set()  # target groups that have room for no more
-
-    def check_room(self) -> None:
-        """Raise `NoRoom` when targets had to be left out; everything else is done by then."""
-        if self._full_groups:
-            names = ", ".join(sorted(self._full_groups))
-            raise NoRoom(
-                f"not all nodes have room in {names}: raise the quota 'Targets per Target Group per"
-                " Region', or choose nodes by the annotation aws-load-balancer-target-node-labels"
-            )
-
-    def execute(self, calls: Iterable[ApiCall]) -> None:
-        """Make the calls; `RetryAfter` when something appeared or went away meanwhile."""
-        for call in calls:
-            with retry_on((*ALREADY_EXISTS, *NOT_FOUND)):
-                self._make(call)
-
-    def _make(self, call: ApiCall) -> None:
-        match call.name:
-            case "elbv2:RegisterTargets":
-                self._register(call)
-            case "elbv2:DeregisterTargets":
-                self._change_targets(call)
-            case "elbv2:DeleteLoadBalancer" | "elbv2:DeleteListener" | "elbv2:DeleteTargetGroup":
-                self._delete(call)
-            case _:
-                self._learn(self._call(call))
-
-    def _call(self, call: ApiCall) -> Json:
-        return self._api.call(call.name, **self._with_arns(call.parameters))
-
-    def _with_arns(self, value: Any) -> Any:
-        """The same with the ARN for each `Arn` in it."""
-        match value:
-            case Arn(name):
-                return self._arns[name]
-            case list():
-                return [self._with_arns(one) for one in value]
-            case dict():
-                return {key: self._with_arns(one) for key, one in value.items()}
-        return value
-
-    def _learn(self, answer: Json) -> None:
-        """Note what the answer says of what was created."""
-        for record in objects(answer.get("LoadBalancers")):
-            self._arns[text(record.get("LoadBalancerName"))] = text(record.get("LoadBalancerArn"))
-            self.hostname = text(record.get("DNSName"))
-        for record in objects(answer.get("TargetGroups")):
-            self._arns[text(record.get("TargetGroupName"))] = text(record.get("TargetGroupArn"))
-
-    def _register(self, call: ApiCall) -> None:
-        """What does not run keeps no other out, and a full group stops nothing else."""
-        group = call.parameters["TargetGroupArn"].name
-        if group in self._full_groups:
-            return
-        try:
-            self.invalid_targets |= self._change_targets(call)
-        except AwsError as error:
-            if error.code not in GROUP_FULL:
-                raise
-            self._full_groups.add(group)
-
-    def _change_targets(self, call: ApiCall) -> set[str]:
-        """Make the call for all targets but those that AWS does not take, which are returned."""
-
-        def change(left: list[str]) -> Json:
-            targets = [{"Id": target} for target in left]
-            return self._call(ApiCall(call.name, {**call.parameters, "Targets": targets}))
-
-        targets = {target["Id"] for target in call.parameters["Targets"]}
-        left = sorted(targets - self.invalid_targets)
-        _, invalid = call_without_wrong_ids([INVALID_TARGET], left, change)
-        return set(invalid)
-
-    def _delete(self, call: ApiCall) -> None:
-        try:
-            self._call(call)
-        except AwsError as error:
-            if error.code in NOT_FOUND:
-                return
-            if error.code != IN_USE or call.name != "elbv2:DeleteTargetGroup":
-                raise
-            group = call.parameters["TargetGroupArn"]
-            if others := self._other_users(self._with_arns(group)):
-                used = (
-                    f"target group {group.name} is used by {', '.join(others)}: take it out there"
-                )
-                raise CloudError(used) from error
-            raise RetryAfter(str(error), IN_USE_RETRY) from error
-
-    def _other_users(self, arn: str) -> list[str]:
-        """The names of load balancers besides this one that a target group stands behind."""
-        name = "elbv2:DescribeTargetGroups"
-        groups = self._api.list_pages(name, "TargetGroups", TargetGroupArns=[arn])
-        users = {user for group in groups for user in group.get("LoadBalancerArns") or ()}
-        return sorted(balancer_name(user) for user in users - {*self._arns.values()})

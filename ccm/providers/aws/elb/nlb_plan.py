@@ -5,12 +5,12 @@ between two calls is safe: planning again from what is then there yields the rem
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ccm.cloud.lookup import batches
 from ccm.errors import Refused
 from ccm.model.objects import Json
-from ccm.providers.aws.api_actions import ApiCall
+from ccm.providers.aws.api_actions import ApiCall, Arn
 from ccm.providers.aws.elb.nlb_desired import (
     DesiredNlb,
     Nlb,
@@ -23,13 +23,6 @@ from ccm.providers.aws.tags import tag_list
 
 MAX_TARGETS_PER_CALL = 100
 PROTECTION = "deletion_protection.enabled"
-
-
-@dataclass(frozen=True, slots=True)
-class Arn:
-    """Stands in a call for the ARN of a load balancer or target group, which may come to be."""
-
-    name: str
 
 
 def plan(desired: DesiredNlb, observed: ObservedNlb, vpc_id: str) -> Iterator[ApiCall]:
