@@ -19,7 +19,6 @@ from .objects import (
     being_deleted,
     finalized,
     node,
-    port,
     service,
     spec,
     typed,
@@ -62,23 +61,6 @@ async def test_a_new_service_does_not_wait_until_all_others_are_compared() -> No
         for hold in w.balancers.holds.values():
             hold.set()
         await w.rest()
-
-
-async def test_what_changed_while_nobody_worked_is_made_good() -> None:
-    async with running_with(service(), service(name="b"), service(name="c"), N1) as w:
-        pass
-    w.cluster.on_change = lambda *_: None
-    w.cluster.put(w.changed(spec(ports=[port(8080)])))
-    w.cluster.put(w.changed(typed("ClusterIP"), key="default/b"))
-    w.cluster.put(w.changed(being_deleted, key="default/c"))
-    w.cluster.put(node("n2"))
-    async with running(w.restarted()) as w:
-        (record,) = w.balancers.records.values()
-        assert {name for name, _ in record.hosts} == {"n1", "n2"}
-        assert record.asked
-        assert record.asked["ports"] == [port(8080)]
-        assert not w.service("default/b").has_finalizer
-        assert ("Service", "default/c") not in w.cluster.objects
 
 
 # --- Services that disappear without waiting for us

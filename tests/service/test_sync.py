@@ -28,7 +28,6 @@ from .objects import (
     service,
     spec,
     typed,
-    with_finalizer,
     with_status,
     with_uid,
 )
@@ -241,12 +240,6 @@ async def test_a_finalizer_that_somebody_removed_comes_back() -> None:
         await w.change(lambda raw: raw["metadata"].update(finalizers=[]))
         assert w.service().has_finalizer
         assert len(w.balancers.named("ensure")) == 1
-
-
-@pytest.mark.parametrize("tweaks", [[], [with_finalizer("theirs")]])
-async def test_a_finalizer_is_never_added_to_a_service_being_deleted(tweaks: list[Tweak]) -> None:
-    async with running_with(service(being_deleted, *tweaks), node("n1")) as w:
-        assert (w.balancers.calls, w.cluster.writes) == ([], 0)
 
 
 async def test_the_finalizer_is_there_before_the_balancer() -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ccm.errors import KubernetesError, Refused
+from ccm.errors import KubernetesError
 from ccm.kube import config
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
@@ -17,7 +17,6 @@ from .volumes import (
     OLD_ZONE,
     REGION,
     ZONE,
-    in_zones,
     labelled,
     place,
     requirement,
@@ -94,24 +93,6 @@ async def test_labels_and_affinity_are_one_patch_and_a_second_run_writes_nothing
     world.feed(await read(api))
     assert (await world.reconcile(NAME)).message == "labelled"
     assert (api.writes, len(world.places.reads)) == (written + 1, 1)
-
-
-async def test_an_affinity_that_is_there_gets_labels_that_agree(api: Kube, world: World) -> None:
-    before = await create(api, in_zones("b", "z"))
-    world.places.answers[NAME] = place("a", "b")
-    world.feed(before)
-    await world.reconcile(NAME)
-    labels, affinity = shown(await read(api))
-    assert (labels[ZONE], affinity) == ("b", before.node_affinity)
-
-
-async def test_nothing_is_written_against_an_affinity(api: Kube, world: World) -> None:
-    before = await create(api, in_zones("z"))
-    world.places.answers[NAME] = place("a")
-    world.feed(before)
-    with pytest.raises(Refused, match="cannot be changed"):
-        await world.reconcile(NAME)
-    assert (await read(api)).raw == before.raw
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import AddressType, Gone, Instance, NodeAddress, PowerState, Unknown
-from tests.providers.aws.proxy import Garbage, Refusal, Request, Reset, throttling
+from tests.providers.aws.proxy import Garbage, Refusal, Request, Reset
 from tests.providers.aws.world import ZONES, Aws, node, node_of
 
 ABSENT = "aws:///us-east-1a/i-0123456789abcdef0"
@@ -52,15 +52,6 @@ async def test_power_follows_the_state(aws: Aws) -> None:
     assert isinstance(second, Instance)
     assert (first.power, second.power) == (PowerState.RUNNING, PowerState.STOPPED)
     assert third == Gone(f"instance {ended['InstanceId']} is terminated")
-
-
-async def test_ids_that_do_not_exist_do_not_spoil_a_batch(aws: Aws) -> None:
-    machines = aws.launch(3)
-    absent = [f"aws:///us-east-1a/i-0123456789abcdef{n}" for n in range(2)]
-    nodes = [*map(node_of, machines), *(node(f"no-{n}", at) for n, at in enumerate(absent))]
-    answers = await aws.describe(*nodes)
-    assert [type(answer) for answer in answers.values()] == [Instance] * 3 + [Gone] * 2
-    assert aws.proxy.counted()["ec2:DescribeInstances"] <= 3
 
 
 async def test_several_ids_in_one_error_cost_one_more_read_injected(aws: Aws) -> None:
@@ -113,13 +104,6 @@ async def test_one_failed_call_of_two_leaves_the_other_nodes_known_injected(aws:
     assert [type(answer) for answer in answers.values()] == [Instance, Unknown]
 
 
-async def test_throttling_is_told_apart_injected(aws: Aws) -> None:
-    (made,) = aws.launch()
-    aws.proxy.rule = throttling
-    with pytest.raises(Throttled):
-        await aws.describe(node_of(made))
-
-
 async def test_an_instance_of_another_cluster_does_not_answer_for_a_name(aws: Aws) -> None:
     (made,) = aws.launch(TagSpecifications=[])
     name = made["PrivateDnsName"]
@@ -143,17 +127,6 @@ async def test_without_a_question_nothing_is_asked(aws: Aws) -> None:
     answers = await aws.describe(*asked)
     assert {type(answer) for answer in answers.values()} == {Unknown}
     assert not aws.proxy.requests
-
-
-async def test_many_nodes_cost_a_read_for_two_hundred(aws: Aws) -> None:
-    machines = aws.launch_many(201)
-    by_name, by_id = [node(m["PrivateDnsName"]) for m in machines], [*map(node_of, machines)]
-    await aws.describe(by_id[0])  # reads the zones, once
-    for nodes in (by_name, by_id):
-        aws.proxy.reset()
-        answers = await aws.describe(*nodes)
-        assert all(isinstance(answer, Instance) for answer in answers.values())
-        assert aws.proxy.counted() == {"ec2:DescribeInstances": 2}
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,15 @@ async def test_the_configured_table_is_the_only_one(aws: Aws) -> None:
     assert (routes_of(aws), routes_of(aws, other)) == ({}, {CIDR: made["InstanceId"]})
 
 
-async def test_without_a_table_it_is_told_what_to_do(aws: Aws) -> None:
+async def test_without_a_table_it_is_told_what_to_do_and_nothing_is_written(
+    aws: Aws,
+) -> None:
     aws.untag(aws.table)
     await aws.start()
-    with pytest.raises(Refused, match="tag one or set RouteTableID"):
-        await aws.list_routes()
+    for attempt in (aws.list_routes(), aws.create_route(node_of(aws.launch()[0]), CIDR)):
+        with pytest.raises(Refused, match="tag one or set RouteTableID"):
+            await attempt
+    assert aws.proxy.writes() == []
 
 
 async def test_a_network_that_leads_elsewhere_is_refused(aws: Aws) -> None:
@@ -116,15 +120,6 @@ async def test_many_new_machines_are_read_at_once(aws: Aws) -> None:
 async def test_a_node_without_a_machine_is_refused(aws: Aws) -> None:
     with pytest.raises(CloudError):
         await aws.create_route(Node({"metadata": {"name": "n"}, "spec": {}}), CIDR)
-
-
-async def test_a_machine_stays_as_it_is_when_there_is_no_table(aws: Aws) -> None:
-    aws.untag(aws.table)
-    await aws.start()
-    (made,) = aws.launch()
-    with pytest.raises(Refused, match="tag one"):
-        await aws.create_route(node_of(made, [CIDR]))
-    assert aws.proxy.writes() == []
 
 
 async def test_a_table_that_went_away_is_looked_for_again(aws: Aws) -> None:
