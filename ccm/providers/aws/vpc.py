@@ -120,14 +120,12 @@ class Vpc:
             self._instances = cached | {one.id: one for one in read if one}
             return [self._instances[i] for i in sorted(instance_ids) if i in self._instances]
 
-    def security_groups(self, **filters: Sequence[str]) -> list[SecurityGroup]:
-        """The groups in the VPC with these values, from all pages; `group_name` and the like."""
-        named = {"vpc_id": [self.id], **filters}
-        listed = [
-            {"Name": name.replace("_", "-"), "Values": list(values)}
-            for name, values in named.items()
-        ]
-        return self._describe_groups(Filters=listed)
+    def security_groups(self, name: str = "") -> list[SecurityGroup]:
+        """All groups in the VPC, from all pages; only those of a name if one is given."""
+        filters = [{"Name": "vpc-id", "Values": [self.id]}]
+        if name:
+            filters.append({"Name": "group-name", "Values": [name]})
+        return self._describe_groups(Filters=filters)
 
     def node_groups(
         self, instances: Sequence[BackendInstance], tag: ClusterTag

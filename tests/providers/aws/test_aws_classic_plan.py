@@ -12,7 +12,7 @@ from ccm.model.objects import Json
 from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.elb import classic_plan as plans
 from ccm.providers.aws.elb.annotations import CLASSIC, PREFIX
-from ccm.providers.aws.elb.classic_api import read_elb
+from ccm.providers.aws.elb.classic import read_elb
 from ccm.providers.aws.elb.classic_desired import ClassicElb, desired_classic_elb
 from ccm.providers.aws.elb.request import read_request
 from ccm.providers.aws.subnets import Subnet

@@ -16,7 +16,7 @@ from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb import nlb_desired as rules
 from ccm.providers.aws.elb import nlb_plan as plans
 from ccm.providers.aws.elb.annotations import NLB, PREFIX
-from ccm.providers.aws.elb.nlb_api import read_group, read_listener
+from ccm.providers.aws.elb.nlb import read_group, read_listener
 from ccm.providers.aws.elb.nlb_desired import (
     DesiredNlb,
     Nlb,

@@ -5,19 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer
-from ccm.model.objects import Json, Node, text
+from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.service import Service
 from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.client import ELB_NOT_FOUND, AwsError, retry_on
 from ccm.providers.aws.elb import classic_plan
 from ccm.providers.aws.elb.annotations import CLASSIC, Annotations
-from ccm.providers.aws.elb.classic_api import (
-    describe_classic_elb,
-    describe_tags,
-    find_classic_elb,
-)
 from ccm.providers.aws.elb.classic_desired import (
+    PROXY_POLICY,
+    TLS_POLICY,
     ClassicElb,
+    ClassicListener,
     desired_classic_elb,
     elb_ingress_rules,
     node_rule,
@@ -33,6 +31,7 @@ from ccm.providers.aws.elb.load_balancers import (
     to_balancer,
 )
 from ccm.providers.aws.elb.request import (
+    ElbHealthCheck,
     LoadBalancerRequest,
     read_request,
     target_instances,
@@ -41,6 +40,7 @@ from ccm.providers.aws.security_groups import IngressChange, SecurityGroup, plan
 from ccm.providers.aws.tags import ClusterTag, Tags, tag_list
 from ccm.providers.aws.vpc import BackendInstance
 
+_TLS_PREFIX = TLS_POLICY.format("")
 GROUP_TO_CREATE = "sg-"
 """Stands for the ID of a security group that is not created yet."""
 GROUP_IN_USE = ("DependencyViolation", "InvalidGroup.InUse")
@@ -56,7 +56,7 @@ class ClassicElbs:
 
     def get(self, service: Service) -> Balancer | None:
         name = service.default_balancer_name
-        record = find_classic_elb(self._api, name)
+        record = self._find(name)
         if record is None:
             return None
         return self._elb.balancer(service, text(record.get("DNSName")), self._tags([name])[name])
@@ -136,13 +136,28 @@ class ClassicElbs:
     def _all(self) -> Sequence[Json]:
         return self._api.list_pages("elb:DescribeLoadBalancers", "LoadBalancerDescriptions")
 
+    def _find(self, name: str) -> Json | None:
+        """The record of the load balancer with this name, whoever owns it."""
+        call, member = "elb:DescribeLoadBalancers", "LoadBalancerDescriptions"
+        return self._api.find_one(call, member, LoadBalancerNames=[name])
+
     def _describe(self, service: Service, tag: ClusterTag) -> ClassicElb | None:
+        """What there is; one of the right name that is not ours is `Refused`."""
+        name = service.default_balancer_name
+        record = self._find(name)
+        if record is None:
+            return None
+        tags = self._tags([name])[name]
+        if not tag.owns_for(service, tags):
+            raise Refused(f"load balancer {name} carries the tags of somebody else")
         with retry_on(ELB_NOT_FOUND):
-            return describe_classic_elb(self._api, service, tag)
+            answer = self._api.call("elb:DescribeLoadBalancerAttributes", LoadBalancerName=name)
+        return read_elb(record, tags, mapping(answer.get("LoadBalancerAttributes")))
 
     def _tags(self, names: Sequence[str]) -> Mapping[str, Tags]:
+        """The tags of load balancers, by name."""
         with retry_on(ELB_NOT_FOUND):
-            return describe_tags(self._api, names)
+            return self._api.describe_tags("elb:DescribeTags", "LoadBalancerName", names)
 
     def _backends(
         self, annotations: Annotations, hosts: Sequence[Node], observed: ClassicElb | None
@@ -179,7 +194,7 @@ class ElbSecurityGroups:
 
     def find(self, name: str, tag: ClusterTag) -> SecurityGroup | None:
         """The group of this load balancer; `Refused` when another owner took its name."""
-        for group in self._vpc.security_groups(group_name=[security_group_name(name)]):
+        for group in self._vpc.security_groups(security_group_name(name)):
             if not tag.owns(group.tags):
                 raise Refused(f"security group {group.name} carries the tags of somebody else")
             return group
@@ -229,3 +244,60 @@ class ElbSecurityGroups:
                 TagSpecifications=[tags],
             )
         return SecurityGroup(text(answer.get("GroupId")), name, request.tags, frozenset())
+
+
+# Reading a load balancer from the API.
+
+
+def read_elb(record: Json, tags: Tags, attributes: Mapping[str, object]) -> ClassicElb:
+    """The load balancer in the API's three records of it."""
+    descriptions = objects(record.get("ListenerDescriptions"))
+    listeners = [_read_listener(mapping(one.get("Listener"))) for one in descriptions]
+    servers = objects(record.get("BackendServerDescriptions"))
+    return ClassicElb(
+        name=text(record.get("LoadBalancerName")),
+        is_internal=record.get("Scheme") == "internal",
+        subnets=frozenset(record.get("Subnets") or ()),
+        groups=tuple(record.get("SecurityGroups") or ()),
+        listeners={listener.port: listener for listener in listeners},
+        health_check=_read_health_check(mapping(record.get("HealthCheck"))),
+        tags=tags,
+        attributes={name: mapping(values) for name, values in attributes.items()},
+        instances=frozenset(
+            text(one.get("InstanceId")) for one in objects(record.get("Instances"))
+        ),
+        tls_policies={
+            listener.port: name.removeprefix(_TLS_PREFIX)
+            for listener, description in zip(listeners, descriptions, strict=True)
+            for name in description.get("PolicyNames") or ()
+            if name.startswith(_TLS_PREFIX)
+        },
+        proxied=frozenset(
+            int(server.get("InstancePort", 0))
+            for server in servers
+            if PROXY_POLICY in (server.get("PolicyNames") or ())
+        ),
+        policies=frozenset(mapping(record.get("Policies")).get("OtherPolicies") or ()),
+        hostname=text(record.get("DNSName")),
+    )
+
+
+def _read_listener(fields: Mapping[str, object]) -> ClassicListener:
+    protocol = text(fields.get("Protocol")).upper()
+    return ClassicListener(
+        port=int(str(fields.get("LoadBalancerPort", 0))),
+        protocol=protocol,
+        node_port=int(str(fields.get("InstancePort", 0))),
+        node_protocol=text(fields.get("InstanceProtocol")).upper() or protocol,
+        certificate=text(fields.get("SSLCertificateId")),
+    )
+
+
+def _read_health_check(fields: Mapping[str, object]) -> ElbHealthCheck:
+    """The health check in AWS's form `HTTP:32000/healthz`."""
+    protocol, _, rest = text(fields.get("Target")).partition(":")
+    port, slash, path = rest.partition("/")
+    numbers = ("Interval", "Timeout", "HealthyThreshold", "UnhealthyThreshold")
+    return ElbHealthCheck(
+        protocol.upper(), port, slash + path, *(int(str(fields.get(n, 0))) for n in numbers)
+    )
