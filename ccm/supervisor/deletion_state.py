@@ -20,7 +20,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class DeletionState:
-    """The freeze, and the UIDs of the Nodes permitted within the window."""
+    """The freeze, and the names of the Nodes permitted within the window."""
 
     freeze: Freeze | None = None
     permitted: tuple[str, ...] = ()
@@ -33,8 +33,8 @@ def read_state(path: Path) -> DeletionState:
     except FileNotFoundError:
         return DeletionState()
     match body:
-        case {"freeze": freeze, "permitted": [*uids]} if all(isinstance(u, str) for u in uids):
-            return DeletionState(_freeze_in(freeze), tuple(uids))
+        case {"freeze": freeze, "permitted": [*names]} if all(isinstance(n, str) for n in names):
+            return DeletionState(_freeze_in(freeze), tuple(names))
     raise ValueError("it is not a state of deletions")
 
 

@@ -88,6 +88,14 @@ class _Record:
         return replace(self, history=interrupt(self.history, answer, now))
 
 
+@dataclass(frozen=True, slots=True)
+class _Permits:
+    """Those of one name within the window: however many, they count once in the budget."""
+
+    last: float
+    times: int = 1
+
+
 class DeletionGovernor:
     """Permits deletions, one pass of one worker at a time.
 
@@ -107,7 +115,7 @@ class DeletionGovernor:
         self._warn, self._clock = warn, clock
         self._records: dict[str, _Record] = {}  # by name of the Node
         self._reported_at: dict[str, float] = {}  # worker → its last pass
-        self._permits: dict[str, float] = {}  # UID → when, within the window
+        self._permits: dict[str, _Permits] = {}  # by name of the Node
         self._freeze: Freeze | None = None
         self._hold: Hold | None = None
         self._error = ""  # why the state file is of no use
@@ -173,7 +181,11 @@ class DeletionGovernor:
     def status(self, now: float) -> Json:
         """The part `deletions`; `proposed` and `permitted` count from the start, `held` is now."""
         candidates = list(self._candidates(now))
-        permits = [at for at in self._permits.values() if now - at < self._policy.window]
+        spent = [
+            {"node": name, "seconds_ago": round(now - permits.last, 1), "times": permits.times}
+            for name, permits in reversed(self._permits.items())
+            if now - permits.last < self._policy.window
+        ]
         limit = self._policy.budget(self._nodes.count())
         freeze = self._freeze
         return {
@@ -189,8 +201,9 @@ class DeletionGovernor:
             },
             "budget": {
                 "limit": limit,
-                "left": max(limit - len(permits), 0),
+                "left": max(limit - len(spent), 0),
                 "window_seconds": self._policy.window,
+                "spent": spent[:CANDIDATES_SHOWN],
             },
             "vanished": self._cluster().vanished,
             "candidates": candidates[:CANDIDATES_SHOWN],
@@ -213,7 +226,7 @@ class DeletionGovernor:
         oldest = now - self._policy.forget_after
         self._reported_at = {name: at for name, at in self._reported_at.items() if at > oldest}
         self._records = {n: r for n, r in self._records.items() if r.reported_at > oldest}
-        left = {uid: at for uid, at in self._permits.items() if now - at < self._policy.window}
+        left = {n: p for n, p in self._permits.items() if now - p.last < self._policy.window}
         is_fewer, self._permits = len(left) < len(self._permits), left
         if is_fewer or self._error:
             self._save()
@@ -253,11 +266,14 @@ class DeletionGovernor:
         return ClusterState(
             total=self._nodes.count() + deleted,
             vanished=len(vanished),
-            permits=tuple(self._permits.values()),
+            permits=self._permitted_at(),
             is_frozen=self._freeze is not None or bool(self._error),
             is_held=self._hold is not None,
             all_heard_since=min(self._reported_at.values(), default=float("-inf")),
         )
+
+    def _permitted_at(self, besides: str = "") -> tuple[float, ...]:
+        return tuple(permits.last for name, permits in self._permits.items() if name != besides)
 
     def _update_hold(self, worker: str, now: float) -> None:
         before = self._hold
@@ -277,11 +293,10 @@ class DeletionGovernor:
                 self._records[name] = record.interrupt(LastAnswer.NONE, now)
 
     def _evaluate(self, name: str, cluster: ClusterState, now: float) -> Verdict:
-        """The verdict on one Node, whose own earlier permit does not use up its budget."""
+        """The verdict on one Node, whose own earlier permits do not use up its budget."""
+        if name in self._permits:
+            cluster = replace(cluster, permits=self._permitted_at(besides=name))
         history = self._records[name].history
-        if history.uid in self._permits:
-            others = (at for uid, at in self._permits.items() if uid != history.uid)
-            cluster = replace(cluster, permits=tuple(others))
         return evaluate(Candidate(history, self._nodes.get(name), cluster, self._policy, now))
 
     def _permit(self, reported: PassReport, now: float) -> list[GoneAnswer]:
@@ -289,8 +304,9 @@ class DeletionGovernor:
         before, cluster, chosen = dict(self._permits), self._cluster(), []
         for answer in sorted(reported.gone, key=lambda a: self._records[a.name].history.first):
             if self._evaluate(answer.name, cluster, now).decision is DeletionDecision.PERMIT:
-                self._permits[answer.uid] = now
-                cluster = replace(cluster, permits=tuple(self._permits.values()))
+                earlier = self._permits.pop(answer.name, _Permits(now, 0))
+                self._permits[answer.name] = _Permits(now, earlier.times + 1)
+                cluster = replace(cluster, permits=self._permitted_at())
                 chosen.append(answer)
         if chosen and not self._save():
             self._permits = before
@@ -321,7 +337,7 @@ class DeletionGovernor:
             log.error("deletions frozen", extra={"why": why, "remedy": "deletions allow"})
             return
         self._freeze = state.freeze
-        self._permits = dict.fromkeys(state.permitted, self._clock())
+        self._permits = dict.fromkeys(state.permitted, _Permits(self._clock()))
         self._save()
 
     def _save(self) -> bool:

@@ -151,11 +151,11 @@ class AnyHistory(RuleBasedStateMachine):
         proposed = {entry[0] for entry in gone}
         for name, uid, _ in permits:
             self.check(name, uid, proposed)
-            self.permitted.append((now, uid))
+            self.permitted.append((now, name))
             self.used[uid] = now
             if deletes:
                 del self.cluster.nodes[name]
-        window = {uid for at, uid in self.permitted if now - at < self.cluster.policy.window}
+        window = {name for at, name in self.permitted if now - at < self.cluster.policy.window}
         assert not permits or len(window) <= LIMIT
         assert len(permits) == len({name for name, _, _ in permits})
 

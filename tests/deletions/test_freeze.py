@@ -43,7 +43,7 @@ def test_a_state_file_that_is_not_understood_freezes_until_allow_writes_it_anew(
     assert cluster.path.read_bytes() == content
     cluster.governor.allow()
     assert cluster.advance().report(["n0"]) == ["n0"]
-    assert read_state(cluster.path).permitted == ("u0",)
+    assert read_state(cluster.path).permitted == ("n0",)
 
 
 def test_nothing_is_permitted_that_cannot_be_written_down(tmp_path: Path) -> None:
@@ -78,6 +78,6 @@ def test_a_disk_that_works_again_needs_nobody(cluster: Cluster) -> None:
 def test_a_permit_is_on_disk_before_the_worker_hears_of_it(cluster: Cluster) -> None:
     cluster.fill(3).kill("n0").report(["n0"])
     cluster.advance().report(["n0"])
-    assert read_state(cluster.path).permitted == ("u0",)
+    assert read_state(cluster.path).permitted == ("n0",)
     assert cluster.path.stat().st_mode & 0o777 == 0o600
     assert [file.name for file in cluster.path.parent.iterdir()] == [cluster.path.name]

@@ -27,6 +27,25 @@ def test_a_deletion_that_failed_is_not_stopped_by_its_own_permit(tmp_path: Path)
     assert cluster.advance().report(["n0", "n1"]) == ["n0"]
 
 
+@fault_row(
+    "a kubelet registers again and again with the ID of no machine",
+    "node",
+    then="its name counts once in the budget of deletions, and `deletions` names it",
+    within="at once",
+)
+def test_a_kubelet_that_registers_anew_each_time_spends_one_deletion(cluster: Cluster) -> None:
+    cluster.fill(100).kill("n0", "n1").report(["n0"])
+    for number in range(12):
+        assert cluster.advance().report(["n0"]) == ["n0"], number
+        cluster.change("n0", uid=f"again-{number}")
+        cluster.advance().report(["n0"])
+    cluster.report(["n1"])
+    assert cluster.advance().report(["n1"]) == ["n1"]
+    budget = cluster.status()["budget"]
+    assert budget["left"] == 8
+    assert [(one["node"], one["times"]) for one in budget["spent"]] == [("n1", 1), ("n0", 12)]
+
+
 def test_no_more_nodes_go_in_a_window_than_the_limit(cluster: Cluster) -> None:
     cluster.fill(100).kill(*names(12)).report(names(12))
     first = cluster.advance().report(names(12))

@@ -29,7 +29,7 @@ HEALTHY: Json = {
         "held": "",
         "held_seconds": 0.0,
         "counts": {"proposed": 3, "held": 0, "permitted": 2, "not_understood": 0},
-        "budget": {"limit": 10, "left": 8, "window_seconds": 600.0},
+        "budget": {"limit": 10, "left": 8, "window_seconds": 600.0, "spent": []},
         "vanished": 0,
         "candidates": [],
         "more_candidates": 0,
