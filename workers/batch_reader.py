@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ccm.cloud.gate import invoke, with_priority
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, NotLeading, RetryAfter, Throttled
+from ccm.errors import CloudError, NotLeading, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
 from workers.controller import ControllerContext
 
@@ -73,16 +73,13 @@ class BatchReader(Generic[ObjectT, AnswerT]):
     async def read(self, obj: ObjectT) -> AnswerT | Unknown:
         """What the cloud says of `obj`, at most `answer_ttl` old unless `forget` was called.
 
-        Call it in the reconcile of the key `obj.name`, which is parked meanwhile. A suspect is
-        read at once and alone, once: while the cloud throttles, that raises `RetryAfter`. Raises
+        Call it in the reconcile of the key `obj.name`, which is parked meanwhile. Raises
         `NotLeading` when this process does not lead.
         """
         if kept := self._answers.get(obj.name):
             at, identity, answer = kept
             if identity == obj.cloud_identity and time.monotonic() - at < self._timings.answer_ttl:
                 return answer
-        if self._executor.is_suspect(obj.name):
-            return await self._read_suspect(obj)
         with self._queue.parking(obj.name):
             async with self._executor.waiting(obj.name):
                 answer = await self._join(obj)
@@ -130,13 +127,6 @@ class BatchReader(Generic[ObjectT, AnswerT]):
             return {}
         with self._executor.journaled([obj.name for obj in batch]):
             return await self._describe(batch, priority, read)
-
-    async def _read_suspect(self, obj: ObjectT) -> AnswerT | Unknown:
-        """Ask once: while it waits alone, no other key executes."""
-        answers = await self._describe([obj], self._priority)
-        if answers is None:
-            raise RetryAfter("the cloud throttles", self._timings.throttled_refresh_retry)
-        return answers[obj.name]
 
     async def _join(self, obj: ObjectT) -> AnswerT | Unknown:
         """Wait for the answer in the next batch."""

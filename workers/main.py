@@ -96,8 +96,7 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
             executor=KeyExecutor(
                 InFlightJournal(Path(spec.journal_path)),
                 port.send,
-                spec.suspects,
-                spec.quarantined,
+                spec.suspicions,
                 module.concurrency(settings),
             ),
             performer=Performer(kube, port.permission, grace),

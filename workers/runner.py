@@ -45,7 +45,8 @@ RACE = Backoff(first=0.05, most=300.0)  # of a plan that met a changed object
 RACES = 8  # in a row without a change of the object; more are a failure like any other
 REFUSAL = Backoff(first=10.0, most=300.0)  # of a write whose content the API server refuses
 WAITS_FOR_CLOUD = "waits for the cloud's answer"
-QUARANTINED = "quarantined: its reconcile ended this worker twice; tried again later, alone"
+QUARANTINED = "quarantined: its reconcile ended this worker again and again; tried again later"
+SUSPECT = "suspect: it was executing when workers died; it waits for its turn"
 
 
 class SupervisorPort(Protocol):
@@ -176,22 +177,25 @@ class Runner:
             task.add_done_callback(self._reconciling.discard)
 
     async def _process(self, key: str) -> None:
-        """One key in its turn: side by side with others, alone when suspected, or not yet."""
+        """One key in its turn, or not yet when it is suspected."""
         try:
             wait = self._executor.seconds_to_wait(key)
             if wait > 0:
-                self._leave_quarantined(key, wait)
+                self._postpone(key, wait)
                 return
-            async with self._executor.executing(key):
+            with self._executor.executing(key):
                 await self._reconcile(key)
         finally:
             self._executor.release_slot(key)
             self._queue.done(key)
             self._acknowledge()
 
-    def _leave_quarantined(self, key: str, seconds: float) -> None:
-        self._log.failed(key, QUARANTINED)
+    def _postpone(self, key: str, seconds: float) -> None:
         self._queue.add_after(key, seconds)
+        if not self._executor.is_quarantined(key):
+            self._log.waiting(key, SUSPECT)
+            return
+        self._log.failed(key, QUARANTINED)
         self._record(key, "Quarantined", QUARANTINED)
 
     async def _reconcile(self, key: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import orjson
 
+from ccm.decide.quarantine import Suspicions
 from ccm.http import Server
 from ccm.settings import Settings
 
@@ -26,9 +27,8 @@ class WorkerSpec:
     """One start of one worker.
 
     `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
-    ("node-0.3"), `controller` is the package under `workers` that it runs. `suspects` are
-    keys that run alone, `quarantined` those that run alone and not before a monotonic time. The
-    token for `server` comes in a file: see `UseToken`.
+    ("node-0.3"), `controller` is the package under `workers` that it runs. The token for `server`
+    comes in a file: see `UseToken`.
     """
 
     name: str
@@ -39,8 +39,7 @@ class WorkerSpec:
     supervisor_pid: int
     settings: Settings
     server: Server
-    suspects: tuple[str, ...] = ()
-    quarantined: dict[str, float] = field(default_factory=dict)
+    suspicions: Suspicions = field(default_factory=dict)
 
 
 # Worker to supervisor.
@@ -126,7 +125,7 @@ class ProposeDeletions:
 
 @dataclass(frozen=True, slots=True)
 class Survived:
-    """A suspect was reconciled alone, and this worker is still there."""
+    """A suspected key was reconciled, and this worker is still there."""
 
     key: str
 

@@ -1,48 +1,71 @@
-"""Which keys are quarantined because their reconcile ends the worker.
+"""Which key's reconcile ends its worker: found by halving what was executing when workers died.
 
-After one death every key that was in flight is a suspect, and its next reconcile runs alone, so
-that a second death names the culprit. That one is quarantined: left alone for a while, then tried
-again, alone, after longer and longer pauses.
+One death is an accident, and changes nothing. Keys that were executing at two deaths are suspects:
+at most half of them execute at a time from then on, so each further death halves them, until one
+is left. That one is quarantined: left alone for a while, then tried again, after longer and longer
+pauses. All other keys go on meanwhile.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 from ccm.decide.backoff import Backoff
 
 RETRY = Backoff(first=10.0, most=3600.0, jitter=0.0)
+FORGOTTEN_AFTER = 3600.0  # seconds; then a key has perhaps no object any more
+
+
+class Suspected(IntEnum):
+    """How much speaks against a key."""
+
+    ONCE = 1  # it was executing at one death
+    REPEATEDLY = 2  # ... at several, like others
+    ALONE = 3  # no other key explains the deaths
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """Deaths with this key in flight, and until when it is left alone (monotonic)."""
+    """What speaks against a key, how often it was the culprit, and when it is tried again."""
 
-    deaths: int
-    until: float = 0.0
+    grade: Suspected
+    until: float  # monotonic; of a key that is not quarantined the time of the death
+    deaths: int = 0
 
     @property
     def is_quarantined(self) -> bool:
-        return self.deaths >= 2
+        return self.grade is Suspected.ALONE
 
 
 Suspicions = Mapping[str, Suspicion]
 
 
-def after_death(known: Suspicions, in_flight: Iterable[str], now: float) -> dict[str, Suspicion]:
-    """The suspicions once a worker died with `in_flight`.
+def suspects_at_once(known: Suspicions) -> int:
+    """How many suspects may execute at a time: when the worker dies again, it was one of them."""
+    return max(sum(it.grade is Suspected.REPEATEDLY for it in known.values()) // 2, 1)
 
-    A second death counts against a key only when it was alone in flight: otherwise any of them
-    may have been the cause, and each is tried alone next.
+
+def after_death(known: Suspicions, executing: Iterable[str], now: float) -> dict[str, Suspicion]:
+    """The suspicions once a worker died while these keys were `executing`.
+
+    The death is held against those of them that were suspected most before. Everybody else keeps
+    at most a first suspicion, so that a second culprit is found after the first.
     """
-    keys = list(in_flight)
-    suspicions = dict(known)
-    for key in keys:
-        before = known.get(key, Suspicion(0))
-        is_proven = before.deaths >= 1 and len(keys) == 1
-        deaths = before.deaths + 1 if is_proven else max(before.deaths, 1)
-        until = now + RETRY.delay(deaths - 1, 0.0) if deaths >= 2 else 0.0
-        suspicions[key] = Suspicion(deaths, until)
-    return suspicions
+    keys = list(executing)
+    recent = {k: s for k, s in known.items() if now < s.until + FORGOTTEN_AFTER}
+    grade = max((recent[key].grade for key in keys if key in recent), default=None)
+    if grade is None:
+        return recent | {key: Suspicion(Suspected.ONCE, now) for key in keys}
+    hit = [key for key in keys if key in recent and recent[key].grade is grade]
+    is_proven = len(hit) == 1 and (grade > Suspected.ONCE or hit == keys)
+    for key, old in recent.items():
+        if old.grade is Suspected.REPEATEDLY and grade is Suspected.REPEATEDLY:
+            recent[key] = Suspicion(Suspected.ONCE, now, old.deaths)
+    for key in hit:
+        deaths = recent[key].deaths + is_proven
+        until = now + RETRY.delay(deaths, 0.0) if is_proven else now
+        recent[key] = Suspicion(Suspected(2 + is_proven), until, deaths)
+    return recent
 
 
 def after_survival(known: Suspicions, key: str) -> dict[str, Suspicion]:
@@ -51,31 +74,30 @@ def after_survival(known: Suspicions, key: str) -> dict[str, Suspicion]:
 
 
 class Quarantine:
-    """Keys in flight when a worker died, by controller: they stay suspect in any shard."""
+    """What speaks against keys, by controller: it is the same in any shard."""
 
     def __init__(self) -> None:
         self._suspicions: dict[str, dict[str, Suspicion]] = {}
 
     def record_death(
-        self, controller: str, in_flight: Iterable[str], now: float
+        self, controller: str, executing: Iterable[str], now: float
     ) -> dict[str, Suspicion]:
-        """A worker died with these keys in flight; returns those that it quarantines."""
-        before = self._suspicions.get(controller, {})
-        after = self._suspicions[controller] = after_death(before, in_flight, now)
+        """A worker died with these keys executing; returns those that it quarantines."""
+        before = self.suspicions(controller)
+        after = self._suspicions[controller] = after_death(before, executing, now)
         return {k: s for k, s in after.items() if s.is_quarantined and s != before.get(k)}
 
     def record_survival(self, controller: str, key: str) -> None:
-        """A suspect was reconciled alone, and the worker lives."""
-        self._suspicions[controller] = after_survival(self._suspicions.get(controller, {}), key)
+        """A suspected key was reconciled, and the worker lives."""
+        self._suspicions[controller] = after_survival(self.suspicions(controller), key)
 
-    def suspects(self, controller: str) -> tuple[str, ...]:
-        """Keys to reconcile alone, at once."""
-        known = self._suspicions.get(controller, {})
-        return tuple(key for key, suspicion in known.items() if not suspicion.is_quarantined)
+    def suspicions(self, controller: str) -> Suspicions:
+        """What a new worker of this controller has to know."""
+        return self._suspicions.get(controller, {})
 
     def quarantined(self, controller: str) -> dict[str, float]:
-        """Keys to leave alone until a monotonic time, and then to reconcile alone."""
-        known = self._suspicions.get(controller, {})
+        """Keys to leave alone until a monotonic time."""
+        known = self.suspicions(controller)
         return {key: entry.until for key, entry in known.items() if entry.is_quarantined}
 
     def status(self, now: float) -> dict[str, dict[str, float]]:

@@ -236,7 +236,7 @@ class DryRun:
             provider=provider,
             store=port.store,
             queue=WorkQueue(module.BACKOFF),
-            executor=KeyExecutor(journal, port.send, (), {}, module.concurrency(self._settings)),
+            executor=KeyExecutor(journal, port.send, {}, module.concurrency(self._settings)),
             performer=RecordingPerformer(self._kube, port.permission, self._copy),
             recorder=self._events,
             send=port.send,

@@ -254,8 +254,7 @@ class Children:
             supervisor_pid=os.getpid(),
             settings=settings,
             server=self._server,
-            suspects=self.quarantine.suspects(child.controller),
-            quarantined=self.quarantine.quarantined(child.controller),
+            suspicions=self.quarantine.suspicions(child.controller),
         )
         process = WorkerProcess(ident, start_process(spec), journal_path, settings.controllers)
         self._hooks.admit(child, process)

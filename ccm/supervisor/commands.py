@@ -96,7 +96,7 @@ class Explainer:
     async def _ask(self, child: Child, key: str) -> Json:
         answer: Json = {"worker": child.name, "state": child.life.state}
         if key in self._children.quarantine.quarantined(child.controller):
-            answer["quarantined"] = "its reconcile ended the worker twice; tried again alone, later"
+            answer["quarantined"] = "its reconcile ended workers again and again; tried again later"
         if child.current is None:
             return answer
         number = next(self._numbers)

@@ -293,16 +293,6 @@ async def test_an_answer_is_not_kept_for_a_node_that_changed_before_its_write(st
         assert w.cluster.node().labels["node.kubernetes.io/instance-type"] == "other"
 
 
-async def test_a_suspect_is_read_at_once_and_alone() -> None:
-    names = ["node-0", "node-2", "node-1"]
-    async with world(suspects=["node-1"]) as w:
-        for name in names:
-            w.put(node(tainted, name=name), answer=machine(f"fake://{name}"))
-        w.feed()
-        await asyncio.gather(*map(w.reconcile, names))
-        assert sorted(w.machines.reads) == [["node-0", "node-2"], ["node-1"]]
-
-
 async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
     async with world() as w:
         w.put(node(tainted), answer=machine("fake://1"))

@@ -1,7 +1,7 @@
 """Worlds of a node controller: one in memory, one with a supervisor's half and an API server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +45,6 @@ async def world(
     *controllers: str,
     page: int = 100,
     limit: int = MANY,
-    suspects: Sequence[str] = (),
     scheme: str = "fake",
     timings: Timings = TIMINGS,
     **flags: Any,
@@ -54,7 +53,7 @@ async def world(
     if controllers:
         flags |= {"controllers": controllers, "node_monitor_period": 0.01}
     settings = replace(SETTINGS, **flags)
-    options = {"scheme": scheme, "limit": limit, "suspects": suspects, "timings": timings}
+    options = {"scheme": scheme, "limit": limit, "timings": timings}
     async with World(page, settings=settings, **options).running() as made:
         yield made
 

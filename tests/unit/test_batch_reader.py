@@ -9,7 +9,7 @@ import pytest
 
 from ccm.bus.in_flight import InFlightJournal, read_in_flight
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, NotLeading, RetryAfter, Throttled
+from ccm.errors import CloudError, NotLeading, Throttled
 from ccm.model.cloud import Answer, Instance
 from ccm.model.objects import Node
 from tests.worlds.cloud import Inventory, new_provider
@@ -25,10 +25,10 @@ from workers.node import controller as module
 class Reading:
     """A reader, its cloud, and reconciles that do nothing but read."""
 
-    def __init__(self, path: Path, page: int, limit: int, suspects: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, page: int, limit: int) -> None:
         self.machines, self.path = Inventory(page), path
         port = FakePort()
-        self.quarantine = KeyExecutor(InFlightJournal(path), port.send, suspects, {}, limit)
+        self.quarantine = KeyExecutor(InFlightJournal(path), port.send, {}, limit)
         provider = new_provider(instances=self.machines)
         context = controller_context(module, provider, Cluster(), port, executor=self.quarantine)
         self.reader: BatchReader[Node, Answer] = BatchReader(
@@ -43,17 +43,15 @@ class Reading:
     async def _read(self, name: str) -> Answer:
         await self.quarantine.acquire_slot()
         try:
-            async with self.quarantine.executing(name):
+            with self.quarantine.executing(name):
                 return await self.reader.read(node(name=name))
         finally:
             self.quarantine.release_slot(name)
 
 
 @asynccontextmanager
-async def reading(
-    directory: Path, page: int = 100, limit: int = 1, suspects: tuple[str, ...] = ()
-) -> AsyncIterator[Reading]:
-    made = Reading(directory / "journal", page, limit, suspects)
+async def reading(directory: Path, page: int = 100, limit: int = 1) -> AsyncIterator[Reading]:
+    made = Reading(directory / "journal", page, limit)
     running = asyncio.create_task(made.reader.run())
     try:
         yield made
@@ -120,16 +118,6 @@ async def test_a_throttled_read_is_repeated_as_it_was(short_dir: Path) -> None:
         r.machines.failures = [Throttled("slow down", 1.0), Throttled("slow down", 1.0)]
         await asyncio.gather(*r.start("a", "b"))
         assert r.machines.reads == [["a", "b"]] * 3
-
-
-async def test_a_suspect_that_the_cloud_throttles_keeps_nobody_else_out(short_dir: Path) -> None:
-    """It reads alone: asking again and again, it would keep all other keys from executing."""
-    async with reading(short_dir, limit=2, suspects=("s",)) as r:
-        r.machines.failures = [Throttled("slow down", 1.0)] * 3
-        (suspect,) = r.start("s")
-        with pytest.raises(RetryAfter, match="throttles"):
-            await suspect
-        assert r.machines.reads == [["s"]]
 
 
 async def test_keys_that_are_cancelled_while_they_wait_leave_nothing_behind(

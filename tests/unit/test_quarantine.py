@@ -8,9 +8,10 @@ import pytest
 
 from ccm.bus.frames import Survived
 from ccm.bus.in_flight import InFlightJournal, read_in_flight
+from ccm.decide.quarantine import Suspected, Suspicion
 from tests.worlds.context import FakePort, new_executor
 from tests.worlds.waiting import let_run, until
-from workers.executor import KeyExecutor
+from workers.executor import HELD_RETRY, SUSPECT_DELAY, KeyExecutor
 
 
 class Keys:
@@ -32,7 +33,7 @@ class Keys:
     async def _run(self, key: str, waits: bool) -> None:
         await self.quarantine.acquire_slot()
         try:
-            async with self.quarantine.executing(key):
+            with self.quarantine.executing(key):
                 if waits:
                     async with self.quarantine.waiting(key):
                         self.waiting.add(key)
@@ -112,71 +113,57 @@ async def test_cancellation_while_waiting_loses_no_place_and_leaves_the_journal_
     await asyncio.gather(*again.tasks.values())
 
 
-async def test_a_suspect_runs_alone_and_those_that_only_wait_do_not_hold_it_up() -> None:
-    keys = Keys(new_executor(FakePort(), 9, "suspect"))
-    keys.start("a", waits=True)
-    keys.start("b")
-    await until(lambda: keys.executing == {"b"} and keys.waiting)
-    keys.start("suspect")
-    await let_run(20)
-    assert keys.executing == {"b"}
-    keys.start("c")
-    keys.finished.set()
-    await until(lambda: keys.tasks["suspect"].done())
-    await until(lambda: keys.tasks["c"].done())
-    keys.answered.set()
-    await keys.tasks["a"]
-
-
-async def test_nobody_executes_beside_a_suspect() -> None:
-    keys = Keys(new_executor(FakePort(), 9, "suspect"))
-    keys.start("a", waits=True)
-    await until(lambda: keys.waiting)
-    keys.start("suspect")
-    await until(lambda: keys.executing == {"suspect"})
-    keys.start("b")
-    keys.answered.set()
-    await let_run(20)
-    assert keys.executing == {"suspect"}
-    keys.finished.set()
-    await asyncio.gather(*keys.tasks.values())
-
-
-async def test_a_suspect_that_survived_is_told_once_and_none_any_more() -> None:
-    port = FakePort()
-    quarantine = new_executor(port, 9, "suspect")
-    for key in ("suspect", "suspect", "other"):
-        quarantine.survived(key)
-    assert port.sent == [Survived("suspect")]
-    assert not quarantine.is_suspect("suspect")
-
-
-def test_a_quarantined_key_is_left_alone_for_its_time(journal: InFlightJournal) -> None:
-    quarantine = KeyExecutor(journal, FakePort().send, ("now",), {"later": time.monotonic() + 60.0})
-    assert quarantine.seconds_to_wait("later") == pytest.approx(60.0, abs=5.0)
-    assert quarantine.seconds_to_wait("now") <= 0
-    assert quarantine.seconds_to_wait("any") <= 0
-
-
 async def test_a_key_of_a_batch_is_in_the_journal_as_long_as_anything_is_done_for_it(
     path: Path, journal: InFlightJournal
 ) -> None:
     quarantine = new_executor(FakePort(), 1, record=journal)
     await quarantine.acquire_slot()
-    async with quarantine.executing("a"):
+    with quarantine.executing("a"):
         with quarantine.journaled(["a", "b"]):
             assert read_in_flight(path) == ["a", "b"]
         assert read_in_flight(path) == ["a"]
     assert read_in_flight(path) == []
 
 
-async def test_a_suspect_does_not_wait_for_a_batch_that_is_being_read(
+def suspicions(grade: Suspected, *keys: str) -> dict[str, Suspicion]:
+    return {key: Suspicion(grade, 0.0) for key in keys}
+
+
+def test_a_key_of_one_death_is_held_up_by_nothing_and_told_about_once(
     journal: InFlightJournal,
 ) -> None:
-    quarantine = KeyExecutor(journal, FakePort().send, ("suspect",), {})
-    keys = Keys(quarantine)
-    with quarantine.journaled(["a", "b"]):
-        keys.start("suspect")
-        await until(lambda: keys.executing == {"suspect"})
-    keys.finished.set()
-    await asyncio.gather(*keys.tasks.values())
+    port = FakePort()
+    executor = KeyExecutor(journal, port.send, suspicions(Suspected.ONCE, "a", "b"))
+    assert executor.seconds_to_wait("a") <= 0
+    for key in ("a", "a", "other"):
+        executor.survived(key)
+    assert port.sent == [Survived("a")]
+
+
+def test_suspects_leave_others_a_second_and_then_execute_by_halves(
+    journal: InFlightJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    suspects = suspicions(Suspected.REPEATEDLY, "a", "b", "c", "d")
+    executor = KeyExecutor(journal, FakePort().send, suspects)
+    assert executor.seconds_to_wait("newcomer") <= 0
+    assert executor.seconds_to_wait("a") == SUSPECT_DELAY
+    now += SUSPECT_DELAY
+    assert executor.seconds_to_wait("a") <= 0
+    with executor.executing("a"), executor.executing("b"):
+        assert executor.seconds_to_wait("c") == HELD_RETRY
+        assert executor.seconds_to_wait("newcomer") <= 0
+    assert executor.seconds_to_wait("c") <= 0
+
+
+def test_a_quarantined_key_is_left_alone_for_its_time(journal: InFlightJournal) -> None:
+    known = {
+        "now": Suspicion(Suspected.ALONE, 0.0, 1),
+        "later": Suspicion(Suspected.ALONE, time.monotonic() + 60.0, 1),
+    }
+    executor = KeyExecutor(journal, FakePort().send, known)
+    assert executor.seconds_to_wait("later") == pytest.approx(60.0, abs=5.0)
+    assert executor.seconds_to_wait("now") <= 0
+    assert executor.seconds_to_wait("any") <= 0
+    assert executor.is_quarantined("later")

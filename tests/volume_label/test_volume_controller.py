@@ -186,13 +186,6 @@ async def test_volumes_that_come_together_are_read_together_and_one_holds_up_no_
         assert unlabelled == ["pv-2"]
 
 
-async def test_a_suspect_is_asked_about_alone() -> None:
-    async with world("pv-1") as w:
-        w.put(volume(), answer=place("a"))
-        w.feed()
-        assert (await w.controller.reconcile("pv-1")).message == "labelled"
-
-
 async def test_an_answer_about_an_earlier_volume_of_that_name_is_not_taken() -> None:
     async with world() as w:
         w.put(volume(), answer=place("a"))
@@ -222,7 +215,7 @@ async def test_a_volume_that_changed_since_the_plan_is_planned_again() -> None:
 
 
 async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() -> None:
-    w = World((), None)
+    w = World(None)
     async with under_runner(worker, w.context, w.controller, w.port):
         w.put(volume(), answer=place("a"))
         w.cluster.failures = [KubernetesError(422, "Invalid", "a webhook says no", None)] * 5

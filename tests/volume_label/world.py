@@ -21,15 +21,15 @@ class World(InventoryWorld):
     KEY = "pv-1"
     controller: VolumeLabelController
 
-    def __init__(self, suspects: tuple[str, ...], kube: Kube | None, **flags: Any) -> None:
+    def __init__(self, kube: Kube | None, **flags: Any) -> None:
         places = self.places = Inventory()
         places.csi_drivers, places.legacy_sources = frozenset({DRIVER}), frozenset({"cinder"})
         settings = replace(SETTINGS, **flags)
-        super().__init__(module, "volumes", places, kube=kube, settings=settings, suspects=suspects)
+        super().__init__(module, "volumes", places, kube=kube, settings=settings)
 
 
 @asynccontextmanager
-async def world(*suspects: str, kube: Kube | None = None, **flags: Any) -> AsyncIterator[World]:
+async def world(kube: Kube | None = None, **flags: Any) -> AsyncIterator[World]:
     """A world whose parts run until the end of the block."""
-    async with World(suspects, kube, **flags).running() as made:
+    async with World(kube, **flags).running() as made:
         yield made

@@ -1,7 +1,7 @@
 """A controller with a cluster, a cloud and a supervisor's end around it, all in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -48,7 +48,6 @@ class World:
         timings: Timings = TIMINGS,
         queue: WorkQueue | None = None,
         limit: int = MANY,
-        suspects: Sequence[str] = (),
     ) -> None:
         self.module, self.provider = module, provider
         self.cluster, self.port = cluster or Cluster(), FakePort()
@@ -60,7 +59,7 @@ class World:
             kube or self.cluster,
             self.port,
             settings,
-            new_executor(self.port, limit, *suspects),
+            new_executor(self.port, limit),
             timings,
             queue,
         )
@@ -89,9 +88,10 @@ class World:
         key, executor = key or self.KEY, self.context.executor
         await executor.acquire_slot()
         try:
-            async with asyncio.timeout(DEADLINE), executor.executing(key):
-                result: Result = await self.controller.reconcile(key)
-                return result
+            with executor.executing(key):
+                async with asyncio.timeout(DEADLINE):
+                    result: Result = await self.controller.reconcile(key)
+            return result
         finally:
             executor.release_slot(key)
 

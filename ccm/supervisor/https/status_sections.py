@@ -229,7 +229,7 @@ def _quarantine(controllers: StatusPart) -> Section:
         for controller, keys in controllers.items()
         for key, seconds in mapping(keys).items()
     ]
-    caption = "Objects in progress each time a worker crashed: skipped, then retried alone."
+    caption = "Objects in progress each time a worker crashed: skipped, then retried."
     if_empty = "No object is in quarantine."
     return Section("quarantine", "Quarantine", caption, QUARANTINE_COLUMNS, entries, if_empty)
 
