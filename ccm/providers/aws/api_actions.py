@@ -6,7 +6,6 @@ the table cannot be called.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ccm.cloud.interface import Quota
 
@@ -102,18 +101,3 @@ API_ACTIONS: Mapping[str, ApiAction] = {
     for operation in operations.split()
 }
 """By service and operation, as `ec2:DescribeInstances`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApiCall:
-    """A call of one of `API_ACTIONS` that is decided upon, and not made yet."""
-
-    name: str
-    parameters: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Arn:
-    """Stands in a call for the ARN of a load balancer or target group, which may come to be."""
-
-    name: str

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import Refused
 from ccm.model.objects import Json
-from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.elb import classic_plan as plans
 from ccm.providers.aws.elb.annotations import CLASSIC, PREFIX
+from ccm.providers.aws.elb.calls import ApiCall
 from ccm.providers.aws.elb.classic import read_elb
 from ccm.providers.aws.elb.classic_desired import ClassicElb, desired_classic_elb
 from ccm.providers.aws.elb.request import read_request

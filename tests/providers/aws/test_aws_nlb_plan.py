@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import Refused
 from ccm.model.objects import Json
-from ccm.providers.aws.api_actions import ApiCall, Arn
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb import nlb_desired as rules
 from ccm.providers.aws.elb import nlb_plan as plans
 from ccm.providers.aws.elb.annotations import NLB, PREFIX
+from ccm.providers.aws.elb.calls import ApiCall, Arn
 from ccm.providers.aws.elb.nlb import read_group, read_listener
 from ccm.providers.aws.elb.nlb_desired import (
     DesiredNlb,

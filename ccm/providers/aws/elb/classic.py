@@ -7,10 +7,10 @@ from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.service import Service
-from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.client import ELB_NOT_FOUND, AwsError, retry_on
 from ccm.providers.aws.elb import classic_plan
 from ccm.providers.aws.elb.annotations import CLASSIC, Annotations
+from ccm.providers.aws.elb.calls import ApiCall
 from ccm.providers.aws.elb.classic_desired import (
     PROXY_POLICY,
     TLS_POLICY,

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ccm.cloud.lookup import batches
 from ccm.errors import Refused
 from ccm.model.objects import Json
-from ccm.providers.aws.api_actions import ApiCall
+from ccm.providers.aws.elb.calls import ApiCall, instance_calls
 from ccm.providers.aws.elb.classic_desired import (
     PROXY_POLICY,
     TLS_POLICY,
@@ -21,7 +20,6 @@ from ccm.providers.aws.elb.classic_desired import (
 from ccm.providers.aws.elb.request import ElbHealthCheck
 from ccm.providers.aws.tags import tag_list
 
-MAX_INSTANCES_PER_CALL = 100
 AWS_HEALTH_CHECK = ElbHealthCheck("", "", "", interval=30, timeout=5, healthy=10, unhealthy=2)
 """What AWS sets by itself, on a port of its own choice; never what is desired."""
 
@@ -69,8 +67,8 @@ def plan_instances(elb: ClassicElb, desired: frozenset[str]) -> Iterator[ApiCall
         ("elb:RegisterInstancesWithLoadBalancer", desired - elb.instances),
         ("elb:DeregisterInstancesFromLoadBalancer", elb.instances - desired),
     ):
-        for some in batches(sorted(instances), MAX_INSTANCES_PER_CALL):
-            yield _call(elb, name, Instances=[{"InstanceId": one} for one in some])
+        which = {"LoadBalancerName": elb.name}
+        yield from instance_calls(name, which, "Instances", "InstanceId", instances)
 
 
 def _plan_subnets(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:

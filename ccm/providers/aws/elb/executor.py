@@ -5,7 +5,6 @@ from typing import Any
 
 from ccm.errors import CloudError, NoRoom, RetryAfter
 from ccm.model.objects import Json, objects, text
-from ccm.providers.aws.api_actions import ApiCall, Arn
 from ccm.providers.aws.client import (
     ELB_NOT_FOUND,
     AwsApi,
@@ -13,6 +12,7 @@ from ccm.providers.aws.client import (
     call_without_wrong_ids,
     retry_on,
 )
+from ccm.providers.aws.elb.calls import ApiCall, Arn
 
 IN_USE_RETRY = 5.0  # seconds until AWS has let go of what was in use
 NOT_FOUND = (*ELB_NOT_FOUND, "ListenerNotFound", "TargetGroupNotFound")

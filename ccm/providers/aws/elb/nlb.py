@@ -8,10 +8,10 @@ from ccm.errors import Refused
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.service import Service
-from ccm.providers.aws.api_actions import ApiCall
 from ccm.providers.aws.client import AwsApi, retry_on
 from ccm.providers.aws.elb import nlb_plan
 from ccm.providers.aws.elb.annotations import NLB, Annotations
+from ccm.providers.aws.elb.calls import ApiCall
 from ccm.providers.aws.elb.executor import NOT_FOUND, ElbExecutor, balancer_name
 from ccm.providers.aws.elb.load_balancers import ElbDependencies, NodeIngress, to_balancer
 from ccm.providers.aws.elb.nlb_desired import (

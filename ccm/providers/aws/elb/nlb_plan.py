@@ -7,10 +7,9 @@ between two calls is safe: planning again from what is then there yields the rem
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ccm.cloud.lookup import batches
 from ccm.errors import Refused
 from ccm.model.objects import Json
-from ccm.providers.aws.api_actions import ApiCall, Arn
+from ccm.providers.aws.elb.calls import ApiCall, Arn, instance_calls
 from ccm.providers.aws.elb.nlb_desired import (
     DesiredNlb,
     Nlb,
@@ -21,7 +20,6 @@ from ccm.providers.aws.elb.nlb_desired import (
 )
 from ccm.providers.aws.tags import tag_list
 
-MAX_TARGETS_PER_CALL = 100
 PROTECTION = "deletion_protection.enabled"
 
 
@@ -133,9 +131,8 @@ def _plan_targets(desired: frozenset[str], group: TargetGroup) -> Iterator[ApiCa
         ("elbv2:DeregisterTargets", group.targets - desired),
         ("elbv2:RegisterTargets", desired - group.targets),
     ):
-        for some in batches(sorted(targets), MAX_TARGETS_PER_CALL):
-            listed = [{"Id": target} for target in some]
-            yield ApiCall(name, {"TargetGroupArn": Arn(group.name), "Targets": listed})
+        which = {"TargetGroupArn": Arn(group.name)}
+        yield from instance_calls(name, which, "Targets", "Id", targets)
 
 
 def _plan_listeners(desired: DesiredNlb, observed: ObservedNlb) -> Iterator[ApiCall]:
