@@ -100,7 +100,7 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
                 module.concurrency(settings),
             ),
             performer=Performer(kube, port.permission, grace),
-            recorder=EventRecorder(kube, module.COMPONENT, spec.name),
+            recorder=EventRecorder(kube.lane(), module.COMPONENT, spec.name),
             send=port.send,
         )
         controller = module.new_controller(context)

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +143,15 @@ class Kube:
 
     async def close(self) -> None:
         await self._http.close()
+
+    def lane(self) -> "Kube":
+        """The same client for one more request at a time, with pauses and a rate of its own.
+
+        What is slowed down (429) or waits in a lane holds up nobody else; closing is the owner's.
+        """
+        lane = copy(self)
+        lane._slots, lane._rate, lane.writes = asyncio.Semaphore(1), copy(self._rate), 0
+        return lane
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
         return await self.request("GET", path, params=params)

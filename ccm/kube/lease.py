@@ -51,7 +51,7 @@ class LeaseClient:
     def __post_init__(self) -> None:
         self._raw: Json = {}
         self._collection = f"/apis/{_GROUP}/namespaces/{self.namespace}/leases"
-        self._recorder = EventRecorder(self.kube, COMPONENT, self.identity)
+        self._recorder = EventRecorder(self.kube.lane(), COMPONENT, self.identity)
 
     async def get(self, timeout: float) -> LeaderElectionRecord | None:
         """The Lease as it is now; None when there is none."""

@@ -105,7 +105,7 @@ class Supervisor:
             settings.node_workers, self._children, self._informer, self._send_permit
         )
         self._nodes = NodeLister(self._informer.store(NODE_PROJECTION))
-        self._recorder = EventRecorder(kube, COMPONENT, self._leader.identity)
+        self._recorder = EventRecorder(kube.lane(), COMPONENT, self._leader.identity)
         state = Path(settings.state_dir or paths.directory) / "deletions.json"
         self._governor = DeletionGovernor(policy_of(settings), state, self._nodes, self._warn)
         self._explainer = Explainer(self._children, self._shards, self._governor, self._hub.send)

@@ -101,12 +101,13 @@ class Fault:
     """What becomes of watches: a reply instead of one, and of each line of one.
 
     With a reply, watches that are open are cut. `is_for_all`: every other request gets the reply
-    as well.
+    as well. `only_for`: nothing gets it but requests of paths that end so.
     """
 
     reply: Reply | None = None
     each_line: Callable[[Stream, bytes], Awaitable[None]] = forward
     is_for_all: bool = False
+    only_for: str = ""
 
 
 HEALTHY = Fault()
@@ -182,7 +183,7 @@ class FaultProxy:
 
     async def _set(self, fault: Fault) -> None:
         self._fault, self.met = fault, Counter()
-        for stream in list(self._streams) if fault.reply else ():
+        for stream in list(self._streams) if fault.reply and not fault.only_for else ():
             stream.reset()
 
     async def _send(self, path: str, lines: Sequence[bytes]) -> int:
@@ -194,10 +195,15 @@ class FaultProxy:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
-            if "watch" in request.query:
+            fault = self._fault
+            is_watch = "watch" in request.query
+            is_met = fault.is_for_all and not is_watch
+            if fault.only_for:
+                is_met = request.path.endswith(fault.only_for)
+            if is_met and fault.reply:
+                return fault.reply()
+            if is_watch:
                 return await self._watch(request)
-            if self._fault.is_for_all and self._fault.reply:
-                return self._fault.reply()
             return await self._pass(request)
         except (aiohttp.ClientError, OSError):  # no API server: no connection
             Stream(request).reset()
@@ -206,6 +212,7 @@ class FaultProxy:
     @asynccontextmanager
     async def _ask(self, request: web.Request) -> AsyncIterator[aiohttp.ClientResponse]:
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        headers["Accept-Encoding"] = "identity"  # what the client asks for
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         async with self._session.request(
             request.method,
@@ -223,7 +230,7 @@ class FaultProxy:
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         fault = self._fault
-        if fault.reply:
+        if fault.reply and not fault.only_for:
             self.met[request.path] += 1
             return fault.reply()
         async with self._ask(request) as answer:

@@ -3,7 +3,9 @@
 There are 300 nodes; `CCM_LONG=1` makes them a thousand.
 """
 
+import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +14,10 @@ from ccm.sandbox.cloud.records import Machine
 from tests.proc.cluster_nodes import kill
 from tests.proc.conftest import PAGE, Written
 from tests.proc.environment import EVENTS, NODES, Environment
-from tests.proc.running import IS_LONG, Json, is_alive, wait_for
+from tests.proc.fault_proxy import Fault, FaultProxy, failure
+from tests.proc.running import IS_LONG, Json, Supervisor, is_alive, wait_for
+
+from ..faults.rows import fault_row
 
 COUNT = 1000 if IS_LONG else 300
 
@@ -65,6 +70,27 @@ async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
         assert supervisor.end() == 0
     assert not any(is_alive(pid) for pid in pids)
     assert env.nodes.rewritten() == []
+
+
+@fault_row(
+    "the API server takes no Events (429, come back in 1 s)",
+    "node",
+    then="200 nodes are initialized as fast as ever: Events wait for each other, no patch for them",
+    within="at once",
+    lost="Events that are refused five times, counted and logged",
+)
+async def test_events_that_the_api_server_slows_down_hold_up_no_patch(env: Environment) -> None:
+    await env.add_nodes(200)
+    busy = Fault(failure(429, "TooManyRequests", **{"Retry-After": "1"}), only_for="/events")
+    with FaultProxy(env.cluster.url, env.cluster.ca_file) as proxy:
+        proxy.inject(busy)
+        where = replace(env.where, kubeconfig=proxy.kubeconfig(env.where.kubeconfig))
+        with Supervisor(where):
+            await env.nodes.until_initialized(1, 30)
+            began = time.monotonic()
+            await env.nodes.until_initialized(200, 60)
+            seconds = time.monotonic() - began
+    assert seconds < 5.0
 
 
 async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment) -> None:

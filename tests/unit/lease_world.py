@@ -145,6 +145,9 @@ class Wire:
     def kube(self) -> Kube:
         return cast(Kube, self)
 
+    def lane(self) -> Kube:
+        return self.kube
+
     async def post(self, path: str, body: Json, timeout: float = 30.0) -> Json:
         return await self.request("POST", path, body, timeout=timeout)
 

@@ -165,6 +165,18 @@ async def test_while_the_server_is_busy_nobody_else_asks_it_either() -> None:
         assert len(server.requests) == 1
 
 
+async def test_what_is_slowed_down_in_a_lane_holds_up_nobody_else() -> None:
+    busy = failure(429, "TooManyRequests", Retry_After="60")
+    async with serving(busy, json_answer(NODE)) as (server, kube):
+        lane = kube.lane()
+        for _ in range(2):
+            with pytest.raises(Unreachable):
+                await lane.request("POST", "/events", timeout=0.05)
+        assert await kube.request("PATCH", "/api", timeout=1.0) == NODE
+        assert len(server.requests) == 2
+        assert (lane.writes, kube.writes) == (1, 1)
+
+
 async def test_a_server_that_stays_busy_is_given_up_with_its_own_words() -> None:
     async with serving(failure(429, "TooManyRequests", Retry_After="7")) as (server, _):
         kube = Kube(server.config, "test-agent", max_attempts=1)

@@ -27,6 +27,9 @@ class BothLeases:
     def __init__(self, main: Wire, second: Wire) -> None:
         self._wires = {"ccm": main, "second": second}
 
+    def lane(self) -> Kube:
+        return cast(Kube, self)
+
     def _to(self, path: str, body: Json) -> Wire:
         name = path.rpartition("/")[2]
         return self._wires.get(name) or self._wires.get(
