@@ -16,20 +16,30 @@ from ccm.printable import printable, printable_json
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 _NAMED = (
-    r"(?:token|password|passwd|secret|authorization|api[-_]?key|access[-_]?key|private[-_]?key)"
+    r"(?:password|passwd|passphrase|secret(?:[-_]?key)?|authorization|api[-_]?key|access[-_]?key"
+    r"|private[-_]?key|client[-_]?key[-_]data)"
 )
-_SECRETS = (
-    re.compile(
-        rf"""(?i)({_NAMED}\\*["']?\s*[:=]\s*\\*["']?(?:(?:bearer|basic)\s+)?)[^\s"',;&}})\]\\]+"""
-    ),
-    re.compile(r"(?i)(\bbearer\s+)[^\s\"',;\\]+"),
-    re.compile(r"()\beyJ[\w-]+\.[\w-]+\.[\w-]+"),  # a JSON web token, wherever it stands
-    re.compile(r"(://[^/\s:@]+:)[^@\s/]+(?=@)"),  # the password in a URL
+_TOKEN = r"(?:token|signature|\bsig)"
+_NAME_END = r"\\*[\"']?\s*"
+_WORD = r"[^\s\"',;&})\]\\]+"
+_SECRETS = tuple(
+    re.compile(f"(?i){pattern}")
+    for pattern in (
+        # In quotes of any depth of escaping, which may be in a list: up to the same quote.
+        rf"((?:{_NAMED}|{_TOKEN}){_NAME_END}[:=]\s*[\[(]*b?(\\*[\"'])).+?(?=(?<!\\)\2|$)",
+        rf"({_NAMED}{_NAME_END}[:=]\s*(?:(?:bearer|basic|aws4-hmac-sha256)\s+)?){_WORD}",
+        # "token: " goes before a reason as well; a token is longer than its words, and has digits.
+        rf"({_TOKEN}{_NAME_END}(?:=\s*|:(?!\s)|:\s+(?=\S*\d)(?=\S{{16}}))){_WORD}",
+        r"(\bbearer\s+)[^\s\"',;\\]+",
+        r"(-----begin [a-z ]*private key-----).+?(?=-----end|$)",
+        r"()\beyJ[\w-]+\.[\w-]+\.[\w-]+",  # a JSON web token, wherever it stands
+        r"(://[^/\s:@]+:)[^@\s/]+(?=@)",  # the password in a URL
+    )
 )
 
 
 def redacted(line: str) -> str:
-    """The line without what looks like a secret: named as one, a bearer, or in a URL."""
+    """The line without what looks like a secret: named as one, a bearer, a key, or in a URL."""
     for secret in _SECRETS:
         line = secret.sub(r"\1[redacted]", line)
     return line

@@ -1,4 +1,4 @@
-"""What every process of ours needs of the kernel: death with its parent, and its own figures."""
+"""What every process of ours needs of the kernel: death with its parent, privacy, own figures."""
 
 import ctypes
 import os
@@ -6,7 +6,7 @@ import resource
 import signal
 
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")  # bytes
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -17,6 +17,12 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def keep_memory_private() -> None:
+    """Credentials in memory get into no core dump, and other processes of this user cannot look."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def open_files() -> tuple[int, int]:

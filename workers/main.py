@@ -21,7 +21,7 @@ from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
 from ccm.kube.client import Fence, Kube, RateLimit, RestConfig, WorkerToken
 from ccm.kube.events import EventRecorder
 from ccm.log import set_up
-from ccm.processes import die_with_parent
+from ccm.processes import die_with_parent, keep_memory_private
 from ccm.settings import Settings
 from workers.controller import ControllerContext, ControllerModule
 from workers.executor import KeyExecutor
@@ -38,6 +38,7 @@ SPARE_THREADS = 8  # beside those in which a provider's plain methods wait: for 
 def main(spec: WorkerSpec) -> None:
     """Run one worker and exit with its code."""
     die_with_parent(spec.supervisor_pid)
+    keep_memory_private()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which decides
     faulthandler.enable()  # SIGABRT from the supervisor writes the stacks of a hanging worker
     set_up(spec.name, spec.settings.logging_format, spec.settings.v)

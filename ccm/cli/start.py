@@ -119,9 +119,11 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
     from ccm.kube.client import Kube
     from ccm.kube.lease import LeaseClient, new_identity
     from ccm.log import set_up
+    from ccm.processes import keep_memory_private
     from ccm.supervisor.preflight import check_api_server
     from ccm.supervisor.supervisor import Supervisor
 
+    keep_memory_private()
     settings = reading.settings
     check_name(settings.cloud_provider)
     access = await config.load(settings.kubeconfig, settings.master)

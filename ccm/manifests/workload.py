@@ -17,7 +17,7 @@ INLINE_LIST_LENGTH = 72  # characters
 LABELS = {"app.kubernetes.io/name": APP_NAME}
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 USER = 65532  # any but root
-RUN = "/run/ccm"
+RUN = "/run/ccm"  # in memory: there are tokens in it
 DIRECTORY_VARIABLES = ("XDG_RUNTIME_DIR", "HOME", "TMPDIR")
 """Variables that name the one writable directory: for the sockets, also of commands that are run in
 the Pod, and for libraries that want such a directory when they are loaded."""
@@ -86,7 +86,7 @@ def _disruption_budget(wanted: Workload) -> Json:
 
 
 def _pod(wanted: Workload, settings: Settings) -> Json:
-    volumes: list[Json] = [{"name": "run", "emptyDir": {}}]
+    volumes: list[Json] = [{"name": "run", "emptyDir": {"medium": "Memory"}}]
     if settings.cloud_config:
         volumes.append({"name": "cloud-config", "secret": {"secretName": wanted.secret}})
     return {

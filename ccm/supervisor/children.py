@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from ccm.bus.frames import WorkerSpec
@@ -243,8 +244,9 @@ class Children:
     def _spawn(self, child: Child) -> WorkerProcess:
         child.starts += 1
         settings = self._hooks.settings_for(child.controller)
-        ident = f"{child.name}.{child.starts}"
-        journal_path = self._bus_path.with_name(f"{ident}.journal")
+        start = f"{child.name}.{child.starts}"
+        ident = f"{start}-{token_hex(8)}"  # no other process can take the name before it does
+        journal_path = self._bus_path.with_name(f"{start}.journal")
         spec = WorkerSpec(
             name=child.name,
             ident=ident,

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ccm.model.objects import Json
+from tests.faults.rows import fault_row
 from tests.https.review_api import ReviewApi
 from tests.https.served import QUICK, LocalServer, eventually, serving
 from tests.worlds.waiting import until
@@ -38,6 +39,24 @@ async def test_anonymous_requests_are_denied(server: LocalServer, reviews: Revie
             "nonResourceAttributes": {"path": "/page", "verb": "get"},
         }
     ]
+
+
+@fault_row(
+    "requests without credentials come for ever new paths of the HTTPS port",
+    "supervisor",
+    then="20 in 10 s cost the API server a review; the others get 429, and users are served",
+    within="at once",
+)
+async def test_anonymous_requests_do_not_cost_one_review_a_path(
+    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccm.supervisor.https.access.ANONYMOUS_WINDOW", 3600.0)
+    reviews.add_token("good", "alice", "dev")
+    reviews.allow("dev", "/page")
+    answers = [(await server.get(f"/page/{number}")).status for number in range(60)]
+    assert answers == [403] * 20 + [429] * 40
+    assert reviews.counts["SubjectAccessReview"] == 20
+    assert (await server.get("/page", token="good")).status == 200
 
 
 async def test_anonymous_requests_can_be_allowed(server: LocalServer, reviews: ReviewApi) -> None:

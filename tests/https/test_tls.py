@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -230,6 +231,15 @@ async def test_only_the_suites_of_the_flag_are_accepted(reviews: ReviewApi) -> N
         await server.certificate(tls=offering("ECDHE-ECDSA-AES256-GCM-SHA384"))
         with pytest.raises((ConnectionResetError, ssl.SSLError)):
             await server.certificate(tls=offering("ECDHE-ECDSA-AES128-GCM-SHA256"))
+
+
+@pytest.mark.parametrize("suite", ["ECDHE-ECDSA-AES128-SHA256", "ECDHE-ECDSA-AES256-SHA"])
+async def test_no_cbc_suite_is_offered_that_was_not_asked_for(
+    server: LocalServer, suite: str
+) -> None:
+    with pytest.raises(aiohttp.ClientError):
+        await server.get("/healthz", tls=offering(suite))
+    assert (await server.get("/healthz", tls=offering("ECDHE+AESGCM"))).status == 200
 
 
 def offering(suite: str) -> ssl.SSLContext:

@@ -7,12 +7,27 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ccm.bus.frames import Ack, Heartbeat, Hello, Message, Permit, Resync, UseToken
+from ccm.bus.frames import (
+    Ack,
+    Heartbeat,
+    Hello,
+    Message,
+    Permit,
+    Resync,
+    UseToken,
+    WorkerSpec,
+)
 from ccm.bus.sockets import Hub, Permission, Port
 from ccm.errors import NotLeading
+from ccm.http import Server
+from ccm.settings import Settings
+from ccm.supervisor.budget import worker_name
+from ccm.supervisor.children import Children, Hooks
+from tests.faults.rows import fault_row
 from tests.worlds.context import frame
 from tests.worlds.waiting import DEADLINE, let_run, until
 
@@ -197,3 +212,46 @@ async def test_a_permit_that_is_over_wakes_nobody() -> None:
     permission.renew(asyncio.get_running_loop().time() + 60)
     async with asyncio.timeout(DEADLINE):
         await waiting
+
+
+@fault_row(
+    "another process connects to the bus under the name of a worker that is yet to come",
+    "all",
+    then="it is told nothing, and the worker connects: nobody else knows its name before",
+    within="at once",
+)
+async def test_nobody_can_take_the_name_of_a_successor(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_end, write_end = os.pipe()
+    spawned: list[WorkerSpec] = []
+
+    def start(spec: WorkerSpec) -> SimpleNamespace:
+        spawned.append(spec)
+        return SimpleNamespace(pid=os.getpid(), sentinel=read_end)
+
+    nothing = Hooks(
+        admit=lambda _, process: ends.hub.admit(process.ident, process.handle.pid),
+        gone=lambda _: None,
+        drain=lambda *_: None,
+        permit=lambda _: None,
+        refused=lambda _: None,
+        settings_for=lambda _: Settings(),
+    )
+    heard: list[Message] = []
+    for number in range(1, 10):
+        ends.open(f"node-0.{number}", heard).send(Resync("the successor, surely"))
+    await until(lambda: ends.hub.dropped == 9)
+    monkeypatch.setattr("ccm.supervisor.children.start_process", start)
+    children = Children(ends.path, Settings(), Server("http://127.0.0.1"), nothing)
+    children.add({"node-0": "node"})
+    asyncio.get_running_loop().remove_reader(read_end)
+    [spec] = spawned
+    port = ends.open(spec.ident, [])
+    port.send(Hello([], {}))
+    await until(lambda: ends.at_hub == [(spec.ident, Hello([], {}))])
+    assert ends.hub.send(spec.ident, Ack(1, 1))
+    assert worker_name(spec.ident) == "node-0"
+    assert heard == []
+    os.close(read_end)
+    os.close(write_end)

@@ -12,7 +12,12 @@ from ccm import metrics
 from ccm.counters import Counters
 from ccm.model.objects import Json, text
 from ccm.settings import Settings
-from ccm.supervisor.https.authentication import Authenticator, Unauthenticated, UserInfo
+from ccm.supervisor.https.authentication import (
+    ANONYMOUS,
+    Authenticator,
+    Unauthenticated,
+    UserInfo,
+)
 from ccm.supervisor.https.reviews import ReviewCache, Reviewer, ReviewFailed
 
 log = logging.getLogger(__name__)
@@ -21,6 +26,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PRIVILEGED_GROUP = "system:masters"
 OTHER_PATH = "other"  # the label of requests without a route
 WARNING_INTERVAL = 60.0  # seconds: anybody can make us ask the API server
+ANONYMOUS_REVIEWS, ANONYMOUS_WINDOW = 20, 10.0  # so many in so many seconds, whatever the paths
+
+
+class TooManyReviews(Exception):
+    """Requests without credentials have had their reviews for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,7 @@ class Authorizer:
     def __init__(self, settings: Settings, reviewer: Reviewer, counters: Counters) -> None:
         self._settings, self._reviewer, self._counters = settings, reviewer, counters
         self._decisions: ReviewCache[AccessDecision] = ReviewCache(self._ttl)
+        self._anonymous_left, self._anonymous_until = 0, 0.0
 
     def is_always_allowed(self, path: str) -> bool:
         """Whether the path needs neither authentication nor authorization."""
@@ -46,7 +57,7 @@ class Authorizer:
         )
 
     async def authorize(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
-        """Raises `ReviewFailed` when the API server does not decide."""
+        """Raises `ReviewFailed` when the API server does not decide, or `TooManyReviews`."""
         if PRIVILEGED_GROUP in user.groups:
             return AccessDecision(True)
         key = (user, verb, path)
@@ -62,6 +73,8 @@ class Authorizer:
         return self._settings.authorization_webhook_cache_unauthorized_ttl
 
     async def _review(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
+        if user == ANONYMOUS:
+            self._spend_anonymous()
         result = "failed"
         spec: Json = {
             "user": user.name,
@@ -77,6 +90,14 @@ class Authorizer:
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "access", result)
         return AccessDecision(is_allowed, text(status.get("reason")))
+
+    def _spend_anonymous(self) -> None:
+        if (now := time.monotonic()) >= self._anonymous_until:
+            self._anonymous_left = ANONYMOUS_REVIEWS
+            self._anonymous_until = now + ANONYMOUS_WINDOW
+        if not self._anonymous_left:
+            raise TooManyReviews
+        self._anonymous_left -= 1
 
 
 class AccessMiddleware:
@@ -117,6 +138,8 @@ class AccessMiddleware:
             decision = await self._authorizer.authorize(user, verb, path)
         except Unauthenticated:
             return _status(401, "Unauthorized", "Unauthorized")
+        except TooManyReviews:
+            return _status(429, "TooManyRequests", "too many requests without credentials")
         except ReviewFailed as error:
             self._warn(str(error))
             why = "the API server did not authenticate or authorize the request: see the log"

@@ -46,6 +46,9 @@ TLS13_SUITES = frozenset(
 )
 """They cannot be chosen, here as upstream."""
 
+DEFAULT_SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Up to TLS 1.2: without CBC and with forward secrecy."""
+
 OPENSSL_SUITES = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
@@ -246,8 +249,7 @@ class ServingTls:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of old versions: asked for
             context.minimum_version = TLS_VERSIONS[settings.tls_min_version]
-        if suites := openssl_names(settings.tls_cipher_suites):
-            context.set_ciphers(suites)
+        context.set_ciphers(openssl_names(settings.tls_cipher_suites) or DEFAULT_SUITES)
         curves = settings.tls_curve_preferences
         if len(curves) == 1 and curves[0] in CURVES:  # Python can set a single one
             context.set_ecdh_curve(CURVES[curves[0]])
