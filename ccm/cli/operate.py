@@ -95,7 +95,7 @@ def deletions(context: click.Context, runtime_dir: str) -> None:
 @click.option("--reason", metavar="TEXT", default="", help="Why, for whoever reads the status.")
 @runtime_dir_option
 def freeze(reason: str, runtime_dir: str) -> None:
-    """Delete no node, also after a restart, until 'deletions allow'."""
+    """Delete no node, by any replica and after any restart, until 'deletions allow'."""
     user = os.environ.get("SUDO_USER") or os.environ.get("USER") or f"uid {os.getuid()}"
     answer = answer_of(runtime_dir, "deletions", action="freeze", reason=reason, by=user)
     say(answer["ok"])
@@ -109,6 +109,8 @@ def allow(runtime_dir: str) -> None:
 
 
 def _deletions_lines(status: dict[str, Any]) -> Iterator[str]:
+    if status["standby"]:
+        yield f"this replica deletes nothing ({status['standby']}); below is what it knows itself"
     if frozen := status["frozen"]:
         yield f"frozen since {frozen['at']} by {frozen['by']}: {frozen['why']}"
     if status["trouble"]:

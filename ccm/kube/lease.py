@@ -3,7 +3,7 @@
 import math
 import socket
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -22,9 +22,10 @@ COMPONENT = "cloud-controller-manager"  # the source of our Events, as upstream 
 def policy_rules(namespace: str, names: Iterable[str]) -> tuple[PolicyRule, ...]:
     """What these Leases need; RBAC cannot restrict the name of a new object."""
     group, purpose = "coordination.k8s.io", "leader election"
+    both = f"{purpose}; a freeze of deletions"
     return (
         PolicyRule("leases", ("create",), purpose, group, namespace),
-        PolicyRule("leases", ("get", "update"), purpose, group, namespace, tuple(names)),
+        PolicyRule("leases", ("get", "update"), both, group, namespace, tuple(names)),
     )
 
 
@@ -50,13 +51,19 @@ class LeaseClient:
 
     def __post_init__(self) -> None:
         self._raw: Json = {}
+        self.annotations: Mapping[str, str] = {}  # as last seen; a Lease made anew has them, too
         self._collection = f"/apis/{_GROUP}/namespaces/{self.namespace}/leases"
         self._recorder = EventRecorder(self.kube.lane(), COMPONENT, self.identity)
+
+    @property
+    def path(self) -> str:
+        """Where the Lease is at the API server."""
+        return f"{self._collection}/{self.name}"
 
     async def get(self, timeout: float) -> LeaderElectionRecord | None:
         """The Lease as it is now; None when there is none."""
         try:
-            raw = await self.kube.request("GET", f"{self._collection}/{self.name}", timeout=timeout)
+            raw = await self.kube.request("GET", self.path, timeout=timeout)
         except KubernetesError as error:
             if error.status != 404:
                 raise
@@ -69,7 +76,11 @@ class LeaseClient:
         body = {
             "apiVersion": _GROUP,
             "kind": "Lease",
-            "metadata": {"name": self.name, "namespace": self.namespace},
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                **({"annotations": self.annotations} if self.annotations else {}),
+            },
             "spec": self._spec(acquired=_now(), transitions=0),
         }
         return self._remember(await self.kube.post(self._collection, body, timeout))
@@ -113,11 +124,12 @@ class LeaseClient:
 
     async def _replace(self, spec: Json, timeout: float) -> LeaderElectionRecord:
         body = self._raw | {"spec": {**mapping(self._raw.get("spec")), **spec}}
-        return self._remember(await self.kube.put(f"{self._collection}/{self.name}", body, timeout))
+        return self._remember(await self.kube.put(self.path, body, timeout))
 
     def _remember(self, raw: Json) -> LeaderElectionRecord:
         self._raw = raw
         spec, meta = mapping(raw.get("spec")), mapping(raw.get("metadata"))
+        self.annotations = mapping(meta.get("annotations"))
         return LeaderElectionRecord(
             holder=text(spec.get("holderIdentity")),
             duration=float(_number(spec.get("leaseDurationSeconds")) or self.duration),

@@ -13,6 +13,7 @@ from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.supervisor.children import Child, Children
 from ccm.supervisor.deletions import DeletionGovernor
+from ccm.supervisor.freeze import DeletionCommands
 from ccm.supervisor.shards import Shards
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class ControlCommands:
 
     children: Children
     shards: Shards
-    governor: DeletionGovernor
+    deletions: DeletionCommands
     explainer: Explainer
     verbosity: Verbosity
     status: Callable[[], Json]
@@ -139,7 +140,7 @@ class ControlCommands:
             case "scale":
                 return await self._scale(request.get("count"))
             case "deletions":
-                return self.governor.answer(request)
+                return await self.deletions.answer(request)
             case "explain":
                 return await self.explainer.answer(request)
             case "log-level":

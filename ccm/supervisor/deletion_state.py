@@ -34,11 +34,12 @@ def read_state(path: Path) -> DeletionState:
         return DeletionState()
     match body:
         case {"freeze": freeze, "permitted": [*names]} if all(isinstance(n, str) for n in names):
-            return DeletionState(_freeze_in(freeze), tuple(names))
+            return DeletionState(freeze_in(freeze), tuple(names))
     raise ValueError("it is not a state of deletions")
 
 
-def _freeze_in(body: object) -> Freeze | None:
+def freeze_in(body: object) -> Freeze | None:
+    """A freeze as JSON, or none; raises ValueError for anything else."""
     match body:
         case None:
             return None

@@ -101,6 +101,7 @@ class DeletionGovernor:
 
     A worker reports every pass, also one about no nodes: the others' permits wait for it. `warn`
     gets a reason and a message, once for each time that deletions stop by themselves.
+    `shared_freeze` is the one for all replicas; the file may have one for this replica alone.
     """
 
     def __init__(
@@ -110,8 +111,10 @@ class DeletionGovernor:
         nodes: Nodes,
         warn: Callable[[str, str], None],
         clock: Callable[[], float] = time.monotonic,
+        shared_freeze: Callable[[], Freeze | None] = lambda: None,
     ) -> None:
         self._policy, self._path, self._nodes = policy, path, nodes
+        self._shared_freeze = shared_freeze
         self._warn, self._clock = warn, clock
         self._records: dict[str, _Record] = {}  # by name of the Node
         self._reported_at: dict[str, float] = {}  # worker → its last pass
@@ -143,40 +146,30 @@ class DeletionGovernor:
         self._reported_at.pop(worker, None)
         self._discard_answers_of(worker, self._clock())
 
-    def freeze(self, why: str, by: str = "") -> str:
-        """Stop all deletions until `allow`, also after a restart; the answer is for a person."""
-        self._freeze = Freeze(why, by, _wall_time())
-        log.warning("deletions frozen", extra={"why": why, "by": by})
+    def freeze(self, freeze: Freeze) -> Json:
+        """Stop all deletions of this replica until `allow`, also after a restart."""
+        self._freeze = freeze
+        log.warning("deletions frozen", extra={"why": freeze.why, "by": freeze.by})
         if self._save():
-            return "no node is deleted until 'ccm-supervisor deletions allow'"
-        return f"no node is deleted for now, but a restart may forget it: {self._error}"
+            return {"ok": "no node is deleted until 'ccm-supervisor deletions allow'"}
+        return {"error": f"no node is deleted for now, but a restart may forget it: {self._error}"}
 
-    def allow(self) -> str:
+    def allow(self) -> Json:
         """Lift the freeze and the hold, and accept the loss of the nodes gone at this moment."""
         before, self._freeze = self._freeze, None
         if not self._save():
             self._freeze = before
-            return f"deletions are still stopped: {self._error}"
+            return {"error": f"deletions are still stopped: {self._error}"}
         if self._hold:
             self._lift_hold("a person allowed deletions", self._clock())
         for name, record in self._records.items():
             self._records[name] = replace(record, is_accepted=record.is_vanished)
         log.info("deletions allowed")
-        return "nodes that the cloud says twice are gone are deleted, within the limit"
+        return {"ok": "nodes that the cloud goes on to call gone are deleted, within the limit"}
 
-    def answer(self, request: Json) -> Json:
-        """The control command `deletions`."""
-        match request.get("action"):
-            case "show":
-                return self.status(self._clock())
-            case "freeze":
-                why, by = request.get("reason"), request.get("by")
-                sentence = self.freeze(str(why or "no reason given"), str(by or "unknown"))
-            case "allow":
-                sentence = self.allow()
-            case other:
-                return {"error": f"unknown action {other!r}; use show, freeze or allow"}
-        return {"error" if self._error else "ok": sentence}
+    def show(self) -> Json:
+        """The status as it is now."""
+        return self.status(self._clock())
 
     def status(self, now: float) -> Json:
         """The part `deletions`; `proposed` and `permitted` count from the start, `held` is now."""
@@ -187,7 +180,7 @@ class DeletionGovernor:
             if now - permits.last < self._policy.window
         ]
         limit = self._policy.budget(self._nodes.count())
-        freeze = self._freeze
+        freeze = self._shared_freeze() or self._freeze
         return {
             "frozen": {"why": freeze.why, "by": freeze.by, "at": freeze.at} if freeze else None,
             "trouble": self._error,
@@ -267,7 +260,7 @@ class DeletionGovernor:
             total=self._nodes.count() + deleted,
             vanished=len(vanished),
             permits=self._permitted_at(),
-            is_frozen=self._freeze is not None or bool(self._error),
+            is_frozen=bool(self._shared_freeze() or self._freeze or self._error),
             is_held=self._hold is not None,
             all_heard_since=min(self._reported_at.values(), default=float("-inf")),
         )

@@ -45,6 +45,7 @@ from ccm.supervisor.budget import Budget
 from ccm.supervisor.children import Child, Children, Hooks, WorkerProcess
 from ccm.supervisor.commands import ControlCommands, Explainer, Verbosity
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
+from ccm.supervisor.freeze import DeletionCommands, SharedFreeze
 from ccm.supervisor.health_checks import Progress
 from ccm.supervisor.informer import InformerTimings, SharedInformer
 from ccm.supervisor.leadership import Leadership
@@ -107,12 +108,19 @@ class Supervisor:
         self._nodes = NodeLister(self._informer.store(NODE_PROJECTION))
         self._recorder = EventRecorder(kube.lane(), COMPONENT, self._leader.identity)
         state = Path(settings.state_dir or paths.directory) / "deletions.json"
-        self._governor = DeletionGovernor(policy_of(settings), state, self._nodes, self._warn)
+        freeze = SharedFreeze(kube, lease) if settings.leader_elect else None
+        self._governor = DeletionGovernor(
+            policy_of(settings),
+            state,
+            self._nodes,
+            self._warn,
+            shared_freeze=freeze.get if freeze else lambda: None,
+        )
         self._explainer = Explainer(self._children, self._shards, self._governor, self._hub.send)
         commands = ControlCommands(
             self._children,
             self._shards,
-            self._governor,
+            DeletionCommands(self._governor, freeze, self._why_standby),
             self._explainer,
             self.verbosity,
             self.status,
@@ -207,6 +215,11 @@ class Supervisor:
         """Whether this process gave a sign of life just now; one that hangs is granted nothing."""
         found = self._processes.get(ident)
         return found is not None and time.monotonic() - found[1].heard_at < RESPONSIVE_WITHIN
+
+    def _why_standby(self) -> str:
+        """Why no Node is deleted by this replica; empty while it may."""
+        may_delete = self._leader.until("node") > time.monotonic()
+        return "" if may_delete else self._leader.last_decision
 
     def _is_anybody_starting(self) -> bool:
         """Whether a worker has yet to subscribe; also before any was started."""

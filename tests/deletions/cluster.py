@@ -1,5 +1,6 @@
 """A cluster as the deletion governor sees it, for tests of what it permits over time."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import orjson
 from ccm.bus.frames import ProposeDeletions
 from ccm.decide.deletion import DeletionPolicy, ObservedNode
 from ccm.supervisor.deletions import DeletionGovernor
+from ccm.supervisor.freeze import DeletionCommands
 
 POLICY = DeletionPolicy(
     period=5.0, confirmation=0.0, limit=10, limit_percent=10.0, window=600.0, vanish_share=0.3
@@ -39,6 +41,11 @@ class Cluster:
             lambda reason, message: self.warnings.append((reason, message)),
             lambda: self.now,
         )
+
+    def ask(self, action: str, **request: str) -> dict[str, Any]:
+        """The answer to a person, without a Lease that replicas share."""
+        commands = DeletionCommands(self.governor, None, lambda: "")
+        return asyncio.run(commands.answer({"action": action, **request}))
 
     def get(self, name: str) -> ObservedNode | None:
         return self.nodes.get(name)

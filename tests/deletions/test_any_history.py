@@ -92,9 +92,9 @@ class AnyHistory(RuleBasedStateMachine):
     def a_person_decides(self, freezes: bool) -> None:
         self.is_frozen = freezes
         if freezes:
-            self.cluster.governor.freeze("test")
+            self.cluster.ask("freeze")
         else:
-            self.cluster.governor.allow()
+            self.cluster.ask("allow")
             self.accepted |= self.vanished()
 
     @rule(

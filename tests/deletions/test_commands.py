@@ -12,6 +12,7 @@ from ccm.bus.control import ControlServer
 from ccm.cli.operate import deletions
 from ccm.decide.deletion import DeletionPolicy
 from ccm.supervisor.deletions import policy_of
+from ccm.supervisor.freeze import DeletionCommands
 from tests.settings.writing import settings
 
 from .cluster import POLICY, Cluster
@@ -24,12 +25,12 @@ def test_the_policy_is_what_the_flags_say() -> None:
     assert policy_of(settings(*words, *more)) == DeletionPolicy(60.0, 0.0, 3, 0.0, 600.0, 0.5)
 
 
-async def typed(cluster: Cluster, runtime: Path, *words: str) -> Result:
+async def typed(cluster: Cluster, runtime: Path, *words: str, standby: str = "") -> Result:
     """What `ccm-supervisor deletions …` prints, over a real control socket."""
 
     async def reply(request: dict[str, Any]) -> dict[str, Any]:
         assert request["command"] == "deletions"
-        return cluster.governor.answer(request)
+        return await DeletionCommands(cluster.governor, None, lambda: standby).answer(request)
 
     server = ControlServer(runtime / "control.sock", reply)
     await server.start()
@@ -72,5 +73,20 @@ async def test_a_freeze_that_is_not_kept_is_told_as_a_failure(
     assert "stopped: the state file" in shown.output
 
 
+async def test_a_standby_says_that_it_does_not_delete(cluster: Cluster, tmp_path: Path) -> None:
+    here, standby = f"--runtime-dir={tmp_path}", "stands by; b leads"
+    shown = await typed(cluster, tmp_path, here, standby=standby)
+    assert shown.output.startswith("this replica deletes nothing (stands by; b leads)")
+    allowed = await typed(cluster, tmp_path, "allow", here, standby=standby)
+    assert "on who leads: stands by; b leads" in allowed.output
+
+
+async def test_who_spent_the_budget_is_shown(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.fill(3).kill("n0").report(["n0"])
+    cluster.advance().report(["n0"])
+    shown = await typed(cluster, tmp_path, f"--runtime-dir={tmp_path}")
+    assert "spent on: n0 (1×)" in shown.output.splitlines()
+
+
 def test_an_unknown_action_says_which_there_are(cluster: Cluster) -> None:
-    assert "show, freeze or allow" in cluster.governor.answer({"action": "melt"})["error"]
+    assert "show, freeze or allow" in cluster.ask("melt")["error"]

@@ -11,14 +11,14 @@ from .cluster import Cluster
 
 def test_a_freeze_outlives_a_restart_until_it_is_lifted(cluster: Cluster) -> None:
     cluster.fill(3).kill("n0")
-    cluster.governor.freeze("network audit", "ada")
+    cluster.ask("freeze", reason="network audit", by="ada")
     cluster.restart()
     for _ in range(3):
         assert cluster.advance().report(["n0"]) == []
     assert cluster.why("n0") == "frozen"
     assert cluster.status()["frozen"]["why"] == "network audit"
     assert cluster.status()["frozen"]["by"] == "ada"
-    cluster.governor.allow()
+    cluster.ask("allow")
     cluster.restart()
     assert cluster.status()["frozen"] is None
     cluster.advance().report(["n0"])
@@ -41,7 +41,7 @@ def test_a_state_file_that_is_not_understood_freezes_until_allow_writes_it_anew(
     assert cluster.advance().report(["n0"]) == []
     assert "cannot be read" in cluster.status()["frozen"]["why"]
     assert cluster.path.read_bytes() == content
-    cluster.governor.allow()
+    cluster.ask("allow")
     assert cluster.advance().report(["n0"]) == ["n0"]
     assert read_state(cluster.path).permitted == ("n0",)
 
@@ -50,7 +50,7 @@ def test_nothing_is_permitted_that_cannot_be_written_down(tmp_path: Path) -> Non
     (tmp_path / "state").write_text("a file where the directory should be")
     cluster = Cluster(tmp_path / "state" / "deletions.json").fill(3).kill("n0")
     (tmp_path / "state").unlink()
-    cluster.governor.allow()
+    cluster.ask("allow")
     cluster.report(["n0"])
     cluster.path.unlink()
     cluster.path.mkdir()  # now the file cannot be replaced
@@ -58,11 +58,11 @@ def test_nothing_is_permitted_that_cannot_be_written_down(tmp_path: Path) -> Non
     assert "cannot be written" in cluster.status()["trouble"]
     assert cluster.status()["budget"]["left"] == 10
     assert cluster.why("n0") == "frozen"
-    assert cluster.governor.answer({"action": "freeze"}).keys() == {"error"}
-    assert cluster.governor.answer({"action": "allow"}).keys() == {"error"}
+    assert cluster.ask("freeze").keys() == {"error"}
+    assert cluster.ask("allow").keys() == {"error"}
     assert cluster.status()["frozen"], "an allow that is not kept lifts nothing"
     cluster.path.rmdir()
-    assert cluster.governor.answer({"action": "allow"}).keys() == {"ok"}
+    assert cluster.ask("allow").keys() == {"ok"}
     assert cluster.advance().report(["n0"]) == ["n0"]
 
 

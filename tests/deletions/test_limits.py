@@ -158,7 +158,7 @@ def test_nodes_deleted_a_moment_ago_still_count_as_vanished(cluster: Cluster) ->
 
 def test_allow_accepts_what_is_gone_now_and_doubts_what_vanishes_later(cluster: Cluster) -> None:
     cluster.fill(100).kill(*names(90)).report(names(40))
-    cluster.governor.allow()
+    cluster.ask("allow")
     assert cluster.advance().report(names(40)) == []
     assert len(cluster.advance().report(names(40))) == 10
     cluster.advance().report(names(80))
@@ -168,7 +168,7 @@ def test_allow_accepts_what_is_gone_now_and_doubts_what_vanishes_later(cluster: 
 
 def test_a_node_that_came_back_is_doubted_again(cluster: Cluster) -> None:
     cluster.fill(6).kill(*names(2)).report(names(2))
-    cluster.governor.allow()
+    cluster.ask("allow")
     cluster.advance().report(not_gone=names(2))
     cluster.advance().report(names(2))
     assert cluster.status()["held"]
@@ -177,14 +177,14 @@ def test_a_node_that_came_back_is_doubted_again(cluster: Cluster) -> None:
 def test_allow_accepts_no_node_that_is_not_gone(cluster: Cluster) -> None:
     cluster.fill(6).kill(*names(2)).report(names(2))
     cluster.advance().report(not_gone=names(2))
-    cluster.governor.allow()
+    cluster.ask("allow")
     cluster.advance().report(names(2))
     assert cluster.status()["held"]
 
 
 def test_allow_does_not_accept_a_node_that_is_created_anew_later(cluster: Cluster) -> None:
     cluster.fill(6).kill(*names(2)).report(names(2))
-    cluster.governor.allow()
+    cluster.ask("allow")
     for name in names(2):
         cluster.change(name, uid=f"new-{name}")
     cluster.advance().report(names(2))

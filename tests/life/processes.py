@@ -121,7 +121,12 @@ class Processes:
     async def rest(self) -> None:
         """Wake what is stopped, and allow deletions."""
         await asyncio.gather(*self._suspended)
-        await self.deletions("allow")
+
+        def is_allowed() -> bool:
+            replicas = self._replicas.values()
+            return any("ok" in _ask(each, command="deletions", action="allow") for each in replicas)
+
+        await until("deletions are allowed", is_allowed)
 
     async def replace(self, name: str) -> None:
         """Send the leader, or else some replica, a signal that ends it."""

@@ -137,6 +137,7 @@ class History:
             for write in writes
             if (write.entry.resource, write.entry.name) == ("leases", lease)
             and write.entry.code < 300
+            and write.entry.user_agent.endswith("/leader-election")  # not a freeze of deletions
         ]
         # A supervisor writes nothing but its lease, and Events about that.
         own = ("/supervisor", "/leader-election")
