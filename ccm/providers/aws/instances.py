@@ -57,7 +57,7 @@ class AwsInstances:
     def _find_ids(self, instance_ids: Sequence[str]) -> Mapping[str, Answer]:
         absent = {one: Gone(f"EC2 lists no instance {one}") for one in instance_ids}
         records = self._api.find_instances(instance_ids)
-        return absent | self._read_all(records, "InstanceId", None)
+        return absent | self._read_all(records, "InstanceId")
 
     def _look_up_ids(self, instance_ids: Sequence[str]) -> Mapping[str, Answer]:
         """An error that names no ID that was asked for says nothing about any of them."""
@@ -76,10 +76,9 @@ class AwsInstances:
             else Unknown(f"EC2 does not take {one} for an instance ID")
             for one, code in wrong.items()
         }
-        return answers | self._read_all(records or [], "InstanceId", None)
+        return answers | self._read_all(records or [], "InstanceId")
 
     def _look_up_names(self, names: Sequence[str]) -> Mapping[str, Answer]:
-        tag = self._tagging.required_tag()
         filters = [
             {"Name": "private-dns-name", "Values": list(names)},
             {"Name": "instance-state-name", "Values": list(STATES_WITH_NAME)},
@@ -88,22 +87,22 @@ class AwsInstances:
         answers: dict[str, Answer] = {
             name: Gone(f"EC2 has no instance with the private DNS name {name}") for name in names
         }
-        return answers | self._read_all(records, "PrivateDnsName", tag)
+        return answers | self._read_all(records, "PrivateDnsName")
 
-    def _read_all(
-        self, records: Sequence[Json], key: str, tag: ClusterTag | None
-    ) -> dict[str, Answer]:
+    def _read_all(self, records: Sequence[Json], key: str) -> dict[str, Answer]:
         """The answers in the records, by the field that was asked for."""
+        tag = self._tagging.required_tag()
         found: dict[str, list[Answer]] = defaultdict(list)
         for record in records:
             found[text(record.get(key))].append(self._read(record, tag))
         return {value: one_answer(some, f"instances are {value}") for value, some in found.items()}
 
     def _read(self, record: Json, tag: ClusterTag | None) -> Answer:
-        if tag and not tag.is_on(read_tags(record.get("Tags"))):
-            instance_id = text(record.get("InstanceId"))
-            return Unknown(f"instance {instance_id} has this name, but not the tag {tag.key}")
-        return read_instance(record, self._api.region, self._families)
+        """A kubelet may write any ID: an instance that exists has to be this cluster's."""
+        answer = read_instance(record, self._api.region, self._families)
+        if isinstance(answer, Instance) and tag and not tag.is_on(read_tags(record.get("Tags"))):
+            return Unknown(f"instance {text(record.get('InstanceId'))} lacks the tag {tag.key}")
+        return answer
 
     def _with_zone_ids(self, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
         """The answers with the label of the zone's ID; one that could not be read is left out."""

@@ -148,7 +148,9 @@ class AwsRoutes:
 
     def _read_target(self, instance_id: str) -> RouteTarget:
         for record in self._api.describe_instances(InstanceIds=[instance_id]):
-            return read_target(record)
+            if self._is_ours(record):
+                return read_target(record)
+            raise Refused(f"instance {instance_id} lacks the tag {self._tagging.cluster_tag().key}")
         raise CloudError(f"EC2's answer leaves {instance_id} out")
 
     def _prefetch_targets(self, nodes: Sequence[Node], routes: Sequence[Route]) -> None:
@@ -161,7 +163,13 @@ class AwsRoutes:
             if (instance_id := ids.instance_id_of(node.provider_id))
         ]
         found = self._api.find_instances(waiting) if len(waiting) > 1 else []
-        self._targets = {text(record.get("InstanceId")): read_target(record) for record in found}
+        ours = filter(self._is_ours, found)
+        self._targets = {text(record.get("InstanceId")): read_target(record) for record in ours}
+
+    def _is_ours(self, record: Json) -> bool:
+        """Whether an instance is this cluster's: a kubelet may name any."""
+        tag = self._tagging.required_tag()
+        return tag is None or tag.is_on(read_tags(record.get("Tags")))
 
 
 def route_entries(table: Json, every: bool = False) -> Iterator[RouteEntry]:

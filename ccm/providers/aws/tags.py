@@ -49,6 +49,10 @@ class ClusterTag:
         """Whether an object is this cluster's, alone or shared with others."""
         return self.key in tags or tags.get(LEGACY_CLUSTER_TAG) == self.cluster_id
 
+    def is_foreign(self, tags: Tags) -> bool:
+        """Whether an object is another cluster's, and not ours as well."""
+        return bool(cluster_ids(tags)) and not self.is_on(tags)
+
     def owns(self, tags: Tags) -> bool:
         """Whether an object was created by this cluster for itself."""
         return tags.get(self.key) == OWNED
@@ -63,7 +67,7 @@ class ClusterTag:
 
 
 def cluster_ids(tags: Tags) -> set[str]:
-    """The clusters that an instance's tags name."""
+    """The clusters that the tags name."""
     prefix = CLUSTER_TAG_PREFIX
     found = {key.removeprefix(prefix) for key in tags if key.startswith(prefix)}
     return found or {tags[key] for key in (LEGACY_CLUSTER_TAG,) if key in tags}
@@ -107,7 +111,7 @@ class ClusterTagging:
         return ClusterTag(cluster_id)
 
     def required_tag(self) -> ClusterTag | None:
-        """The tag that an instance found by name must have; None where any instance will do."""
+        """The tag that an instance must have; None where any instance will do."""
         return None if self._is_optional and not self._read_cluster_ids() else self.cluster_tag()
 
     def _read_cluster_ids(self) -> set[str]:

@@ -12,7 +12,7 @@ from ccm.model.objects import Json, objects, text
 from ccm.providers.aws.client import AwsApi, AwsError
 from ccm.providers.aws.security_groups import SecurityGroup, read_security_group
 from ccm.providers.aws.subnets import Subnet, read_subnets
-from ccm.providers.aws.tags import ClusterTag
+from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class BackendInstance:
     id: str
     is_running: bool
     groups: tuple[str, ...]
+    tags: Tags
     read_at: float
 
 
@@ -93,16 +94,25 @@ class Vpc:
             return self._subnets
 
     def backends(
-        self, wanted: Collection[str], registered: frozenset[str], only_running: bool = False
+        self,
+        wanted: Collection[str],
+        registered: frozenset[str],
+        tag: ClusterTag,
+        only_running: bool = False,
     ) -> tuple[Sequence[BackendInstance], frozenset[str]]:
-        """The instances as EC2 has them, and the IDs of those to have behind a load balancer.
+        """Our instances as EC2 has them, and the IDs of those to have behind a load balancer.
 
-        A new one has to exist, or even to run. One that is registered stays, whatever EC2 says.
+        A new one has to exist, or even to run, and to carry the cluster's tag, for a kubelet may
+        name any. One that is registered stays unless it is another cluster's.
         """
         self.forget(set(wanted) - registered)
-        found = self._read_instances(set(wanted))
+        read = self._read_instances(set(wanted))
+        found = [one for one in read if tag.is_on(one.tags)]
+        foreign = {one.id for one in read if tag.is_foreign(one.tags)}
+        unmarked = {one.id for one in read if not tag.is_on(one.tags)}
+        self._warn({one: CloudError(f"it lacks the tag {tag.key}") for one in unmarked})
         ready = {one.id for one in found if one.is_running or not only_running}
-        return found, frozenset(ready | (registered & set(wanted)))
+        return found, frozenset(ready | (registered & set(wanted)) - foreign)
 
     def forget(self, instance_ids: Iterable[str]) -> None:
         """Have these instances read again: they are not what they were."""
@@ -132,6 +142,7 @@ class Vpc:
     ) -> list[SecurityGroup]:
         """For each instance the group that is opened for load balancers, every group once.
 
+        A group that carries another cluster's tag, and not ours, is never opened.
         An instance for which that is ambiguous is left out; `CloudError` when all of them are.
         """
         ids = sorted({group for one in instances for group in one.groups})
@@ -141,7 +152,7 @@ class Vpc:
             if error.code == "InvalidGroup.NotFound":
                 self.forget(one.id for one in instances)
             raise
-        known = {group.id: group for group in groups}
+        known = {group.id: group for group in groups if not tag.is_foreign(group.tags)}
         chosen, ambiguous = set(), dict[str, CloudError]()
         for instance in instances:
             try:
@@ -194,6 +205,7 @@ def _read_instance(record: Json) -> BackendInstance | None:
         text(record.get("InstanceId")),
         state in ("running", "pending"),
         tuple(text(group.get("GroupId")) for group in groups),
+        read_tags(record.get("Tags")),
         time.monotonic(),
     )
 

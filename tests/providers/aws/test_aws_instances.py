@@ -4,8 +4,9 @@ import pytest
 
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import AddressType, Gone, Instance, NodeAddress, PowerState, Unknown
+from ccm.providers.aws.tags import tag_list
 from tests.providers.aws.proxy import Garbage, Refusal, Request, Reset
-from tests.providers.aws.world import ZONES, Aws, node, node_of
+from tests.providers.aws.world import MARK, ZONES, Aws, node, node_of
 
 ABSENT = "aws:///us-east-1a/i-0123456789abcdef0"
 
@@ -104,12 +105,18 @@ async def test_one_failed_call_of_two_leaves_the_other_nodes_known_injected(aws:
     assert [type(answer) for answer in answers.values()] == [Instance, Unknown]
 
 
-async def test_an_instance_of_another_cluster_does_not_answer_for_a_name(aws: Aws) -> None:
-    (made,) = aws.launch(TagSpecifications=[])
-    name = made["PrivateDnsName"]
-    answers = await aws.describe(node(name))
-    assert isinstance(answers[name], Unknown)
-    assert isinstance((await aws.describe(node_of(made)))[name], Instance)
+@pytest.mark.parametrize("marks", [{"Name": "theirs"}, {"kubernetes.io/cluster/other": "owned"}])
+async def test_an_instance_without_the_clusters_tag_answers_for_no_node(
+    aws: Aws, marks: dict[str, str]
+) -> None:
+    """A kubelet may write any instance's ID into its Node, or register by that name."""
+    (made,) = aws.launch(TagSpecifications=[{"ResourceType": "instance", "Tags": tag_list(marks)}])
+    name, by_id = made["PrivateDnsName"], node_of(made)
+    for asked in (node(name), node(made["InstanceId"]), by_id):
+        (answer,) = (await aws.describe(asked)).values()
+        assert answer == Unknown(f"instance {made['InstanceId']} lacks the tag {MARK}")
+    aws.ec2.terminate_instances(InstanceIds=[made["InstanceId"]])
+    assert isinstance((await aws.describe(by_id))[name], Gone)
 
 
 async def test_a_zone_id_that_cannot_be_read_is_left_out_injected(aws: Aws) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.providers.aws.config import AwsTimings
+from tests.faults.rows import fault_row
 from tests.providers.aws.proxy import Refusal, Request
 from tests.providers.aws.world import MARK, ZONES, Aws, asking, node_of
 
@@ -183,6 +184,39 @@ async def test_one_node_with_two_tagged_groups_keeps_no_other_out(
     assert found[0]["IpPermissions"]
     told = [record for record in caplog.records if record.name.endswith("aws.vpc")]
     assert [record.__dict__["instance"] for record in told] == [odd["InstanceId"]]
+
+
+OTHER = "kubernetes.io/cluster/other"
+
+
+@fault_row(
+    "a Node claims an instance of another cluster by its provider ID (AWS)",
+    "service",
+    then="the instance gets no label, route or balancer, and its security group stays closed",
+    within="no time",
+)
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_another_clusters_instance_and_security_group_are_left_alone(
+    aws: Aws, kind: str
+) -> None:
+    theirs_group = aws.make_group("theirs")
+    aws.tag(theirs_group, OTHER)
+    marked = [{"ResourceType": "instance", "Tags": [{"Key": OTHER, "Value": "owned"}]}]
+    (ours,) = aws.launch()
+    (theirs,) = aws.launch(SecurityGroupIds=[theirs_group], TagSpecifications=marked)
+    (between,) = aws.launch(SecurityGroupIds=[theirs_group])
+    one = asking(kind)
+    await aws.ensure(one, [node_of(ours), node_of(theirs), node_of(between)])
+    await aws.update_hosts(one, [node_of(theirs), node_of(ours)])
+    (found,) = aws.classic_elbs() if kind == "classic" else aws.target_groups()
+    if kind == "classic":
+        registered = {instance["InstanceId"] for instance in found["Instances"]}
+    else:
+        registered = set(aws.targets(found))
+    assert registered == {ours["InstanceId"]}
+    await aws.delete(one)
+    (group,) = aws.ec2.describe_security_groups(GroupIds=[theirs_group])["SecurityGroups"]
+    assert group["IpPermissions"] == []
 
 
 @pytest.mark.parametrize("kind", ["nlb", "classic"])

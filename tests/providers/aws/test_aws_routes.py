@@ -74,6 +74,18 @@ async def test_without_a_table_it_is_told_what_to_do_and_nothing_is_written(
     assert aws.proxy.writes() == []
 
 
+async def test_no_route_is_made_to_an_instance_without_the_clusters_tag(aws: Aws) -> None:
+    ours, *theirs = aws.launch(3)
+    aws.untag(*(each["InstanceId"] for each in theirs))
+    nodes = [node_of(each, [f"10.244.{n}.0/24"]) for n, each in enumerate(theirs)]
+    await aws.list_routes(node_of(ours), *nodes)
+    for one in nodes:
+        with pytest.raises(Refused, match="lacks the tag"):
+            await aws.create_route(one, *one.pod_cidrs)
+    assert await aws.list_routes(*nodes) == []
+    assert all(aws.instance(each["InstanceId"])["SourceDestCheck"] for each in theirs)
+
+
 async def test_a_network_that_leads_elsewhere_is_refused(aws: Aws) -> None:
     first, second = aws.launch(2)
     await aws.create_route(node_of(first, [CIDR]))

@@ -124,7 +124,7 @@ class ClassicElbs:
                 return ()
             return plan_node_ingress(group, frozenset(), own_id, self._unused(sources, name))
 
-        NodeIngress(self._elb, plan).close_everywhere()
+        NodeIngress(self._elb, plan).close_everywhere(tag)
         if observed:
             self._api.call("elb:DeleteLoadBalancer", LoadBalancerName=name)
         if own:
@@ -163,7 +163,8 @@ class ClassicElbs:
         self, annotations: Annotations, hosts: Sequence[Node], observed: ClassicElb | None
     ) -> tuple[Sequence[BackendInstance], frozenset[str]]:
         registered = observed.instances if observed else frozenset[str]()
-        return self._vpc.backends(target_instances(annotations, hosts), registered)
+        tag = self._elb.tagging.cluster_tag()
+        return self._vpc.backends(target_instances(annotations, hosts), registered, tag)
 
     def _node_ingress(self, name: str, group_id: str, own_id: str = "") -> NodeIngress:
         """The nodes opened for a group; `own_id` is closed where another group took its place."""

@@ -155,9 +155,10 @@ class NodeIngress:
         if self._has_surplus:
             self._change("Revoke", lambda: self._vpc.node_groups(instances, tag))
 
-    def close_everywhere(self) -> None:
-        """Revoke in every group of the VPC."""
-        self._change("Revoke", self._vpc.security_groups)
+    def close_everywhere(self, tag: ClusterTag) -> None:
+        """Revoke in every group of the VPC that is not another cluster's."""
+        groups = self._vpc.security_groups
+        self._change("Revoke", lambda: [g for g in groups() if not tag.is_foreign(g.tags)])
 
     def _change(self, action: str, groups: Callable[[], Iterable[SecurityGroup]]) -> None:
         if not self._is_managed:

@@ -104,7 +104,7 @@ class Nlbs:
             self._elb,
             lambda g: plan_node_ingress(g, frozenset(), name) if has_rules_of(g, name) else (),
         )
-        ingress.close_everywhere()
+        ingress.close_everywhere(tag)
         self._execute(calls, observed)
 
     def _refuse_unenforced(self, request: LoadBalancerRequest) -> None:
@@ -146,7 +146,8 @@ class Nlbs:
         groups = observed.groups.values()
         registered = frozenset[str]().union(*(group.targets for group in groups))
         wanted = target_instances(annotations, hosts)
-        return self._vpc.backends(wanted, registered, only_running=True)
+        tag = self._elb.tagging.cluster_tag()
+        return self._vpc.backends(wanted, registered, tag, only_running=True)
 
     def _node_ingress(self, name: str, desired: frozenset[IngressRule]) -> NodeIngress:
         return NodeIngress(self._elb, lambda group: plan_node_ingress(group, desired, name))
