@@ -16,11 +16,6 @@ ROOT = Path(__file__).parents[2]
 NODES = "/api/v1/nodes"
 MAPS = "/api/v1/namespaces/default/configmaps"
 READ_NODES = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}
-TAKE_LEASES = {
-    "apiGroups": ["coordination.k8s.io"],
-    "resources": ["leases"],
-    "verbs": ["create", "get", "update"],
-}
 START_AND_SLEEP = """
 import sys, time
 from pathlib import Path
@@ -37,30 +32,6 @@ def test_the_version_is_the_pinned_one(kube: RealCluster, kube_binaries: Path) -
     answer = kube.request("GET", "/version").expect()
     assert answer.body["gitVersion"] == KUBERNETES.version
     assert f"Client Version: {KUBERNETES.version}" in kube.kubectl("version")
-
-
-def test_a_bad_token_is_401_and_none_is_anonymous(kube: RealCluster) -> None:
-    bad = {"Authorization": "Bearer not-a-token"}
-    assert kube.client.send("GET", NODES, headers=bad).status == 401
-    assert kube.client.send("GET", "/readyz", headers={}).status == 200
-    assert kube.client.send("GET", NODES, headers={}).status == 403
-
-
-def test_an_identity_has_no_rights_until_they_are_granted(fresh_kube: RealCluster) -> None:
-    for identity in ("ccm", "nobody"):
-        assert fresh_kube.request("GET", NODES, identity=identity).status == 403
-    fresh_kube.grant("ccm", [READ_NODES])
-    assert fresh_kube.request("GET", NODES, identity="ccm").status == 200
-    assert fresh_kube.request("POST", NODES, {}, identity="ccm").status == 403
-    assert fresh_kube.request("GET", NODES, identity="nobody").status == 403
-
-
-def test_a_grant_in_a_namespace_ends_there(kube: RealCluster) -> None:
-    kube.grant("ccm", [TAKE_LEASES], namespace="kube-system")
-    lease = {"metadata": {"name": "test-namespaced-grant"}}
-    path = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
-    assert kube.request("POST", path.format("kube-system"), lease, identity="ccm").status == 201
-    assert kube.request("POST", path.format("default"), lease, identity="ccm").status == 403
 
 
 def test_a_service_account_gets_a_token_and_rights(kube: RealCluster) -> None:
@@ -93,13 +64,6 @@ def test_the_audit_log_knows_who_wrote_what(kube: RealCluster) -> None:
     assert where == ("real-cluster", "default", "configmaps")
     assert (refused.user, refused.verb, refused.code) == ("nobody", "delete", 403)
     assert [entry.is_write for entry in (made, refused, read)] == [True, True, False]
-
-
-def test_kubectl_takes_a_manifest(kube: RealCluster) -> None:
-    manifest = '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "test-kubectl"}}'
-    assert kube.kubectl("apply", "-f", "-", stdin=manifest) == "node/test-kubectl created\n"
-    with pytest.raises(ClusterError, match="not found"):
-        kube.kubectl("get", "node", "test-no-such-node")
 
 
 def test_a_killed_api_server_refuses_until_it_is_started_with_its_url_tokens_and_data(
