@@ -139,7 +139,7 @@ async def test_nodes_cost_a_call_a_batch(harness: Harness, how: str) -> None:
     batch = harness.instances.batch_size
     machines = await harness.machines(2 * batch + 1)
     await harness.describe([node_of(machines[0])])  # what is read once for all is not counted
-    for count in (1, batch, batch + 1, 2 * batch + 1):
+    for count in (0, 1, batch, batch + 1, 2 * batch + 1):
         asked = machines[:count]
         start = len(harness.gate.calls)
         answers = await harness.describe(
@@ -151,11 +151,6 @@ async def test_nodes_cost_a_call_a_batch(harness: Harness, how: str) -> None:
             answer = answers[machine.node]
             assert isinstance(answer, Instance)
             assert answer.provider_id == machine.provider_id, "the answer is another Node's"
-
-
-async def test_no_nodes_cost_no_call(harness: Harness) -> None:
-    assert await harness.describe([]) == {}
-    assert harness.gate.calls == []
 
 
 async def test_an_absent_machine_does_not_spoil_its_batch(harness: Harness) -> None:

@@ -43,10 +43,6 @@ async def test_a_balancer_is_made_as_asked_and_can_be_reached(harness: Harness) 
     assert await harness.call(harness.load_balancers.get, asked) == made
 
 
-async def test_a_balancer_without_hosts_can_be_made(harness: Harness) -> None:
-    await harness.ensure(service(), [])
-
-
 async def test_hosts_are_replaced_and_nothing_else(harness: Harness) -> None:
     machines = await harness.machines(3)
     await harness.ensure(service(), machines[:1])

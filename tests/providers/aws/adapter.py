@@ -99,7 +99,7 @@ class AwsAdapter(Adapter):
 
     def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
         """Machines without a public IP, which would change whenever one is stopped."""
-        made = self.account.launch_many(len(names), self.account.private[ZONES[0]])
+        made = self.account.launch(len(names), SubnetId=self.account.private[ZONES[0]])
         for one in made[:5]:  # as nodes with routes are: the check of sources is off
             instance = {"InstanceId": one["InstanceId"]}
             self.account.ec2.modify_instance_attribute(**instance, SourceDestCheck={"Value": False})

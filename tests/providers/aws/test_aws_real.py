@@ -292,7 +292,7 @@ async def test_a_slow_account_still_gets_all_its_nodes_without_a_storm_injected(
 ) -> None:
     """Five calls a second for everything: nodes and balancers converge, refusals stay few."""
     limit = proxy.rule = Limit(per_second=5.0, burst=5.0)
-    machines = account.launch_many(nodes)
+    machines = account.launch(nodes)
     for machine in machines:
         await api.post("/api/v1/nodes", registration(machine["PrivateDnsName"]))
     for number in range(services):

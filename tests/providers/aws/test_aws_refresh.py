@@ -26,7 +26,7 @@ async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
     """The first pass reads the names of the zones once besides; 1,000 nodes may cost 10 reads."""
     assert aws.cloud.instances
     ask = aws.cloud.instances.describe
-    nodes = [node_of(machine) for machine in aws.launch_many(count)]
+    nodes = [node_of(machine) for machine in aws.launch(count)]
     in_pass: Counter[int] = Counter()
     async with world(
         NODE,

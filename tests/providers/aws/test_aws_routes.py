@@ -119,7 +119,7 @@ async def test_a_blackhole_is_listed_and_turned_injected(aws: Aws) -> None:
 
 
 async def test_many_new_machines_are_read_at_once(aws: Aws) -> None:
-    machines = aws.launch_many(20)
+    machines = aws.launch(20)
     nodes = [node_of(m, [f"10.244.{n}.0/24"]) for n, m in enumerate(machines)]
     await aws.list_routes(*nodes)
     for node in nodes:

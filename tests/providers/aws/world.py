@@ -137,24 +137,19 @@ class Account:
         ]
 
     def launch(self, count: int = 1, zone: str = ZONES[0], **options: Any) -> list[Json]:
-        """Running instances of the cluster; each is a reservation of its own or all are one."""
-        made = self._run(count, **{"SubnetId": self.public[zone], **options})
-        return [self.instance(instance_id) for instance_id in made][:count]
-
-    def _run(self, count: int, **options: Any) -> list[str]:
-        usual = {"SecurityGroupIds": [self.nodes_group], "TagSpecifications": tagged("instance")}
+        """Running instances of the cluster, in one reservation."""
+        usual = {
+            "SubnetId": self.public[zone],
+            "SecurityGroupIds": [self.nodes_group],
+            "TagSpecifications": tagged("instance"),
+            "InstanceType": "m5.large",
+        }
         made = self.ec2.run_instances(
-            MinCount=count,
-            MaxCount=count,
-            ImageId=IMAGE,
-            **{"InstanceType": "m5.large", **usual, **options},
+            MinCount=count, MaxCount=count, ImageId=IMAGE, **{**usual, **options}
         )
-        return [one["InstanceId"] for one in made["Instances"]]
-
-    def launch_many(self, count: int, subnet: str = "") -> list[Json]:
-        """As `launch`, with one read for all."""
-        made = self._run(count, SubnetId=subnet or self.public[ZONES[0]])
-        answer = self.ec2.describe_instances(InstanceIds=made)
+        answer = self.ec2.describe_instances(
+            InstanceIds=[i["InstanceId"] for i in made["Instances"]]
+        )
         found: list[Json] = answer["Reservations"][0]["Instances"]
         return found
 

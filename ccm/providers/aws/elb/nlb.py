@@ -37,6 +37,7 @@ from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
 from ccm.providers.aws.vpc import BackendInstance
 
 MAX_PER_PAGE = 400
+FIND = "elbv2:DescribeLoadBalancers"
 _NAME_FROM_UID = re.compile(r"a[0-9a-f]{31}")
 CLIENT_IP = "preserve_client_ip.enabled"
 
@@ -48,7 +49,7 @@ class Nlbs:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
 
     def get(self, service: Service) -> Balancer | None:
-        record = find_nlb(self._api, service.default_balancer_name)
+        record = self._api.find_one(FIND, "LoadBalancers", Names=[service.default_balancer_name])
         if record is None:
             return None
         arn = text(record.get("LoadBalancerArn"))
@@ -116,8 +117,7 @@ class Nlbs:
             request.refuse_ranges(f"target group attribute {CLIENT_IP} hides who the client is")
 
     def tags_by_name(self) -> Mapping[str, Tags]:
-        call = "elbv2:DescribeLoadBalancers"
-        records = self._api.list_pages(call, "LoadBalancers", PageSize=MAX_PER_PAGE)
+        records = self._api.list_pages(FIND, "LoadBalancers", PageSize=MAX_PER_PAGE)
         names = {
             text(one.get("LoadBalancerArn")): text(one.get("LoadBalancerName"))
             for one in records
@@ -173,11 +173,6 @@ def ranges_if_valid(service: Service) -> tuple[str, ...]:
 # Reading a load balancer, and all that belongs to it, from the API.
 
 
-def find_nlb(api: AwsApi, name: str) -> Json | None:
-    """The record of the load balancer with this name, whoever owns it."""
-    return api.find_one("elbv2:DescribeLoadBalancers", "LoadBalancers", Names=[name])
-
-
 def describe_nlb(api: AwsApi, service: Service, tag: ClusterTag) -> ObservedNlb:
     """The load balancer and its target groups; one of its name that is not ours is `Refused`.
 
@@ -187,7 +182,7 @@ def describe_nlb(api: AwsApi, service: Service, tag: ClusterTag) -> ObservedNlb:
     that has no listener, after an interruption, belongs to no load balancer.
     """
     own_name, call = service.default_balancer_name, "elbv2:DescribeTargetGroups"
-    record = find_nlb(api, own_name)
+    record = api.find_one(FIND, "LoadBalancers", Names=[own_name])
     named = {
         text(group.get("TargetGroupArn")): group
         for group in api.list_pages(call, "TargetGroups", PageSize=MAX_PER_PAGE)
