@@ -31,6 +31,7 @@ def test_what_is_written_passes_the_kit_and_its_own_tests(tmp_path: Path) -> Non
         "provider: the adapter names no SDK",
         "instances: the provider has one kind of read of machines",
         "failures: the provider has one kind of read of machines",
+        "provider: the provider has one kind of read of machines",
     }
     assert "conformance of provider my-cloud" in run.output
 
