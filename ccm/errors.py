@@ -82,6 +82,10 @@ class NotLeading(Exception):
     """This process may not write now: it is not leader, or its permission expired."""
 
 
+class Outdated(Exception):
+    """A write was kept back: what it was decided on has changed while it waited."""
+
+
 class KubernetesError(Exception):
     """The API server answered with an error; `status` is the HTTP code, `reason` its own word."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ccm.bus.sockets import Permission
-from ccm.kube.client import JSON_PATCH, STRATEGIC_PATCH, Kube
+from ccm.kube.client import JSON_PATCH, STRATEGIC_PATCH, Check, Kube
 from ccm.model.objects import Json
 from ccm.model.writes import Delete, Merge, Patch, Write
 
@@ -23,8 +23,11 @@ class Performer:
     permission: Permission
     grace: float
 
-    async def perform(self, write: Write) -> Json:
-        """The API server's answer, for a patch the object as it is now; raises `NotLeading`."""
+    async def perform(self, write: Write, check: Check = lambda: None) -> Json:
+        """The API server's answer, for a patch the object as it is now; raises `NotLeading`.
+
+        A deletion cannot test what it was decided on: `check` does as it leaves, with `Outdated`.
+        """
         timeout = min(WRITE_TIMEOUT, max(self.permission.seconds_left, 0.0) + self.grace)
         match write:
             case Patch(path, operations):
@@ -33,6 +36,6 @@ class Performer:
                 return await self.kube.patch(path, STRATEGIC_PATCH, body, timeout)
             case Delete(path, uid):
                 body = {"preconditions": {"uid": uid}}
-                return await self.kube.request("DELETE", path, body, timeout=timeout)
+                return await self.kube.request("DELETE", path, body, timeout=timeout, check=check)
             case _:
                 assert_never(write)

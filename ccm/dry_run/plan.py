@@ -35,7 +35,7 @@ from ccm.cloud.registry import load_provider
 from ccm.decide.deletion import Reason
 from ccm.dry_run.cluster import KINDS, Change, ClusterCopy, version_of
 from ccm.errors import ConfigurationFault, NotLeading
-from ccm.kube.client import Fence, Kube, RestConfig
+from ccm.kube.client import Check, Fence, Kube, RestConfig
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json
@@ -121,7 +121,7 @@ class RecordingPerformer(Performer):
         super().__init__(kube, permission, 0.0)
         self._copy = copy
 
-    async def perform(self, write: Write) -> Json:
+    async def perform(self, write: Write, check: Check = lambda: None) -> Json:
         return self._copy.apply(write)
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from aiohappyeyeballs import AddrInfoType
 
 from ccm import metrics
 from ccm.counters import Counters
-from ccm.errors import KubernetesError, NotLeading, Unreachable
+from ccm.errors import KubernetesError, NotLeading, Outdated, Unreachable
 from ccm.http import (
     HttpClient,
     HttpConnection,
@@ -32,6 +33,9 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _JSON = "application/json"
 MAX_ATTEMPTS = 5  # of a request that is answered with 429
 
+
+Check = Callable[[], None]
+"""What prevents a write by raising `Outdated`."""
 
 TokenFunc = Callable[[], Awaitable[str]]
 """Gives the bearer token of the next request; empty when there is none to send."""
@@ -174,14 +178,18 @@ class Kube:
         params: Mapping[str, str] | None = None,
         content_type: str = _JSON,
         timeout: float = 30.0,
+        check: Check = lambda: None,
     ) -> Json:
-        """The decoded answer to one request, within `timeout` seconds, waiting included."""
+        """The decoded answer to one request, within `timeout` seconds, waiting included.
+
+        `check` is called when a write is about to leave; `Outdated` from it prevents the write.
+        """
         data = b"" if body is None else orjson.dumps(body)
         try:
             async with asyncio.timeout(timeout), self._slots:
                 headers = await self._headers(content_type if data else "")
                 target = request_target(path, params)
-                raw = await self._send_with_retries(method, target, headers, data)
+                raw = await self._send_with_retries(method, target, headers, data, check)
         except TimeoutError as error:
             raise Unreachable(f"{method} {path}: no answer within {timeout:g} s") from error
         except (OSError, ValueError) as error:  # also of an invalid token
@@ -189,14 +197,14 @@ class Kube:
         return _decoded(raw, f"{method} {path}")
 
     async def _send_with_retries(
-        self, method: str, target: str, headers: RequestHeaders, data: bytes
+        self, method: str, target: str, headers: RequestHeaders, data: bytes, check: Check
     ) -> bytes:
         for attempt in range(1, self._max_attempts + 1):
             if self._rate:
                 await self._rate.wait()
             if (pause := self._throttled_until - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
-            answer = await self._send(method, target, headers, data)
+            answer = await self._send(method, target, headers, data, check)
             if answer.status < 400:
                 return answer.body
             error = _failure(answer)
@@ -209,18 +217,18 @@ class Kube:
         raise AssertionError("the last attempt returns or raises")
 
     async def _send(
-        self, method: str, target: str, headers: RequestHeaders, data: bytes
+        self, method: str, target: str, headers: RequestHeaders, data: bytes, check: Check
     ) -> HttpResponse:
         """One request and its complete response, counted."""
         began, code = time.monotonic(), "<error>"
         try:
             is_read = method == "GET"
-            before_send = (lambda: None) if is_read else self._before_write
+            before_send = (lambda: None) if is_read else partial(self._before_write, check)
             answer = await self._http.request(method, target, headers, data, is_read, before_send)
             code = str(answer.status)
             self.server_date = answer.header("Date")
             return answer
-        except NotLeading:
+        except (NotLeading, Outdated):
             code = ""  # nothing was sent
             raise
         finally:
@@ -229,7 +237,8 @@ class Kube:
                 self.counters.count(metrics.API_REQUESTS, code, method)
                 self.counters.observe(metrics.API_REQUEST_SECONDS, method, seconds=seconds)
 
-    def _before_write(self) -> None:
+    def _before_write(self, check: Check) -> None:
+        check()
         self._fence.before_write()
         self.writes += 1
 

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from ccm.errors import CloudError
+from ccm.kube.client import STRATEGIC_PATCH, Kube
 from ccm.model.cloud import Answer, Gone, Instance, PowerState
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.edge_cases.rows import row
@@ -165,6 +167,40 @@ async def until_taints(api_server: ApiServer, of: Node, expected: list[Json]) ->
             if Node(found).taints == expected:
                 return found
             await asyncio.sleep(0.01)
+
+
+@fault_row(
+    "a permitted deletion waits for the API server, and its Node becomes Ready meanwhile",
+    "node",
+    then="it is looked at again as the bytes leave, and the Node stays",
+    within="at once",
+)
+async def test_a_node_that_is_ready_when_its_deletion_is_about_to_leave_stays(
+    api_server: ApiServer,
+) -> None:
+    is_open = asyncio.Event()
+    is_open.set()
+
+    async def bearer() -> str:
+        await is_open.wait()
+        return await api_server.kube.config.bearer()
+
+    kube = Kube(replace(api_server.kube.config, bearer=bearer), "waits")
+    async with supervised_world(kube) as w:
+        made = await put(api_server, w, is_ready("False"), OURS)
+        is_open.clear()
+        w.machines.answers[made.name] = GONE
+        await until(lambda: w.governor.status(0.0)["counts"]["permitted"])
+        await api_server.kube.patch(
+            f"/api/v1/nodes/{made.name}/status",
+            STRATEGIC_PATCH,
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        )
+        await until(lambda: Node(w.context.store.get("Node", made.name) or {}).is_ready)
+        is_open.set()
+        await w.passes(8)
+        assert await api_server.find(made), "it was deleted"
+    await kube.close()
 
 
 @row("NL15")

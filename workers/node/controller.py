@@ -11,7 +11,7 @@ from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, KubernetesError, NotLeading, Unreachable
+from ccm.errors import CloudError, KubernetesError, NotLeading, Outdated, Unreachable
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import PROVIDED_NODE_IP, Json, Node
@@ -223,14 +223,21 @@ class NodeController:
         node = self._node(name)
         if node is None or node.uid != uid or node.is_ready:
             return
+
+        def check() -> None:
+            now = self._node(name)
+            if now is None or now.uid != uid or now.is_ready:
+                raise Outdated("it is Ready by now, or another one")
+
         message = f"Deleting node {name} because it does not exist in the cloud provider"
         self._record(node, "DeletingNode", message, "Normal")
         log.info("deleting node", extra={"node": name, "evidence": evidence})
+        write = Delete(f"/api/v1/nodes/{quote(name)}", uid)
         try:
-            await self._context.performer.perform(Delete(f"/api/v1/nodes/{quote(name)}", uid))
+            await self._context.performer.perform(write, check)
             self._deleted += 1
             self._context.counters.count(metrics.NODES_DELETED)
-        except (KubernetesError, Unreachable, NotLeading) as error:
+        except (KubernetesError, Unreachable, NotLeading, Outdated) as error:
             self._record(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
 
     def _node(self, name: str) -> Node | None:
