@@ -20,13 +20,14 @@ FLAGS_OF_START = ("words", "flags", "start_flags")
 
 OTHERS = {
     "--allocate-node-cidrs",
+    "--cluster-id",
     "--hostname-override",
     "--kubelet-preferred-address-types",
     "--name",
     "--node-ip",
     "--provider-id",
 }
-"""Flags of Kubernetes' own components that pages speak of, and how any flag is written."""
+"""Flags of Kubernetes' components and of our modules, and how any flag is written."""
 
 
 def page_name(path: Path) -> str:

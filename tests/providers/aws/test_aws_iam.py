@@ -17,7 +17,7 @@ from ccm.model.service import Service
 from ccm.providers.aws.api_actions import API_ACTIONS, QUOTAS
 from ccm.providers.aws.iam import ACTIONS_BY_WORKER, policy
 from ccm.providers.aws.provider import AwsCloud
-from tests.providers.aws.world import Account, asking, node_of, started
+from tests.providers.aws.world import CLUSTER, MARK, Account, asking, node_of, started
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "ccm" / "providers" / "aws"
@@ -97,8 +97,65 @@ async def test_all_that_the_provider_does_works_under_exactly_this_policy(
 ) -> None:
     instances = account.launch(2)
     disk = account.ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
-    async with acting(account, user, policy(), monkeypatch) as cloud:
+    document = policy(cluster_id=CLUSTER)
+    async with acting(account, user, document, monkeypatch) as cloud:
         await asyncio.to_thread(do_everything, cloud, instances, disk)
+
+
+def test_every_change_is_bound_to_the_tag_of_one_cluster_where_aws_can() -> None:
+    conditions: dict[str, Json] = {}
+    for statement in policy(cluster_id=CLUSTER)["Statement"]:
+        for action in statement["Action"]:
+            conditions.setdefault(action.partition(":")[2], statement.get("Condition", {}))
+    free = {name for name, condition in conditions.items() if not condition}
+    assert {name for name in free if not name.startswith("Describe")} == {
+        "CreateListener",  # a listener carries no tags of ours
+        "DeleteListener",
+        "ModifyListener",
+        "CreateSecurityGroup",  # bound by ec2:CreateTags, which it needs
+        "ModifyNetworkInterfaceAttribute",  # an instance's tags are not on its interfaces
+    }
+    assert conditions["CreateTags"]["Null"] == {f"aws:RequestTag/{MARK}": "false"}
+    assert conditions["CreateLoadBalancer"] == {"Null": {f"aws:RequestTag/{MARK}": "false"}}
+    assert conditions["AuthorizeSecurityGroupIngress"] == {
+        "Null": {f"aws:ResourceTag/{MARK}": "false"}
+    }
+
+
+def test_without_a_cluster_id_the_policy_compares_no_tags() -> None:
+    assert "Tag/" not in json.dumps(policy(cluster_id=""))
+
+
+async def test_all_that_is_created_or_changed_carries_the_tag_that_the_policy_compares(
+    account: Account,
+) -> None:
+    """The emulator compares no tags, so here is what they are compared with."""
+    cloud = await started(account, account.emulator.url)
+    try:
+        assert cloud.load_balancers
+        nodes = [node_of(one) for one in account.launch(2)]
+        for before, _ in services():
+            await asyncio.to_thread(cloud.load_balancers.ensure, before, nodes)
+    finally:
+        await cloud.close()
+    found = [one["Tags"] for one in described_tags(account)]
+    groups = account.ec2.describe_security_groups()["SecurityGroups"]
+    found += [one.get("Tags", []) for one in groups if one["IpPermissions"]]
+    assert len(found) >= 5  # two balancers, two target groups, and groups of balancers and nodes
+    assert all(MARK in {tag["Key"] for tag in tags} for tags in found)
+
+
+def described_tags(account: Account) -> list[Json]:
+    """Of all load balancers and target groups."""
+    v1, v2 = account.emulator.client("elb"), account.emulator.client("elbv2")
+    names = [
+        one["LoadBalancerName"] for one in v1.describe_load_balancers()["LoadBalancerDescriptions"]
+    ]
+    arns = [one["LoadBalancerArn"] for one in v2.describe_load_balancers()["LoadBalancers"]]
+    arns += [one["TargetGroupArn"] for one in v2.describe_target_groups()["TargetGroups"]]
+    classic: list[Json] = v1.describe_tags(LoadBalancerNames=names)["TagDescriptions"]
+    v2_tags: list[Json] = v2.describe_tags(ResourceArns=arns)["TagDescriptions"]
+    return classic + v2_tags
 
 
 def do_everything(cloud: AwsCloud, instances: list[Json], disk: str) -> None:
@@ -137,9 +194,9 @@ async def test_a_right_that_is_missing_is_told_by_its_name(
     instances = account.launch(1)
     disk = account.ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
     document = policy()
-    document["Statement"][0]["Action"] = [
-        action for action in document["Statement"][0]["Action"] if action != missing
-    ]
+    for statement in document["Statement"]:
+        statement["Action"] = [one for one in statement["Action"] if one != missing]
+    document["Statement"] = [one for one in document["Statement"] if one["Action"]]
     async with acting(account, user, document, monkeypatch) as cloud:
         with pytest.raises(Denied) as denied:
             await asyncio.to_thread(do_everything, cloud, instances, disk)
