@@ -14,7 +14,7 @@ from ccm.bus.frames import ProposeDeletions
 
 from .cluster import NOT_READY, POLICY, Cluster, names
 
-FRESH, SILENCE, LIMIT = 30.0, 60.0, 3
+FRESH, SILENCE, LIMIT, CONFIRMATION = 30.0, 60.0, 3, 7.5
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class AnyHistory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.place = TemporaryDirectory()
-        policy = replace(POLICY, limit=LIMIT, vanish_share=0.5)
+        policy = replace(POLICY, confirmation=CONFIRMATION, limit=LIMIT, vanish_share=0.5)
         self.cluster = Cluster(Path(self.place.name) / "deletions.json", policy)
         self.starts = {"a": 1, "b": 1}
         self.log: dict[str, list[Word]] = {}
@@ -206,7 +206,7 @@ class AnyHistory(RuleBasedStateMachine):
         return (
             all(w.is_gone and 0 <= w.heard - w.answered <= FRESH for w in (first, second))
             and (first.uid, first.worker) == (second.uid, second.worker)
-            and second.answered - first.answered >= POLICY.period - 1e-9
+            and second.answered - first.answered >= CONFIRMATION - 1e-9
         )
 
     def is_unbroken(self, name: str, first: Word, second: Word) -> bool:
