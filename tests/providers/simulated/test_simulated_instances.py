@@ -185,3 +185,17 @@ async def test_when_every_page_failed_the_error_is_raised(w: World) -> None:
 async def test_a_batch_larger_than_the_clouds_page_is_refused_and_says_why(w: World) -> None:
     with pytest.raises(CloudError, match="at most 100 are allowed"):
         await SimulatedInstances(w.api, batch_size=101).describe(nodes(101))
+
+
+async def test_a_machine_of_the_name_confirms_nothing_unless_it_has_the_id(w: World) -> None:
+    w.cloud.state.machines.add(Machine("a", id="m-1"))
+    w.cloud.state.machines.add(Machine("b", id="m-2"))
+    asked = [
+        node("a", "simulated://m-1"),
+        node("b", "simulated://m-0"),
+        node("c", "simulated://m-3"),
+    ]
+    found = await w.instances.confirm_gone(asked)
+    assert isinstance(found["a"], Instance)
+    assert found["b"] == Gone("machine b is simulated://m-2")
+    assert found["c"] == Gone("the cloud has no machine c")
