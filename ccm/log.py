@@ -22,26 +22,40 @@ _NAMED = (
 _TOKEN = r"(?:token|signature|\bsig)"
 _NAME_END = r"\\*[\"']?\s*"
 _WORD = r"[^\s\"',;&})\]\\]+"
+_NAMES_HINTS = ("passw", "passphrase", "secret", "authorization", "key")
+_TOKEN_HINTS = ("token", "sig")
 _SECRETS = tuple(
-    re.compile(f"(?i){pattern}")
-    for pattern in (
+    (hints, re.compile(f"(?i){pattern}"))
+    for hints, pattern in (
         # In quotes of any depth of escaping, which may be in a list: up to the same quote.
-        rf"((?:{_NAMED}|{_TOKEN}){_NAME_END}[:=]\s*[\[(]*b?(\\*[\"'])).+?(?=(?<!\\)\2|$)",
-        rf"({_NAMED}{_NAME_END}[:=]\s*(?:(?:bearer|basic|aws4-hmac-sha256)\s+)?){_WORD}",
+        (
+            (*_NAMES_HINTS, *_TOKEN_HINTS),
+            rf"((?:{_NAMED}|{_TOKEN}){_NAME_END}[:=]\s*[\[(]*b?(\\*[\"'])).+?(?=(?<!\\)\2|$)",
+        ),
+        (
+            _NAMES_HINTS,
+            rf"({_NAMED}{_NAME_END}[:=]\s*(?:(?:bearer|basic|aws4-hmac-sha256)\s+)?){_WORD}",
+        ),
         # "token: " goes before a reason as well; a token is longer than its words, and has digits.
-        rf"({_TOKEN}{_NAME_END}(?:=\s*|:(?!\s)|:\s+(?=\S*\d)(?=\S{{16}}))){_WORD}",
-        r"(\bbearer\s+)[^\s\"',;\\]+",
-        r"(-----begin [a-z ]*private key-----).+?(?=-----end|$)",
-        r"()\beyJ[\w-]+\.[\w-]+\.[\w-]+",  # a JSON web token, wherever it stands
-        r"(://[^/\s:@]+:)[^@\s/]+(?=@)",  # the password in a URL
+        (
+            _TOKEN_HINTS,
+            rf"({_TOKEN}{_NAME_END}(?:=\s*|:(?!\s)|:\s+(?=\S*\d)(?=\S{{16}}))){_WORD}",
+        ),
+        (("bearer",), r"(\bbearer\s+)[^\s\"',;\\]+"),
+        (("-----begin",), r"(-----begin [a-z ]*private key-----).+?(?=-----end|$)"),
+        (("eyj",), r"()\beyJ[\w-]+\.[\w-]+\.[\w-]+"),  # a JSON web token, wherever it stands
+        (("://",), r"(://[^/\s:@]+:)[^@\s/]+(?=@)"),  # the password in a URL
     )
 )
+"""Each with the words, in small letters, of which a line has one; most lines have none."""
 
 
 def redacted(line: str) -> str:
     """The line without what looks like a secret: named as one, a bearer, a key, or in a URL."""
-    for secret in _SECRETS:
-        line = secret.sub(r"\1[redacted]", line)
+    small = line.lower()
+    for hints, secret in _SECRETS:
+        if any(hint in small for hint in hints):
+            line = secret.sub(r"\1[redacted]", line)
     return line
 
 

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.real
 
 CANARY = "canary-5d1f-of-the-cloud"
 WEB_TOKEN = re.compile(r"eyJ[\w-]{10,}\.[\w-]{10,}\.")  # of a service account, too
+NO_CORE_DUMP = re.compile(r"^Max core file size +0 +0 ", re.MULTILINE)
 PAGES = ("configz", "flagz", "statusz", "metrics", "healthz?verbose", "readyz?verbose", "")
 KINDS = ("nodes", "services", "events", "persistentvolumes", "configmaps")
 FAULTS = ("denied", "error", "garbage", "reset", "throttle")
@@ -47,6 +48,8 @@ async def test_no_secret_is_ever_told(env: Environment) -> None:
     with Supervisor(replace(env.where, cloud_config=config), *flags) as supervisor:
         await provoke_output(env, supervisor)
         texts = dict(await outputs(env, supervisor, reserved.number))
+        for pid in pids(supervisor):
+            assert NO_CORE_DUMP.search(read(Path(f"/proc/{pid}/limits")))
     files = [file for file in env.directory.rglob("*") if file != config]
     texts |= {str(file): read(file) for file in files}
     reserved.release()
@@ -88,9 +91,14 @@ async def outputs(env: Environment, supervisor: Supervisor, port: int) -> list[t
 
 def of_processes(supervisor: Supervisor) -> Iterator[tuple[str, str]]:
     """What everybody on the host may see of them."""
-    for pid in (supervisor.process.pid, *filter(None, supervisor.pids().values())):
+    for pid in pids(supervisor):
         for name in ("cmdline", "environ"):
             yield f"{name} of {pid}", read(Path(f"/proc/{pid}/{name}"))
+
+
+def pids(supervisor: Supervisor) -> list[int]:
+    """Of the supervisor and its workers."""
+    return [supervisor.process.pid, *filter(None, supervisor.pids().values())]
 
 
 def read(file: Path) -> str:

@@ -61,12 +61,18 @@ STATUS: dict[str, Any] = {
     },
 }
 DELETIONS: dict[str, Any] = {
+    "standby": HOSTILE,
     "frozen": {"why": HOSTILE, "by": HOSTILE, "at": HOSTILE},
     "trouble": HOSTILE,
     "held": HOSTILE,
     "held_seconds": 1.0,
     "counts": {"proposed": 1, "permitted": 0},
-    "budget": {"left": 1, "limit": 2, "window_seconds": 60.0},
+    "budget": {
+        "left": 1,
+        "limit": 2,
+        "window_seconds": 60.0,
+        "spent": [{"node": HOSTILE, "times": 1}],
+    },
     "candidates": [{"node": HOSTILE, "verdict": HOSTILE, "reason": HOSTILE, "seconds": 1.0}],
     "more_candidates": 0,
 }
