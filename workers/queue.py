@@ -27,11 +27,13 @@ class WorkQueue:
 
     A key that is added while it is in flight runs once more afterwards; one that failed comes back
     after its back-off, with jitter. A parked key still has its reconcile, which only waits.
+    Namespaces take turns: one with many keys does not stand before all others.
     """
 
     def __init__(self, backoff: Backoff = RETRY) -> None:
         self._backoff = backoff
-        self._ready: OrderedDict[str, float] = OrderedDict()  # since when
+        self._ready: dict[str, float] = {}  # since when
+        self._turns: OrderedDict[str, deque[str]] = OrderedDict()  # ready keys by namespace
         self._in_flight: dict[str, float] = {}
         self._parked: dict[str, asyncio.Task[object] | None] = {}
         self._dirty: set[str] = set()
@@ -102,6 +104,7 @@ class WorkQueue:
             return
         if key not in self._ready:
             self._ready[key] = time.monotonic()
+            self._turns.setdefault(_namespace(key), deque()).append(key)
             self.counters.count(metrics.QUEUE_ADDS)
         self._wake(1)
 
@@ -146,9 +149,18 @@ class WorkQueue:
         await self.wait()
         if self._is_closed:
             return None
-        key, since = self._ready.popitem(last=False)
+        key = self._next()
+        since = self._ready.pop(key)
         self.counters.observe(metrics.QUEUE_WAIT_SECONDS, seconds=time.monotonic() - since)
         self._in_flight[key] = time.monotonic()
+        return key
+
+    def _next(self) -> str:
+        """The oldest key of the namespace whose turn it is."""
+        namespace, keys = self._turns.popitem(last=False)
+        key = keys.popleft()
+        if keys:
+            self._turns[namespace] = keys  # behind the others
         return key
 
     def done(self, key: str) -> None:
@@ -190,6 +202,11 @@ class WorkQueue:
             if self._due.get(key) == when:
                 self.add(key)
         self._arm(loop)
+
+
+def _namespace(key: str) -> str:
+    """Of the key of a namespaced object; all others, such as "route 10.0.0.0/8", are one group."""
+    return "" if " " in key else key.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,11 +90,15 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class GrantRequest:
-    """A cloud call of class `budget` waits in this worker; `number` is for the answer."""
+    """A cloud call of class `budget` waits in this worker; `number` is for the answer.
+
+    `owner` is on whose behalf it is: owners take turns.
+    """
 
     number: int
     budget: str
     priority: int
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

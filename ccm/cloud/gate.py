@@ -29,18 +29,20 @@ T = TypeVar("T")
 THROTTLED_RETRY = 1.0  # seconds until a throttled reconcile is tried again
 SEND_RETRY = 0.05  # seconds until a request that the supervisor did not take is sent again
 
-# Set by `with_priority` around a provider's method, threads included, and read by the gate alone.
+# Set by `with_priority` around a provider's method, threads included, and read in here alone.
 _priority: ContextVar[Priority] = ContextVar("priority", default=Priority.REFRESH)
+_owner: ContextVar[str] = ContextVar("owner", default="")
 
 
 @contextmanager
-def with_priority(priority: Priority) -> Iterator[None]:
-    """Requests that the provider makes inside, in threads as well, have this priority."""
-    token = _priority.set(priority)
+def with_priority(priority: Priority, owner: str = "") -> Iterator[None]:
+    """Requests that the provider makes inside, in threads as well, have this priority and owner."""
+    tokens = _priority.set(priority), _owner.set(owner)
     try:
         yield
     finally:
-        _priority.reset(token)
+        _priority.reset(tokens[0])
+        _owner.reset(tokens[1])
 
 
 async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
@@ -50,13 +52,15 @@ async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
     return cast(T, await asyncio.to_thread(method, *args))
 
 
-async def call(priority: Priority, method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
-    """The result of a provider's method, called for a controller.
+async def call(
+    priority: Priority, method: Callable[..., T | Awaitable[T]], *args: Any, owner: str = ""
+) -> T:
+    """The result of a provider's method, called for a controller on behalf of `owner`.
 
     Raises `CloudError` or `NotLeading` whatever the provider does, `RetryAfter` for throttling.
     """
     try:
-        with with_priority(priority):
+        with with_priority(priority, owner):
             return await invoke(method, *args)
     except Throttled as error:
         raise RetryAfter(str(error), error.seconds or THROTTLED_RETRY) from error
@@ -111,7 +115,7 @@ class SupervisorGrants:
         self._waiting[number] = granted
         try:
             while not self._send(  # noqa: ASYNC110 - a socket tells nobody that it has room
-                GrantRequest(number, budget, int(priority))
+                GrantRequest(number, budget, int(priority), _owner.get())
             ):
                 await asyncio.sleep(self._retry_interval)
             return await granted

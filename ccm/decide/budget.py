@@ -1,15 +1,15 @@
-"""Who gets the next cloud calls: asks by priority and age, served with whole tokens of a bucket."""
+"""Who gets the next cloud call: strictly by priority, a small share for all; owners in turns."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from enum import IntEnum
-from heapq import nsmallest
 
 from ccm.decide.rate_law import Bucket
 
 GRANT_TIMEOUT = 2.0  # seconds in which a granted call must begin
 GRANT_WAIT = 60.0  # seconds that a call waits for its grant; then its work is planned anew
-AGEING = 5.0  # seconds of waiting that lift a call by one priority, so that nothing starves
+SHARE = 10  # of so many calls, one goes to a priority that strict order would let wait
+OWNERS_KEPT = 1000  # beyond that, those are forgotten of whom no call can be waiting any more
 
 
 class Priority(IntEnum):
@@ -25,33 +25,59 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A call that `worker` waits for since `since` (monotonic); `number` is the worker's own."""
+    """A call that `worker` waits for since `since` (monotonic); `number` is the worker's own.
+
+    `owner` is on whose behalf it is: the namespace of a Service, empty for the cluster.
+    """
 
     worker: str
     number: int
     budget: str
     priority: Priority
     since: float
+    owner: str = ""
 
 
-ServedAt = Mapping[tuple[str, Priority], float]
-"""When a worker last got a call of a priority (monotonic)."""
+@dataclass(slots=True)
+class Turns:
+    """Who was served when, in one class: what those who wait next are compared by."""
+
+    in_order: int = 0  # calls since the last that went to a lower priority, while one waited
+    granted: int = 0
+    lower_at: dict[Priority, int] = field(default_factory=dict)
+    owner_at: dict[tuple[Priority, str, str], float] = field(default_factory=dict)
+
+    def next_ask(self, asks: Collection[Ask]) -> Ask:
+        """The ask to grant now, of one or more that wait.
+
+        Of `SHARE` calls, the last goes to the lower priority that was served longest ago; so a
+        higher one never waits for more than one call of a lower. An ask counts from when it came,
+        or from when its owner last got a call of this priority: so owners, and workers, take turns.
+        """
+        waiting = {ask.priority for ask in asks}
+        first = min(waiting)
+        if len(waiting) > 1 and self.in_order >= SHARE - 1:
+            first = min(waiting - {first}, key=lambda each: (self.lower_at.get(each, 0), each))
+        return min((ask for ask in asks if ask.priority is first), key=self._counts_from)
+
+    def grant(self, ask: Ask, asks: Collection[Ask], now: float) -> None:
+        """`ask`, one of `asks`, is granted."""
+        self.granted += 1
+        self.lower_at[ask.priority] = self.granted
+        if ask.priority > min(other.priority for other in asks):
+            self.in_order = 0
+        elif any(other.priority > ask.priority for other in asks):
+            self.in_order += 1
+        if len(self.owner_at) > OWNERS_KEPT:
+            recent = {who: at for who, at in self.owner_at.items() if at > now - GRANT_WAIT}
+            self.owner_at = recent
+        self.owner_at[ask.priority, ask.worker, ask.owner] = now
+
+    def _counts_from(self, ask: Ask) -> tuple[float, float]:
+        served_at = self.owner_at.get((ask.priority, ask.worker, ask.owner), 0.0)
+        return max(ask.since, served_at), ask.since
 
 
-def urgency(ask: Ask, now: float, served_at: ServedAt) -> tuple[float, float]:
-    """Sort key: the most urgent ask first.
-
-    An ask ages from when it came, or from when its worker last got a call of this priority: so
-    workers take turns, and nothing starves however many calls a worker wants at once.
-    """
-    waited = now - max(ask.since, served_at.get((ask.worker, ask.priority), 0.0))
-    return ask.priority - waited / AGEING, ask.since
-
-
-def grantable(
-    bucket: Bucket, asks: Iterable[Ask], now: float, served_at: ServedAt
-) -> Iterator[Ask]:
-    """The most urgent asks, as many as `bucket` has whole tokens; the caller spends them."""
-    tokens = 0 if now < bucket.open_until else int(bucket.tokens + 1e-9)
-    if tokens > 0:
-        yield from nsmallest(tokens, asks, key=lambda ask: urgency(ask, now, served_at))
+def whole_tokens(bucket: Bucket, now: float) -> int:
+    """How many calls the bucket has now."""
+    return 0 if now < bucket.open_until else int(bucket.tokens + 1e-9)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ccm import metrics
 from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
 from ccm.counters import Histogram
-from ccm.decide.budget import GRANT_WAIT, Ask, Priority, grantable
+from ccm.decide.budget import GRANT_WAIT, Ask, Priority, Turns, whole_tokens
 from ccm.decide.rate_law import Bucket, next_token_in, refill, spend, throttled
 from ccm.model.objects import Json
 
@@ -68,7 +68,8 @@ class Budget:
         if message.budget not in self._buckets:
             self._complain(message.budget, "unknown budget class: its calls are never granted")
         priority = Priority(message.priority)
-        ask = Ask(worker, message.number, message.budget, priority, time.monotonic())
+        now, number, owner = time.monotonic(), message.number, message.owner
+        ask = Ask(worker, number, message.budget, priority, now, owner)
         self._asks.setdefault(ask.budget, []).append(ask)
         self._drop_expired(ask.budget, ask.since)
         self._serve()
@@ -98,7 +99,6 @@ class Budget:
         """The worker is gone: nobody waits for its calls any more."""
         for budget, asks in self._asks.items():
             self._asks[budget] = [ask for ask in asks if ask.worker != worker]
-            self._of(budget).forget(worker)
 
     def status(self, now: float) -> Json:
         """What `status` shows, per class."""
@@ -136,8 +136,7 @@ class Budget:
             return
         self._buckets[budget] = refill(self._buckets[budget], now)
         listening = set(filter(self._is_responsive, {ask.worker for ask in asks}))
-        while unreachable := self._grant(budget, listening, now):
-            listening -= unreachable  # their sockets are full or gone: others have their turn
+        listening -= self._grant(budget, listening, now)
         workers = {ask.worker for ask in asks}
         if workers & listening:
             yield next_token_in(self._buckets[budget], now)
@@ -153,16 +152,18 @@ class Budget:
 
     def _grant(self, budget: str, workers: set[str], now: float) -> set[str]:
         """Grant what the bucket has to asks of `workers`; those of them that could not be told."""
-        asks, unreachable = self._asks[budget], set()
-        listening = [ask for ask in asks if ask.worker in workers]
-        served_at = self._of(budget).served_at
-        for ask in grantable(self._buckets[budget], listening, now, served_at):
+        spending, unreachable = self._of(budget), set[str]()
+        waiting = [ask for ask in self._asks[budget] if ask.worker in workers]
+        while waiting and whole_tokens(self._buckets[budget], now):
+            ask = spending.turns.next_ask(waiting)
             if not self._send(ask.worker, Granted(ask.number, now)):
-                unreachable.add(ask.worker)
+                unreachable.add(ask.worker)  # its socket is full or gone: others have their turn
+                waiting = [each for each in waiting if each.worker != ask.worker]
                 continue
             self._buckets[budget] = spend(self._buckets[budget], 1)
-            asks.remove(ask)
-            self._of(budget).granted(ask, now)
+            spending.granted(ask, waiting, now)
+            waiting.remove(ask)
+            self._asks[budget].remove(ask)
         return unreachable
 
     def _of(self, budget: str) -> "Spending":
@@ -214,19 +215,14 @@ class Spending:
     by_priority: Counter[Priority] = field(default_factory=Counter)
     by_worker: Counter[str] = field(default_factory=Counter)
     waits: dict[Priority, Waits] = field(default_factory=dict)
-    served_at: dict[tuple[str, Priority], float] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
 
-    def granted(self, ask: Ask, now: float) -> None:
-        """The call of this ask was granted at `now`."""
-        self.served_at[ask.worker, ask.priority] = now
+    def granted(self, ask: Ask, waiting: Sequence[Ask], now: float) -> None:
+        """The call of this ask, one of those that wait, was granted at `now`."""
+        self.turns.grant(ask, waiting, now)
         self.by_priority[ask.priority] += 1
         self.by_worker[worker_name(ask.worker)] += 1
         self.waits.setdefault(ask.priority, Waits()).add(now - ask.since)
-
-    def forget(self, worker: str) -> None:
-        """This start of a worker is gone."""
-        for priority in Priority:
-            self.served_at.pop((worker, priority), None)
 
 
 def worker_name(ident: str) -> str:

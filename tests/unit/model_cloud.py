@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol
 
-from ccm.decide.budget import Ask, Priority, grantable
+from ccm.decide.budget import whole_tokens
 from ccm.decide.rate_law import Bucket, Episode, next_token_in, refill, spend, throttled
 
 RetryAfter = Callable[[float], float | None]
@@ -169,8 +169,7 @@ class World:
             return  # woken by somebody else meanwhile
         self._woken_at = math.inf
         self.bucket = self.law.refill(self.bucket, now)
-        asks = [Ask("worker", 1, "read", Priority.REFRESH, now)] * self._waiting
-        for _ in grantable(self.bucket, asks, now, {}):
+        for _ in range(min(whole_tokens(self.bucket, now), self._waiting)):
             self.bucket = spend(self.bucket, 1)
             self._waiting -= 1
             delay = self.latency * (0.5 + self._random.expovariate(1.0))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.decide.budget import AGEING, Ask, Priority, ServedAt, grantable
+from ccm.decide.budget import OWNERS_KEPT, SHARE, Ask, Priority, Turns, whole_tokens
 from ccm.decide.rate_law import (
     BURST_RECOVERY,
     LOWEST_SHARE,
@@ -29,9 +29,19 @@ def bucket(per_second: float = 10.0, burst: int = 5, now: float = 100.0) -> Buck
 
 
 def granted_to(
-    bucket: Bucket, asks: list[Ask], now: float, served_at: ServedAt | None = None
+    bucket: Bucket, asks: list[Ask], now: float, turns: Turns | None = None
 ) -> list[str]:
-    return [ask.worker for ask in grantable(bucket, asks, now, served_at or {})]
+    return [ask.worker for ask in granted(bucket, asks, now, turns or Turns())]
+
+
+def granted(bucket: Bucket, asks: list[Ask], now: float, turns: Turns) -> list[Ask]:
+    """What is granted at once, in order."""
+    waiting, found = list(asks), list[Ask]()
+    for _ in range(min(whole_tokens(bucket, now), len(asks))):
+        found.append(turns.next_ask(waiting))
+        turns.grant(found[-1], waiting, now)
+        waiting.remove(found[-1])
+    return found
 
 
 # How much.
@@ -110,20 +120,37 @@ def test_of_equals_the_one_that_came_first_goes_first() -> None:
     assert granted_to(bucket(burst=1), asks, 100.0) == ["early"]
 
 
-def test_of_equals_the_worker_that_was_served_longer_ago_goes_first() -> None:
-    asks = [ask("served", since=90.0), ask("waiting", since=98.0)]
-    served_at = {("served", Priority.ROUTE): 99.0, ("waiting", Priority.REFRESH): 99.5}
-    assert granted_to(bucket(burst=1), asks, 100.0, served_at) == ["waiting"]
+@pytest.mark.parametrize("key", ["worker", "owner"])
+def test_workers_and_owners_of_a_priority_take_turns(key: str) -> None:
+    many, few = (
+        replace(ask(name if key == "worker" else "a", since=since), owner=name)
+        for name, since in (("many", 100.0), ("few", 100.5))
+    )
+    turns, order = Turns(), list[str]()
+    waiting = [many] * 20 + [few] * 3
+    for second in range(8):
+        (one,) = granted(bucket(burst=1), waiting, 101.0 + second, turns)
+        waiting.remove(one)
+        order.append(getattr(one, key))
+    assert order == ["many", "few"] * 3 + ["many"] * 2
 
 
-@pytest.mark.parametrize(
-    ("waited", "first"),
-    [(0.0, "new"), (5 * AGEING - 1, "new"), (5 * AGEING + 1, "old")],
-)
-def test_waiting_lifts_an_ask_until_it_cannot_starve(waited: float, first: str) -> None:
-    old = ask("old", Priority.REFRESH, since=1000.0 - waited)
-    new = ask("new", Priority.NODE_INIT, since=1000.0)
-    assert granted_to(bucket(burst=1), [old, new], 1000.0) == [first]
+def test_a_backlog_delays_a_more_important_ask_by_one_call_at_most() -> None:
+    backlog = [ask("route")] * 500 + [ask("refresh", Priority.REFRESH)] * 500
+    turns = Turns()
+    granted(bucket(burst=57), backlog, 100.0, turns)
+    late = [ask("service", Priority.LB_ENSURE, since=200.0)] * 8
+    order = granted_to(bucket(burst=9), [*backlog, *late], 200.0, turns)
+    assert order.count("service") == 8
+
+
+@pytest.mark.parametrize("endless", Priority)
+def test_every_priority_has_its_share_under_endless_demand_of_all(endless: Priority) -> None:
+    asks = [ask(each.name, each) for each in Priority for _ in range(2000)]
+    order = Counter(granted_to(bucket(burst=1000), asks, 100.0))
+    least = 1000 / SHARE / (len(Priority) - 1)
+    assert order[endless.name] >= least
+    assert order["NODE_INIT"] == 1000 - 1000 // SHARE
 
 
 @given(
@@ -131,28 +158,17 @@ def test_waiting_lifts_an_ask_until_it_cannot_starve(waited: float, first: str) 
     st.lists(st.builds(ask, st.text("abc"), st.sampled_from(Priority)), max_size=60),
 )
 def test_everything_there_is_is_given_while_somebody_waits(burst: int, asks: list[Ask]) -> None:
-    granted = list(grantable(bucket(burst=burst), asks, 100.0, {}))
-    assert len(granted) == min(burst, len(asks))
-    assert Counter(granted) <= Counter(asks)
+    found = granted(bucket(burst=burst), asks, 100.0, Turns())
+    assert len(found) == min(burst, len(asks))
+    assert Counter(found) <= Counter(asks)
 
 
-def test_everybody_gets_something_however_much_the_first_ones_want() -> None:
-    """An endless demand of the highest priority, and one ask of each of the others."""
-    now, shared = 100.0, bucket(per_second=2.0, burst=1)
-    asks = [ask(priority.name, priority) for priority in Priority]
-    asks += [ask("NODE_INIT", Priority.NODE_INIT)] * 10_000
-    served: dict[str, float] = {}
-    served_at: dict[tuple[str, Priority], float] = {}
-    while now < 100.0 + 6 * AGEING:
-        now += 0.5
-        shared = refill(shared, now)
-        for granted in grantable(shared, asks, now, served_at):
-            shared = spend(shared, 1)
-            asks.remove(granted)
-            served_at[granted.worker, granted.priority] = now
-            served.setdefault(granted.worker, now - 100.0)
-    assert list(served) == [priority.name for priority in Priority]
-    assert served["REFRESH"] <= 5 * AGEING + 1.0
+def test_owners_of_long_ago_are_forgotten() -> None:
+    turns = Turns()
+    for number in range(3 * OWNERS_KEPT):
+        one = replace(ask("a"), owner=f"ns-{number}")
+        turns.grant(one, [one], 100.0 + number)
+    assert len(turns.owner_at) <= OWNERS_KEPT + 1
 
 
 # Throttled; what a bucket learns over time is in test_decide_rate_law.

@@ -26,6 +26,15 @@ async def test_keys_come_in_the_order_in_which_they_were_added(queue: WorkQueue)
     assert len(queue) == 0
 
 
+async def test_namespaces_take_turns_and_other_keys_are_one_group(queue: WorkQueue) -> None:
+    for key in ("a/1", "a/2", "a/3", "b/1", "node", "route 10.0.0.0/8", "b/2"):
+        queue.add(key)
+    order = [await get(queue) for _ in range(7)]
+    assert order == ["a/1", "b/1", "node", "a/2", "b/2", "route 10.0.0.0/8", "a/3"]
+    queue.add("a/4")
+    assert await get(queue) == "a/4"
+
+
 async def test_a_key_in_flight_is_not_handed_out_again_before_it_is_done(queue: WorkQueue) -> None:
     queue.add("a")
     await get(queue)

@@ -84,7 +84,9 @@ class ServiceSteps:
                 await self._confirm_gone(service)
                 return replace(state, is_owner_gone=True), None
             case FindBalancer(service):
-                if await call(Priority.LB_DELETE, self._balancers.get, service):
+                if await call(
+                    Priority.LB_DELETE, self._balancers.get, service, owner=service.namespace
+                ):
                     return replace(state, owner=service), None
                 return state, Result(left_alone(service))
             case Forget():
@@ -128,7 +130,9 @@ class ServiceSteps:
         balancer: Balancer | None = None
         try:
             with suppress(ImplementedElsewhere):
-                balancer = await call(priority, self._balancers.ensure, service, hosts.nodes)
+                balancer = await call(
+                    priority, self._balancers.ensure, service, hosts.nodes, owner=service.namespace
+                )
         except Refused as error:
             is_quota_exceeded = isinstance(error, NoRoom)
             refusal = Refusal(asked, hosts, time.monotonic(), str(error), is_quota_exceeded)
@@ -152,7 +156,13 @@ class ServiceSteps:
         is_ours = False
         try:
             with suppress(ImplementedElsewhere):
-                await call(Priority.LB_ENSURE, self._balancers.update_hosts, service, hosts.nodes)
+                await call(
+                    Priority.LB_ENSURE,
+                    self._balancers.update_hosts,
+                    service,
+                    hosts.nodes,
+                    owner=service.namespace,
+                )
                 is_ours = True
         except Refused as error:  # no balancer: whether there has to be one is planned next
             log.info("no balancer to update", extra={"key": service.key, "why": str(error)})
@@ -176,7 +186,9 @@ class ServiceSteps:
         self._record(writes.normal(service, "DeletingLoadBalancer", "Deleting load balancer"))
         try:
             with suppress(ImplementedElsewhere):
-                await call(Priority.LB_DELETE, self._balancers.delete, service)
+                await call(
+                    Priority.LB_DELETE, self._balancers.delete, service, owner=service.namespace
+                )
         except CloudError as error:
             self._record_failure(error, writes.delete_failed(service, action.is_orphan, error))
             raise

@@ -1,5 +1,6 @@
 """Balancers of the simulated cloud for Services: one record each, read before it is written."""
 
+import time
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from typing import Any
@@ -18,6 +19,7 @@ PATH = "/v1/load-balancers"
 SCHEME_ANNOTATION = f"{PREFIX}scheme"
 SCHEMES = ("internet", "internal")
 PROTOCOLS = ("TCP", "UDP")
+ABSENT_BELIEVED = 60.0  # seconds in which a host that the cloud does not know is left out
 POLL_INTERVAL = 1.0  # seconds after which a balancer that is at work is looked at again
 
 IMMUTABLE_FIELDS = ("scheme", "ip")
@@ -34,6 +36,7 @@ class SimulatedLoadBalancers:
 
     def __init__(self, api: SimulatedApi, cluster: str, page_size: int) -> None:
         self._api, self._cluster, self._page_size = api, cluster, page_size
+        self._absent: dict[str, float] = {}  # hosts without a machine, until when to believe it
 
     def name_for(self, service: Service) -> str:
         return service.default_balancer_name
@@ -44,7 +47,7 @@ class SimulatedLoadBalancers:
 
     async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
         """As the interface; a machine that the cloud no longer has is left out."""
-        desired = desired_record(service) | {"hosts": machine_ids(hosts)}
+        desired = desired_record(service) | {"hosts": self._live(hosts)}
         record = await self._read(service)
         if record is None:
             record = await self._create(service, desired)
@@ -60,7 +63,7 @@ class SimulatedLoadBalancers:
         if record is None:
             raise Refused(f"there is no load balancer {self.name_for(service)}")
         self._check_ours(record, service)
-        await self._update(record, {"hosts": machine_ids(hosts)})
+        await self._update(record, {"hosts": self._live(hosts)})
 
     async def delete(self, service: Service) -> None:
         """Success once the cloud says that it is gone, not when it starts to go."""
@@ -94,7 +97,8 @@ class SimulatedLoadBalancers:
         except Refused as refusal:
             if await self._read(service):  # made meanwhile, or by a call whose answer was lost
                 raise RetryAfter(f"load balancer {name} appeared", POLL_INTERVAL) from refusal
-            return await self._create(service, await self._without_absent(desired, refusal))
+            await self._find_absent(desired, refusal)
+            raise
 
     async def _update(self, record: Json, desired: Json) -> Json:
         """Change what differs, if anything does."""
@@ -114,19 +118,27 @@ class SimulatedLoadBalancers:
         except NotFound as gone:
             raise RetryAfter(f"load balancer {record['name']} went away", POLL_INTERVAL) from gone
         except Refused as refusal:
-            return await self._update(record, await self._without_absent(desired, refusal))
+            await self._find_absent(desired, refusal)
+            raise
 
-    async def _without_absent(self, desired: Json, refusal: Refused) -> Json:
-        """`desired` without machines that the cloud does not have; the refusal when it has all."""
+    def _live(self, hosts: Sequence[Node]) -> list[str]:
+        now = time.monotonic()
+        return [host for host in machine_ids(hosts) if self._absent.get(host, 0.0) < now]
+
+    async def _find_absent(self, desired: Json, refusal: Refused) -> None:
+        """Raise `RetryAfter` when the cloud lacks hosts, which the next call leaves out.
+
+        Not here and now: the hosts may have changed while this call waited for its grants.
+        """
         hosts: list[str] = desired["hosts"]
         live: set[str] = set()
         for batch in batches(hosts, self._page_size):
             found = await self._api.machines("ids", batch)
             machines = [mapping(record) for record in found.records]
             live |= {text(m.get("id")) for m in machines if m.get("power") != "terminated"}
-        if live.issuperset(hosts):
-            raise refusal
-        return desired | {"hosts": [host for host in hosts if host in live]}
+        if absent := set(hosts) - live:
+            self._absent |= dict.fromkeys(absent, time.monotonic() + ABSENT_BELIEVED)
+            raise RetryAfter(f"{len(absent)} hosts have no machine any more", 0.0) from refusal
 
     async def _read(self, service: Service) -> Json | None:
         try:

@@ -216,3 +216,16 @@ def test_a_name_is_upstreams_and_never_empty(w: World) -> None:
     assert w.balancers.name_for(Service({"metadata": {"uid": uid}})) == name
     assert len(name) == 32
     assert w.balancers.name_for(Service({})) == "a"
+
+
+async def test_a_host_without_a_machine_is_left_out_by_the_next_call(
+    w: World, hosts: list[Node]
+) -> None:
+    """Not by this one: its hosts may be old by the time that it had a grant for another try."""
+    w.cloud.state.machines.terminate(hosts[0].provider_id.removeprefix("simulated://"))
+    with pytest.raises(RetryAfter, match="1 hosts have no machine"):
+        await w.balancers.ensure(service(), hosts)
+    assert used(w.cloud)[1] == 1
+    await w.balancers.ensure(service(), hosts)
+    assert {*record(w).hosts} == ids(hosts[1:])
+    assert used(w.cloud) == (1, 1)
