@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ccm.bus.frames import Message
-from ccm.cloud.interface import CloudProvider
+from ccm.cloud.interface import CloudProvider, ReadsProviderIds
 from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
 from ccm.kube.events import EventRecorder, ObjectRef
@@ -15,7 +15,7 @@ from ccm.settings import Settings
 from workers.executor import KeyExecutor
 from workers.performer import Performer
 from workers.queue import WorkQueue
-from workers.store import Store
+from workers.store import MachineHolders, Store
 from workers.timings import Timings
 
 
@@ -47,6 +47,11 @@ class ControllerContext:
     send: Callable[[Message], bool]
     counters: Counters = field(default_factory=Counters)
     timings: Timings = Timings()
+
+    def machine_holders(self) -> MachineHolders:
+        """None yet; machines are told apart as the provider reads provider IDs."""
+        part = self.provider.instances
+        return MachineHolders(part.machine_of if isinstance(part, ReadsProviderIds) else str)
 
 
 class Controller(Protocol):

@@ -131,6 +131,17 @@ class LoadBalancers(Protocol):
 
 
 @runtime_checkable
+class ReadsProviderIds(Protocol):
+    """What an `Instances` has besides, where one machine's provider ID can be written in several
+    ways: two Nodes with one machine are found by what this says of their provider IDs.
+    """
+
+    def machine_of(self, provider_id: str) -> str:
+        """The machine that a provider ID names, always the same text; the ID itself if none."""
+        ...
+
+
+@runtime_checkable
 class ListsOwned(Protocol):
     """What a `LoadBalancers` may have besides, so that balancers without a Service can be found."""
 

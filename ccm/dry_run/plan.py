@@ -39,7 +39,7 @@ from ccm.kube.client import Check, Fence, Kube, RestConfig
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json
-from ccm.model.projection import Projection, project
+from ccm.model.projection import Projection, project, watched_kind
 from ccm.model.writes import Write
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
@@ -251,7 +251,7 @@ class DryRun:
         snapshot = (
             _entry(projection, key, obj)
             for projection in port.store.projections
-            for key, obj in self._copy.now[projection.kind].items()
+            for key, obj in self._copy.now[watched_kind(projection.kind)].items()
         )
         port.deliver(list(snapshot), is_snapshot=True)
 
@@ -261,7 +261,7 @@ class DryRun:
             self._see_node(key, obj)
         for port in self._ports:
             for projection in port.store.projections:
-                if projection.kind == kind:
+                if watched_kind(projection.kind) == kind:
                     entry = _entry(projection, key, obj)
                     asyncio.get_running_loop().call_soon(port.deliver, [entry])
 

@@ -9,6 +9,7 @@ from ccm.controllers import is_enabled
 from ccm.kube import lease, service_accounts
 from ccm.kube.events import event_rule
 from ccm.model.objects import Json
+from ccm.model.projection import watched_kind
 from ccm.model.rbac import PolicyRule, merge_rules
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
@@ -73,7 +74,7 @@ def _of_supervisor(
     kinds = {nodes.NODE_PROJECTION.kind}
     for worker in wanted:
         controller = importlib.import_module(f"workers.{worker}.controller")
-        kinds |= {projection.kind for projection in controller.PROJECTIONS}
+        kinds |= {watched_kind(projection.kind) for projection in controller.PROJECTIONS}
     yield from map(watch_rule, sorted(kinds))
     yield event_rule(settings.leader_elect_resource_namespace)  # by Events on the Lease
     if settings.leader_elect:

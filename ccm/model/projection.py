@@ -9,6 +9,16 @@ Step = str | tuple[str, str]
 FieldPath = tuple[Step, ...]
 
 
+NODE_IDENTITY = "NodeIdentity"
+"""All Nodes, for a worker that owns only some; what `Node` is to it are those."""
+VIEWS = {NODE_IDENTITY: "Node"}
+
+
+def watched_kind(kind: str) -> str:
+    """The kind of the API server's objects behind a projection's."""
+    return VIEWS.get(kind, kind)
+
+
 @dataclass(frozen=True, slots=True)
 class Projection:
     """The objects of one kind, cut down to `paths`.

@@ -24,7 +24,7 @@ from ccm.kube.watch import (
     list_and_watch,
 )
 from ccm.model.objects import Json, mapping, text
-from ccm.model.projection import FieldPath, Projection, paths_from_json, project
+from ccm.model.projection import FieldPath, Projection, paths_from_json, project, watched_kind
 from ccm.model.rbac import PolicyRule
 from ccm.supervisor.delivery import DeliveryQueue, Owns, ProjectedStore
 
@@ -97,7 +97,7 @@ class SharedInformer:
 
     def store(self, projection: Projection) -> ProjectedStore:
         """The objects of a kind with the wanted fields, kept from now on."""
-        kind = projection.kind
+        kind = watched_kind(projection.kind)
         if kind not in self._reflectors:
             events = partial(list_and_watch, self._kube, RESOURCES[kind], self._timings.watch)
             self._reflectors[kind] = Reflector(
@@ -109,7 +109,7 @@ class SharedInformer:
                 self._debounce_list,
                 self._timings.retry_delay,
             )
-        return self._reflectors[kind].store(projection.paths)
+        return self._reflectors[kind].store(projection.kind, projection.paths)
 
     def unsubscribe(self, worker: str) -> None:
         """The worker's process is gone."""
@@ -231,7 +231,7 @@ class Reflector:
         self._kind, self._events, self._debounce_list = kind, events, debounce_list
         self._on_change, self._on_synced = on_change, on_synced
         self._on_restored = on_restored
-        self._stores: dict[tuple[FieldPath, ...], ProjectedStore] = {}
+        self._stores: dict[tuple[str, tuple[FieldPath, ...]], ProjectedStore] = {}
         self._listing: list[ProjectedStore] = []  # the stores that see this list from its start
         self._listed: set[str] | None = None  # keys, while a list is under way
         self._is_restored = False  # the list has an object in an older version than was seen
@@ -241,13 +241,13 @@ class Reflector:
         self._failure, self._failed_at = "", 0.0
         self._lists = self.malformed = 0
 
-    def store(self, paths: tuple[FieldPath, ...]) -> ProjectedStore:
+    def store(self, kind: str, paths: tuple[FieldPath, ...]) -> ProjectedStore:
         """The objects cut down to `paths`; they are there once a list is complete."""
-        if paths not in self._stores:
-            self._stores[paths] = ProjectedStore(self._kind)
+        if (kind, paths) not in self._stores:
+            self._stores[kind, paths] = ProjectedStore(kind)
             if self._task is None or self._is_watching:
                 self._relist()
-        return self._stores[paths]
+        return self._stores[kind, paths]
 
     def status(self, now: float) -> Json:
         """Objects, and seconds since a sign of life and since any event, failures included."""
@@ -318,7 +318,7 @@ class Reflector:
         key, version = _key(raw), _version(raw)
         if self._listed is not None:
             self._listed.add(key)
-        for paths, store in self._stores.items():
+        for (_, paths), store in self._stores.items():
             try:
                 value = orjson.dumps(project(raw, paths))
             except orjson.JSONEncodeError as error:

@@ -5,7 +5,14 @@ import pytest
 from tests.faults.rows import fault_row
 from tests.route.cloud import FakeRoutes
 from tests.route.world import World, successor, world
-from tests.worlds.nodes import changed, created, network_condition, routed, with_pod_cidrs
+from tests.worlds.nodes import (
+    changed,
+    created,
+    network_condition,
+    routed,
+    with_pod_cidrs,
+    with_provider_id,
+)
 
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
 
@@ -129,3 +136,29 @@ async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
         w.cluster.remove("Node", "victim")
         await w.settle()
         assert list(w.cloud.routes.values()) == ["0-hostile"]
+
+
+@fault_row(
+    "two Nodes have one provider ID",
+    "route",
+    then="the older one keeps its routes; the newer one gets an Event and none",
+    within="2 s",
+)
+async def test_a_newer_node_on_the_machine_of_another_gets_no_route() -> None:
+    """Nor does it become the target of a route that leads to this machine."""
+    victim = routed("victim", A4, tweaks=(OLD,))
+    hostile = routed("0-hostile", B4, tweaks=(NEW, with_provider_id("fake://victim")))
+    async with world(victim, routed("c", C4)) as w:
+        await w.settle()
+        w.cluster.put(hostile)
+        await w.settle()
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "victim", C4: "c"}
+        assert (w.cloud.calls["create"], w.cloud.calls["delete"]) == (2, 0)
+        assert network_condition(w.cluster.node("0-hostile")) == {}
+        ((name, reason, message),) = await w.told()
+        assert (name, reason) == ("0-hostile", "DuplicateProviderID")
+        assert "Node victim is older" in message
+        w.cluster.remove("Node", "victim")
+        await w.settle()
+        assert w.cloud.routes == {B4: "victim", C4: "c"}

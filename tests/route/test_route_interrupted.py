@@ -91,7 +91,7 @@ class Observed:
             for network, machine in self.routes.items()
         ]
         pod_cidrs = PodCidrIndex(PodCidrLimits(CLUSTER), self.nodes.values())
-        return RouteState(SCHEME, pod_cidrs, RouteTable(listed))
+        return RouteState(SCHEME, pod_cidrs, lambda name: "", RouteTable(listed))
 
     def pending(self) -> list[tuple[str, Action]]:
         """The next action of every key that has one."""

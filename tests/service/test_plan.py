@@ -116,7 +116,7 @@ LEAVING = node("n1", being_deleted)
 
 
 def hosts(*nodes: Node) -> Hosts:
-    known = HostSet("fake", TIMINGS)
+    known = HostSet("fake", lambda name: "", TIMINGS)
     for one in nodes:
         known.update(one.name, one.raw)
     return known.current()

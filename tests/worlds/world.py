@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
-from ccm.model.projection import project
+from ccm.model.projection import project, watched_kind
 from ccm.settings import Settings
 from workers.controller import Result
 from workers.queue import WorkQueue
@@ -79,7 +79,12 @@ class World:
         """A snapshot of these objects or of the cluster's; the keys that the changes concern."""
         raws = [one.raw for one in objects] or list(self.cluster.objects.values())
         self._epoch += 1
-        entries = [self.entry(raw["kind"], key_of(raw), raw) for raw in raws]
+        entries = [
+            self.entry(kind, key_of(raw), raw)
+            for kind in self.paths
+            for raw in raws
+            if raw["kind"] == watched_kind(kind)
+        ]
         absorbed = self.store.absorb(snapshot(*entries, epoch=self._epoch))
         return [key for name in absorbed.changed for key in self.controller.map_to_keys(*name)]
 

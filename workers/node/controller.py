@@ -15,7 +15,7 @@ from ccm.errors import CloudError, KubernetesError, NotLeading, Outdated, Unreac
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import PROVIDED_NODE_IP, Json, Node
-from ccm.model.projection import Projection
+from ccm.model.projection import NODE_IDENTITY, Projection
 from ccm.model.writes import Delete
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
@@ -32,6 +32,7 @@ from workers.node.plan import (
     plan_power,
 )
 from workers.queue import RETRY
+from workers.store import DUPLICATE, duplicate_message
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +42,21 @@ UNREPORTED_FAILURES = 2  # failed reads about a node of which no Event tells
 BACKOFF = RETRY
 
 PROJECTIONS = (
+    Projection(  # before the Nodes themselves, so that none is taken in without it
+        NODE_IDENTITY,
+        (
+            ("metadata", "name"),
+            ("metadata", "uid"),
+            ("metadata", "creationTimestamp"),
+            ("spec", "providerID"),
+        ),
+    ),
     Projection(
         "Node",
         (
             ("metadata", "name"),
             ("metadata", "uid"),
+            ("metadata", "creationTimestamp"),
             ("metadata", "labels"),
             ("metadata", "annotations", PROVIDED_NODE_IP),
             ("spec", "providerID"),
@@ -78,6 +89,7 @@ class NodeController:
         )
         self._monitor_pass = MonitorPass(context, self._reader, instances)
         self._refresh_pass = RefreshPass(context, self._reader, instances.batch_size)
+        self._holders = context.machine_holders()
         self._initialized = self._deleted = self._followed = 0
         self._deletions: set[asyncio.Task[None]] = set()
         enabled = context.settings.controllers
@@ -85,7 +97,12 @@ class NodeController:
         self._does_lifecycle = is_enabled(LIFECYCLE, enabled)
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
-        return (key,)
+        """A Node of ours; of an identity those that have the same machine, or had it."""
+        if kind != NODE_IDENTITY:
+            return (key,)
+        raw = self._context.store.get(kind, key)
+        others = self._holders.update(key, Node(raw) if raw is not None else None)
+        return sorted(name for name in others if self._node(name))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -128,6 +145,11 @@ class NodeController:
         if node.is_foreign(self._context.provider.scheme):
             is_done = not node.is_uninitialized
             return Result(f"left alone: {node.provider_id} is not ours", is_done)
+        if holder := self._holders.holder(key):
+            self._reader.forget(key)
+            self._refresh_pass.forget(key)
+            self._record(node, DUPLICATE, duplicate_message(holder))
+            return Result(duplicate_message(holder), is_done=False)
         if node.is_uninitialized and self._does_node:
             return await self._initialize(node)
         self._reader.forget(key)
@@ -160,6 +182,10 @@ class NodeController:
                 return await self._write(now, instance)
 
     async def _write(self, node: Node, instance: Instance) -> Result:
+        if holder := self._holders.older_on(instance.provider_id, node):
+            self._reader.forget(node.name)
+            self._record(node, DUPLICATE, duplicate_message(holder))
+            raise CloudError(duplicate_message(holder))
         try:
             actions = list(plan(node, instance))
         except CannotPlan as problem:

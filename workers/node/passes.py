@@ -176,7 +176,7 @@ async def nodes_where(store: Store, is_wanted: Callable[[Node], bool]) -> list[N
     for number, (kind, key) in enumerate(store.names()):
         if number % NODES_AT_ONCE == NODES_AT_ONCE - 1:
             await asyncio.sleep(0)
-        raw = store.get(kind, key)
+        raw = store.get(kind, key) if kind == "Node" else None
         if raw is not None and is_wanted(node := Node(raw)):
             found.append(node)
     return sorted(found, key=lambda node: node.name)

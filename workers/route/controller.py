@@ -34,6 +34,7 @@ from workers.route.pod_cidrs import (
     read_network,
 )
 from workers.route.steps import Failures, Steps
+from workers.store import DUPLICATE, duplicate_message
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,9 @@ class RouteController:
         self._listing = Listing(
             lambda seconds: context.queue.add_after(FULL_PASS, seconds), context.timings
         )
-        state = RouteState(context.provider.scheme, PodCidrIndex(_limits(context.settings)))
+        cidrs = PodCidrIndex(_limits(context.settings))
+        self._holders = context.machine_holders()
+        state = RouteState(context.provider.scheme, cidrs, self._holders.holder)
         self._steps = Steps(context, part, self._listing, state)
 
     @property
@@ -120,14 +123,17 @@ class RouteController:
             pod_cidrs.remove(key)
         self._listing.changed(key)
         self._steps.unwritten.discard(key)
+        others = self._holders.update(key, node)
+        if others:
+            self._listing.ask()  # where the routes of these lead may be otherwise now
         if before and (node is None or node.uid != before.node.uid):
             self._state.table.disown(key)
             self._listing.ask()
         if usual and usual != pod_cidrs.usual_lengths():
             self._listing.ask()  # others may have lost or won a network: the full pass finds them
         if before and after and before.networks == after.networks:
-            return (key,)
-        return (key, *sorted(self._overlapping(before) | self._overlapping(after)))
+            return (key, *sorted(others))
+        return (key, *sorted(others | self._overlapping(before) | self._overlapping(after)))
 
     async def run(self) -> None:
         """Ask for a full pass once in a period."""
@@ -178,7 +184,8 @@ class RouteController:
 
     async def _compare_all(self) -> Result:
         """List the cloud's routes and queue every key that has something to do."""
-        nodes = [cidrs.node for cidrs in self._state.pod_cidrs]
+        holder = self._holders.holder
+        nodes = [each.node for each in self._state.pod_cidrs if not holder(each.node.name)]
         if not nodes:
             self._listing.give_up()
             return Result("no node is known, so nothing is compared")
@@ -210,6 +217,10 @@ class RouteController:
         node = cidrs.node
         if node.is_foreign(self._state.scheme):
             return Result(f"left alone: {node.provider_id} is not ours")
+        if holder := self._holders.holder(node.name):
+            message = duplicate_message(holder)
+            self._context.recorder.record(Event(_object_ref(node), "Warning", DUPLICATE, message))
+            return Result(message, is_done=False)
         if not node.provider_id:
             return Result("waits for its provider ID", is_done=cidrs.is_empty)
         if not self._listing.is_done:

@@ -1,6 +1,6 @@
 """What to do about the routes of one Node: a pure decision, performed elsewhere."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ccm.errors import CloudError, RetryAfter
@@ -54,11 +54,14 @@ class RouteState:
 
     scheme: str
     pod_cidrs: PodCidrIndex
+    holder: Callable[[str], str]  # of a Node's machine: an older Node, or empty
     table: RouteTable = field(default_factory=RouteTable)
 
     def may_route(self, cidrs: PodCidrs) -> bool:
-        """Whether the Node is on a known machine of our cloud."""
-        return bool(cidrs.node.provider_id) and not cidrs.node.is_foreign(self.scheme)
+        """Whether the Node is on a known machine of our cloud, which no older Node has."""
+        node = cidrs.node
+        is_ours = bool(node.provider_id) and not node.is_foreign(self.scheme)
+        return is_ours and not self.holder(node.name)
 
     def may_delete(self, known: KnownRoute) -> bool:
         """Whether the route carries our mark, or leads to where only our routes do."""

@@ -12,7 +12,7 @@ from ccm.cloud.interface import LoadBalancers
 from ccm.decide.backoff import Backoff
 from ccm.errors import Refused, RetryAfter
 from ccm.kube.events import ObjectRef
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
 from ccm.model.projection import FieldPath, Projection
 from ccm.model.service import Service
 from ccm.settings import Settings
@@ -53,6 +53,7 @@ _SERVICE: tuple[FieldPath, ...] = (
 _NODE: tuple[FieldPath, ...] = (
     ("metadata", "name"),
     ("metadata", "uid"),
+    ("metadata", "creationTimestamp"),
     ("metadata", "deletionTimestamp"),
     ("metadata", "labels"),  # a provider may choose hosts by them
     ("spec", "providerID"),
@@ -86,7 +87,8 @@ class ServiceController:
         features, outreaching = balancers.supported_features, balancers.outreaching_annotations
         capabilities = Capabilities.of(context.settings, features, outreaching)
         self._capabilities = replace(capabilities, timings=context.timings)
-        self._hosts = HostSet(context.provider.scheme, context.timings)
+        self._holders = context.machine_holders()
+        self._hosts = HostSet(context.provider.scheme, self._holders.holder, context.timings)
         self._states: dict[str, ServiceState] = {}
         self._steps = ServiceSteps(context, balancers)
         # Comparing what is most likely right leaves room for what is new.
@@ -102,7 +104,9 @@ class ServiceController:
         if kind == "Service":
             is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
             return () if is_known else (key,)
-        self._hosts.update(key, self._context.store.get("Node", key))
+        raw = self._context.store.get("Node", key)
+        self._holders.update(key, Node(raw) if raw is not None else None)
+        self._hosts.update(key, raw)
         return ()
 
     async def run(self) -> None:

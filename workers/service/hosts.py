@@ -1,6 +1,7 @@
 """The Nodes behind the load balancers: the same set for every Service, debounced."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ccm.model.objects import Json, Node, mapping
@@ -39,10 +40,10 @@ def may_be_host(node: Node, scheme: str) -> bool:
 
 
 class HostSet:
-    """The hosts of one cloud, kept Node by Node."""
+    """The hosts of one cloud, kept Node by Node; `holder` names an older Node on one's machine."""
 
-    def __init__(self, scheme: str, timings: Timings) -> None:
-        self._scheme, self._timings = scheme, timings
+    def __init__(self, scheme: str, holder: Callable[[str], str], timings: Timings) -> None:
+        self._scheme, self._holder, self._timings = scheme, holder, timings
         self._by_name: dict[str, tuple[Node, HostIdentity]] = {}
         self._hosts: Hosts | None = None
         self._changed = asyncio.Event()
@@ -65,7 +66,8 @@ class HostSet:
     def current(self) -> Hosts:
         """The hosts as they are now, debounced or not."""
         if self._hosts is None:
-            hosts = [self._by_name[name] for name in sorted(self._by_name)]
+            names = sorted(name for name in self._by_name if not self._holder(name))
+            hosts = [self._by_name[name] for name in names]
             identities = frozenset(identity for _, identity in hosts)
             self._hosts = Hosts(tuple(node for node, _ in hosts), identities)
         return self._hosts

@@ -43,6 +43,10 @@ class AwsInstances:
     ) -> None:
         self._api, self._tagging, self._zones, self._families = api, tagging, zones, families
 
+    def machine_of(self, provider_id: str) -> str:
+        """The instance ID: the zone may be written or not."""
+        return ids.instance_id_of(provider_id) or provider_id
+
     def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
         """Answer for each Node; a call that failed makes only its own Nodes `Unknown`."""
         by_id, by_name, answers = split_nodes(nodes)
