@@ -1,5 +1,6 @@
 """Kubernetes objects, read leniently (an invalid one must stop nobody): any object, and a Node."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,10 @@ Json = dict[str, Any]
 UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
+
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+MAX_LABEL_PREFIX = 253  # characters
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -130,3 +135,20 @@ class Node(KubernetesObject):
     def is_foreign(self, scheme: str) -> bool:
         """Whether the Node belongs to another cloud than the one with this provider ID scheme."""
         return bool(self.provider_id) and not self.provider_id.startswith(f"{scheme}://")
+
+
+def is_label_value(value: str) -> bool:
+    """Whether the API server takes `value`; it takes an empty one as well."""
+    return not value or bool(_LABEL_NAME.fullmatch(value))
+
+
+def is_label_key(key: str) -> bool:
+    """Whether the API server takes `key`: a name, or a DNS domain, a slash and a name."""
+    prefix, slash, name = key.rpartition("/")
+    is_prefix = bool(_LABEL_PREFIX.fullmatch(prefix)) and len(prefix) <= MAX_LABEL_PREFIX
+    return bool(_LABEL_NAME.fullmatch(name)) and (is_prefix or not slash)
+
+
+def is_label(key: str, value: str) -> bool:
+    """Whether the API server takes both."""
+    return is_label_key(key) and is_label_value(value)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ccm.model.labels import is_label, is_label_key, is_label_value
+from ccm.model.objects import is_label, is_label_key, is_label_value
 
 
 @pytest.mark.parametrize("value", ["", "a", "A-b_c.9", "a" * 63])

@@ -11,8 +11,7 @@ from typing import assert_never
 from urllib.parse import quote
 
 from ccm.model.cloud import AddressType, Answer, Instance, NodeAddress, PowerState
-from ccm.model.labels import is_label
-from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT, Json, Node
+from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT, Json, Node, is_label
 from ccm.model.writes import Patch
 
 Ip = IPv4Address | IPv6Address

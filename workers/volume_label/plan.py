@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.model.cloud import Gone, VolumePlace
-from ccm.model.labels import is_label_value
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, is_label_value, mapping, objects, text
 from ccm.model.volume import (
     LEGACY_REGION,
     LEGACY_ZONE,
