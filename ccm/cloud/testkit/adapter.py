@@ -162,6 +162,10 @@ class Adapter:
         """Running machines, one a name, in this order; the cloud may call their Nodes otherwise."""
         raise Untestable("the adapter creates no machines")
 
+    def create_foreign_machine(self, name: str, owner: Owner) -> MaybeAsync[Machine]:
+        """A running machine that is not this cluster's, marked so."""
+        raise Untestable("the adapter creates no foreign machines")
+
     def stop_machine(self, machine: Machine) -> MaybeAsync[None]:
         raise Untestable("the adapter stops no machines")
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.adapter import Machine, Untestable
+from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Machine, Owner, Untestable
 from ccm.cloud.testkit.gate import NO_ANSWER, Interruption
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of
 from ccm.cloud.testkit.operations import second_reader
@@ -87,6 +87,16 @@ async def test_another_kind_of_read_confirms_what_is_gone_and_finds_what_is_ther
 async def test_a_node_of_another_cloud_is_unknown(harness: Harness) -> None:
     answer = await harness.describe_one(node("foreign", "another-cloud://machine-1"))
     assert isinstance(answer, Unknown)
+
+
+@pytest.mark.parametrize("owner", FOREIGN_OWNERS)
+async def test_a_machine_without_our_mark_is_no_nodes_however_it_is_found(
+    harness: Harness, owner: Owner
+) -> None:
+    """A kubelet may write any machine's ID into its Node."""
+    theirs = await invoke(harness.adapter.create_foreign_machine, "theirs", owner)
+    for asked in (node_of(theirs), node("hostile", theirs.provider_id), node(theirs.node)):
+        assert isinstance(await harness.describe_one(asked), Unknown)
 
 
 @pytest.mark.parametrize("rest", ["", "/", "no such machine, or a list of them", "*"])

@@ -105,6 +105,10 @@ class AwsAdapter(Adapter):
             self.account.ec2.modify_instance_attribute(**instance, SourceDestCheck={"Value": False})
         return [_machine(one) for one in made]
 
+    def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
+        marks = [{"ResourceType": "instance", "Tags": tag_list(TAGS[owner])}]
+        return _machine(self.account.launch(TagSpecifications=marks)[0])
+
     def stop_machine(self, machine: Machine) -> None:
         self.account.ec2.stop_instances(InstanceIds=[_instance_id(machine.provider_id)])
 

@@ -16,6 +16,7 @@ from ccm.cloud.testkit.adapter import (
     ObservedBalancer,
     ObservedRoute,
     Owner,
+    Untestable,
 )
 from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
@@ -92,6 +93,9 @@ class SimulatedAdapter(Adapter):
         async with self._admin() as admin:
             wanted = [records.Machine(name, zone="zone-b", type="large") for name in names]
             return [_machine(made) for made in await admin.add(wanted)]
+
+    def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
+        raise Untestable("machines of this cloud carry no mark")
 
     async def stop_machine(self, machine: Machine) -> None:
         async with self._admin() as admin:

@@ -41,6 +41,12 @@ INSTANCES = (
         "instances::test_a_terminated_machine_is_gone",
     ),
     (
+        "a machine of another cluster is a Node's that writes its id",
+        'if living and living[0]["tags"]',
+        'if living and by == "name" and living[0]["tags"]',
+        "instances::test_a_machine_without_our_mark_is_no_nodes_however_it_is_found",
+    ),
+    (
         "a stopped machine is gone",
         'if record["state"] != "terminated"]\n    if len',
         'if record["state"] == "running"]\n    if len',
