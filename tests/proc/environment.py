@@ -14,6 +14,7 @@ from tests.proc.running import Cloud, Json, Supervisor, Where
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
 VOLUMES = "/api/v1/persistentvolumes"
+CLEANUP_TIMEOUT = 300.0  # seconds for one collection, such as all Events of a long test
 EVENTS = "/api/v1/namespaces/default/events"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
@@ -87,5 +88,5 @@ async def emptied(api: Kube) -> AsyncIterator[Kube]:
                 body = {"metadata": {"finalizers": None}}
                 await api.patch(f"{path}/{item['metadata']['name']}", MERGE_PATCH, body)
     for path in (NODES, SERVICES, VOLUMES, EVENTS, LEASES):
-        await api.request("DELETE", path)
+        await api.request("DELETE", path, timeout=CLEANUP_TIMEOUT)
     await api.close()
