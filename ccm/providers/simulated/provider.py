@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Quota, Routes, Volumes
 from ccm.providers.simulated.api import SimulatedApi
-from ccm.providers.simulated.config import DEFAULT_READ_QUOTA, DEFAULT_WRITE_QUOTA, read_config
+from ccm.providers.simulated.config import read_config
 from ccm.providers.simulated.instances import SCHEME, SimulatedInstances
 from ccm.providers.simulated.load_balancers import SimulatedLoadBalancers
 from ccm.providers.simulated.routes import SimulatedRoutes
@@ -18,10 +18,7 @@ class SimulatedCloud:
         self.name = "simulated"
         self.scheme = SCHEME
         self.has_cluster_id = True
-        self.quotas: Mapping[str, Quota] = {
-            "read": DEFAULT_READ_QUOTA,
-            "write": DEFAULT_WRITE_QUOTA,
-        }
+        self.quotas: Mapping[str, Quota] = {}
         self.instances: Instances | None = None
         self.load_balancers: LoadBalancers | None = None
         self.routes: Routes | None = None
