@@ -93,7 +93,7 @@ async def follow_power(kube: Kube, cloud: CloudAdmin, nodes: Iterable[str]) -> d
     """
     power = {machine.name: machine.power for machine in await cloud.machines()}
     for name in nodes:
-        is_running = power.get(name) in (Power.RUNNING, Power.STARTING)
+        is_running = power.get(name) is Power.RUNNING
         node = await kube.get(f"/api/v1/nodes/{name}")
         conditions = node.get("status", {}).get("conditions", [])
         others = [entry for entry in conditions if entry.get("type") != "Ready"]

@@ -1,12 +1,9 @@
 """Who may call and how often, and that every call is counted once under the right names."""
 
-import time
-
 import pytest
 
-from ccm.sandbox.cloud.codec import CloudApiError
-from ccm.sandbox.cloud.service import CallCounters, Tokens
-from ccm.sandbox.cloud.simulation import CallRate, RateLimiter
+from ccm.sandbox.cloud.service import CallCounters
+from ccm.sandbox.cloud.simulation import CallRate
 
 from .conftest import Cloud, HandClock
 
@@ -14,20 +11,6 @@ from .conftest import Cloud, HandClock
 @pytest.mark.parametrize("token", ["", "wrong", "sandbox "])
 async def test_a_wrong_token_is_not_known(cloud: Cloud, token: str) -> None:
     assert (await cloud.get("/v1/machines", token=token and f"{token}x")).status == 401
-
-
-async def test_a_read_only_token_may_not_write(cloud: Cloud) -> None:
-    token = "r"
-    cloud.tokens = Tokens(full="sandbox", read_only=token)
-    assert (await cloud.get("/v1/machines", token=token)).status == 200
-    reply = await cloud.ask("POST", "/v1/load-balancers", {"name": "a"}, token=token)
-    assert (reply.status, reply.code) == (403, "AccessDenied")
-    assert (await cloud.get("/v1/load-balancers/a")).status == 404
-
-
-async def test_the_admin_surface_asks_for_no_token_and_is_not_counted(cloud: Cloud) -> None:
-    assert (await cloud.get("/admin/state", token="nothing")).status == 200
-    assert cloud.counters.count() == 0
 
 
 async def test_calls_are_counted_by_operation_caller_class_and_status(cloud: Cloud) -> None:
@@ -48,21 +31,6 @@ async def test_calls_are_counted_by_operation_caller_class_and_status(cloud: Clo
     assert counters.count("CreateLoadBalancer", status=409) == 1
     assert counters.count("GetLoadBalancer", "read", "test", 200) == 1
     assert counters.count("Unknown", status=404) == 1
-
-
-async def test_a_call_is_logged_with_its_times_and_its_user_agent_without_x_caller(
-    cloud: Cloud,
-) -> None:
-    headers = {"User-Agent": "curl/8", "Authorization": "Bearer sandbox"}
-    before = (time.time(), time.monotonic())
-    async with cloud.session.get(f"{cloud.url}/v1/machines", headers=headers):
-        pass
-    after = (time.time(), time.monotonic())
-    [call] = cloud.counters.log
-    assert before[0] <= call.wall <= after[0]
-    assert before[1] <= call.monotonic <= after[1]
-    assert (call.operation, call.status, call.caller) == ("ListMachines", 200, "curl/8")
-    assert cloud.counters.count(caller="curl/8") == 1
 
 
 def test_the_log_is_bounded_and_the_counts_are_not() -> None:
@@ -105,29 +73,3 @@ async def test_more_reads_than_allowed_are_throttled_until_the_limit_is_lifted(
     assert [(await cloud.get("/v1/machines")).status for _ in range(2)] == [200, 429]
     cloud.limits.set("read", None)
     assert (await cloud.get("/v1/machines")).status == 200
-
-
-async def test_reads_do_not_spend_what_writes_have(cloud: Cloud) -> None:
-    cloud.limits.set("read", CallRate(per_second=1, burst=1))
-    cloud.limits.set("write", CallRate(per_second=1, burst=1))
-    await cloud.get("/v1/machines")
-    assert (await cloud.get("/v1/machines")).status == 429
-    assert (await cloud.post("/v1/load-balancers", {"name": "a"})).status == 201
-    assert (await cloud.post("/v1/load-balancers", {"name": "b"})).status == 429
-
-
-async def test_a_refused_call_still_says_what_is_left_and_a_wrong_token_spends_nothing(
-    cloud: Cloud,
-) -> None:
-    cloud.limits.set("read", CallRate(per_second=1, burst=3))
-    assert (await cloud.get("/v1/machines", token="stolen")).status == 401
-    reply = await cloud.get("/v1/load-balancers/nobody")
-    assert (reply.status, reply.headers["RateLimit-Remaining"]) == (404, "2")
-
-
-@pytest.mark.parametrize(("per_second", "burst"), [(0, 1), (-1, 1), (1, 0)])
-def test_a_rate_that_lets_nothing_through_is_refused(per_second: float, burst: int) -> None:
-    with pytest.raises(CloudApiError):
-        CallRate(per_second, burst)
-    with pytest.raises(CloudApiError, match="read, write"):
-        RateLimiter(HandClock()).set("list", None)

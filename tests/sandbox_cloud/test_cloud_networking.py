@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ccm.sandbox.cloud.records import Machine, Volume
+from ccm.sandbox.cloud.records import Machine
 
 from .conftest import Cloud, HandClock
 
@@ -32,21 +32,10 @@ def route(cidr: str = "10.1.0.0/24", **more: Any) -> dict[str, Any]:
         ("load-balancers", balancer("b", source_ranges=["banana"]), 400, "InvalidRequest"),
         ("load-balancers", balancer("b", scheme="sideways"), 400, "InvalidRequest"),
         ("load-balancers", balancer("b", listeners=[LISTENER, LISTENER]), 400, "InvalidRequest"),
-        ("load-balancers", balancer("b", listeners=[{"port": "80"}]), 400, "InvalidRequest"),
-        ("load-balancers", balancer("b", listeners={}), 400, "InvalidRequest"),
-        ("load-balancers", balancer("b", tags={"n": 1}), 400, "InvalidRequest"),
-        ("load-balancers", balancer("b", state="active"), 400, "InvalidRequest"),
-        ("load-balancers", {"tags": {}}, 400, "InvalidRequest"),
         ("routes", route("10.1.0.0/24", name="first"), 409, "AlreadyExists"),
         ("routes", route("10.9.0.0/24"), 409, "NetworkInUse"),
         ("routes", route("10.2.0.0/24", machine_id="m-404"), 422, "NoSuchMachine"),
         ("routes", route("10.2.0.7/24"), 400, "InvalidRequest"),
-        ("routes", route("banana"), 400, "InvalidRequest"),
-        ("routes", route("10.2.0.0/24", colour="red"), 400, "InvalidRequest"),
-        ("routes", route("10.2.0.0/24", id="mine"), 400, "InvalidRequest"),
-        ("routes", {"cidr": "10.2.0.0/24"}, 400, "InvalidRequest"),
-        ("routes", [], 400, "InvalidRequest"),
-        ("routes", None, 400, "InvalidRequest"),
         ("routes", b"{", 400, "InvalidRequest"),
     ],
 )
@@ -57,43 +46,6 @@ async def test_what_cannot_be_is_refused(
     await cloud.post("/v1/routes", route("10.9.0.0/24", name="first"))
     reply = await cloud.post(f"/v1/{path}", body)
     assert (reply.status, reply.code) == (status, code)
-
-
-@pytest.mark.parametrize(
-    ("path", "bodies", "message"),
-    [
-        ("routes", (route(), route("10.2.0.0/24")), "1 of 1 routes are used"),
-        (
-            "load-balancers",
-            (balancer("a"), balancer("b")),
-            "the account may have 1 load balancers",
-        ),
-    ],
-)
-async def test_the_account_has_room_for_so_many(
-    cloud: Cloud, path: str, bodies: tuple[object, object], message: str
-) -> None:
-    cloud.set_parameters(max_routes=1, max_load_balancers=1)
-    await cloud.post(f"/v1/{path}", bodies[0])
-    reply = await cloud.post(f"/v1/{path}", bodies[1])
-    assert (reply.status, reply.code) == (422, "QuotaExceeded")
-    assert reply.body["error"]["message"] == message
-
-
-async def test_a_balancer_is_made_with_an_address(cloud: Cloud) -> None:
-    body = balancer(
-        hosts=["m-1"],
-        scheme="internal",
-        source_ranges=["10.0.0.0/8"],
-        health_check={"path": "/healthz", "port": 30081},
-    )
-    made = await cloud.post("/v1/load-balancers", body)
-    assert made.status == 201
-    assert made.body["state"] == "active"
-    assert made.body["ip"]
-    assert made.body["hostname"]
-    assert {key: made.body[key] for key in body} == body
-    assert (await cloud.get("/v1/load-balancers/web")).body == made.body
 
 
 async def test_only_the_given_fields_change_and_some_never(cloud: Cloud) -> None:
@@ -125,27 +77,6 @@ async def test_work_on_a_balancer_takes_time_and_refuses_more_work(
     assert (await cloud.ask("DELETE", "/v1/load-balancers/web")).code == "Busy"
     clock.advance(5)
     assert (await cloud.get("/v1/load-balancers/web")).status == 404
-
-
-async def test_volumes_are_found_by_id(cloud: Cloud) -> None:
-    cloud.state.add_volume(Volume("vol-1", zones=("zone-a", "zone-b")))
-    reply = await cloud.get("/v1/volumes?ids=vol-1,vol-2")
-    assert reply.body["not_found"] == ["vol-2"]
-    [volume] = reply.body["items"]
-    assert (volume["zones"], volume["region"]) == (["zone-a", "zone-b"], "region-1")
-    assert len((await cloud.get("/v1/volumes")).body["items"]) == 1
-
-
-async def test_a_route_is_created_listed_and_deleted(cloud: Cloud) -> None:
-    made = await cloud.post("/v1/routes", route(name="r", tags={"cluster": "c"}))
-    assert made.status == 201
-    assert (await cloud.get("/v1/routes")).body["items"] == [made.body]
-    assert made.body["state"] == "active"
-    assert made.body["tags"] == {"cluster": "c"}
-    assert (await cloud.ask("DELETE", f"/v1/routes/{made.body['id']}")).status == 204
-    assert (await cloud.get("/v1/routes")).body["items"] == []
-    again = await cloud.ask("DELETE", f"/v1/routes/{made.body['id']}")
-    assert (again.status, again.code) == (404, "NotFound")
 
 
 async def test_a_network_is_kept_in_its_canonical_spelling(cloud: Cloud) -> None:

@@ -81,7 +81,7 @@ def test_a_wrong_seed_ends_it_at_once(
 
 
 @pytest.mark.parametrize(
-    "argument", ["--read-rate=fast", "--read-rate=0", "--parameter=gravity=1", "--parameter=boot=x"]
+    "argument", ["--read-rate=fast", "--read-rate=0", "--parameter=gravity=1", "--parameter=page=x"]
 )
 def test_a_wrong_argument_is_a_usage_error(launch: Launch, argument: str) -> None:
     child = launch(argument)

@@ -12,9 +12,7 @@ from ccm.providers.simulated.api import LookupResult, SimulatedApi
 
 SCHEME = "simulated"
 POWER_STATES = {
-    "starting": PowerState.RUNNING,
     "running": PowerState.RUNNING,
-    "stopping": PowerState.STOPPED,
     "stopped": PowerState.STOPPED,
 }
 QUERYABLE_VALUE = re.compile(r"[A-Za-z0-9._-]+")

@@ -100,7 +100,7 @@ class CloudAdmin:
         return cast(Json, await self._ask("GET", "limits"))
 
     async def set_limits(self, **limits: float | CallRate | None) -> Json:
-        """Change rates (`read`, `write`) and fields of `CloudParameters`: page, latency, boot, …"""
+        """Change rates (`read`, `write`) and fields of `CloudParameters`: page, latency, …"""
         return cast(Json, await self._ask("PATCH", "limits", limits))
 
     async def _act(self, ref: str, action: str) -> Machine:

@@ -11,9 +11,7 @@ from ccm.sandbox.cloud.codec import Cidr
 class Power(StrEnum):
     """The life of a machine."""
 
-    STARTING = "starting"
     RUNNING = "running"
-    STOPPING = "stopping"
     STOPPED = "stopped"
     TERMINATED = "terminated"
 

@@ -56,7 +56,7 @@ UNKNOWN_OPERATION = CloudOperation("Unknown", "*", "/v1/{tail:.*}", _no_such_pat
 
 
 class CloudServer:
-    """A cloud on loopback; `async with CloudServer(page=100, boot=2) as cloud: cloud.url`.
+    """A cloud on loopback; `async with CloudServer(page=100, latency=0.1) as cloud: cloud.url`.
 
     `parameters` are the fields of `CloudParameters`. The state may be read and changed directly.
     """

@@ -21,9 +21,6 @@ class CloudParameters:
     latency: float = 0.0
     max_routes: int = 1000
     max_load_balancers: int = 100
-    boot: float = 0.0
-    """How long a machine says `starting`; likewise `shutdown` and `stopping`."""
-    shutdown: float = 0.0
     retention: float = 60.0
     """How long a terminated machine stays visible before it is simply absent."""
     provisioning: float = 0.0

@@ -48,7 +48,6 @@ class MachineTable:
         return candidates[0]
 
     def add(self, machine: Machine) -> Machine:
-        """Build a machine; it boots as long as the parameters say."""
         if machine.id in self.records:
             raise CloudApiError(409, "AlreadyExists", f"machine {machine.id} exists")
         number = self._simulation.next_number()
@@ -59,29 +58,18 @@ class MachineTable:
         )
         self.insert(new)
         self._simulation.revision += 1
-        if new.power is Power.RUNNING and self._simulation.parameters.boot > 0:
-            self._boot(new)
-        return self.records[new.id]
+        return new
 
     def start(self, ref: str) -> Machine:
-        machine = self._existing(ref)
-        if machine.power in (Power.STOPPED, Power.STOPPING):
-            self._boot(machine)
-        return self.records[machine.id]
+        return self._put(replace(self._existing(ref), power=Power.RUNNING))
 
     def stop(self, ref: str) -> Machine:
-        machine = self._existing(ref)
-        if machine.power in (Power.RUNNING, Power.STARTING):
-            self._put(replace(machine, power=Power.STOPPING))
-            seconds = self._simulation.parameters.shutdown
-            self._later(seconds, machine.id, Power.STOPPING, Power.STOPPED)
-        return self.records[machine.id]
+        return self._put(replace(self._existing(ref), power=Power.STOPPED))
 
     def terminate(self, ref: str) -> Machine:
         """End a machine for good; it stays visible as `terminated` for the retention time."""
         machine = self._existing(ref)
-        ended = replace(machine, power=Power.TERMINATED)
-        self._put(ended)
+        ended = self._put(replace(machine, power=Power.TERMINATED))
         self._simulation.schedule(
             self._simulation.parameters.retention, lambda: self._forget(ended.id)
         )
@@ -92,9 +80,7 @@ class MachineTable:
         self._forget(self.get(ref).id)
 
     def change(self, ref: str, **fields: Any) -> Machine:
-        changed = replace(self.get(ref), **fields)
-        self._put(changed)
-        return changed
+        return self._put(replace(self.get(ref), **fields))
 
     def insert(self, machine: Machine) -> None:
         self.records[machine.id] = machine
@@ -106,22 +92,10 @@ class MachineTable:
             raise CloudApiError(409, "Terminated", f"machine {machine.id} is terminated for good")
         return machine
 
-    def _boot(self, machine: Machine) -> None:
-        self._put(replace(machine, power=Power.STARTING))
-        seconds = self._simulation.parameters.boot
-        self._later(seconds, machine.id, Power.STARTING, Power.RUNNING)
-
-    def _later(self, seconds: float, machine_id: str, before: Power, after: Power) -> None:
-        def arrive() -> None:
-            machine = self.records.get(machine_id)
-            if machine and machine.power is before:
-                self._put(replace(machine, power=after))
-
-        self._simulation.schedule(seconds, arrive)
-
-    def _put(self, machine: Machine) -> None:
+    def _put(self, machine: Machine) -> Machine:
         self.records[machine.id] = machine
         self._simulation.revision += 1
+        return machine
 
     def _forget(self, machine_id: str) -> None:
         machine = self.records.pop(machine_id, None)

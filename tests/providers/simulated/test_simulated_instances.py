@@ -41,9 +41,7 @@ async def test_a_machine_becomes_an_instance(w: World) -> None:
 @pytest.mark.parametrize(
     ("power", "expected"),
     [
-        (Power.STARTING, PowerState.RUNNING),
         (Power.RUNNING, PowerState.RUNNING),
-        (Power.STOPPING, PowerState.STOPPED),
         (Power.STOPPED, PowerState.STOPPED),
     ],
 )
