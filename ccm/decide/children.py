@@ -35,6 +35,7 @@ class WorkerEvent(StrEnum):
     DIED = "died"
     REFUSED = "refused to start"
     NOT_NEEDED = "not needed"
+    NOT_SPAWNED = "not spawned"
     ENDED = "ended as told"
 
 
@@ -51,6 +52,15 @@ TABLE: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
     (WorkerState.RUNNING, WorkerEvent.STOPPED_LEADING): WorkerState.STANDBY,
     (WorkerState.RUNNING, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
     (WorkerState.STANDBY, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
+    **{
+        (state, WorkerEvent.NOT_SPAWNED): WorkerState.BACKOFF
+        for state in (
+            WorkerState.BACKOFF,
+            WorkerState.STOPPED,
+            WorkerState.FAILED,
+            WorkerState.SKIPPED,
+        )
+    },
     **{(state, WorkerEvent.TOLD_TO_DRAIN): WorkerState.DRAINING for state in _ALIVE},
     **{(state, WorkerEvent.DIED): WorkerState.BACKOFF for state in _ALIVE},
     (WorkerState.DRAINING, WorkerEvent.DIED): WorkerState.STOPPED,

@@ -14,6 +14,7 @@ from ccm.counters import Histogram
 from ccm.decide.budget import GRANT_WAIT, Ask, Priority, Turns, whole_tokens
 from ccm.decide.rate_law import Bucket, next_token_in, refill, spend, throttled
 from ccm.model.objects import Json
+from ccm.supervisor.timers import call_later
 
 log = logging.getLogger(__name__)
 
@@ -126,8 +127,7 @@ class Budget:
             self._timer.cancel()
             self._timer = None
         if next_at:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(min(next_at), 0.001), self._serve)
+            self._timer = call_later(max(min(next_at), 0.001), self._serve)
 
     def _serve_class(self, budget: str, now: float) -> Iterator[float]:
         """Grant the calls of one class; yields in how many seconds there may be more to do."""

@@ -21,6 +21,7 @@ from ccm.http import Server
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.supervisor.spawn import start_process
+from ccm.supervisor.timers import call_later, call_until_done
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +33,16 @@ KILL_DELAY = 2.0  # seconds a silent worker gets to write its stacks before SIGK
 
 @dataclass
 class WorkerProcess:
-    """One process of a worker. `awaits_handover`: it must not act, others still own its keys."""
+    """One process of a worker."""
 
     ident: str
     handle: Any
     journal_path: Path
     controllers: tuple[str, ...]
-    awaits_handover: bool = False
-    said_hello: bool = False
+    said_hello: bool = False  # and that was taken in
     is_synced: bool = False
     heard_at: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.monotonic)
     status: Json = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -57,6 +58,7 @@ class Child:
     current: WorkerProcess | None = None
     successor: WorkerProcess | None = None
     is_leaving: bool = False  # scaled away: it is not started again
+    is_newcomer: bool = False  # scaled up: it must not act, as others still own its keys
     last_faults: list[str] = field(default_factory=list)
 
     def processes(self) -> list[WorkerProcess]:
@@ -121,11 +123,11 @@ class Children:
         """The worker of this name."""
         return self._children.get(name)
 
-    def add(self, controllers: Mapping[str, str], awaits_handover: bool = False) -> None:
-        """Start workers: name → controller. Fenced ones sync but must not act yet."""
+    def add(self, controllers: Mapping[str, str], is_newcomer: bool = False) -> None:
+        """Start workers: name → controller."""
         for name, controller in controllers.items():
-            child = self._children[name] = Child(name, controller)
-            self._start(child, awaits_handover)
+            child = self._children[name] = Child(name, controller, is_newcomer=is_newcomer)
+            self._start(child)
 
     def transition(self, child: Child, event: WorkerEvent) -> None:
         """Move the worker along its state table."""
@@ -152,8 +154,11 @@ class Children:
         if child.successor:
             return f"{child.name} is being replaced already"
         if child.current and child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING):
-            child.successor = self._spawn(child)
-            child.successor.awaits_handover = True
+            try:
+                child.successor = self._spawn(child)
+            except (OSError, MemoryError) as error:
+                log.error("successor not spawned", extra={"worker": child.name, "why": str(error)})
+                return f"{child.name} goes on as it is: no successor could be spawned ({error})"
             return f"{child.name} hands over to a new process as soon as that has everything"
         if child.current:
             child.current.handle.kill()
@@ -204,8 +209,9 @@ class Children:
                 self._check_controllers(child)
 
     def _check_silence(self, child: Child, process: WorkerProcess) -> None:
-        silent = time.monotonic() - process.heard_at
-        factor = 1 if process.said_hello else STARTUP_SILENCE_FACTOR
+        is_up = process.said_hello
+        silent = time.monotonic() - (process.heard_at if is_up else process.started_at)
+        factor = 1 if is_up else STARTUP_SILENCE_FACTOR  # a start has a deadline, whatever it says
         if silent < factor * self._settings.worker_silence_limit:
             return
         pid = process.handle.pid
@@ -215,8 +221,8 @@ class Children:
         )
         os.kill(pid, signal.SIGABRT)  # it writes its stacks and ends
         os.kill(pid, signal.SIGCONT)
-        asyncio.get_running_loop().call_later(KILL_DELAY, process.handle.kill)
-        process.heard_at = time.monotonic()
+        call_later(KILL_DELAY, process.handle.kill)
+        process.heard_at = process.started_at = time.monotonic()
 
     def _check_size(self, child: Child) -> None:
         limit = self._settings.worker_memory_limit
@@ -228,18 +234,26 @@ class Children:
     def _check_controllers(self, child: Child) -> None:
         process = child.current
         is_working = child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING)
-        if not process or not is_working or process.awaits_handover or child.successor:
+        if not process or not is_working or child.is_newcomer or child.successor:
             return
         if process.controllers != self._hooks.settings_for(child.controller).controllers:
             log.info("worker restarts with more controllers", extra={"worker": child.name})
             self.restart(child)
 
-    def _start(self, child: Child, awaits_handover: bool = False) -> None:
+    def _start(self, child: Child) -> None:
         if self._is_stopping or child.current or child.is_leaving:
             return
-        child.current = self._spawn(child)
-        child.current.awaits_handover = awaits_handover
+        try:
+            child.current = self._spawn(child)
+        except (OSError, MemoryError) as error:  # no descriptor, process or memory is to be had
+            log.error("worker not spawned", extra={"worker": child.name, "why": str(error)})
+            self._restart_later(child, WorkerEvent.NOT_SPAWNED)
+            return
         self.transition(child, WorkerEvent.STARTED)
+
+    def _restart_later(self, child: Child, event: WorkerEvent) -> None:
+        self.transition(child, event)
+        call_later(restart_delay(child.life, random.random()), self._start, child)
 
     def _spawn(self, child: Child) -> WorkerProcess:
         child.starts += 1
@@ -261,7 +275,7 @@ class Children:
         process = WorkerProcess(ident, start_process(spec), journal_path, settings.controllers)
         self._hooks.admit(child, process)
         loop = asyncio.get_running_loop()
-        loop.add_reader(process.handle.sentinel, self._on_exit, child, process)
+        loop.add_reader(process.handle.sentinel, call_until_done, self._on_exit, child, process)
         return process
 
     def _drain(self, child: Child, process: WorkerProcess, seconds: float) -> None:
@@ -321,18 +335,14 @@ class Children:
             self._hooks.refused(child)
         elif was_draining:
             self.transition(child, WorkerEvent.ENDED)
-            self._start(child, process.awaits_handover)
+            self._start(child)
         else:
-            self.transition(child, WorkerEvent.DIED)
-            delay = restart_delay(child.life, random.random())
-            loop = asyncio.get_running_loop()
-            loop.call_later(delay, self._start, child, process.awaits_handover)
+            self._restart_later(child, WorkerEvent.DIED)
 
     def _promote(self, child: Child, successor: WorkerProcess) -> None:
         """The successor is the worker now, in whatever state it is."""
         child.current, child.successor = successor, None
         child.last_faults = []
-        successor.awaits_handover = False
         state = WorkerState.SYNCING if successor.said_hello else WorkerState.STARTING
         state = WorkerState.STANDBY if successor.is_synced else state
         child.life = Life(state, time.monotonic())

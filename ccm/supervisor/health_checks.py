@@ -83,8 +83,10 @@ class HealthChecks:
         """The same, and that the watches are up to date and every worker has its snapshot."""
         yield from self.alive()
         yield HealthChecker("freshness", self._silent_watches)
+        now = time.monotonic()
         for child in self._children:
-            yield HealthChecker(child.name, partial(_not_ready, child))
+            must_act = not child.is_newcomer and self._leader.until(child.controller) > now
+            yield HealthChecker(child.name, partial(_not_ready, child, must_act))
         yield HealthChecker("shutdown", lambda: "it stops" if self._is_stopping() else None)
 
     def _election(self) -> str | None:
@@ -112,9 +114,11 @@ class HealthChecks:
         return f"nothing from the watch of {', '.join(old)}" if old else None
 
 
-def _not_ready(child: Child) -> str | None:
+def _not_ready(child: Child, must_act: bool) -> str | None:
     """Why this worker could not act; during a hand-over the successor may be the ready one."""
     has_synced_successor = child.successor is not None and child.successor.is_synced
+    if must_act and child.life.state is WorkerState.STANDBY:
+        return "worker is standby, and this replica leads"
     if child.life.state in READY_STATES or has_synced_successor:
         return None
     return f"worker is {child.life.state}"

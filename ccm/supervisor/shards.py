@@ -89,9 +89,10 @@ class Shards:
             return f"{count} node workers instead of {before}"
 
     async def _move_keys(self) -> None:
+        await self._until(lambda: not any(child.is_leaving for child in self._children))
         old = [child for child in self._children if child.name in self._current]
         added = [name for name in self._next if name not in self._current]
-        self._children.add(dict.fromkeys(added, "node"), awaits_handover=True)
+        self._children.add(dict.fromkeys(added, "node"), is_newcomer=True)
         await self._until(lambda: all(self._is_synced(name) for name in added))
         self._reassign(old)
         await self._until(lambda: all(self._informer.is_caught_up(name) for name in _idents(old)))
@@ -103,13 +104,17 @@ class Shards:
         staying = [child for child in self._children if child.name in self._current]
         self._reassign(staying)
         for child in staying:
-            if child.current:
-                child.current.awaits_handover = False
-                self._permit(child)
+            child.is_newcomer = False
+            self._permit(child)
 
     def _roll_back(self) -> None:
         """Retire the workers that were added, and give the others their keys back."""
         self._next = self._current
+        for name in self._current:  # also those that were about to leave
+            if child := self._children.get(name):
+                child.is_leaving = False
+            else:
+                self._children.add({name: "node"})
         for child in self._children:
             if child.controller == "node" and child.name not in self._current:
                 self._children.retire(child)

@@ -255,7 +255,6 @@ class Supervisor:
         """The rarer messages, about the life of the worker itself."""
         match message:
             case Hello():
-                process.said_hello = True
                 self._budget.declare(message.quotas)
                 self._nodes.scheme = self._nodes.scheme or message.scheme
                 if (token := self._tokens.token(child.controller)) is not None:
@@ -264,6 +263,7 @@ class Supervisor:
                 if process is child.current:
                     self._children.transition(child, WorkerEvent.SAID_HELLO)
                 self._informer.subscribe(process.ident, message, self._shards.owns(child))
+                process.said_hello = True
             case Synced():
                 self._children.on_synced(child, process)
                 self._send_permit(child)
@@ -288,7 +288,7 @@ class Supervisor:
     def _send_permit(self, child: Child) -> None:
         """Let the current process act, unless its keys still belong to others."""
         process = child.current
-        if process is None or process.awaits_handover:
+        if process is None or child.is_newcomer:
             return
         until = self._leader.until(child.controller)
         self._hub.send(process.ident, Permit(until))

@@ -32,6 +32,7 @@ class Supervisor:
     stuck: str | None = None
     is_overdue: bool = False
     is_stopping: bool = False
+    leads_until: float = 0.0
     silent: float = 0.0
     standstill: float = 0.0
     trouble: str = ""
@@ -52,7 +53,10 @@ class Supervisor:
         leader = SimpleNamespace(lease_name="ccm", is_overdue=lambda: self.is_overdue)
         checks = HealthChecks(
             self.settings,
-            cast(Leadership, SimpleNamespace(electors=lambda: [leader])),
+            cast(
+                Leadership,
+                SimpleNamespace(electors=lambda: [leader], until=lambda _: self.leads_until),
+            ),
             cast(Progress, SimpleNamespace(what_is_stuck=lambda: self.stuck)),
             cast(SharedInformer, self),
             cast(Children, self.children),
@@ -123,6 +127,16 @@ def test_a_worker_that_is_not_in_place_is_not_ready_and_costs_no_life(
     in_place = {WorkerState.STANDBY, WorkerState.RUNNING, WorkerState.SKIPPED}
     lack = {} if state in in_place else {"node-0": f"worker is {state}"}
     assert supervisor.failing() == {"alive": {}, "ready": lack}
+
+
+@pytest.mark.parametrize(("is_newcomer", "is_ready"), [(False, False), (True, True)])
+def test_of_a_leader_a_worker_in_standby_is_in_place_only_while_others_own_its_keys(
+    supervisor: Supervisor, is_newcomer: bool, is_ready: bool
+) -> None:
+    supervisor.leads_until = float("inf")
+    supervisor.children[0].life = Life(WorkerState.STANDBY)
+    supervisor.children[0].is_newcomer = is_newcomer
+    assert (supervisor.failing()["ready"] == {}) is is_ready
 
 
 @pytest.mark.parametrize("is_synced", [True, False])

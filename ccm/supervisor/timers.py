@@ -1,0 +1,24 @@
+"""Timers and callbacks of the supervisor's loop, of which none is lost when it raises."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+RETRY_DELAY = 1.0  # seconds until a callback that raised is called again
+
+
+def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+    """As the loop's own, for a callback that may be called again when it raised."""
+    return asyncio.get_running_loop().call_later(seconds, call_until_done, callback, *args)
+
+
+def call_until_done(callback: Callable[..., object], *args: Any) -> None:
+    """Call it; when it raises, log that and call it again later, until it does not."""
+    try:
+        callback(*args)
+    except Exception:  # around one callback: what it was to do is done when that is possible
+        log.exception("callback failed and is called again", extra={"seconds": RETRY_DELAY})
+        call_later(RETRY_DELAY, callback, *args)

@@ -1,0 +1,196 @@
+"""What becomes of workers that cannot be spawned, and of callbacks that raise."""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ccm.decide.children import Life, WorkerState
+from ccm.settings import Settings
+from ccm.supervisor import children as module
+from ccm.supervisor import shards as shards_module
+from ccm.supervisor import timers
+from ccm.supervisor.children import Children, Hooks
+from ccm.supervisor.shards import Shards
+from tests.faults.rows import fault_row
+from tests.worlds.waiting import until
+
+
+class Spawns:
+    """Processes that are only a pipe; `failures` are raised first, one a spawn."""
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+        self.count = 0
+        self._pipes: list[int] = []
+
+    def start(self, spec: object) -> Any:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.count += 1
+        sentinel, other = os.pipe()
+        self._pipes += [sentinel, other]
+        return SimpleNamespace(pid=self.count, sentinel=sentinel, kill=lambda: None)
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            os.close(pipe)
+
+
+@pytest.fixture
+def spawns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spawns]:
+    spawns = Spawns()
+    monkeypatch.setattr(module, "start_process", spawns.start)
+    yield spawns
+    spawns.close()
+
+
+def new_children(path: Path) -> Children:
+    def ignore(*_: object) -> None: ...
+
+    hooks = Hooks(ignore, ignore, ignore, ignore, ignore, lambda _: Settings())
+    return Children(path / "bus", Settings(), cast(Any, None), hooks)
+
+
+@fault_row(
+    "no descriptor, process or memory is to be had when a worker is to be started",
+    "all",
+    then="the start is tried again with back-off",
+    within="the back-off, at most 60 s",
+)
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
+async def test_a_worker_that_cannot_be_spawned_is_tried_again(
+    short_dir: Path, spawns: Spawns, number: int
+) -> None:
+    spawns.failures = [OSError(number, os.strerror(number)) for _ in range(4)]
+    children = new_children(short_dir)
+    children.add({"node-0": "node"})
+    child = children.get("node-0")
+    assert child
+    assert child.life.state is WorkerState.BACKOFF
+    await until(lambda: child.life.state is WorkerState.STARTING)
+    assert (spawns.count, child.life.deaths) == (1, 4)
+    asyncio.get_running_loop().remove_reader(cast(Any, child.current).handle.sentinel)
+
+
+async def test_a_successor_that_cannot_be_spawned_leaves_the_worker_as_it_is(
+    short_dir: Path, spawns: Spawns
+) -> None:
+    children = new_children(short_dir)
+    children.add({"node-0": "node"})
+    child = children.get("node-0")
+    assert child
+    assert child.current
+    child.life = Life(WorkerState.RUNNING)
+    spawns.failures = [OSError(errno.EMFILE, "too many open files")]
+    assert "goes on as it is" in children.restart(child)
+    assert child.successor is None
+    asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
+
+
+@fault_row(
+    "what a worker says at its start cannot be taken in, such as with a full runtime directory",
+    "all",
+    then="it is ended although it beats, and started again with back-off",
+    within="three times --worker-silence-limit",
+)
+async def test_a_start_has_a_deadline_whatever_the_worker_says(
+    short_dir: Path, spawns: Spawns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(number))
+    children = new_children(short_dir)
+    children.add({"node-0": "node"})
+    child = children.get("node-0")
+    assert child
+    assert child.current
+    limit = module.STARTUP_SILENCE_FACTOR * Settings().worker_silence_limit
+    child.current.started_at -= limit - 5.0
+    children._check_silence(child, child.current)
+    assert ended == []
+    child.current.started_at -= 5.0
+    children._check_silence(child, child.current)
+    assert ended == [signal.SIGABRT, signal.SIGCONT]
+    asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
+
+
+@fault_row(
+    "an old worker does not end in time while `scale` moves its keys",
+    "node",
+    then="the change is given up; the worker stays, or is started again, and keeps its keys",
+    within="60 s",
+)
+async def test_a_change_of_shards_that_is_given_up_leaves_no_key_without_a_worker(
+    short_dir: Path, spawns: Spawns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards_module, "SCALE_TIMEOUT", 0.05)
+    children = new_children(short_dir)
+    children.add({"node-0": "node", "node-1": "node"})
+    for child in children:
+        assert child.current
+        child.current.said_hello = child.current.is_synced = True
+        child.life = Life(WorkerState.RUNNING)
+    informer = SimpleNamespace(is_caught_up=lambda _: True, reassign=lambda *_: None)
+    shards = Shards(2, children, cast(Any, informer), lambda _: None)
+    assert "there are still 2" in await shards.scale(1)
+    old = children.get("node-1")
+    assert old
+    assert old.life.state is WorkerState.DRAINING
+    assert not old.is_leaving
+    for child in children:
+        asyncio.get_running_loop().remove_reader(cast(Any, child.current).handle.sentinel)
+
+
+async def test_a_newcomer_that_starts_anew_may_act_once_it_owns_its_keys(
+    short_dir: Path, spawns: Spawns
+) -> None:
+    """It is in back-off as the move of the keys ends."""
+    children = new_children(short_dir)
+    children.add({"node-0": "node"})
+    asked: list[str] = []
+
+    def is_caught_up(worker: str) -> bool:
+        asked.append(worker)
+        return is_moved
+
+    informer = SimpleNamespace(is_caught_up=is_caught_up, reassign=lambda *_: None)
+    shards = Shards(1, children, cast(Any, informer), lambda _: None)
+    is_moved = False
+    scaling = asyncio.create_task(shards.scale(2))
+    await until(lambda: children.get("node-1"))
+    newcomer = children.get("node-1")
+    assert newcomer
+    assert [child.is_newcomer for child in children] == [False, True]
+    assert newcomer.current
+    newcomer.current.is_synced = True
+    await until(lambda: asked)  # the keys move now
+    asyncio.get_running_loop().remove_reader(newcomer.current.handle.sentinel)
+    newcomer.current, newcomer.life = None, Life(WorkerState.BACKOFF)
+    is_moved = True
+    assert await scaling == "2 node workers instead of 1"
+    assert not any(child.is_newcomer for child in children)
+    for child in children:
+        if child.current:
+            asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
+
+
+async def test_a_callback_that_raises_is_called_until_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timers, "RETRY_DELAY", 0.01)
+    calls: list[str] = []
+
+    def callback(text: str) -> None:
+        calls.append(text)
+        if len(calls) < 3:
+            raise OSError(errno.EMFILE, "too many open files")
+
+    timers.call_later(0.0, callback, "again")
+    await until(lambda: len(calls) == 3)
+    assert calls == ["again"] * 3
