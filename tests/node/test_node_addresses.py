@@ -51,6 +51,7 @@ SPELT = "InternalIP FC01:1234:0::5678"
             id="ips-are-compared-as-numbers-and-keep-the-clouds-spelling",
         ),
         pytest.param(IN, "010.001.01.1", IN, id="leading-zeros-are-decimal"),
+        pytest.param(IN, "::ffff:10.1.1.1", IN, id="v4-in-v6"),
     ],
 )
 def test_the_kubelets_own_ip_comes_first_and_alone_of_its_type(
@@ -75,6 +76,7 @@ def test_the_kubelets_own_ip_comes_first_and_alone_of_its_type(
         pytest.param(f"{V4},::", "unspecified", id="unspecified-v6"),
         pytest.param("10.1.1.256", "neither one IP", id="not-a-byte"),
         pytest.param("10.1.1", "neither one IP", id="three-bytes"),
+        pytest.param(f"{'1' * 5000}.0.0.0", "neither one IP", id="a-huge-byte"),
     ],
 )
 def test_an_ip_that_is_not_offered_or_not_an_ip_is_a_problem(provided: str, complaint: str) -> None:

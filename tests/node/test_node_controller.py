@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,15 @@ async def test_without_a_usable_answer_the_node_stays_as_it_is_and_is_tried_agai
         w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
         assert (await w.sync()).is_done
         assert not w.cluster.node().is_uninitialized
+
+
+@pytest.mark.parametrize("answers", [None, [], {"node-1": "running"}, {"node-1": None}])
+async def test_what_is_no_answer_is_the_providers_failure(answers: Any) -> None:
+    async with world() as w:
+        w.cluster.put(node(tainted))
+        w.machines.describe = lambda nodes: answers  # type: ignore[method-assign, assignment]
+        with pytest.raises(CloudError):
+            await w.sync()
 
 
 @pytest.mark.parametrize(

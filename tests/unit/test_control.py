@@ -16,6 +16,8 @@ from tests.worlds.waiting import DEADLINE
 
 
 async def echo(request: Json) -> Json:
+    if "fails" in request:
+        raise KeyError("a bug")
     return {"heard": request}
 
 
@@ -46,6 +48,15 @@ async def said(path: Path, line: bytes) -> Json:
 
 async def test_a_command_is_answered(path: Path) -> None:
     assert await asked(path, {"command": "status"}) == {"heard": {"command": "status"}}
+
+
+async def test_a_command_that_fails_is_answered_with_an_error(path: Path) -> None:
+    assert "error" in await asked(path, {"fails": True})
+
+
+async def test_other_users_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_peer_uid", lambda writer: 12345)
+    assert "may ask" in (await asked(path, {"command": "stop"}))["error"]
 
 
 async def test_a_long_answer_arrives_whole(path: Path) -> None:

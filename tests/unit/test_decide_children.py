@@ -92,6 +92,16 @@ def test_a_steady_run_forgets_earlier_deaths(times: int) -> None:
     assert died(Life(WorkerState.BACKOFF, deaths=times), ran_for=STEADY_TIME).deaths == 1
 
 
+def test_standing_by_is_a_steady_run_too() -> None:
+    life = Life(WorkerState.STANDBY, since=0.0, deaths=5)
+    assert next_life(life, WorkerEvent.DIED, STEADY_TIME).deaths == 1
+
+
+@pytest.mark.parametrize("state", [WorkerState.FAILED, WorkerState.SKIPPED])
+def test_a_worker_that_is_started_again_by_command_is_starting(state: WorkerState) -> None:
+    assert next_life(Life(state), WorkerEvent.STARTED, 1.0).state is WorkerState.STARTING
+
+
 def test_a_worker_that_dies_while_it_drains_has_not_failed() -> None:
     life = next_life(Life(WorkerState.DRAINING, deaths=1), WorkerEvent.DIED, 1.0)
     assert (life.state, life.deaths) == (WorkerState.STOPPED, 1)

@@ -15,7 +15,6 @@ from ccm.decide.lease import (
     StandBy,
     decide,
     observe,
-    permit_until,
 )
 
 DURATION = 15.0
@@ -82,7 +81,3 @@ def test_only_a_write_of_the_holder_makes_a_lease_fresh(
 def test_a_deleted_lease_is_remembered_as_it_was_last_seen() -> None:
     assert observe(seen(100.0), None, 109.0) == seen(100.0, DELETED)
     assert observe(None, None, 109.0) is None
-
-
-def test_the_permit_counts_from_when_the_renewal_was_sent() -> None:
-    assert permit_until(100.0, 10.0) == 110.0

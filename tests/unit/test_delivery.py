@@ -56,16 +56,6 @@ def test_a_snapshot_of_many_frames_is_complete_with_its_last() -> None:
     assert world.known() == world.owned()
 
 
-def test_what_belongs_to_another_worker_is_not_told() -> None:
-    world = World()
-    world.put("other", 1)
-    world.listed()
-    world.put("other", 2)
-    world.put("mine", 3)
-    world.settle()
-    assert world.known() == {"mine": 3}
-
-
 def test_a_slow_worker_gets_the_newest_state_and_no_queue_of_old_ones() -> None:
     world = World().listed()
     world.settle()
@@ -113,19 +103,6 @@ def test_a_lost_frame_is_noticed_and_made_good_by_a_snapshot() -> None:
     assert world.known() == {"a": 1, "b": 2}
 
 
-def test_changes_while_the_worker_is_away_are_in_the_snapshot_of_its_successor() -> None:
-    world = World().listed()
-    world.put("a", 1)
-    world.put("b", 1)
-    world.settle()
-    world.worker.is_reachable = False
-    world.put("a", 2)
-    world.delete("b")
-    world.restart()
-    world.settle()
-    assert world.known() == {"a": 2}
-
-
 def test_an_answer_to_a_frame_of_an_earlier_snapshot_says_nothing_about_the_newest() -> None:
     world = World().listed()
     earlier = world.worker.take_one()
@@ -144,19 +121,6 @@ def test_an_answer_to_a_frame_that_was_never_sent_opens_the_window_no_further(se
     for number in range(100):
         world.put(f"n{number}", number)
         assert 0 <= world.queue.in_flight <= MAX_UNACKED_FRAMES
-
-
-def test_an_object_that_goes_away_during_its_snapshot_is_not_left_over() -> None:
-    with small_frames():
-        world = World()
-        for number in range(5):
-            world.put(f"n{number}", "a value")
-        world.listed()
-        world.delete("n0")  # has left
-        world.delete("n4")  # has not
-        world.settle()
-    assert world.known() == world.owned()
-    assert sorted(world.known()) == ["n1", "n2", "n3"]
 
 
 def test_a_frame_that_the_socket_does_not_take_is_sent_later() -> None:
@@ -230,18 +194,6 @@ def test_a_deleted_key_is_not_named_as_moved() -> None:
     world.delete("a")
     world.settle()
     assert (world.known(), world.worker.moved) == ({"b": 1, "c": 1}, [])
-
-
-def test_a_key_that_comes_back_is_told_as_it_is_now() -> None:
-    world = three()
-    world.move("a")
-    world.settle()
-    world.put("a", 2)
-    world.settle()
-    assert world.known() == {"b": 1, "c": 1}
-    world.move()
-    world.settle()
-    assert world.known() == {"a": 2, "b": 1, "c": 1}
 
 
 def test_the_queue_is_caught_up_once_the_worker_gave_the_key_up() -> None:

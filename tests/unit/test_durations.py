@@ -78,6 +78,8 @@ def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
         (9000, "2h30m"),
         (-90, "-1m30s"),
         (-0.5, "-500ms"),
+        (60.00001, "1m0.00001s"),
+        (1e-8, "0s"),
     ],
 )
 def test_a_duration_is_shown_short(seconds: float, text: str) -> None:

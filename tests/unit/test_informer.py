@@ -283,7 +283,7 @@ async def test_an_object_that_cannot_be_passed_on_is_skipped_alone(
     ] * 2
 
 
-@pytest.mark.parametrize("name", ["a b", "名", 'a"\\b', "a\nb", "a%2Fb"])
+@pytest.mark.parametrize("name", ["a b", "名", 'a"\\b', "a\nb", "a%2Fb", "A_b", "..."])
 async def test_an_unusual_name_arrives_as_it_is(name: str) -> None:
     async with world(Nodes(node(name))) as (here, _):
         worker = here.worker("w", LABELS)

@@ -8,7 +8,8 @@ import pytest
 from aiohttp import web
 
 from ccm.errors import KubernetesError, Unreachable
-from ccm.kube.client import JSON_PATCH, Kube, RateLimit, RestConfig
+from ccm.http import HttpResponse
+from ccm.kube.client import JSON_PATCH, Kube, RateLimit, RestConfig, _failure
 from tests.worlds.waiting import until
 
 from .api_server import failure, json_answer, reset, serving, silence, text_answer
@@ -193,6 +194,11 @@ async def test_an_odd_word_on_when_to_come_back_is_no_word(after: str) -> None:
         with pytest.raises(KubernetesError) as raised:
             await kube.get("/api")
         assert raised.value.retry_after is None
+
+
+def test_a_digit_of_another_script_is_no_word_either() -> None:
+    response = HttpResponse(429, "x", {b"retry-after": b"\xb2"}, b"{}")
+    assert _failure(response).retry_after is None
 
 
 # The --kube-api flags.

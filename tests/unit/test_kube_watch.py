@@ -259,12 +259,6 @@ async def test_an_odd_item_of_a_list_is_asked_for_once_more_and_then_skipped(odd
         assert kinds(await events(kube, 8)) == "[ put failed [ put bad put ]"
 
 
-@pytest.mark.parametrize("name", ["node with blanks", "名", "a\nb", "a%2Fb", "A_b", "..."])
-async def test_an_unusual_name_is_a_name(name: str) -> None:
-    async with serving(listing(5, obj(name, 1)), stream(then="silence")) as (_, kube):
-        assert (await events(kube, 2))[1] == Updated(obj(name, 1))
-
-
 async def test_a_list_of_null_is_empty() -> None:
     page = json_answer({"items": None, "metadata": {"resourceVersion": "5"}})
     async with serving(page, stream(then="silence")) as (_, kube):
@@ -332,12 +326,22 @@ async def test_a_list_that_fails_is_tried_again_from_its_beginning(broken: Handl
         assert found[-3:] == story("[ a1 ]")
 
 
-async def test_failures_in_a_row_wait_longer_and_longer() -> None:
+ERROR = line("ERROR", {"code": 500, "reason": "InternalError", "message": "etcd"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "count"),
+    [
+        pytest.param([failure(500, "InternalError")], 8, id="lists"),
+        pytest.param([listing(5), stream(ERROR)], 9, id="streams-that-open"),
+    ],
+)
+async def test_failures_in_a_row_wait_longer_and_longer(answers: list[Handler], count: int) -> None:
     timings = replace(QUICK, retry=Backoff(first=0.02, most=0.08, jitter=0.0))
-    async with serving(failure(500, "InternalError")) as (_, kube):
+    async with serving(*answers) as (_, kube):
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await events(kube, 8, timings)
+        await events(kube, count, timings)
         assert loop.time() - began >= 0.02 + 0.04 + 0.08
 
 
@@ -357,16 +361,6 @@ async def test_a_server_that_asks_for_very_long_patience_gets_less() -> None:
         await events(kube, 3, timings)
 
 
-async def test_a_stream_that_opens_and_fails_waits_longer_and_longer() -> None:
-    timings = replace(QUICK, retry=Backoff(first=0.02, most=0.08, jitter=0.0))
-    error = line("ERROR", {"code": 500, "reason": "InternalError", "message": "etcd"})
-    async with serving(listing(5), stream(error)) as (_, kube):
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        await events(kube, 9, timings)
-        assert loop.time() - began >= 0.02 + 0.04 + 0.08
-
-
 async def test_a_change_that_came_through_ends_the_growth_of_the_waits() -> None:
     timings = replace(QUICK, retry=Backoff(first=0.01, most=60.0, jitter=0.0))
     broken = [stream(line("ADDED", obj("a", v)), then="reset") for v in range(6, 22)]
@@ -375,8 +369,7 @@ async def test_a_change_that_came_through_ends_the_growth_of_the_waits() -> None
 
 
 async def test_another_error_event_is_a_failure_and_no_relist() -> None:
-    error = line("ERROR", {"code": 500, "reason": "InternalError", "message": "etcd"})
-    async with serving(listing(5), stream(error), stream(then="silence")) as (server, kube):
+    async with serving(listing(5), stream(ERROR), stream(then="silence")) as (server, kube):
         found = await events(kube, 5)
         assert found[3:] == [WatchFailed("500 InternalError: etcd"), Bookmark()]
         assert asked(server) == ["list", "watch 5", "watch 5"]

@@ -40,6 +40,10 @@ def test_a_json_record_is_one_object() -> None:
     }
 
 
+def test_a_value_that_is_not_unicode_is_no_obstacle() -> None:
+    assert _Line("node-0", as_json=True).format(record("read", path="\udc80"))
+
+
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_stack_trace_stays_on_its_line(as_json: bool) -> None:
     made = record("failed")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from workers.queue import ReconcileLog
 
-WARNING = "reconcile failed"
+WARNING, RECOVERED = "reconcile failed", "reconcile recovered"
 
 
 def said(caplog: pytest.LogCaptureFixture, message: str) -> int:
@@ -33,11 +33,12 @@ def test_a_key_that_fails_again_for_the_same_reason_is_not_logged_again(
     assert log.first(9) == {"a": "denied"}
 
 
-def test_another_reason_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_reason_is_logged_and_no_recovery(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     log = ReconcileLog()
     log.failed("a", "denied")
     log.failed("a", "throttled")
-    assert said(caplog, WARNING) == 2
+    assert (said(caplog, WARNING), said(caplog, RECOVERED)) == (2, 0)
     assert log.first(9) == {"a": "throttled"}
 
 
@@ -49,9 +50,9 @@ def test_the_end_of_a_reason_is_logged_once_with_its_last_key(
     for key in ("a", "b"):
         log.failed(key, "denied")
     log.done("a", "done")
-    assert said(caplog, "reconcile recovered") == 0
+    assert said(caplog, RECOVERED) == 0
     log.done("b", "done")
-    assert said(caplog, "reconcile recovered") == 1
+    assert said(caplog, RECOVERED) == 1
     assert (len(log), log.done_count) == (0, 2)
 
 
@@ -70,6 +71,15 @@ def test_waiting_is_not_logged_and_ends_without_a_word(caplog: pytest.LogCapture
     assert log.first(9) == {"a": "waits for the cloud's answer"}
     log.done("a", "done")
     assert (len(log), caplog.records) == (0, [])
+
+
+def test_the_end_of_waiting_is_no_recovery_of_another_key(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    log = ReconcileLog()
+    log.failed("a", "x")
+    log.waiting("b", "x")
+    log.done("b", "done")
+    assert said(caplog, RECOVERED) == 0
 
 
 def test_status_shows_some_of_many() -> None:

@@ -101,18 +101,6 @@ async def test_the_rest_comes_as_the_bucket_fills(workers: Workers) -> None:
     assert sorted(message.number for _, message in workers.grants) == list(range(12))
 
 
-async def test_no_storm_of_workers_gets_more_than_the_rate(workers: Workers) -> None:
-    began = time.monotonic()
-    shared = Shared(workers, 100.0, 10)
-    for number in range(50):
-        shared.ask(f"worker-{number % 5}", 10, Priority(number % 6))
-    for _ in range(20):
-        await asyncio.sleep(0.005)  # while time passes, the promise must hold at every moment
-        allowed = 10 + 100.0 * (time.monotonic() - began)
-        assert workers.granted.total() <= allowed + 1e-6
-    assert workers.granted.total() >= 10
-
-
 @pytest.mark.parametrize(
     ("reserve", "rates", "expected"),
     [
@@ -184,15 +172,6 @@ async def test_classes_are_throttled_apart(workers: Workers) -> None:
 
 
 # To whom.
-
-
-async def test_the_most_urgent_worker_gets_the_next_call(workers: Workers) -> None:
-    shared = Shared(workers, 50.0, 1)
-    shared.ask("first")
-    shared.ask("routes", priority=Priority.ROUTE)
-    shared.ask("nodes", priority=Priority.NODE_INIT)
-    await until(lambda: len(workers.grants) == 3)
-    assert [worker for worker, _ in workers.grants] == ["first", "nodes", "routes"]
 
 
 async def test_workers_of_one_priority_take_turns(workers: Workers) -> None:

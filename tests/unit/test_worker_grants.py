@@ -62,13 +62,6 @@ async def test_each_call_is_requested_at_once_and_goes_with_its_own_grant(ends: 
     await end(init)
 
 
-async def test_without_a_supervisor_no_call_is_made(ends: Ends) -> None:
-    tasks = ends.take(2)
-    await let_run(50)
-    assert done(tasks) == 0
-    await end(tasks)
-
-
 async def test_a_grant_that_comes_too_late_is_not_used_but_requested_again(ends: Ends) -> None:
     tasks = ends.take(1)
     await let_run()

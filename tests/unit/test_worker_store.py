@@ -44,10 +44,6 @@ def test_a_snapshot_is_visible_once_it_is_complete() -> None:
     assert store.get("Node", "a") == value("x")
 
 
-def test_an_empty_snapshot_is_a_snapshot() -> None:
-    assert Store(PROJECTIONS).absorb(snapshot()) == Absorbed([], completed=True)
-
-
 def test_a_delta_changes_what_it_names_and_nothing_else() -> None:
     store = filled(entry("a", 1, "old"), entry("b", 1, "old"))
     assert store.absorb(frame(2, entry("a", 2, "new"))).changed == [("Node", "a")]
@@ -98,14 +94,6 @@ def test_a_gap_is_seen_and_changes_nothing(odd: Objects) -> None:
     with pytest.raises(Gap):
         store.absorb(odd)
     assert store.get("Node", "a") == value("old")
-
-
-def test_a_snapshot_heals_a_gap() -> None:
-    store = filled(entry("a", 1))
-    with pytest.raises(Gap):
-        store.absorb(frame(7))
-    assert store.absorb(snapshot(entry("b", 2), epoch=2)).completed
-    assert store.absorb(frame(2, entry("c", 3), epoch=2)).changed == [("Node", "c")]
 
 
 # Own writes.
@@ -161,6 +149,21 @@ def test_a_write_of_an_object_that_is_gone_does_not_bring_it_back() -> None:
     store.absorb(frame(2, entry("a", 0, None)))
     store.wrote("Node", "a", answer(5, "mine"))
     assert store.names() == []
+
+
+def test_an_own_write_does_not_undo_a_newer_entry_of_the_feed() -> None:
+    store = filled(entry("a", 1, "old"))
+    store.absorb(frame(2, entry("a", 6, "theirs, newer")))
+    store.wrote("Node", "a", answer(5, "mine, older"))
+    assert store.get("Node", "a") == value("theirs, newer")
+
+
+def test_an_own_write_during_a_snapshot_outlives_it() -> None:
+    store = filled(entry("a", 1, "old"))
+    store.absorb(frame(1, entry("a", 1, "old"), epoch=2))
+    store.wrote("Node", "a", answer(5, "mine"))
+    store.absorb(frame(2, epoch=2, complete=True))
+    assert store.get("Node", "a") == value("mine")
 
 
 @pytest.mark.parametrize("odd", [{}, {"metadata": None}, {"metadata": {"resourceVersion": "x"}}])
