@@ -10,7 +10,7 @@ import pytest
 
 from ccm.bus.frames import ProposeDeletions
 from ccm.controllers import LIFECYCLE, NODE
-from ccm.errors import CloudError, Denied, KubernetesError, NotLeading, Throttled
+from ccm.errors import CloudError, Denied, KubernetesError, NotLeading
 from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.model.objects import Node
 from tests.worlds.context import TIMINGS
@@ -27,7 +27,6 @@ from tests.worlds.nodes import (
     with_taint,
 )
 from tests.worlds.waiting import let_run, until
-from tests.worlds.world import MANY
 from workers.controller import Result
 
 from .world import World, world
@@ -93,8 +92,18 @@ async def test_what_is_no_answer_is_the_providers_failure(answers: Any) -> None:
 @pytest.mark.parametrize(
     ("tweaks", "provider_id", "complaint"),
     [
-        pytest.param([provided_ip("nonsense")], "fake://1", "nonsense", id="CN8"),
-        pytest.param([], "", "does not set node provider ID", id="CN9-CN15"),
+        pytest.param(
+            [provided_ip("nonsense")],
+            "fake://1",
+            "'nonsense' is neither one IP nor one of each family",
+            id="CN8",
+        ),
+        pytest.param(
+            [],
+            "",
+            "cloud provider does not set node provider ID for node node-1",
+            id="CN9-CN15",
+        ),
     ],
 )
 async def test_what_does_not_fit_the_node_is_told_to_people(
@@ -143,21 +152,6 @@ async def test_a_node_of_another_cloud_is_left_alone_and_not_asked_about() -> No
         assert (w.machines.reads, w.cluster.writes) == ([], 0)
 
 
-@pytest.mark.parametrize("limit", [1, 2, MANY])
-async def test_nodes_that_arrive_together_are_read_together(limit: int) -> None:
-    """However few may execute at the same time: those that wait for the cloud do not."""
-    async with world(limit=limit, page=5) as w:
-        names = [f"node-{number}" for number in range(5)]
-        for name in names:
-            w.put(node(tainted, name=name), answer=machine(f"fake://{name}"))
-        w.feed()
-        await asyncio.gather(*map(w.reconcile, names))
-        assert w.machines.reads == [names]
-        assert [w.cluster.node(name).provider_id for name in names] == [
-            f"fake://{n}" for n in names
-        ]
-
-
 async def test_a_batch_waits_for_keys_that_are_ready_and_have_yet_to_ask() -> None:
     async with world() as w:
         names = [f"node-{number}" for number in range(3)]
@@ -172,14 +166,6 @@ async def test_a_batch_waits_for_keys_that_are_ready_and_have_yet_to_ask() -> No
             await asyncio.sleep(3 * TIMINGS.batch_first_delay)  # a slow machine
         await asyncio.gather(*reconciles)
         assert w.machines.reads == [names]
-
-
-async def test_a_throttled_read_is_asked_again_without_counting_as_a_failure() -> None:
-    async with world() as w:
-        w.put(node(tainted), answer=machine("fake://1"))
-        w.machines.failures = [Throttled("slow down", 1.0)]
-        assert (await w.sync()).is_done
-        assert len(w.machines.reads) == 2
 
 
 async def test_a_crash_between_the_two_writes_is_made_good_by_the_next_reconcile() -> None:

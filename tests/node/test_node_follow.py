@@ -57,16 +57,14 @@ def test_keys_of_a_pair_are_made_to_agree(
     assert after(node(labelled(there)), None, beta_wins).labels == expected
 
 
-def test_where_a_pair_differs_the_ga_key_is_right() -> None:
-    result = after(node(labelled(BETA | OTHER)), None)
-    assert result.labels == dict.fromkeys(BETA | GA, "other")
-
-
-@pytest.mark.parametrize("labels", [pytest.param(BETA | OTHER, id="CP2")])
-def test_where_a_pair_differs_the_beta_key_is_right_if_so_configured(
-    labels: dict[str, str],
+@pytest.mark.parametrize(
+    ("beta_wins", "expected"),
+    [(False, dict.fromkeys(BETA | GA, "other")), pytest.param(True, BETA | GA, id="CP2")],
+)
+def test_where_a_pair_differs_the_ga_key_is_right_unless_configured_otherwise(
+    beta_wins: bool, expected: dict[str, str]
 ) -> None:
-    assert after(node(labelled(labels)), None, beta_wins=True).labels == BETA | GA
+    assert after(node(labelled(BETA | OTHER)), None, beta_wins).labels == expected
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.worlds.nodes import (
     with_provider_id,
     with_taint,
 )
-from workers.node.plan import CannotPlan, Initialize, SetAddresses, patch_for, plan
+from workers.node.plan import Initialize, SetAddresses, patch_for, plan
 
 OFFERED = ("Hostname node-1.internal", "InternalIP 10.0.0.1", "ExternalIP 132.143.154.163")
 ZONED: Mapping[str, str] = {
@@ -168,30 +168,6 @@ def test_initialization_does_what_upstream_does(
     before: Node, instance: Instance, after: Node
 ) -> None:
     assert initialized(before, instance) == after
-
-
-@pytest.mark.parametrize(
-    ("before", "instance", "complaint"),
-    [
-        pytest.param(
-            node(tainted, provided_ip("invalid-ip"), with_provider_id("fake://12345")),
-            machine("fake://12345", *OFFERED),
-            "'invalid-ip' is neither one IP nor one of each family",
-            id="CN8",
-        ),
-        pytest.param(
-            node(tainted),
-            machine("", *OFFERED),
-            "cloud provider does not set node provider ID for node node-1",
-            id="CN15",
-        ),
-    ],
-)
-def test_what_does_not_fit_the_node_is_not_planned(
-    before: Node, instance: Instance, complaint: str
-) -> None:
-    with pytest.raises(CannotPlan, match=complaint):
-        list(plan(before, instance))
 
 
 @pytest.mark.parametrize(

@@ -267,23 +267,6 @@ async def test_a_node_with_an_unreadable_network_keeps_what_leads_to_it() -> Non
         assert w.cloud.routes == {A4: "a"}
 
 
-@pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.0/23"])
-async def test_a_network_of_two_nodes_is_the_older_ones(claimed: str) -> None:
-    async with world(routed("a", A4), routed("c", C4)) as w:
-        await w.settle()
-        w.cluster.put(routed("b", claimed))
-        await w.settle()
-        assert w.cloud.routes == {A4: "a", C4: "c"}
-        assert [told(w, name)[0] for name in "abc"] == ["False", "True", "False"]
-        ((name, _, message),) = await w.told()
-        assert name == "b"
-        assert "overlaps with a pod CIDR of node a" in message
-        w.cluster.remove("Node", "a")
-        await w.settle()
-        assert w.cloud.routes[claimed] == "b"
-        assert told(w, "b")[0] == "False"
-
-
 async def test_a_network_of_two_nodes_that_nobody_routes_goes_to_the_older_one() -> None:
     older, newer = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
     there = routed("b", A4, tweaks=(newer,)), routed("a", A4, A6, tweaks=(older,))

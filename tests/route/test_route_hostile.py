@@ -132,7 +132,9 @@ async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
         await w.settle()
         assert w.cloud.routes == {A4: "victim"}
         assert [is_unavailable(w, name) for name in ("victim", "0-hostile")] == [False, True]
-        assert {name for name, _, _ in await w.told()} == {"0-hostile"}
+        told = await w.told()
+        assert {name for name, _, _ in told} == {"0-hostile"}
+        assert all("overlaps with a pod CIDR of node victim" in message for _, _, message in told)
         w.cluster.remove("Node", "victim")
         await w.settle()
         assert list(w.cloud.routes.values()) == ["0-hostile"]

@@ -221,3 +221,4 @@ async def test_a_replaced_service_whose_old_balancer_cannot_go_waits_for_it() ->
         assert list(w.balancers.records) == ["auid-of-web"]
         await w.later()
         assert list(w.balancers.records) == ["aanother"]
+        assert w.service().has_finalizer

@@ -29,7 +29,6 @@ from .objects import (
     spec,
     typed,
     with_status,
-    with_uid,
 )
 from .world import World, running, running_with
 
@@ -242,17 +241,6 @@ async def test_a_finalizer_that_somebody_removed_comes_back() -> None:
         assert len(w.balancers.named("ensure")) == 1
 
 
-async def test_the_finalizer_is_there_before_the_balancer() -> None:
-    w = World(service())
-
-    def check() -> None:
-        assert w.service().has_finalizer
-
-    w.balancers.before_write = check
-    async with running(w):
-        assert w.balancers.records
-
-
 async def test_a_status_that_somebody_cleared_is_written_again_without_asking_the_cloud() -> None:
     async with running_with(service(), node("n1")) as w:
         await w.change(with_status())
@@ -312,14 +300,6 @@ async def test_without_permission_neither_cluster_nor_cloud_is_changed() -> None
     with pytest.raises(Exception, match="may not act now"):
         await w.controller.reconcile(KEY)
     assert (w.balancers.calls, w.cluster.writes) == ([], 0)
-
-
-async def test_a_service_recreated_under_its_name_loses_the_old_balancer() -> None:
-    async with running_with(service(), node("n1")) as w:
-        await w.put(service(with_uid("another")))
-        assert [call[0] for call in w.balancers.calls] == ["ensure", "delete", "ensure"]
-        assert list(w.balancers.records) == ["aanother"]
-        assert w.service().has_finalizer
 
 
 async def test_a_service_deleted_while_its_balancer_is_made() -> None:

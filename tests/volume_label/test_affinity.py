@@ -57,13 +57,6 @@ def test_a_region_that_is_not_known_is_not_held_against_an_affinity() -> None:
     assert admits(terms([requirement(REGION, "In", "south")]), "a", "")
 
 
-def test_the_affinity_that_is_written_has_ga_keys_only() -> None:
-    assert affinity_for(place("a", "b")) == terms(
-        [requirement(ZONE, "In", "a", "b"), requirement(REGION, "In", "north")]
-    )
-    assert affinity_for(place("a", region="")) == terms([IN_A])
-
-
 def test_what_is_written_admits_exactly_its_zones() -> None:
     written = affinity_for(place("a", "b"))
     assert [admits(written, zone, "north") for zone in "abc"] == [True, True, False]

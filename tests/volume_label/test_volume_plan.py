@@ -41,6 +41,7 @@ AFFINITY_AB = terms([requirement(ZONE, "In", "a", "b"), IN_NORTH])
     [
         pytest.param([], RULES, None, id="a-csi-volume-of-ours"),
         pytest.param([of_driver("other.csi.example")], RULES, "not a volume", id="another-driver"),
+        pytest.param([of_driver("other"), waiting()], RULES, "not a volume", id="and-waiting"),
         pytest.param([of_driver("")], RULES, "not a volume", id="no-driver"),
         pytest.param([with_source("cinder", volumeID="v")], RULES, None, id="a-legacy-source"),
         pytest.param([with_source("nfs", path="/")], RULES, "not a volume", id="another-source"),
