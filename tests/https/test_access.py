@@ -186,7 +186,7 @@ async def test_concurrent_requests_share_one_review(
     reviews.hangs = asyncio.Event()
     asking = [asyncio.create_task(server.get("/page", token="good")) for _ in range(20)]
     await until(lambda: reviews.counts["TokenReview"])
-    asking.pop().cancel()  # whoever leaves, the others get their answer
+    asking.pop(0).cancel()  # whoever leaves, the others get their answer
     reviews.hangs.set()
     answers = await asyncio.gather(*asking)
     assert {answer.status for answer in answers} == {200}

@@ -144,19 +144,6 @@ async def test_a_client_cannot_name_somebody_else(world: World) -> None:
     assert "system:anonymous" in response.text, "headers without a certificate are worth nothing"
 
 
-async def test_the_cluster_names_the_cas_when_no_file_does(
-    reviews: ReviewApi, tmp_path: Path
-) -> None:
-    reviews.publish_cas(CLIENTS.pem, PROXIES.pem, "front-proxy-client")
-    reviews.allow("alice", "/page")
-    reviews.allow("bob", "/page")
-    alice, proxy = CLIENTS.client("alice").present(tmp_path), PROXY.present(tmp_path)
-    async with serving(reviews) as server:
-        await eventually(lambda: server.get("/page", tls=alice), lambda it: it.status == 200)
-        assert (await server.get("/page", tls=proxy, headers=BOB)).status == 200
-        assert (await server.get("/page", tls=proxy)).status == 401
-
-
 async def test_the_config_map_is_not_read_when_the_flag_says_so(
     reviews: ReviewApi, tmp_path: Path
 ) -> None:

@@ -95,6 +95,7 @@ async def test_health_is_open_and_single_checks_are_not(admin: AsAdmin) -> None:
     excluded = await admin.server.get("/healthz?exclude=watches")
     part = await admin.server.get("/healthz/watches")
     allowed = await admin.get("/healthz/watches")
+    healthy = await admin.get("/healthz/ping")
     unknown = await admin.get("/healthz/nonsense")
     assert (whole.status, whole.text) == (
         500,
@@ -104,6 +105,7 @@ async def test_health_is_open_and_single_checks_are_not(admin: AsAdmin) -> None:
     assert (excluded.status, excluded.text) == (200, "ok")
     assert part.status == 403
     assert (allowed.status, allowed.text) == (500, "internal server error: nothing for 200 s\n")
+    assert (healthy.status, healthy.text) == (200, "ok")
     assert unknown.status == 404
 
 
@@ -247,15 +249,6 @@ def test_all_checks_together_withhold_reasons_and_an_excluded_one_is_well(
     is_healthy = told[-1].endswith("passed")
     expected = HealthReport(is_healthy, "".join(f"{line}\n" for line in told))
     assert health.report("livez", excluded) == expected
-
-
-def test_one_check_alone_tells_its_reason(parts: Parts, health: HealthEndpoints) -> None:
-    parts.wrong["bad"] = "this will fail"
-    assert health.report_one("livez", "ping") == HealthReport(True, "ok")
-    assert health.report_one("livez", "bad") == HealthReport(
-        False, "internal server error: this will fail\n"
-    )
-    assert health.report_one("livez", "other") is None
 
 
 def test_a_change_is_logged_once_with_its_reason(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cryptography import x509
 
 from ccm.checks.https import CLIENT_CA_RULE, REVIEW_RULES
 from ccm.manifests.rbac import rule_body
@@ -139,22 +138,3 @@ async def test_a_front_proxy_of_the_cluster_names_its_client(
     )
     assert (await server.get("/statusz", tls=other, headers=bob)).status == 401
     assert (await server.get("/metrics", tls=proxy, headers=bob)).status == 403
-
-
-async def test_the_api_server_published_the_cas_that_it_was_given(real: Real) -> None:
-    """So that what these tests say of a ConfigMap is about the one that clusters have."""
-    path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
-    data = real.cluster.request("GET", path).expect().body["data"]
-    for key, authority in (("client", real.clients), ("requestheader-client", real.proxies)):
-        (ca,) = x509.load_pem_x509_certificates(data[f"{key}-ca-file"].encode())
-        assert ca == authority.own.certificate
-
-
-async def test_without_the_right_to_ask_nobody_gets_in(real: Real) -> None:
-    kubeconfig = real.cluster.service_account_kubeconfig(NAMESPACE, "may-ask-nothing")
-    routes = Supervisor().endpoints().routes(is_profiling=True)
-    token = real.token("metrics-reader", "/metrics")
-    async with serving_routes(routes, kubeconfig=str(kubeconfig)) as server:
-        assert (await server.get("/metrics", token=token)).status == 500
-        assert (await server.get("/metrics")).status == 500
-        assert (await server.get("/healthz")).status == 200

@@ -37,15 +37,6 @@ async def reviews() -> Reviews:
     return Reviews()
 
 
-async def test_a_cancelled_caller_leaves_the_others_their_result(reviews: Reviews) -> None:
-    first, second = reviews.get(), reviews.get()
-    await let_run()
-    first.cancel()
-    await let_run()
-    reviews.go.set()
-    assert [await second, await reviews.get()] == ["result 1", "result 1"]
-
-
 async def test_a_failure_is_for_those_who_wait_and_not_cached(reviews: Reviews) -> None:
     waiting = [reviews.get() for _ in range(3)]
     await let_run()

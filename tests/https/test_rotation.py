@@ -72,17 +72,6 @@ async def under_load(server: ServerAddress) -> AsyncIterator[Load]:
             task.cancel()
 
 
-async def test_a_rotation_under_load_fails_no_request(reviews: ReviewApi, tmp_path: Path) -> None:
-    flags = flags_of(replace_pair(CA.server("localhost"), tmp_path))
-    async with serving(reviews, **flags) as server, under_load(server) as load:
-        for _ in range(5):
-            fresh = CA.server("localhost")
-            replace_pair(fresh, tmp_path)
-            await until_served(server, fresh)
-            await load.goes_on()
-    assert load.answered > 250
-
-
 async def test_the_files_may_change_one_after_the_other(
     reviews: ReviewApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

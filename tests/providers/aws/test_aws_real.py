@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ccm.errors import ExitCode
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
@@ -307,27 +306,3 @@ async def test_a_slow_account_still_gets_all_its_nodes_without_a_storm_injected(
     seconds = proxy.requests[-1].at - proxy.requests[0].at
     print(f"{calls} calls, {limit.throttled} throttled, {seconds:.0f} s")
     assert limit.throttled < calls / 3
-
-
-async def test_a_cluster_without_an_id_starts_when_allowed_and_is_told_what_it_lacks(
-    where: Where, api: Kube, account: Account
-) -> None:
-    text = where.cloud_config.read_text()
-    where.cloud_config.write_text(text.replace("KubernetesClusterID = kit", ""))
-    (made,) = account.launch(TagSpecifications=[])
-    await api.post("/api/v1/nodes", registration(made["PrivateDnsName"]))
-    await api.post(SERVICES, service("web", 80))
-    flags = [flag for flag in FLAGS if not flag.startswith("--cluster-cidr")]
-    with Supervisor(where, *flags, name="refused") as refused:
-        assert await asyncio.to_thread(refused.process.wait, 60) == ExitCode.CONFIGURATION
-        assert "tag them with the cluster's ID, or give this flag" in refused.tail()
-    with Supervisor(where, *flags, "--allow-untagged-cloud") as supervisor:
-        await initialized(api, 1)
-
-        async def told() -> bool:
-            events = (await api.get("/api/v1/namespaces/default/events"))["items"]
-            return any("with kubernetes.io/cluster/<cluster ID>" in e["message"] for e in events)
-
-        await until("an Event names the tag", told)
-        assert supervisor.end() == 0
-    assert list(account.classic_elbs()) == []

@@ -7,9 +7,8 @@ import pytest
 from aiohttp import web
 
 from ccm.cloud.testkit.gate import GateCall
-from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
-from ccm.providers.simulated.api import Conflict, NotFound, SimulatedApi
-from ccm.sandbox.cloud.records import Machine
+from ccm.errors import CloudError, Denied, Refused, Throttled
+from ccm.providers.simulated.api import Conflict, SimulatedApi
 
 from .world import World
 
@@ -30,41 +29,15 @@ async def test_a_write_spends_the_write_budget_and_returns_json(w: World) -> Non
     assert (w.cloud.counters.reads, w.cloud.counters.writes) == (0, 1)
 
 
-async def test_an_answer_without_a_body_is_none(w: World) -> None:
-    await create(w.api, "web")
-    assert await delete(w.api, "web") is None
-
-
 async def test_a_name_that_is_taken_is_refused(w: World) -> None:
     await create(w.api, "web")
     with pytest.raises(Conflict, match="AlreadyExists: load balancer web exists"):
         await create(w.api, "web")
 
 
-async def test_a_full_account_is_refused(w: World) -> None:
-    w.cloud.set_parameters(max_routes=0)
-    w.cloud.state.machines.add(Machine("a", id="m-1"))
-    body = {"cidr": "10.1.0.0/24", "machine_id": "m-1"}
-    with pytest.raises(NoRoom, match="QuotaExceeded"):
-        await w.api.call("CreateRoute", "POST", "/v1/routes", body)
-
-
 async def test_a_wrong_request_is_refused(w: World) -> None:
     with pytest.raises(Refused, match="unknown fields: colour"):
         await create(w.api, "web", colour="red")
-
-
-async def test_a_balancer_at_work_says_when_to_come_back(w: World) -> None:
-    w.cloud.set_parameters(provisioning=60)
-    await create(w.api, "web")
-    with pytest.raises(RetryAfter) as raised:
-        await delete(w.api, "web")
-    assert raised.value.seconds == 1
-
-
-async def test_what_is_not_there_is_absent(w: World) -> None:
-    with pytest.raises(NotFound):
-        await w.api.call("GetLoadBalancer", "GET", "/v1/load-balancers/nobody")
 
 
 async def test_a_read_only_token_is_denied_to_write(w: World) -> None:

@@ -162,10 +162,3 @@ async def test_it_is_a_cloud_provider_from_start_to_close(w: World) -> None:
     assert w.cloud.counters.reads == 3
     await provider.close()
     await provider.close()
-
-
-async def test_a_wrong_configuration_stops_the_start() -> None:
-    provider = SimulatedCloud()
-    with pytest.raises(ConfigurationFaults, match=r"cloud\.conf \[Global\] url"):
-        await provider.initialize(context("[Global]\ntoken = t\n"))
-    await provider.close()

@@ -13,7 +13,6 @@ from ccm.providers.simulated.routes import SimulatedRoutes
 from ccm.providers.simulated.volumes import SimulatedVolumes
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.server import CloudServer
-from ccm.sandbox.cloud.simulation import CallRate
 
 from .world import World, node, nodes, volumes
 
@@ -73,35 +72,6 @@ async def test_machines_left_out_without_a_word_are_unknown(w: World, kind: Clou
     healthy = {name: answer for name, answer in answers.items() if name != "nobody"}
     assert not any(isinstance(answer, Gone) for answer in healthy.values())
     assert sum(isinstance(answer, Unknown) for answer in healthy.values()) == 10 - len(found)
-
-
-async def test_a_late_answer_is_an_answer(w: World) -> None:
-    w.cloud.state.add_machines(1)
-    w.cloud.faults.set(CloudFault(CloudFaultKind.SLOW, delay=0.05))
-    assert isinstance((await w.instances.describe(nodes(1)))["node-0"], Instance)
-
-
-async def test_a_stale_cloud_is_believed_which_is_why_deletions_are_confirmed(w: World) -> None:
-    w.cloud.faults.set(CloudFault(CloudFaultKind.STALE))
-    w.cloud.state.add_machines(1)
-    assert isinstance((await w.instances.describe(nodes(1)))["node-0"], Gone)
-
-
-async def test_a_lying_cloud_is_believed_which_is_why_deletions_have_a_budget(w: World) -> None:
-    w.cloud.state.add_machines(10)
-    w.cloud.faults.set(CloudFault(CloudFaultKind.ABSENT))
-    answers = await w.instances.describe(nodes(10))
-    assert all(isinstance(answer, Gone) for answer in answers.values())
-
-
-async def test_the_clouds_own_rate_limit_reaches_the_gate(w: World) -> None:
-    w.cloud.limits.set("read", CallRate(per_second=0.1, burst=1))
-    await w.instances.describe(nodes(1))
-    with pytest.raises(Throttled):
-        await w.instances.describe(nodes(1))
-    [error] = w.gate.errors
-    assert isinstance(error, Throttled)
-    assert error.seconds == 10
 
 
 async def test_a_broken_connection_is_not_tried_again_behind_the_gates_back(w: World) -> None:

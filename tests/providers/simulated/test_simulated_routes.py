@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from ccm.errors import Refused, RetryAfter
-from ccm.model.cloud import Route
 from ccm.model.objects import Node
 from ccm.sandbox.cloud import records
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
@@ -35,17 +34,6 @@ def there(cloud: CloudServer) -> dict[str, tuple[str, Any]]:
     return {r.cidr: (r.machine_id, r.tags) for r in cloud.state.routes.records.values()}
 
 
-async def test_a_route_is_created_listed_and_deleted(w: World) -> None:
-    await w.routes.create(NODE, A4)
-    await w.routes.create(NODE, A6)
-    assert there(w.cloud) == {A4: ("m-1", {"cluster": "test"}), A6: ("m-1", {"cluster": "test"})}
-    listed = {route.cidr: route for route in await w.routes.list([NODE])}
-    assert listed[A4] == Route(A4, "a", listed[A4].id, is_marked=True)
-    await w.routes.delete(listed[A4])
-    await w.routes.delete(listed[A4])
-    assert set(there(w.cloud)) == {A6}
-
-
 async def test_a_target_is_a_node_by_its_provider_id_and_not_by_its_name(w: World) -> None:
     put(w.cloud, A4, "m-1")
     put(w.cloud, A6, "m-2")
@@ -53,6 +41,7 @@ async def test_a_target_is_a_node_by_its_provider_id_and_not_by_its_name(w: Worl
         [node("renamed", "simulated://m-1"), node("b"), node("c", "aws://1")]
     )
     assert {route.cidr: route.node for route in found} == {A4: "renamed", A6: ""}
+    assert all(route.is_marked for route in found)
 
 
 async def test_the_very_same_route_is_success(w: World) -> None:
