@@ -42,12 +42,6 @@ async def fenced(
             await kube.close()
 
 
-async def test_with_a_permission_writes_leave() -> None:
-    async with fenced(OK) as (server, kube, permission):
-        await Performer(kube, permission, grace=1.0).perform(PATCH)
-        assert len(server.requests) == 1
-
-
 async def test_without_a_permission_writes_stay_and_reads_leave() -> None:
     async with fenced(OK) as (server, kube, permission):
         permission.renew(0.0)

@@ -102,14 +102,6 @@ async def test_at_most_one_consumer_has_a_key_in_flight(queue: WorkQueue) -> Non
     await asyncio.gather(*consumers)
 
 
-async def test_a_waiting_consumer_is_woken(queue: WorkQueue) -> None:
-    waiting = asyncio.create_task(queue.get())
-    await let_run()
-    queue.add("a")
-    async with asyncio.timeout(DEADLINE):
-        assert await waiting == "a"
-
-
 async def test_waiting_for_a_key_takes_none(queue: WorkQueue) -> None:
     waiting = asyncio.create_task(queue.wait())
     await let_run()

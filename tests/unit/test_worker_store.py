@@ -75,6 +75,13 @@ def test_until_a_new_snapshot_is_complete_the_old_objects_stay() -> None:
     assert store.names() == [("Node", "a")]
 
 
+def test_what_is_deleted_inside_a_snapshot_is_not_in_it() -> None:
+    store = filled()
+    store.absorb(frame(1, entry("a", 1), epoch=2))
+    store.absorb(frame(2, entry("b", 2), entry("a", 0, None), epoch=2, complete=True))
+    assert store.names() == [("Node", "b")]
+
+
 def test_objects_of_two_kinds_may_have_the_same_key() -> None:
     store = filled(entry("a", 1, "node"), entry("a", 1, "service", kind="Service"))
     assert (store.count("Node"), store.count("Service")) == (1, 1)
