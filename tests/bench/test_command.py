@@ -79,13 +79,8 @@ def test_without_sizes_they_are_those_of_the_plan(parts: Parts) -> None:
     [
         ("kil", "'kil' is not one of 'initialise'"),
         ("--nodes=many", "Invalid value for '--nodes': 'many' is not one or more positive numbers"),
-        ("--nodes=", "Invalid value for '--nodes': '' is not"),
-        ("--nodes=100,,5", "Invalid value for '--nodes': '100,,5' is not"),
-        ("--nodes=0", "Invalid value for '--nodes': '0' is not"),
         ("--shards=-1", "Invalid value for '--shards': '-1' is not"),
         ("--repeats=0", "Invalid value for '--repeats': 0 is not in the range x>=1"),
-        ("--page=0", "Invalid value for '--page': 0 is not in the range x>=1"),
-        ("--quota=0", "Invalid value for '--quota': 0.0 is not in the range x>0"),
         ("--beats=-1", "Invalid value for '--beats': -1.0 is not in the range x>0"),
     ],
 )

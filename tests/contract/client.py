@@ -19,7 +19,6 @@ SERVICES = "/api/v1/namespaces/default/services"
 VOLUMES = "/api/v1/persistentvolumes"
 EVENTS = "/api/v1/namespaces/default/events"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-SECRETS = "/api/v1/namespaces/default/secrets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}

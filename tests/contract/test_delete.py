@@ -7,7 +7,6 @@ import pytest
 from tests.contract.client import (
     FINALIZER,
     LEASES,
-    NAMESPACES,
     NODES,
     OTHER_FINALIZER,
     Api,
@@ -83,14 +82,3 @@ async def test_preconditions_must_hold(api: Api) -> None:
         assert reply.body["details"] == {"name": node.name, "kind": "Node"}
     right = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
     assert (await api.delete(node.path, {"preconditions": right})).status == 200
-
-
-async def test_nothing_the_default_namespace_and_subresources_cannot_be_deleted(api: Api) -> None:
-    name = api.new_name()
-    reply = await api.delete(f"{NODES}/{name}")
-    assert reply.refusal == (404, "NotFound")
-    assert reply.body["message"] == f'nodes "{name}" not found'
-    assert reply.body["details"] == {"name": name, "kind": "nodes"}
-    assert (await api.delete(f"{NAMESPACES}/default")).refusal == (403, "Forbidden")
-    status = f"{(await api.new(NODES)).path}/status"
-    assert (await api.delete(status)).refusal == (405, "MethodNotAllowed")

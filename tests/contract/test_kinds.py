@@ -2,14 +2,10 @@
 
 import asyncio
 
-import pytest
-
 from tests.contract.client import (
     EVENTS,
     LEASES,
     STAMP,
-    VOLUME,
-    VOLUMES,
     Api,
     event,
     new_volume,
@@ -33,15 +29,6 @@ async def test_a_node_affinity_may_be_set_once_together_with_labels(api: Api) ->
         assert reply.causes == {"nodeAffinity Invalid"}
 
 
-@pytest.mark.parametrize(
-    ("member", "field"),
-    [("accessModes", "spec.accessModes"), ("csi", "spec")],
-)
-async def test_a_volume_needs_modes_and_a_source(api: Api, member: str, field: str) -> None:
-    spec = {key: value for key, value in VOLUME.items() if key != member}
-    assert (await api.try_new(VOLUMES, spec=spec)).causes == {f"{field} Required"}
-
-
 async def test_an_event_lives_with_what_it_is_about_or_in_default(api: Api) -> None:
     node = {"kind": "Node", "name": "a", "uid": "a"}
     service = {"kind": "Service", "name": "a", "namespace": "kube-system"}
@@ -55,21 +42,6 @@ async def test_an_event_lives_with_what_it_is_about_or_in_default(api: Api) -> N
     for path, about in ((elsewhere, node), (EVENTS, service)):
         reply = await api.create(path, event(api, about))
         assert reply.causes == {"involvedObject.namespace Invalid"}
-
-
-async def test_an_event_with_event_time_needs_its_reporter_and_action(api: Api) -> None:
-    body = event(api, {"kind": "Node", "name": "a"}, eventTime="2026-01-02T03:04:05.000000Z")
-    reply = await api.create(EVENTS, body)
-    fields = ("reportingComponent", "reportingInstance", "action")
-    assert {cause.split()[0] for cause in reply.causes} == set(fields)
-
-
-@pytest.mark.parametrize("field", ["involvedObject.name", "involvedObject.uid"])
-async def test_events_are_found_by_what_they_are_about(api: Api, field: str) -> None:
-    name = api.new_name()
-    created = await api.create(EVENTS, event(api, {"kind": "Node", "name": name, "uid": name}))
-    found = await api.get(EVENTS, fieldSelector=f"{field}={name},reason=Tested,type=Normal")
-    assert found.names == [created.name]
 
 
 async def test_of_many_that_create_a_lease_one_succeeds(api: Api) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.contract.client import LEASES, NODES, SERVICES, Api, Reply, new_service
+from tests.contract.client import LEASES, NODES, Api, Reply
 
 FUTURE = 10**12
 
@@ -51,21 +51,6 @@ async def test_labels_select(api: Api, term: str, numbers: str) -> None:
     selector, names = await three(api)
     found = await api.get(NODES, labelSelector=f"{selector},{term}")
     assert found.names == [names[int(number) - 1] for number in numbers]
-
-
-async def test_fields_select(api: Api) -> None:
-    selector, names = await three(api)
-    await api.merge(f"{NODES}/{names[0]}", {"spec": {"unschedulable": True}})
-    for term, numbers in [
-        (f"metadata.name={names[1]}", [1]),
-        (f"metadata.name!={names[1]}", [0, 2]),
-        ("spec.unschedulable=true", [0]),
-        ("spec.unschedulable=false", [1, 2]),
-    ]:
-        found = await api.get(NODES, labelSelector=selector, fieldSelector=term)
-        assert found.names == [names[number] for number in numbers], term
-    service = await new_service(api, type="NodePort")
-    assert service.name in (await api.get(SERVICES, fieldSelector="spec.type=NodePort")).names
 
 
 # --- pages
@@ -120,22 +105,3 @@ async def test_a_version_that_is_yet_to_come_is_504(api: Api) -> None:
         assert reply.refusal == (504, "Timeout")
         assert reply.body["details"]["retryAfterSeconds"] == 1
         assert reply.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
-
-
-@pytest.mark.parametrize(
-    ("query", "status"),
-    [
-        *[({"labelSelector": text}, 400) for text in ("=", "a b", "a in (b", "a>x", "$=b")],
-        *[({"fieldSelector": text}, 400) for text in ("status.phase=x", "metadata.name")],
-        ({"continue": "junk"}, 400),
-        ({"limit": "x"}, 400),
-        ({"resourceVersion": "abc"}, 400),
-        ({"resourceVersion": "-1"}, 400),
-        ({"resourceVersion": "abc", "watch": "true"}, 500),
-    ],
-)
-async def test_options_that_make_no_sense_are_refused(
-    api: Api, query: dict[str, str], status: int
-) -> None:
-    reply = await api.get(NODES, **query)
-    assert reply.refusal == (status, "BadRequest" if status == 400 else None)

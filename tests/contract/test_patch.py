@@ -27,7 +27,6 @@ REPLACE = {"$patch": "replace"}
 DELETE = {"type": "Hostname", "$patch": "delete"}
 OLD = [address("InternalIP", "10.0.0.1"), address("Hostname", "host")]
 NEW = [address("InternalIP", "10.0.0.8"), address("InternalIP", "10.0.0.9")]
-NONSENSE = {"type": "Hostname", "$patch": "unknown"}
 
 
 def labels(**found: Any) -> Body:
@@ -103,16 +102,11 @@ async def patch(api: Api, path: str, content_type: str, body: Any) -> Any:
             [address("ExternalIP", "1.1.1.1"), OLD[0], address("Hostname", "other")],
         ),
         (STRATEGIC, addresses(*OLD), addresses(*NEW), ADDRESSES, [NEW[1], OLD[1]]),
-        # they are replaced on demand, also with nothing, and deleted by type
+        # they are replaced on demand, and deleted by type
         (STRATEGIC, addresses(*OLD), addresses(*NEW, REPLACE), ADDRESSES, NEW),
-        (STRATEGIC, addresses(*OLD), addresses(REPLACE), ADDRESSES, None),
         (STRATEGIC, addresses(*OLD), addresses(DELETE), ADDRESSES, OLD[:1]),
-        # where there is no list, the new one is taken as it is
-        (STRATEGIC, {}, addresses(*NEW, NONSENSE), ADDRESSES, NEW),
-        # strategic taints are replaced as a whole, maps on demand
+        # strategic taints are replaced as a whole
         (STRATEGIC, taints(TAINT), taints(NOT_READY), TAINTS, [NOT_READY]),
-        (STRATEGIC, labels(a="b"), labels(**REPLACE, c="d"), LABELS, {"c": "d"}),
-        (STRATEGIC, labels(a="b"), labels(**{"$patch": "delete"}), LABELS, None),
         # strategic finalizers are a set
         (
             STRATEGIC,
@@ -137,15 +131,10 @@ async def test_a_patch_changes_what_it_names(
         (JSON, {}, (415, "UnsupportedMediaType")),
         # unreadable
         (MERGE, b"{", (400, "BadRequest")),
-        (MERGE, b"[]", (400, "BadRequest")),
-        (STRATEGIC, b"[]", (400, "BadRequest")),
         (JSON_PATCH, b"{}", (400, "BadRequest")),
-        (JSON_PATCH, b"[1]", (400, "BadRequest")),
-        (MERGE, {"metadata": {"resourceVersion": "x", "labels": {"a": "c"}}}, (500, None)),
         # operations that cannot be applied, after one that can
         (JSON_PATCH, [op("remove", "/spec/providerID")], (422, "Invalid")),
         (JSON_PATCH, [op("add", "/metadata/labels/a", "b")], (422, "Invalid")),
-        (JSON_PATCH, [op("unknown", "/spec")], (422, "Invalid")),
         (JSON_PATCH, [op("replace", "/spec/taints/7", {})], (422, "Invalid")),
         (
             JSON_PATCH,
@@ -157,9 +146,6 @@ async def test_a_patch_changes_what_it_names(
         (JSON_PATCH, [op("test", "/spec/unschedulable", 1)], (422, "Invalid")),
         (JSON_PATCH, [op("test", "/spec/nothing/here")], (422, "Invalid")),
         (JSON_PATCH, [op("test", "/metadata/resourceVersion", "1")], (422, "Invalid")),
-        # strategic items without a key or sense
-        (STRATEGIC, addresses({"address": "1.1.1.1"}), (500, None)),
-        (STRATEGIC, addresses(NONSENSE), (500, None)),
     ],
 )
 async def test_a_refused_patch_changes_nothing(
@@ -179,20 +165,10 @@ async def test_a_refused_patch_changes_nothing(
         ({}, {"spec": {"taints": "text"}}, "patch Invalid"),
         # not for clients
         ({}, {"metadata": {"uid": "other"}}, "metadata.uid Invalid"),
-        (
-            {},
-            {"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}},
-            "metadata.deletionTimestamp Invalid",
-        ),
         # to be set once
         (
             {"spec": {"providerID": "x://1"}},
             {"spec": {"providerID": "x://2"}},
-            "spec.providerID Forbidden",
-        ),
-        (
-            {"spec": {"providerID": "x://1"}},
-            {"spec": {"providerID": None}},
             "spec.providerID Forbidden",
         ),
         (

@@ -14,7 +14,6 @@ import pytest
 
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.contract.client import NODES, Api
-from tests.proc.running import is_alive
 
 
 @pytest.fixture
@@ -80,20 +79,3 @@ async def test_the_process_tells_where_it_is_and_ends_on_sigterm(tmp_path: Path)
             child.send_signal(signal.SIGTERM)
             async with asyncio.timeout(5):
                 assert await child.wait() == 0
-
-
-async def test_the_process_ends_with_its_parent() -> None:
-    script = (
-        "import subprocess, sys\n"
-        "command = [sys.executable, '-m', 'ccm.sandbox.kubernetes', '--die-with-parent']\n"
-        "child = subprocess.Popen(command, stdout=subprocess.PIPE)\n"
-        "child.stdout.readline()\n"
-        "print(child.pid, flush=True)\n"
-    )
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE
-    )
-    async with asyncio.timeout(10):
-        output, _ = await parent.communicate()
-        while is_alive(int(output)):  # noqa: ASYNC110 - it is no child of ours
-            await asyncio.sleep(0.01)

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from tests.contract.client import SERVICES, Api, Reply, new_balancer, new_service
 
 TWO_PORTS = [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]
@@ -58,47 +56,13 @@ async def test_a_service_gets_only_what_its_type_and_its_traffic_mean(api: Api) 
     assert not {"clusterIP", "clusterIPs", "ipFamilies", "internalTrafficPolicy"} & spec.keys()
 
 
-@pytest.mark.parametrize(
-    ("spec", "causes"),
-    [
-        ({"ports": []}, "spec.ports Required"),
-        ({"type": "Other"}, "spec.type NotSupported"),
-        ({"ports": [{"port": 0}]}, "spec.ports[0].port Invalid, spec.ports[0].targetPort Invalid"),
-        ({"ports": [{"port": 1, "protocol": "X"}]}, "spec.ports[0].protocol NotSupported"),
-        (
-            {"ports": [{"port": 1}, {"port": 2}]},
-            "spec.ports[0].name Required, spec.ports[1].name Required",
-        ),
-        (
-            {"ports": [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]},
-            "spec.ports[1] Duplicate",
-        ),
-        (
-            {"ports": [{"port": 1, "name": "a"}, {"port": 2, "name": "a"}]},
-            "spec.ports[1].name Duplicate",
-        ),
-        ({"ports": [{"port": 1, "nodePort": 30999}]}, "spec.ports[0].nodePort Forbidden"),
-        (
-            {"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]},
-            "spec.ports[0].nodePort Invalid",
-        ),
-    ],
-)
-async def test_a_bad_service_is_422(api: Api, spec: dict[str, Any], causes: str) -> None:
-    reply = await api.try_new(SERVICES, spec={"ports": [{"port": 80}], **spec})
-    assert reply.causes == set(causes.split(", "))
-
-
-async def test_a_dotted_name_and_taken_ports_and_addresses_are_422(api: Api) -> None:
+async def test_taken_ports_and_addresses_are_422(api: Api) -> None:
     service = await new_balancer(api)
-    ports = [{"port": 80}]
-    dotted = await api.try_new(SERVICES, metadata={"name": "with.dots"}, spec={"ports": ports})
-    assert dotted.causes == {"metadata.name Invalid"}
     taken = [{"port": 80, "nodePort": node_ports(service)[""]}]
     reply = await api.try_new(SERVICES, spec={"type": "NodePort", "ports": taken})
     assert reply.causes == {"spec.ports[0].nodePort Invalid"}
     address = service.body["spec"]["clusterIP"]
-    reply = await api.try_new(SERVICES, spec={"clusterIP": address, "ports": ports})
+    reply = await api.try_new(SERVICES, spec={"clusterIP": address, "ports": [{"port": 80}]})
     assert reply.causes == {"spec.clusterIPs Invalid"}
 
 
@@ -120,15 +84,6 @@ async def test_node_ports_follow_the_names_of_the_ports(api: Api) -> None:
     has = node_ports(await change(api, service, ports=renamed))
     assert has["dns"] == had["dns"]
     assert has["web"] not in had.values()
-
-
-async def test_strategic_ports_merge_by_number(api: Api) -> None:
-    service = await new_balancer(api, ports=TWO_PORTS)
-    body = {"spec": {"ports": [{"port": 443, "name": "https"}, {"port": 80, "targetPort": 8080}]}}
-    reply = await api.strategic(service.path, body)
-    told = [(port["port"], port["targetPort"]) for port in reply.body["spec"]["ports"]]
-    assert told == [(443, 443), (80, 8080), (53, 53)]
-    assert node_ports(reply)["http"] == node_ports(service)["http"]
 
 
 async def test_a_balancer_keeps_its_class_until_it_becomes_plain(api: Api) -> None:

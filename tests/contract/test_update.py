@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.contract.client import (
-    FINALIZER,
     MERGE,
     NODES,
     STRATEGIC,
@@ -13,17 +12,8 @@ from tests.contract.client import (
     Api,
     address,
     addresses_of,
-    new_balancer,
-    new_volume,
 )
 
-OWNER = {"apiVersion": "v1", "kind": "Node", "name": "owner", "uid": "1"}
-METADATA: list[tuple[str, Any]] = [
-    ("labels", {"a": "b"}),
-    ("annotations", {"a": "b"}),
-    ("finalizers", [FINALIZER]),
-    ("ownerReferences", [OWNER]),
-]
 SPEC: list[tuple[str, Any]] = [
     ("taints", [TAINT]),
     ("unschedulable", True),
@@ -35,17 +25,6 @@ STATUS: list[tuple[str, Any]] = [
     ("capacity", {"cpu": "4"}),
     ("phase", "Running"),
 ]
-
-
-@pytest.mark.parametrize("suffix", ["", "/status"])
-@pytest.mark.parametrize(("member", "value"), METADATA)
-async def test_both_ways_change_a_nodes_metadata(
-    api: Api, suffix: str, member: str, value: Any
-) -> None:
-    node = await api.new(NODES)
-    reply = await api.merge(f"{node.path}{suffix}", {"metadata": {member: value}})
-    assert reply.status == 200
-    assert reply.body["metadata"][member] == value
 
 
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
@@ -90,32 +69,6 @@ async def test_a_put_splits_the_same_way(api: Api) -> None:
     assert addresses_of(plain) == [("InternalIP", "10.0.0.1")]
 
 
-async def test_a_services_status_way_takes_metadata_and_ignores_the_spec(api: Api) -> None:
-    service = await new_balancer(api)
-    body = {
-        "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": [FINALIZER]},
-        "spec": {"externalTrafficPolicy": "Local"},
-        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
-    }
-    plain = await api.merge(service.path, {"status": body["status"]})
-    assert plain.body["status"] == {"loadBalancer": {}}
-    reply = await api.merge(f"{service.path}/status", body)
-    assert reply.status == 200
-    assert reply.body["spec"] == service.body["spec"]
-    assert reply.body["metadata"]["finalizers"] == [FINALIZER]
-    ingress = reply.body["status"]["loadBalancer"]["ingress"]
-    assert ingress == [{"ip": "192.0.2.1", "ipMode": "VIP"}]
-
-
-async def test_a_volume_begins_pending_and_its_status_way_ignores_the_spec(api: Api) -> None:
-    volume = await new_volume(api)
-    assert volume.body["status"]["phase"] == "Pending"
-    body = {"status": {"phase": "Available"}, "spec": {"capacity": {"storage": "2Gi"}}}
-    reply = await api.merge(f"{volume.path}/status", body)
-    assert reply.body["status"]["phase"] == "Available"
-    assert reply.body["spec"] == volume.body["spec"]
-
-
 async def test_only_a_write_that_changes_something_raises_the_version(api: Api) -> None:
     node = await api.new(NODES, metadata={"labels": {"a": "b"}})
     patched = await api.merge(node.path, {"metadata": {"labels": {"a": "b"}}})
@@ -149,12 +102,6 @@ async def test_without_a_version_a_put_is_unconditional(api: Api) -> None:
     assert reply.status == 200
     assert reply.body["metadata"]["labels"] == {"c": "d"}
     assert reply.body["metadata"]["uid"] == node.body["metadata"]["uid"]
-
-
-async def test_a_put_creates_no_node(api: Api) -> None:
-    name = api.new_name()
-    body = {"metadata": {"name": name}}
-    assert (await api.replace(f"{NODES}/{name}", body)).refusal == (404, "NotFound")
 
 
 async def test_the_name_must_be_that_of_the_path(api: Api) -> None:

@@ -10,8 +10,6 @@ from tests.contract.client import FINALIZER, LEASES, NODES, Api
 from tests.contract.conftest import BOTH, client_of
 from tests.kube.cluster import RealCluster
 
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-
 
 async def test_a_watch_from_a_version_shows_each_change_after_it_in_order(api: Api) -> None:
     start = (await api.get(NODES)).version
@@ -44,15 +42,6 @@ async def test_a_watch_from_nowhere_begins_with_what_is_there(
         assert (await watch.next()).seen == ("DELETED", names[0])
 
 
-async def test_a_write_that_changes_nothing_is_not_shown(api: Api) -> None:
-    node = await api.new(NODES, metadata={"labels": {"a": "b"}})
-    async with api.watch(NODES, resourceVersion=node.version) as watch:
-        await api.merge(node.path, {"metadata": {"labels": {"a": "b"}}})
-        await api.merge(node.path, {"metadata": {"labels": {"a": "c"}}})
-        event = await watch.next()
-    assert event.object["metadata"]["labels"] == {"a": "c"}
-
-
 async def test_entering_and_leaving_a_selector_is_added_and_deleted(api: Api) -> None:
     node = await api.new(NODES)
     case = api.new_name()
@@ -77,13 +66,6 @@ async def test_a_watch_of_one_namespace_or_one_name_shows_no_other(api: Api) -> 
     query = {"fieldSelector": f"metadata.name={second.name}", "resourceVersion": start}
     async with api.watch(LEASES, **query) as watch:
         assert (await watch.next()).seen == ("ADDED", second.name)
-
-
-async def test_a_watch_from_a_version_to_come_waits_until_its_timeout(api: Api) -> None:
-    far = int((await api.get(NODES)).version) + 10**9
-    async with api.watch(NODES, resourceVersion=far, timeoutSeconds=1) as watch:
-        await api.new(NODES)
-        assert await watch.rest(within=4) == []
 
 
 async def test_a_finalized_object_is_modified_first_and_deleted_last(api: Api) -> None:
@@ -122,29 +104,6 @@ async def test_a_watch_may_begin_with_its_initial_events_and_a_bookmark(api: Api
         end = await watch.next()
     assert end.type == "BOOKMARK"
     assert end.object["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-
-
-@pytest.mark.parametrize(
-    "query", [{"sendInitialEvents": "true"}, {"resourceVersionMatch": "NotOlderThan"}]
-)
-async def test_initial_events_need_both_options(api: Api, query: dict[str, str]) -> None:
-    assert (await api.get(NODES, watch="true", **query)).refusal == (422, "Invalid")
-
-
-async def test_a_watch_can_show_tables(api: Api) -> None:
-    node = await api.new(NODES)
-    headers = {"Accept": TABLE}
-    reply = await api.call(
-        "GET",
-        NODES,
-        headers=headers,
-        watch="true",
-        timeoutSeconds=1,
-        fieldSelector=f"metadata.name={node.name}",
-    )
-    event = reply.body
-    assert (event["type"], event["object"]["kind"]) == ("ADDED", "Table")
-    assert event["object"]["rows"][0]["cells"][0] == node.name
 
 
 # --- history that is compacted

@@ -150,13 +150,6 @@ def forbidden(kind: ResourceKind, name: str, why: str) -> StatusError:
     return StatusError(403, message, details=details_of(kind, name))
 
 
-def invalid_option(options: str, error: FieldError) -> StatusError:
-    """Return the 422 of a query parameter, or of a member of DeleteOptions."""
-    details = {"group": "meta.k8s.io", "kind": options, "causes": [error]}
-    message = f'{options}.meta.k8s.io "" is invalid: {error.field}: {error.message}'
-    return StatusError(422, message, details=details)
-
-
 def invalid(kind: ResourceKind, name: str, errors: Sequence[FieldError]) -> StatusError:
     """Return the 422 that lists every wrong field."""
     listed = [f"{error.field}: {error.message}" for error in errors]

@@ -15,10 +15,6 @@ from ccm.sandbox.kubernetes.objects import Object, lookup
 from ccm.sandbox.kubernetes.request import ApiRequest
 from ccm.sandbox.kubernetes.storage import Storage, StoredObject, VersionTooOld
 
-OPTIONS = "ListOptions"
-MATCH = "resourceVersionMatch"
-NOT_OLDER_THAN = "NotOlderThan"
-
 PAGE_TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start"
     " a new list without the continue parameter."

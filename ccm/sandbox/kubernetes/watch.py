@@ -13,7 +13,7 @@ from ccm.sandbox.kubernetes import errors
 from ccm.sandbox.kubernetes.kinds import ResourceKind
 from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.printers import render
-from ccm.sandbox.kubernetes.reads import MATCH, NOT_OLDER_THAN, OPTIONS, selector_of
+from ccm.sandbox.kubernetes.reads import selector_of
 from ccm.sandbox.kubernetes.request import ApiRequest
 from ccm.sandbox.kubernetes.storage import Storage, StorageEvent, StoredObject, VersionTooOld
 
@@ -26,12 +26,12 @@ INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
 class WatchStream:
-    """What one watch selects, and its events as lines; refuses options that contradict."""
+    """What one watch selects, and its events as lines."""
 
     def __init__(self, storage: Storage, request: ApiRequest) -> None:
         self._storage = storage
         self._request = request
-        self._start = _start_version(request)
+        self._start = request.version()
         self._info = request.target
         self._cache = storage.cache(self._info.kind)
         self._bookmarks = request.flag("allowWatchBookmarks")
@@ -103,19 +103,6 @@ class WatchStream:
         if was and event.previous is not None:
             return event_line(b"DELETED", render(self._request, event.previous.at(event.revision)))
         return None
-
-
-def _start_version(request: ApiRequest) -> int:
-    match = request.query.get(MATCH, "")
-    initial = "sendInitialEvents" in request.query
-    why = ""
-    if initial and match != NOT_OLDER_THAN:
-        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-    elif match and not initial:
-        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-    if why:
-        raise errors.invalid_option(OPTIONS, errors.FieldError.forbidden(MATCH, why))
-    return request.version()
 
 
 def event_line(name: bytes, obj: bytes) -> bytes:

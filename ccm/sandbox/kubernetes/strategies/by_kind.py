@@ -8,9 +8,8 @@ from ccm.sandbox.kubernetes.errors import DecodeError, FieldError
 from ccm.sandbox.kubernetes.objects import Object, metadata, names, section, timestamp
 from ccm.sandbox.kubernetes.storage import Storage
 from ccm.sandbox.kubernetes.strategies.services import ServiceStrategy
-from ccm.sandbox.kubernetes.strategies.strategy import QUALIFIED_HINT, RESTStrategy, is_cidr
+from ccm.sandbox.kubernetes.strategies.strategy import RESTStrategy, is_cidr
 
-ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 # Members of a PersistentVolumeSpec that are not its one source.
@@ -20,7 +19,6 @@ NOT_SOURCES = names(
 )
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NODE_INFO = (
     *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage"),
     *("containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion"),
@@ -49,11 +47,6 @@ class EventStrategy(RESTStrategy):
             event.setdefault(name, "")
 
     def validate(self, event: Object, old: Object | None) -> Iterator[FieldError]:
-        # An event with eventTime is one of the new API, which insists on more.
-        if event["eventTime"] is not None and old is None:
-            for name in ("reportingComponent", "reportingInstance", "action", "reason"):
-                if not event.get(name):
-                    yield FieldError.required(name)
         namespace = event["involvedObject"].get("namespace", "")
         # Events about objects without a namespace live in "default".
         if metadata(event).get("namespace") != (namespace or "default"):
@@ -79,20 +72,6 @@ class PersistentVolumeStrategy(RESTStrategy):
 
     def validate(self, volume: Object, old: Object | None) -> Iterator[FieldError]:
         spec = volume["spec"]
-        if not spec.get("accessModes"):
-            yield FieldError.required("spec.accessModes")
-        for mode in spec.get("accessModes") or ():
-            if mode not in ACCESS_MODES:
-                yield FieldError.not_supported("spec.accessModes", mode, ACCESS_MODES)
-        if not spec.get("capacity"):
-            yield FieldError.required("spec.capacity")
-        if "storage" not in spec.get("capacity", {}) or len(spec["capacity"]) > 1:
-            yield FieldError.not_supported("spec.capacity", "null", ("storage",))
-        sources = sorted(_source(spec), reverse=True)
-        if not sources:
-            yield FieldError.required("spec", "must specify a volume type")
-        for source in sources[:-1]:
-            yield FieldError.forbidden(f"spec.{source}", "may not specify more than 1 volume type")
         if old is not None:
             yield from _volume_update_errors(spec, old["spec"])
 
@@ -155,7 +134,6 @@ class NodeStrategy(RESTStrategy):
 
     def validate(self, node: Object, old: Object | None) -> Iterator[FieldError]:
         spec = node["spec"]
-        yield from _taint_errors(spec.get("taints") or [])
         for index, cidr in enumerate(spec.get("podCIDRs") or []):
             if not is_cidr(cidr):
                 why = "must be a valid address in CIDR form"
@@ -174,23 +152,6 @@ def _node_update_errors(spec: Object, old_spec: Object) -> Iterator[FieldError]:
     if provider_id and provider_id != spec.get("providerID"):
         why = 'node updates may not change providerID except from "" to valid'
         yield FieldError.forbidden("spec.providerID", why)
-
-
-def _taint_errors(taints: Iterable[Object]) -> Iterator[FieldError]:
-    seen = set()
-    for index, taint in enumerate(taints):
-        at = f"metadata.taints[{index}]"
-        effect = taint.get("effect", "")
-        if not taint.get("key"):
-            yield FieldError.invalid(f"{at}.key", "", "name part must be non-empty")
-            yield FieldError.invalid(f"{at}.key", "", QUALIFIED_HINT)
-        if not effect:
-            yield FieldError.required(f"{at}.effect", "")
-        elif effect not in EFFECTS:
-            yield FieldError.not_supported(f"{at}.effect", effect, EFFECTS)
-        if _taint_identity(taint) in seen:
-            yield FieldError.duplicate(at, taint)
-        seen.add(_taint_identity(taint))
 
 
 def _address_errors(addresses: Iterable[Object]) -> Iterator[FieldError]:

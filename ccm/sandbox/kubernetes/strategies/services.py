@@ -3,7 +3,7 @@
 import ipaddress
 import random
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ccm.sandbox.kubernetes.errors import FieldError, InvalidObject
 from ccm.sandbox.kubernetes.kinds import SERVICE
@@ -24,8 +24,6 @@ NETWORK = ipaddress.ip_network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)
 MAX_ALLOCATION_ATTEMPTS = 100_000
 CLIENT_IP_AFFINITY_SECONDS = 10800
-PROTOCOLS = ("SCTP", "TCP", "UDP")
-PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 T = TypeVar("T", int, str)
 
@@ -72,7 +70,6 @@ class ServiceStrategy(RESTStrategy):
         spec = service["spec"]
         if spec["type"] not in SERVICE_TYPES:
             yield FieldError.not_supported("spec.type", spec["type"], SERVICE_TYPES)
-        yield from _port_errors(spec)
         if old is not None:
             yield from _change_errors(spec, old["spec"])
 
@@ -99,11 +96,6 @@ def _default_status(service: Object) -> None:
 def has_cluster_address(spec: Object) -> bool:
     """Tell whether clusterIP means something; "None" is a value too."""
     return bool(spec["type"] != "ExternalName")
-
-
-def is_headless(spec: Object) -> bool:
-    """Tell whether the Service asks for no address."""
-    return spec.get("clusterIP") == HEADLESS
 
 
 def may_have_node_ports(spec: Object) -> bool:
@@ -216,35 +208,6 @@ def _draw(taken: set[T], draw: Callable[[], T]) -> T:
     raise InvalidObject(FieldError.invalid("spec", "", "range is full"))
 
 
-def _port_errors(spec: Object) -> Iterator[FieldError]:
-    ports = spec.get("ports") or []
-    if not ports and has_cluster_address(spec) and not is_headless(spec):
-        yield FieldError.required("spec.ports")
-    seen: set[tuple[int, str]] = set()
-    names: set[str] = set()
-    for index, port in enumerate(ports):
-        at = f"spec.ports[{index}]"
-        name, number, protocol = port.get("name", ""), port.get("port", 0), port["protocol"]
-        if not name and len(ports) > 1:
-            yield FieldError.required(f"{at}.name")
-        elif name and name in names:
-            yield FieldError.duplicate(f"{at}.name", f'"{name}"')
-        if not _is_port(number):
-            yield FieldError.invalid(f"{at}.port", number, PORT_RANGE)
-        if protocol not in PROTOCOLS:
-            yield FieldError.not_supported(f"{at}.protocol", protocol, PROTOCOLS)
-        target = port.get("targetPort", number)
-        if isinstance(target, int) and not _is_port(target):
-            yield FieldError.invalid(f"{at}.targetPort", target, PORT_RANGE)
-        if port.get("nodePort") and spec["type"] == "ClusterIP":
-            why = "may not be used when `type` is 'ClusterIP'"
-            yield FieldError.forbidden(f"{at}.nodePort", why)
-        if (number, protocol) in seen:
-            yield FieldError.duplicate(at, {"protocol": protocol, "port": number})
-        seen.add((number, protocol))
-        names.add(name)
-
-
 def _change_errors(spec: Object, old: Object) -> Iterator[FieldError]:
     had_address = has_cluster_address(spec) and has_cluster_address(old)
     if had_address and spec["clusterIP"] != old["clusterIP"]:
@@ -253,7 +216,3 @@ def _change_errors(spec: Object, old: Object) -> Iterator[FieldError]:
     if was_balancer and spec.get("loadBalancerClass") != old.get("loadBalancerClass"):
         value = spec.get("loadBalancerClass")
         yield FieldError.invalid("spec.loadBalancerClass", value, "may not change once set")
-
-
-def _is_port(number: Any) -> bool:
-    return isinstance(number, int) and 0 < number < 65536

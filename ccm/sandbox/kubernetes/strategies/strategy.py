@@ -15,26 +15,10 @@ QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
-SUBDOMAIN_HINT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or"
-    " '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used"
-    f" for validation is '{SUBDOMAIN.pattern}')"
-)
-LABEL_HINT = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and"
-    " must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex"
-    f" used for validation is '{LABEL.pattern}')"
-)
-QUALIFIED_HINT = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end"
-    " with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for"
-    f" validation is '{QUALIFIED.pattern}')"
-)
-LABEL_VALUE_HINT = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or"
-    " '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',"
-    f"  or '12345', regex used for validation is '{LABEL_VALUE.pattern}')"
-)
+SUBDOMAIN_HINT = f"a lowercase RFC 1123 subdomain must match '{SUBDOMAIN.pattern}'"
+LABEL_HINT = f"a lowercase RFC 1123 label must match '{LABEL.pattern}'"
+QUALIFIED_HINT = f"name part must match '{QUALIFIED.pattern}'"
+LABEL_VALUE_HINT = f"a valid label must match '{LABEL_VALUE.pattern}'"
 
 KINDS_NAMED_BY_LABEL = frozenset({SERVICE.plural, NAMESPACE.plural})
 # What a client may leave out of an update and what it may never change.
