@@ -63,14 +63,8 @@ WITHOUT_ROUTES = replace(FITTING, controllers=("*", "-node-route-controller"))
     ("settings", "written", "word"),
     [
         (FITTING, ("allocate_node_cidrs",), ""),  # written, and as it is anyway
-        (replace(FITTING, allocate_node_cidrs=True), ("allocate_node_cidrs",), "has no effect"),
         (replace(FITTING, allow_untagged_cloud=True), ("allow_untagged_cloud",), "is deprecated"),
         (WITHOUT_ROUTES, (), ""),
-        (
-            WITHOUT_ROUTES,
-            ("cluster_cidr",),
-            "--cluster-cidr=10.0.0.0/8 has no effect: --controllers turns node-route-controller",
-        ),
         (Settings(configure_cloud_routes=False), (), ""),
         (replace(FITTING, leader_elect=False, leader_elect_lease_duration=10.5), (), ""),
         (replace(FITTING, concurrent_node_syncs=64), (), "--kube-api-in-flight=32 lets through"),
@@ -165,7 +159,6 @@ HELD = ObservedLease("ccm", OURS, "ccm-supervisor", "t", 15.0, 3.0, is_alive=Tru
     [
         ({}, "ok", "not there yet"),
         (ELSEWHERE, "not checked", "namespace own"),
-        ({"has_namespace": False}, "failed", "no namespace"),
         ({"lease": HELD}, "ok", "another replica stands by"),
         ({"lease": replace(HELD, holder="", is_alive=False)}, "ok", "is free"),
         ({"lease": replace(HELD, is_alive=False, age=60.0)}, "ok", "expired 1m ago"),
@@ -174,7 +167,6 @@ HELD = ObservedLease("ccm", OURS, "ccm-supervisor", "t", 15.0, 3.0, is_alive=Tru
         ({"lease": replace(HELD, field_manager=""), "leads_here": True}, "ok", "stands by"),
         ({"lease": replace(HELD, holder="me", field_manager="x")}, "warning", "for ever"),
         (NOT_ELECTED, "ok", "run one replica only"),
-        ({**NOT_ELECTED, "lease": HELD}, "failed", "both would act"),
     ],
 )
 def test_a_lease_is_evaluated_by_its_holder(changes: Any, state: str, word: str) -> None:

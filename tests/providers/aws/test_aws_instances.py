@@ -43,18 +43,6 @@ async def test_a_resource_based_name_is_found_by_the_id_in_it(aws: Aws) -> None:
     assert all(isinstance(answers[name], Instance) for name in names), answers
 
 
-async def test_power_follows_the_state(aws: Aws) -> None:
-    running, stopped, ended = aws.launch(3)
-    aws.ec2.stop_instances(InstanceIds=[stopped["InstanceId"]])
-    aws.ec2.terminate_instances(InstanceIds=[ended["InstanceId"]])
-    answers = await aws.describe(*map(node_of, (running, stopped, ended)))
-    first, second, third = answers.values()
-    assert isinstance(first, Instance)
-    assert isinstance(second, Instance)
-    assert (first.power, second.power) == (PowerState.RUNNING, PowerState.STOPPED)
-    assert third == Gone(f"instance {ended['InstanceId']} is terminated")
-
-
 async def test_several_ids_in_one_error_cost_one_more_read_injected(aws: Aws) -> None:
     """AWS names all of them in one message, moto only one."""
     (made,) = aws.launch()

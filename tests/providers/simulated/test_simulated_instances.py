@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from ccm.errors import CloudError, Throttled
+from ccm.errors import CloudError
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.providers.simulated.instances import SimulatedInstances
-from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Address, Machine, Power
 
 from .world import World, node, nodes
@@ -141,18 +140,6 @@ async def test_what_the_cloud_does_not_say_stays_empty(
     assert await answer(w.instances, "a") == expected
 
 
-async def test_ids_and_names_are_asked_apart(w: World) -> None:
-    machines = w.cloud.state.add_machines(250)
-    known = [node(m.name, f"simulated://{m.id}") for m in machines[:150]]
-    fresh = [node(m.name) for m in machines[150:]]
-    answers = await w.instances.describe([*known, *fresh, node("nobody", "simulated://m-404")])
-    assert {name for name, a in answers.items() if isinstance(a, Instance)} == {
-        machine.name for machine in machines
-    }
-    assert isinstance(answers["nobody"], Gone)
-    assert w.cloud.counters.reads == 2 + 1
-
-
 async def test_two_nodes_of_one_machine_are_asked_for_once(w: World) -> None:
     w.cloud.state.machines.add(Machine("a", id="m-1"))
     answers = await w.instances.describe([node(name, "simulated://m-1") for name in ("a", "b")])
@@ -170,14 +157,6 @@ async def test_all_pages_of_an_answer_are_read_before_it_is_judged(w: World) -> 
     )
     assert isinstance(answers["nobody"], Gone)
     assert w.cloud.counters.reads == 2
-
-
-async def test_when_every_page_failed_the_error_is_raised(w: World) -> None:
-    w.cloud.faults.set(CloudFault(CloudFaultKind.THROTTLE, retry_after=7))
-    with pytest.raises(Throttled) as raised:
-        await w.instances.describe([*nodes(250), node("foreign", "aws://i-1")])
-    assert raised.value.seconds == 7
-    assert len(w.gate.errors) == 3
 
 
 async def test_a_batch_larger_than_the_clouds_page_is_refused_and_says_why(w: World) -> None:
