@@ -104,7 +104,6 @@ class Proxy:
         self.requests: list[Request] = []
         self.rule: Callable[[Request], Fault | None] = lambda request: None
         self.rewrite: Callable[[Request, bytes], bytes] = lambda request, answer: answer
-        self.latency = 0.0
         self.closing = Event()
         self._lock = Lock()
         address = urlsplit(target)
@@ -127,7 +126,6 @@ class Proxy:
         """No faults, and nothing called."""
         self.rule = lambda request: None
         self.rewrite = lambda request, answer: answer
-        self.latency = 0.0
         self.requests = []
 
     @contextmanager
@@ -186,8 +184,6 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request = _read(body.decode(), self.headers.get("User-Agent", ""))
         fault = proxy.take(request)
-        if proxy.latency:
-            proxy.closing.wait(proxy.latency)
         match fault:
             case Refusal(status, code, message):
                 form = ERROR if request.client == "ec2" else QUERY_ERROR
