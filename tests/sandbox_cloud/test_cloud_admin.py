@@ -80,24 +80,3 @@ async def test_counters_and_requests_are_read_and_reset(admin: CloudAdmin, cloud
     await admin.reset_counters()
     assert (await admin.counters())["total"] == 0
     assert await admin.requests() == []
-
-
-async def test_the_state_is_replaced_whole_or_not_at_all(cloud: Cloud, admin: CloudAdmin) -> None:
-    [machine] = await admin.add([Machine("a")])
-    await cloud.post("/v1/routes", {"cidr": "10.1.0.0/24", "machine_id": machine.id})
-    await cloud.post("/v1/load-balancers", {"name": "lb", "hosts": [machine.id]})
-    before = await admin.state()
-    with pytest.raises(Refused, match="gravity"):
-        await admin.replace_state({"machines": [{"name": "b"}], "gravity": 1})
-    assert await admin.state() == before
-    await admin.replace_state({"machines": before["machines"], "volumes": [{"id": "vol-1"}]})
-    after = await admin.state()
-    assert after["machines"] == before["machines"]
-    assert [volume["id"] for volume in after["volumes"]] == ["vol-1"]
-    assert (after["routes"], after["load_balancers"]) == ([], [])
-    assert after["revision"] > before["revision"]
-    [other] = await admin.add([Machine("b")])
-    assert other.id != machine.id
-    body = {"cidr": "10.1.0.0/24", "machine_id": machine.id}
-    assert (await cloud.post("/v1/routes", body)).status == 201
-    assert (await admin.state())["routes"][0]["id"] != before["routes"][0]["id"]

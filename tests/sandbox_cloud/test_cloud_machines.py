@@ -91,24 +91,6 @@ def test_a_terminated_machine_never_comes_back_and_leaves_its_name_to_a_live_one
         machines.get("a")
 
 
-def test_every_change_raises_the_revision_and_leaves_a_snapshot_as_it_was() -> None:
-    state = CloudState()
-    machines = state.machines
-    machines.add(Machine("a"))
-    earlier, seen = state.snapshot(), [state.revision]
-    for change in (
-        lambda: machines.change("a", zone="zone-z"),
-        lambda: machines.add(Machine("b")),
-        lambda: machines.stop("a"),
-        lambda: machines.vanish("a"),
-    ):
-        change()
-        seen.append(state.revision)
-    assert seen == sorted(set(seen))
-    assert earlier.machines.get("a").zone == "zone-a"
-    assert earlier.machines.named("b") == []
-
-
 # --- pages
 
 
