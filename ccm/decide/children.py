@@ -17,8 +17,8 @@ class WorkerState(StrEnum):
     STANDBY = "standby"  # it has its snapshot, and this replica does not lead
     RUNNING = "running"
     DRAINING = "draining"  # it finishes the keys in flight
-    BACKOFF = "backoff"  # it died; a successor starts after a delay
-    FAILED = "failed"  # it refused its configuration: starting again is pointless
+    BACKOFF = "backoff"  # it died, or refused later on; a successor starts after a delay
+    FAILED = "failed"  # it refused its configuration before any worker was up: this is final
     SKIPPED = "skipped"  # the provider does not support this controller
     STOPPED = "stopped"
 

@@ -114,6 +114,9 @@ class Children:
         self.quarantine = Quarantine()
         self.checked_at = time.monotonic()
         self._is_stopping = False
+        self._was_up = (
+            False  # whether any worker ever said hello, so that its configuration is right
+        )
         self._process_ended = asyncio.Event()
 
     def __iter__(self) -> Iterator[Child]:
@@ -140,6 +143,13 @@ class Children:
                 "worker changed state",
                 extra={"worker": child.name, "was": before, "now": child.life.state},
             )
+
+    def on_hello(self, child: Child, process: WorkerProcess) -> None:
+        """A process took its configuration and is subscribed."""
+        process.said_hello = self._was_up = True
+        if process is child.current:
+            child.last_faults = []
+            self.transition(child, WorkerEvent.SAID_HELLO)
 
     def on_synced(self, child: Child, process: WorkerProcess) -> None:
         """A process has its snapshot; a successor now takes over."""
@@ -330,14 +340,23 @@ class Children:
         elif code == ExitCode.NOT_NEEDED:
             self.transition(child, WorkerEvent.NOT_NEEDED)
         elif code == ExitCode.CONFIGURATION:
-            child.last_faults = process.faults
-            self.transition(child, WorkerEvent.REFUSED)
-            self._hooks.refused(child)
+            self._on_refusal(child, process.faults)
         elif was_draining:
             self.transition(child, WorkerEvent.ENDED)
             self._start(child)
         else:
             self._restart_later(child, WorkerEvent.DIED)
+
+    def _on_refusal(self, child: Child, faults: list[str]) -> None:
+        """Final at the first start only; later it may pass, as does a file that is replaced."""
+        child.last_faults = faults or [f"worker {child.name} refused to start"]
+        for line in child.last_faults:
+            log.error("worker refused to start", extra={"worker": child.name, "why": line})
+        if self._was_up:
+            self._restart_later(child, WorkerEvent.DIED)
+        else:
+            self.transition(child, WorkerEvent.REFUSED)
+            self._hooks.refused(child)
 
     def _promote(self, child: Child, successor: WorkerProcess) -> None:
         """The successor is the worker now, in whatever state it is."""

@@ -260,10 +260,8 @@ class Supervisor:
                 if (token := self._tokens.token(child.controller)) is not None:
                     path = self._token_files.write(child.controller, token)
                     self._hub.send(process.ident, UseToken(path))
-                if process is child.current:
-                    self._children.transition(child, WorkerEvent.SAID_HELLO)
                 self._informer.subscribe(process.ident, message, self._shards.owns(child))
-                process.said_hello = True
+                self._children.on_hello(child, process)
             case Synced():
                 self._children.on_synced(child, process)
                 self._send_permit(child)
@@ -309,12 +307,9 @@ class Supervisor:
         self._worker_counters.end(ident)
 
     def _on_refusal(self, child: Child) -> None:
-        """A worker refused its configuration: when none runs yet, the supervisor ends with it."""
-        for line in child.last_faults:
-            log.error("worker refused to start", extra={"worker": child.name, "why": line})
-        if not any(other.life.state is WorkerState.RUNNING for other in self._children):
-            self.faults = child.last_faults or [f"worker {child.name} refused to start"]
-            self._request_stop(ExitCode.CONFIGURATION)
+        """No worker can start with this configuration, and neither can the supervisor."""
+        self.faults = child.last_faults
+        self._request_stop(ExitCode.CONFIGURATION)
 
     def _settings_for(self, controller: str) -> Settings:
         return replace(self._leader.settings_for(controller), v=self.verbosity.level)

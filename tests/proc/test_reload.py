@@ -1,11 +1,15 @@
 """What a reload reads anew: the cloud's configuration, and the verbosity in the file of flags."""
 
+import asyncio
 import signal
 
 import pytest
 
+from tests.faults.rows import fault_row
+from tests.proc.cluster_nodes import kill
 from tests.proc.environment import Environment
-from tests.proc.running import command, until
+from tests.proc.replicas import Election, Replica
+from tests.proc.running import Json, command, until
 
 pytestmark = pytest.mark.real
 
@@ -52,3 +56,49 @@ async def test_the_verbosity_follows_the_file_without_a_restart(env: Environment
         file.write_text("v: much\n")
         assert "flags are wrong by now" in await command(supervisor, "reload")
         assert supervisor.end() == 0
+
+
+@fault_row(
+    "the cloud configuration is away for 1.5 s while a worker restarts, on the leader or a standby",
+    "all",
+    then="the worker is started again with back-off, `status` says why, and no replica ends",
+    within="2 s once the file is back (a longer absence: the back-off, at most 60 s)",
+)
+@pytest.mark.parametrize("which", ["leader", "standby"])
+async def test_a_cloud_configuration_that_is_away_for_a_moment_ends_nothing(
+    env: Environment, which: str
+) -> None:
+    election = Election(env, f"ccm-away-{which}")
+    with Replica("a", election) as leader:
+        leader.wait_running()
+        with Replica("b", election) as standby:
+            await until("b stands by", lambda: standby.is_in("standby"))
+            replica = leader if which == "leader" else standby
+            await lose_configuration_and_worker(env, replica)
+            assert (leader.is_leading(), standby.is_leading()) == (True, False)
+            await env.add_nodes(3)
+            await env.nodes.until_initialized(3, 30)
+            assert (standby.end(), leader.end()) == (0, 0)
+
+
+async def lose_configuration_and_worker(env: Environment, replica: Replica) -> None:
+    """Kill its node worker while the file is away; return when all is as before."""
+
+    def worker() -> Json:
+        return replica.workers().get("node-0", {})
+
+    state, old = worker()["state"], worker()["pid"]
+    away = env.cloud.config.rename(env.cloud.config.with_suffix(".away"))
+    kill(old)
+    await asyncio.sleep(1.5)  # the fault, not a wait
+    faults = await until("it says why", lambda: worker().get("faults"))
+    assert "cannot be read" in str(faults)
+    away.rename(env.cloud.config)
+
+    def is_back() -> bool:
+        now = worker()
+        return now.get("state") == state and now["pid"] != old and not now["faults"]
+
+    began = asyncio.get_running_loop().time()
+    await until("it is back", is_back, 10.0)
+    print(f"back {asyncio.get_running_loop().time() - began:.1f} s after the file")

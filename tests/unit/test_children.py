@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,11 +12,12 @@ from typing import Any, cast
 import pytest
 
 from ccm.decide.children import Life, WorkerState
+from ccm.errors import ExitCode
 from ccm.settings import Settings
 from ccm.supervisor import children as module
 from ccm.supervisor import shards as shards_module
 from ccm.supervisor import timers
-from ccm.supervisor.children import Children, Hooks
+from ccm.supervisor.children import Child, Children, Hooks
 from ccm.supervisor.shards import Shards
 from tests.faults.rows import fault_row
 from tests.worlds.waiting import until
@@ -36,7 +37,14 @@ class Spawns:
         self.count += 1
         sentinel, other = os.pipe()
         self._pipes += [sentinel, other]
-        return SimpleNamespace(pid=self.count, sentinel=sentinel, kill=lambda: None)
+        return SimpleNamespace(
+            pid=self.count,
+            sentinel=sentinel,
+            exitcode=None,
+            kill=lambda: None,
+            join=lambda _: None,
+            end=lambda: os.write(other, b"."),
+        )
 
     def close(self) -> None:
         for pipe in self._pipes:
@@ -51,10 +59,10 @@ def spawns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spawns]:
     spawns.close()
 
 
-def new_children(path: Path) -> Children:
+def new_children(path: Path, refused: Callable[[Child], None] = lambda _: None) -> Children:
     def ignore(*_: object) -> None: ...
 
-    hooks = Hooks(ignore, ignore, ignore, ignore, ignore, lambda _: Settings())
+    hooks = Hooks(ignore, ignore, ignore, ignore, refused, lambda _: Settings())
     return Children(path / "bus", Settings(), cast(Any, None), hooks)
 
 
@@ -77,6 +85,55 @@ async def test_a_worker_that_cannot_be_spawned_is_tried_again(
     await until(lambda: child.life.state is WorkerState.STARTING)
     assert (spawns.count, child.life.deaths) == (1, 4)
     asyncio.get_running_loop().remove_reader(cast(Any, child.current).handle.sentinel)
+
+
+async def refuse(child: Child) -> None:
+    """Its process ends because of its configuration."""
+    process = child.current
+    assert process
+    process.faults = ["--cloud-config: it cannot be read"]
+    process.handle.exitcode = ExitCode.CONFIGURATION
+    process.handle.end()
+    await until(lambda: child.current is not process)
+
+
+async def test_a_refusal_counts_for_the_supervisor_while_no_worker_was_ever_up(
+    short_dir: Path, spawns: Spawns
+) -> None:
+    refused: list[str] = []
+    children = new_children(short_dir, lambda child: refused.append(child.name))
+    children.add({"node-0": "node"})
+    child = children.get("node-0")
+    assert child
+    await refuse(child)
+    assert (refused, child.life.state) == (["node-0"], WorkerState.FAILED)
+
+
+@pytest.mark.parametrize("before", [WorkerState.SYNCING, WorkerState.STANDBY, WorkerState.RUNNING])
+async def test_a_refusal_once_a_worker_was_up_is_a_failure_with_back_off(
+    short_dir: Path, spawns: Spawns, before: WorkerState, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused: list[str] = []
+    children = new_children(short_dir, lambda child: refused.append(child.name))
+    children.add({"node-0": "node", "service": "service"})
+    child, other = children
+    assert child.current
+    children.on_hello(child, child.current)
+    child.life = Life(before)
+    for worker in (child, other):
+        await refuse(worker)
+    assert worker.last_faults == ["--cloud-config: it cannot be read"]
+    assert caplog.messages.count("worker refused to start") == 2
+    for times in (2, 3):
+        await until(lambda: child.current)
+        await refuse(child)
+        assert (child.life.state, child.life.deaths) == (WorkerState.BACKOFF, times)
+    assert child.describe(0.0)["faults"] == ["--cloud-config: it cannot be read"]
+    await until(lambda: child.current and other.current)
+    children.on_hello(child, child.current)
+    assert (refused, child.last_faults, child.life.state) == ([], [], WorkerState.SYNCING)
+    for worker in children:
+        asyncio.get_running_loop().remove_reader(cast(Any, worker.current).handle.sentinel)
 
 
 async def test_a_successor_that_cannot_be_spawned_leaves_the_worker_as_it_is(
