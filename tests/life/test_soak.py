@@ -89,7 +89,10 @@ def growth(name: str, samples: list[Sample], began: float) -> list[str]:
 
 
 async def churn(life: Life) -> None:
-    """As many nodes and Services as before, and always others: the oldest goes, a new one comes."""
+    """As many nodes and Services as before, and always others: the oldest goes, a new one comes.
+
+    The first nodes come at once, so that pools of threads and connections are as large as they get.
+    """
     for number in count():
         await life.nodes.join(f"vm-{number}", 1 + number % 4000)
         if number >= NODES:
@@ -97,4 +100,5 @@ async def churn(life: Life) -> None:
         if number % 3 == 0:
             await life.users.ask(f"web-{number // 3}", {"ports": [[80, "TCP"]]}, {})
             await life.users.drop(f"web-{number // 3 - SERVICES}")
-        await asyncio.sleep(STEP)
+        if number >= NODES:
+            await asyncio.sleep(STEP)
