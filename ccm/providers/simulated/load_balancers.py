@@ -137,7 +137,9 @@ class SimulatedLoadBalancers:
             machines = [mapping(record) for record in found.records]
             live |= {text(m.get("id")) for m in machines if m.get("power") != "terminated"}
         if absent := set(hosts) - live:
-            self._absent |= dict.fromkeys(absent, time.monotonic() + ABSENT_BELIEVED)
+            now = time.monotonic()
+            believed = {host: until for host, until in self._absent.items() if until > now}
+            self._absent = believed | dict.fromkeys(absent, now + ABSENT_BELIEVED)
             raise RetryAfter(f"{len(absent)} hosts have no machine any more", 0.0) from refusal
 
     async def _read(self, service: Service) -> Json | None:
