@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from ccm.sandbox.cloud.codec import CloudApiError
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 
 from .conftest import Cloud, until
