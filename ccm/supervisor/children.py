@@ -26,6 +26,7 @@ from ccm.supervisor.timers import call_later, call_until_done
 log = logging.getLogger(__name__)
 
 ORDERLY_EXITS = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -signal.SIGTERM)
+DOWN_STATES = (WorkerState.STARTING, WorkerState.BACKOFF, WorkerState.FAILED)
 CHECK_INTERVAL = 1.0  # seconds between two checks of all workers
 STARTUP_SILENCE_FACTOR = 3  # a worker that still loads its code may be silent so much longer
 KILL_DELAY = 2.0  # seconds a silent worker gets to write its stacks before SIGKILL
@@ -125,6 +126,10 @@ class Children:
     def get(self, name: str) -> Child | None:
         """The worker of this name."""
         return self._children.get(name)
+
+    def are_up(self) -> bool:
+        """Whether each worker has come up with its configuration."""
+        return all(child.life.state not in DOWN_STATES for child in self)
 
     def add(self, controllers: Mapping[str, str], is_newcomer: bool = False) -> None:
         """Start workers: name → controller."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ccm.decide.lease import (
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 HEALTH_TOLERANCE = 20.0  # seconds beyond the lease's end until a leader is unhealthy, as upstream
 READS_PER_RETRY_PERIOD = 4  # of a replica that has nothing to renew
 EVENT_TIMEOUT = 1.0  # seconds that a stop waits for its Event to be sent
+READINESS_INTERVAL = 0.02  # seconds between two looks at our workers, while a free Lease waits
+LEFT_TO_OTHERS = "leaves the lease to others, as its workers are not up"
 CONFLICT_STATUSES = (404, 409)  # answers to a write when the Lease is not what we observed last
 
 
@@ -46,6 +49,7 @@ class LeaderElector:
     """Runs the election; calls `on_permit` with the time until which we may act when it changes.
 
     A replica leads once at most: when leadership is lost, `run` returns and the process should end.
+    One that is not ready leaves a free Lease to others for one lease duration.
     """
 
     def __init__(
@@ -54,10 +58,12 @@ class LeaderElector:
         config: LeaderElectionConfig,
         on_permit: Callable[[float], None],
         clock: Callable[[], float] = time.monotonic,
+        is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
         self._lease, self._config, self._on_permit = lease, config, on_permit
-        self._clock = clock
+        self._clock, self._is_ready = clock, is_ready
         self._observed: ObservedRecord | None = None
+        self._left_since: float | None = None  # from when on we left a free Lease to others
         self._until = 0.0
         self._has_led = self._is_over = False
         self._requests = asyncio.Lock()  # held during one attempt
@@ -125,7 +131,17 @@ class LeaderElector:
         if self.last_decision != before:
             extra = {"lease": self._lease.name, "decision": self.last_decision}
             log.info("leader election", extra=extra)
-        await asyncio.sleep(self._pause(is_renewed))
+        pause = self._pause(is_renewed)
+        if self.last_decision == LEFT_TO_OTHERS:
+            await self._until_ready(pause)
+        else:
+            await asyncio.sleep(pause)
+
+    async def _until_ready(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._is_ready():  # noqa: ASYNC110 - states of many workers
+                    await asyncio.sleep(READINESS_INTERVAL)
 
     def _pause(self, is_renewed: bool) -> float:
         """A renewed Lease has time; otherwise a read is cheap, and what we wait for is urgent."""
@@ -154,6 +170,8 @@ class LeaderElector:
     async def _act(self) -> str:
         now = self._clock()
         match decide(self._observed, self.identity, now):
+            case CreateLease() | AcquireLease() if self._leaves_to_others(now):
+                return LEFT_TO_OTHERS
             case CreateLease():
                 self._on_renewed(await self._lease.create(self._timeout()), now)
                 return "created the lease and leads"
@@ -164,8 +182,18 @@ class LeaderElector:
                 self._on_renewed(await self._lease.update(self._timeout()), now)
                 return "holds the lease"
             case StandBy(holder, _):
+                self._left_since = None
                 self._permit(0.0)
                 return f"stands by; {holder} leads"
+
+    def _leaves_to_others(self, now: float) -> bool:
+        """Whether a free Lease is better held by a replica that is ready, if there is one."""
+        if self._has_led or self._is_ready():
+            self._left_since = None
+            return False
+        if self._left_since is None:
+            self._left_since = now
+        return now - self._left_since < self._config.lease_duration
 
     def _timeout(self) -> float:
         """A leader needs no answer that comes after its permission has ended."""

@@ -31,6 +31,7 @@ class Leadership:
         migration: LeaderMigration | None,
         on_permit: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings, self._lease, self._migration = settings, lease, migration
         self._on_permit, self._clock = on_permit, clock
@@ -39,7 +40,7 @@ class Leadership:
             settings.leader_elect_renew_deadline,
             settings.leader_elect_retry_period,
         )
-        self._main = LeaderElector(lease, config, self._on_main, clock)
+        self._main = LeaderElector(lease, config, self._on_main, clock, is_ready)
         self._second: LeaderElector | None = None
         if migration:
             second = replace(lease, name=migration.lease_name)

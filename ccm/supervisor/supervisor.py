@@ -91,7 +91,9 @@ class Supervisor:
             self._tokens = ServiceAccountTokens(kube, self._hand_over_token)
             server = server.without_certificate()
         self._token_files = TokenFiles(paths.directory)
-        self._leader = Leadership(settings, lease, migration, self._on_permit)
+        self._leader = Leadership(
+            settings, lease, migration, self._on_permit, is_ready=lambda: self._children.are_up()
+        )
         self._processes: dict[str, tuple[Child, WorkerProcess]] = {}  # by their names on the bus
         hooks = Hooks(
             self._on_started,

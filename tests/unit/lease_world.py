@@ -223,7 +223,10 @@ class Replica:
         self.wire = Wire(server, script)
         file = LeaseClient(self.wire.kube, "ns", "ccm", identity, timing.lease_duration)
         self.identity, self._offset, self._rate = identity, offset, rate
-        self.leader = LeaderElector(file, timing, self._on_permit, self.clock)
+        self.is_ready = True
+        self.leader = LeaderElector(
+            file, timing, self._on_permit, self.clock, lambda: self.is_ready
+        )
         self.permits: list[tuple[float, float]] = []  # when it was told, until when it says
         self.may_act_until = float("-inf")
         self.rivals: list[Replica] = []

@@ -264,6 +264,90 @@ async def test_an_event_that_hangs_delays_neither_renewals_nor_the_stop() -> Non
     assert asyncio.get_running_loop().time() - began < 2.0
 
 
+# Replicas whose workers are not up.
+
+
+def not_ready(server: ApiServer, identity: str) -> Replica:
+    replica = Replica(server, identity)
+    replica.is_ready = False
+    replica.start()
+    return replica
+
+
+@in_virtual_time
+async def test_a_replica_that_is_not_ready_leaves_a_free_lease_to_one_that_is() -> None:
+    server = ApiServer()
+    one = not_ready(server, "one")
+    await asyncio.sleep(CONFIG.lease_duration - 1.0)
+    assert one.leader.last_decision == "leaves the lease to others, as its workers are not up"
+    two = Replica(server, "two")
+    two.start()
+    await leads_at(two, 0.1)
+    await asyncio.sleep(60)
+    assert (server.holder(), one.permits) == ("two", [])
+
+
+@in_virtual_time
+async def test_a_replica_that_becomes_ready_takes_a_free_lease_at_once() -> None:
+    one = not_ready(ApiServer(), "one")
+    await asyncio.sleep(0.7)
+    one.is_ready = True
+    assert await leads_at(one) < 0.75
+
+
+@in_virtual_time
+async def test_a_replica_alone_leads_after_one_lease_duration_although_it_is_not_ready() -> None:
+    server = ApiServer()
+    one = not_ready(server, "one")
+    assert 0 <= await leads_at(one) - CONFIG.lease_duration < CONFIG.retry_period
+    one.is_ready = True
+    before = len(server.log)
+    await asyncio.sleep(20.5)
+    assert len(server.log) - before == 20 / CONFIG.retry_period
+
+
+@in_virtual_time
+async def test_a_replica_that_becomes_ready_while_the_server_fails_does_not_spin() -> None:
+    one = not_ready(ApiServer(), "one")
+    await asyncio.sleep(1.0)
+    one.is_ready = True
+    one.wire.script = iter([Request(Fate.FAILED)] * 5000)
+    await asyncio.sleep(20.0)
+    assert 5000 - len([*one.wire.script]) <= 4 * 20.0 / CONFIG.retry_period + 1
+
+
+@pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize("is_orderly", [True, False])
+def test_a_standby_that_is_not_ready_takes_over_last(is_orderly: bool, others: bool) -> None:
+    async def story() -> None:
+        server, [one] = await started("one")
+        two = not_ready(server, "two")
+        await asyncio.sleep(40)  # it leaves nothing to others while another leads
+        three = Replica(server, "three")
+        if others:
+            three.start()
+            await asyncio.sleep(1.0)
+        await (one.release() if is_orderly else one.kill())
+        last = last_write(server, "" if is_orderly else "one")
+        without = await leads_at(three if others else two) - last
+        expected = (not is_orderly) + (not others)
+        assert 0 <= without - expected * CONFIG.lease_duration < 2 * CONFIG.retry_period
+        await asyncio.sleep(60)
+        assert others == (two.permits == [])
+
+    play(story())
+
+
+@in_virtual_time
+async def test_a_leader_that_is_not_ready_keeps_its_lease() -> None:
+    server, [one, two] = await started("one", "two")
+    one.is_ready = False
+    await asyncio.sleep(60)
+    server.lease = None
+    await asyncio.sleep(60)
+    assert (server.holder(), two.permits) == ("one", [])
+
+
 # Releasing at a bad moment.
 
 
