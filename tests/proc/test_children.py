@@ -26,7 +26,7 @@ from tests.proc.running import (
 
 pytestmark = pytest.mark.real
 
-SLOWLY = ("--kube-api-qps=60", "--kube-api-burst=1")  # of each worker: work is in hand for long
+SLOWLY = ("--kube-api-qps=30", "--kube-api-burst=1")  # of each worker: work is in hand for long
 COUNT = 200
 JOINING = 300
 

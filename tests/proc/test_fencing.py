@@ -138,7 +138,7 @@ async def test_a_worker_that_is_stopped_is_replaced_and_writes_nothing_late(
 async def test_a_worker_stops_by_itself_while_its_supervisor_hangs(env: Environment) -> None:
     """Its queue is long, and a rate limit lets requests wait between their check and the wire."""
     election = Election(env, "ccm-hang")
-    count, slowly = 200, ("--kube-api-qps=40", "--kube-api-burst=1", "--shutdown-timeout=2s")
+    count, slowly = 200, ("--kube-api-qps=20", "--kube-api-burst=1", "--shutdown-timeout=2s")
     await env.add_nodes(count)
     with Replica("a", election, *slowly) as a:
         await until("a leads", a.is_leading)

@@ -11,7 +11,7 @@ import aiohttp
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Node
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.cloud.records import Volume
+from ccm.sandbox.cloud.records import Machine, Volume
 from ccm.sandbox.kubelets import new_machines, ready_condition, register, registration
 from ccm.sandbox.observer import ZONE, missing_fields
 from ccm.sandbox.workload import DRIVER, SERVICE
@@ -101,10 +101,10 @@ class Story:
             await self._api.request("DELETE", path)
 
     async def _ask_for_everything(self) -> None:
-        """And for what cannot be: a pod network twice, a volume that the cloud does not have."""
-        await self._admin.add(new_machines(1, len(MACHINES)))
+        """And for what cannot be: a foreign pod network, a volume that the cloud does not have."""
+        await self._admin.add([*new_machines(1, len(MACHINES)), Machine("hostile")])
         await register(self._api, MACHINES)
-        await self._api.post("/api/v1/nodes", registration("twin", "10.244.1.0/24"))
+        await self._api.post("/api/v1/nodes", registration("hostile", "192.168.0.0/24"))
         for name in ("web", "lost"):
             meta = {"name": name, "namespace": "default"}
             await self._api.post(SERVICES, {**SERVICE, "metadata": meta})
@@ -138,7 +138,7 @@ class Story:
             for node in (await self._nodes()).values()
             for entry in node.raw["status"]["conditions"]
         ]
-        return conditions.count(("NetworkUnavailable", "False")) >= 2  # vm-1 has a rival
+        return conditions.count(("NetworkUnavailable", "False")) >= 2
 
     async def _is_volume_labelled(self) -> bool:
         labels = (await self._api.get(f"{VOLUMES}/vol-1"))["metadata"].get("labels", {})
