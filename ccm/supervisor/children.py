@@ -115,9 +115,7 @@ class Children:
         self.quarantine = Quarantine()
         self.checked_at = time.monotonic()
         self._is_stopping = False
-        self._was_up = (
-            False  # whether any worker ever said hello, so that its configuration is right
-        )
+        self._was_up = False  # whether any worker ever took its configuration
         self._process_ended = asyncio.Event()
 
     def __iter__(self) -> Iterator[Child]:

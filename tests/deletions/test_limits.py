@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tests.faults.rows import fault_row
-
 from .cluster import POLICY, Cluster, names
 
 
@@ -27,12 +25,6 @@ def test_a_deletion_that_failed_is_not_stopped_by_its_own_permit(tmp_path: Path)
     assert cluster.advance().report(["n0", "n1"]) == ["n0"]
 
 
-@fault_row(
-    "a kubelet registers again and again with the ID of no machine",
-    "node",
-    then="its name counts once in the budget of deletions, and `deletions` names it",
-    within="at once",
-)
 def test_a_kubelet_that_registers_anew_each_time_spends_one_deletion(cluster: Cluster) -> None:
     cluster.fill(100).kill("n0", "n1").report(["n0"])
     for number in range(12):
@@ -108,12 +100,6 @@ def test_a_second_worker_that_reports_the_rest_of_the_mass_comes_in_time(cluster
     assert cluster.why("n0") == "many-vanished"
 
 
-@fault_row(
-    "Nodes register whose names no machine has",
-    "node",
-    then="without a provider ID they count as vanished nowhere: no other deletion is held",
-    within="at once",
-)
 def test_nodes_that_were_never_a_machine_hold_no_deletion(cluster: Cluster) -> None:
     cluster.fill(6).kill(*names(6))
     for name in names(5, first=1):

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from ccm.model.objects import Json
-from tests.faults.rows import fault_row
 from tests.https.review_api import ReviewApi
 from tests.https.served import QUICK, LocalServer, eventually, serving
 from tests.worlds.waiting import until
@@ -41,12 +40,6 @@ async def test_anonymous_requests_are_denied(server: LocalServer, reviews: Revie
     ]
 
 
-@fault_row(
-    "requests without credentials come for ever new paths of the HTTPS port",
-    "supervisor",
-    then="20 in 10 s cost the API server a review; the others get 429, and users are served",
-    within="at once",
-)
 async def test_anonymous_requests_do_not_cost_one_review_a_path(
     server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

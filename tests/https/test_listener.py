@@ -12,7 +12,6 @@ from ccm.processes import resident_bytes
 from ccm.settings import Settings
 from ccm.supervisor.https.server import HttpsServer
 from tests.edge_cases.rows import row
-from tests.faults.rows import fault_row
 from tests.https.pki import trusting_anybody
 from tests.https.review_api import ReviewApi
 from tests.https.served import LocalServer, serving
@@ -82,12 +81,6 @@ def pipeline(server: LocalServer, until_stuck: float = 1.0, at_most: int = 64 <<
     return sent
 
 
-@fault_row(
-    "a client of the HTTPS port sends requests without end and reads no answer",
-    "supervisor",
-    then="it is not read any further, and others are answered",
-    within="at once",
-)
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_a_client_that_pipelines_takes_no_memory(reviews: ReviewApi, hangs: bool) -> None:
     if hangs:

@@ -5,7 +5,6 @@ import pytest
 from ccm.controllers import NODE
 from ccm.errors import CloudError
 from ccm.model.objects import Node
-from tests.faults.rows import fault_row
 from tests.worlds.nodes import Tweak, changed, created, machine, node, tainted, with_provider_id
 from workers.store import MachineHolders
 
@@ -30,12 +29,6 @@ def is_untouched(w: World, before: Node) -> bool:
     )
 
 
-@fault_row(
-    "two Nodes have one provider ID",
-    "node",
-    then="the older one keeps all; the newer one stays uninitialized, with an Event",
-    within="2 s",
-)
 async def test_a_newer_node_on_the_machine_of_another_stays_as_it_is() -> None:
     victim = node(tainted, with_provider_id("fake://1"), OLD, name="victim")
     hostile = node(tainted, with_provider_id("fake://1"), NEW, name="0-hostile")

@@ -12,7 +12,6 @@ from ccm.model.cloud import Answer, Gone, Instance, PowerState
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.edge_cases.rows import row
 from tests.edge_cases.servers import ApiServer
-from tests.faults.rows import fault_row
 from tests.worlds.cloud import Inventory
 from tests.worlds.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
 from tests.worlds.waiting import until
@@ -78,12 +77,6 @@ class TwoReads(Inventory):
         return self.listed
 
 
-@fault_row(
-    "one kind of read of the cloud says that a machine which runs is gone",
-    "node",
-    then="another kind of read is asked in every second pass, and no Node is deleted",
-    within="for ever",
-)
 async def test_what_only_one_kind_of_read_says_deletes_no_node(api_server: ApiServer) -> None:
     machines = TwoReads()
     async with supervised_world(api_server.kube, machines) as w:
@@ -169,12 +162,6 @@ async def until_taints(api_server: ApiServer, of: Node, expected: list[Json]) ->
             await asyncio.sleep(0.01)
 
 
-@fault_row(
-    "a permitted deletion waits for the API server, and its Node becomes Ready meanwhile",
-    "node",
-    then="it is looked at again as the bytes leave, and the Node stays",
-    within="at once",
-)
 async def test_a_node_that_is_ready_when_its_deletion_is_about_to_leave_stays(
     api_server: ApiServer,
 ) -> None:

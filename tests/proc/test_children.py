@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from tests.faults.rows import fault_row
 from tests.proc.cluster_nodes import kill
 from tests.proc.conftest import Written
 from tests.proc.environment import Environment
@@ -122,12 +121,6 @@ async def test_scaling_in_the_middle_of_work_leaves_nothing_out_and_does_nothing
 
 
 @pytest.mark.alone
-@fault_row(
-    "a worker is killed while 300 nodes join",
-    "node",
-    then="its successor goes on; no node is put aside, and at most twice the reads are made",
-    within="twice the time",
-)
 async def test_a_kill_while_nodes_join_at_most_doubles_time_and_reads(env: Environment) -> None:
     await env.admin.set_limits(latency=0.3)
     with env.supervisor() as supervisor:

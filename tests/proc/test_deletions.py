@@ -10,7 +10,6 @@ from ccm.kube.client import MERGE_PATCH
 from ccm.model.objects import SHUTDOWN_TAINT
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.kubelets import ready_condition, registration
-from tests.faults.rows import fault_row
 from tests.proc.environment import EVENTS, NODES, Environment
 from tests.proc.running import Json, Supervisor, command, until
 
@@ -86,12 +85,6 @@ async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(env: Envir
     assert deleting == ["vm-3"]
 
 
-@fault_row(
-    "the cloud says for a while that machines which run are not there",
-    "node",
-    then="no Node is deleted before it has said so for `--node-deletion-confirmation-period`",
-    within="30 s by default",
-)
 async def test_what_the_cloud_says_for_a_moment_only_deletes_no_node(env: Environment) -> None:
     """Few nodes: the brake against a mass does not help."""
     names, doubted = await env.add_nodes(COUNT), ["vm-1", "vm-2", "vm-3"]

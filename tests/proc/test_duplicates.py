@@ -6,7 +6,6 @@ from datetime import datetime
 import pytest
 
 from ccm.model.objects import UNINITIALIZED_TAINT, Node
-from tests.faults.rows import fault_row
 from tests.proc.environment import NODES, Environment
 from tests.proc.running import Json, until, wait_for
 
@@ -25,12 +24,6 @@ def hostile(name: str, provider_id: str) -> Json:
     }
 
 
-@fault_row(
-    "kubelets register with the provider ID of another Node's machine",
-    "node",
-    then="whichever worker has them: an Event each, none is initialized before the older is gone",
-    within="5 s",
-)
 async def test_a_node_of_any_worker_gets_nothing_of_a_machine_that_an_older_one_has(
     env: Environment,
 ) -> None:

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from tests.faults.rows import fault_row
 from tests.proc.cluster_nodes import kill
 from tests.proc.environment import Environment
 from tests.proc.replicas import Election, Replica
@@ -22,12 +21,6 @@ def frozen(replica: Replica) -> Json | None:
     return found
 
 
-@fault_row(
-    "deletions are frozen on a standby, then the leader is killed and loses its host's files",
-    "node",
-    then="the freeze is in the Lease: no replica deletes a Node until `deletions allow` on any",
-    within="one renewal of the Lease",
-)
 async def test_a_freeze_from_any_replica_holds_for_all_of_them(env: Environment) -> None:
     election = Election(env, "ccm-frozen")
     names = await env.add_nodes(4)

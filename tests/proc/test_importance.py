@@ -7,8 +7,6 @@ import pytest
 from tests.proc.environment import SERVICES, Environment
 from tests.proc.running import until
 
-from ..faults.rows import fault_row
-
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 NODES, WRITES = 500, 10  # and writes a second that the cloud takes
@@ -27,12 +25,6 @@ async def has_address(env: Environment, path: str, names: set[str]) -> bool:
     return names <= served
 
 
-@fault_row(
-    "hundreds of routes are to be made when Services come",
-    "service",
-    then="load balancers come first: of ten calls routes get one",
-    within="the last of 10 Services waits 1.2 s at 10 writes a second",
-)
 async def test_services_do_not_wait_for_the_routes_of_hundreds_of_nodes(env: Environment) -> None:
     await env.add_nodes(NODES)
     with env.supervisor(*FLAGS):

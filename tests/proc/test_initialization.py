@@ -17,8 +17,6 @@ from tests.proc.environment import EVENTS, NODES, Environment
 from tests.proc.fault_proxy import Fault, FaultProxy, failure
 from tests.proc.running import IS_LONG, Json, Supervisor, is_alive, wait_for
 
-from ..faults.rows import fault_row
-
 COUNT = 1000 if IS_LONG else 300
 
 pytestmark = pytest.mark.real
@@ -72,13 +70,6 @@ async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
     assert env.nodes.rewritten() == []
 
 
-@fault_row(
-    "the API server takes no Events (429, come back in 1 s)",
-    "node",
-    then="200 nodes are initialized as fast as ever: Events wait for each other, no patch for them",
-    within="at once",
-    lost="Events that are refused five times, counted and logged",
-)
 async def test_events_that_the_api_server_slows_down_hold_up_no_patch(env: Environment) -> None:
     await env.add_nodes(200)
     busy = Fault(failure(429, "TooManyRequests", **{"Retry-After": "1"}), only_for="/events")

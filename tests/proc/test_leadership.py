@@ -10,7 +10,6 @@ import pytest
 from ccm.errors import ExitCode
 from ccm.kube.client import MERGE_PATCH
 from ccm.model.objects import Json
-from tests.faults.rows import fault_row
 from tests.proc.cluster_nodes import kill
 from tests.proc.environment import LEASES, Environment
 from tests.proc.replicas import DEFAULT, SHORT, Durations, Election, Replica, all_gone
@@ -129,12 +128,6 @@ async def test_a_foreign_holder_keeps_us_out_until_it_stops_renewing(env: Enviro
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("", 42)
 
 
-@fault_row(
-    "a replica whose workers refuse its configuration starts while the Lease is free",
-    "supervisor",
-    then="it ends with exit code 78 and never takes the Lease; one whose workers are up leads",
-    within="one lease duration, which only a replica that is alone waits",
-)
 async def test_a_misconfigured_replica_does_not_win_a_free_lease(env: Environment) -> None:
     election = Election(env, "ccm-misconfigured", DEFAULT)
     with Replica("wrong", election, f"--cloud-config={env.directory}/none") as wrong:

@@ -15,8 +15,6 @@ from tests.kube.cluster import RealCluster
 from tests.proc.environment import EVENTS, NODES, Environment
 from tests.proc.running import Json, until
 
-from ..faults.rows import fault_row
-
 pytestmark = pytest.mark.real
 
 COUNT = 100
@@ -59,12 +57,6 @@ async def policy(env: Environment, expression: str) -> AsyncIterator[None]:
             await env.api.request("DELETE", f"{path}/{name}")
 
 
-@fault_row(
-    "a machine has a type or zone that cannot be a label (a space in it, 64 letters)",
-    "node",
-    then="the label is left out with an Event, the node is initialized",
-    within="at once",
-)
 async def test_nodes_with_impossible_labels_are_initialized_without_them(env: Environment) -> None:
     before = refused(env.cluster)
     machines = [
@@ -94,13 +86,6 @@ async def all_told(env: Environment, reason: str, names: set[str]) -> dict[str, 
     return messages if messages.keys() >= names else {}
 
 
-@fault_row(
-    "an admission policy denies what is to be written to 100 nodes",
-    "node",
-    then="an Event has its words, the write is tried again after 10 s and then ever more seldom; "
-    "other nodes are initialized meanwhile",
-    within="at most 5 min after the policy is gone",
-)
 async def test_a_policy_that_denies_is_told_and_costs_a_write_a_node(env: Environment) -> None:
     before = refused(env.cluster)
     expression = "!has(object.metadata.labels) || !('no' in object.metadata.labels)"

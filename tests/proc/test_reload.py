@@ -5,7 +5,6 @@ import signal
 
 import pytest
 
-from tests.faults.rows import fault_row
 from tests.proc.cluster_nodes import kill
 from tests.proc.environment import Environment
 from tests.proc.replicas import Election, Replica
@@ -58,12 +57,6 @@ async def test_the_verbosity_follows_the_file_without_a_restart(env: Environment
         assert supervisor.end() == 0
 
 
-@fault_row(
-    "the cloud configuration is away for 1.5 s while a worker restarts, on the leader or a standby",
-    "all",
-    then="the worker is started again with back-off, `status` says why, and no replica ends",
-    within="2 s once the file is back (a longer absence: the back-off, at most 60 s)",
-)
 @pytest.mark.parametrize("which", ["leader", "standby"])
 async def test_a_cloud_configuration_that_is_away_for_a_moment_ends_nothing(
     env: Environment, which: str

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.faults.rows import fault_row
 from tests.route.cloud import FakeRoutes
 from tests.route.world import World, successor, world
 from tests.worlds.nodes import (
@@ -21,12 +20,6 @@ def is_unavailable(w: World, name: str) -> bool:
     return network_condition(w.cluster.node(name)).get("status") == "True"
 
 
-@fault_row(
-    "a kubelet writes a pod CIDR outside the cluster's: the metadata service, everything",
-    "route",
-    then="no route is made, an Event and the condition say why; its other routes are made",
-    within="2 s",
-)
 @pytest.mark.parametrize(
     "cidr", ["169.254.169.254/32", "0.0.0.0/0", "10.0.0.7/32", "10.240.0.0/12", "::/0"]
 )
@@ -44,12 +37,6 @@ async def test_a_pod_cidr_outside_the_cluster_gets_no_route(cidr: str) -> None:
         assert (w.cloud.writes, w.cluster.writes) == written
 
 
-@fault_row(
-    "a route of this cluster leads outside its networks, to a Node or to one that is gone",
-    "route",
-    then="it is deleted wherever it points, when it carries the cluster's mark",
-    within="one --route-reconciliation-period",
-)
 async def test_a_marked_route_outside_the_cluster_goes_wherever_it_points() -> None:
     cloud = FakeRoutes()
     cloud.marks_routes = True
@@ -95,12 +82,6 @@ async def test_a_pod_cidr_wider_than_the_given_mask_gets_no_route_and_loses_the_
 OLD, NEW, NEWER = (created(f"2026-01-0{day}T00:00:00Z") for day in (1, 2, 3))
 
 
-@fault_row(
-    "a Node has a pod CIDR as wide as many Nodes', and more Nodes come",
-    "route",
-    then="each new Node gets its route; the wide one loses its own, with an Event",
-    within="2 s",
-)
 @pytest.mark.parametrize("wide", ["10.244.0.0/16", "10.244.0.0/20", "10.240.0.0/12"])
 async def test_a_wide_pod_cidr_holds_up_no_new_node(wide: str) -> None:
     async with world(routed("a", "10.244.200.0/24", tweaks=(OLD,))) as w:
@@ -117,12 +98,6 @@ async def test_a_wide_pod_cidr_holds_up_no_new_node(wide: str) -> None:
         assert {name for name, _, _ in await w.told()} == {"wide"}
 
 
-@fault_row(
-    "a newer Node writes a pod CIDR that is, holds or is a part of another Node's",
-    "route",
-    then="the older Node keeps its route; the newer one gets an Event and none",
-    within="2 s",
-)
 @pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.7/32", "10.244.0.0/23"])
 async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
     """Whatever its name, in whichever order a new process hears of them, routed or not yet."""
@@ -140,12 +115,6 @@ async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
         assert list(w.cloud.routes.values()) == ["0-hostile"]
 
 
-@fault_row(
-    "two Nodes have one provider ID",
-    "route",
-    then="the older one keeps its routes; the newer one gets an Event and none",
-    within="2 s",
-)
 async def test_a_newer_node_on_the_machine_of_another_gets_no_route() -> None:
     """Nor does it become the target of a route that leads to this machine."""
     victim = routed("victim", A4, tweaks=(OLD,))

@@ -9,7 +9,6 @@ import pytest
 from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
 from tests.edge_cases.rows import row
-from tests.faults.rows import fault_row
 from tests.worlds.context import TIMINGS
 from tests.worlds.nodes import Tweak, created, labelled, with_provider_id
 from tests.worlds.waiting import until
@@ -58,12 +57,6 @@ async def test_without_a_balancer_a_node_is_no_work(kinds: list[str]) -> None:
         assert w.balancers.calls == []
 
 
-@fault_row(
-    "two Nodes have one provider ID",
-    "service",
-    then="the older one is a host of the balancers; the newer one is none",
-    within="2 s",
-)
 async def test_a_newer_node_on_the_machine_of_another_is_no_host() -> None:
     old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
     victim = node("n1", old, with_provider_id("fake://n1"))

@@ -27,7 +27,6 @@ from ccm.http import Server
 from ccm.settings import Settings
 from ccm.supervisor.budget import worker_name
 from ccm.supervisor.children import Children, Hooks
-from tests.faults.rows import fault_row
 from tests.worlds.context import frame
 from tests.worlds.waiting import DEADLINE, let_run, until
 
@@ -214,12 +213,6 @@ async def test_a_permit_that_is_over_wakes_nobody() -> None:
         await waiting
 
 
-@fault_row(
-    "another process connects to the bus under the name of a worker that is yet to come",
-    "all",
-    then="it is told nothing, and the worker connects: nobody else knows its name before",
-    within="at once",
-)
 async def test_nobody_can_take_the_name_of_a_successor(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,6 @@ from ccm.supervisor import shards as shards_module
 from ccm.supervisor import timers
 from ccm.supervisor.children import Child, Children, Hooks
 from ccm.supervisor.shards import Shards
-from tests.faults.rows import fault_row
 from tests.worlds.waiting import until
 
 
@@ -66,12 +65,6 @@ def new_children(path: Path, refused: Callable[[Child], None] = lambda _: None) 
     return Children(path / "bus", Settings(), cast(Any, None), hooks)
 
 
-@fault_row(
-    "no descriptor, process or memory is to be had when a worker is to be started",
-    "all",
-    then="the start is tried again with back-off",
-    within="the back-off, at most 60 s",
-)
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
 async def test_a_worker_that_cannot_be_spawned_is_tried_again(
     short_dir: Path, spawns: Spawns, number: int
@@ -151,12 +144,6 @@ async def test_a_successor_that_cannot_be_spawned_leaves_the_worker_as_it_is(
     asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
 
 
-@fault_row(
-    "what a worker says at its start cannot be taken in, such as with a full runtime directory",
-    "all",
-    then="it is ended although it beats, and started again with back-off",
-    within="three times --worker-silence-limit",
-)
 async def test_a_start_has_a_deadline_whatever_the_worker_says(
     short_dir: Path, spawns: Spawns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,12 +164,6 @@ async def test_a_start_has_a_deadline_whatever_the_worker_says(
     asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
 
 
-@fault_row(
-    "an old worker does not end in time while `scale` moves its keys",
-    "node",
-    then="the change is given up; the worker stays, or is started again, and keeps its keys",
-    within="60 s",
-)
 async def test_a_change_of_shards_that_is_given_up_leaves_no_key_without_a_worker(
     short_dir: Path, spawns: Spawns, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Who may lead: the table of one replica's decisions; `test_leader_election` lets two compete."""
+"""Who may lead: the table of a replica's decisions; `test_leader_election_*` lets two compete."""
 
 from dataclasses import replace
 from typing import Any

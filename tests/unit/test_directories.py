@@ -15,8 +15,6 @@ from ccm.directories import make_private
 from ccm.errors import ConfigurationFault
 from ccm.sandbox.components import find_sandbox
 
-from ..faults.rows import fault_row
-
 THEIRS = 12345  # a user who is neither root nor us
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 
@@ -60,12 +58,6 @@ UNTRUSTED = [
 ]
 
 
-@fault_row(
-    "another user owns, or can exchange, a part of the path of the runtime directory",
-    "supervisor",
-    then="it does not start there (exit code 78), says whose it is, and writes no file",
-    within="at once",
-)
 @pytest.mark.parametrize(("made", "why"), UNTRUSTED)
 def test_a_path_that_others_can_exchange_is_refused(
     short_dir: Path, made: Callable[[Path], Path], why: str

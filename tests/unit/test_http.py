@@ -11,7 +11,6 @@ import pytest
 from ccm import http
 from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse, Server, request_target
 from ccm.processes import resident_bytes
-from tests.faults.rows import fault_row
 from tests.https.pki import Authority
 from tests.worlds.waiting import DEADLINE, until
 
@@ -151,12 +150,6 @@ ENDLESS_REASON = [b"HTTP/1.1 200 ", *[b"x" * 65536] * 400]
 ENDLESS_TRAILER = [STREAM + b"0\r\n", *ENDLESS_HEAD[1:]]
 
 
-@fault_row(
-    "the API server, or what stands before it, answers without an end",
-    "all",
-    then="the connection is closed at 64 MiB of body or 64 KiB of head, and the request fails",
-    within="at once",
-)
 @pytest.mark.parametrize(
     ("parts", "why"),
     [

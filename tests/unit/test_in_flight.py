@@ -8,7 +8,6 @@ import pytest
 
 from ccm.bus.in_flight import SIZE, SLOTS
 
-from ..faults.rows import fault_row
 from ..worlds.namespaces import ROOT, why_no_namespaces
 
 MISSING = why_no_namespaces("mount", "util-linux mount")
@@ -33,13 +32,6 @@ print(len(read_in_flight(directory / "journal")))
 """
 
 
-@fault_row(
-    "the file system of the runtime directory is full",
-    "all",
-    then="no worker dies of it; one that starts then goes on without its journal of keys in flight",
-    within="at once",
-    lost="which keys a worker had in flight, if it is killed while there is no room",
-)
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 @pytest.mark.parametrize(("when", "recorded"), [("before", 0), ("after", SLOTS)])
 def test_a_full_file_system_ends_no_worker(tmp_path: Path, when: str, recorded: int) -> None:

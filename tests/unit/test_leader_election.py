@@ -5,8 +5,6 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ccm.model.objects import Json
 
@@ -392,71 +390,3 @@ async def test_a_standby_that_stops_gives_nothing_back() -> None:
     await ends(two)
     assert server.holder() == "one"
     assert events(server) == ["one became leader"]
-
-
-# Two replicas that compete: whatever happens, they never lead at once.
-
-seconds = st.sampled_from([0.0, 0.01, 0.5, 2.0, 4.9, 5.1, 9.9, 10.1, 14.9, 15.1]) | st.floats(0, 20)
-requests = st.builds(Request, st.sampled_from(Fate), there=seconds, back=seconds)
-scripts = st.lists(st.just(Request()) | requests, max_size=25)
-clocks = st.tuples(st.floats(-1e5, 1e5), st.floats(0.99, 1.01))
-deeds = st.lists(
-    st.tuples(seconds, st.sampled_from(["release a", "release b", "kill a", "kill b", "annotate"])),
-    max_size=6,
-)
-
-
-class Duel:
-    """Two replicas, each started again under another name when it ended."""
-
-    def __init__(self, scripts: list[list[Request]], clocks: list[tuple[float, float]]) -> None:
-        self.server, self.overlaps = ApiServer(), list[str]()
-        self._scripts = [iter(script) for script in scripts]
-        self._clocks, self._starts = clocks, 0
-        self._all: list[Replica] = []
-        self.now = [self._start(0), self._start(1)]
-
-    def _start(self, side: int) -> Replica:
-        self._starts += 1
-        offset, rate = self._clocks[side]
-        script = self._scripts[side]
-        replica = Replica(self.server, f"{side}-{self._starts}", script, offset=offset, rate=rate)
-        replica.overlaps = self.overlaps
-        for other in self._all:
-            other.rivals.append(replica)
-            replica.rivals.append(other)
-        self._all.append(replica)
-        replica.start()
-        return replica
-
-    async def play(self, deeds: list[tuple[float, str]]) -> None:
-        for wait, deed in deeds:
-            await self._let_pass(wait)
-            if deed == "annotate":
-                self.server.annotate()
-                continue
-            replica = self.now["ab".index(deed[-1])]
-            await (replica.release() if deed.startswith("release") else replica.kill())
-        await self._let_pass(60.0)
-
-    async def _let_pass(self, wait: float) -> None:
-        end = asyncio.get_running_loop().time() + wait
-        while (left := end - asyncio.get_running_loop().time()) > 0:
-            await asyncio.sleep(min(left, 0.5))
-            self.now = [
-                self._start(side) if replica.has_ended else replica
-                for side, replica in enumerate(self.now)
-            ]
-
-
-@settings(max_examples=150)
-@given(st.lists(scripts, min_size=2, max_size=2), st.lists(clocks, min_size=2, max_size=2), deeds)
-def test_two_replicas_never_have_a_valid_permit_at_the_same_instant(
-    scripts: list[list[Request]], clocks: list[tuple[float, float]], deeds: list[tuple[float, str]]
-) -> None:
-    async def story() -> list[str]:
-        duel = Duel(scripts, clocks)
-        await duel.play(deeds)
-        return duel.overlaps
-
-    assert play(story()) == []

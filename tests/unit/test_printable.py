@@ -28,8 +28,6 @@ from ccm.printable import printable, printable_json, printable_values
 from ccm.sandbox.observer import ObservedNode
 from ccm.sandbox.workload import WorkloadStatus
 
-from ..faults.rows import fault_row
-
 HOSTILE = "\x1b[2J\x1b]0;t\x07\x9b31m\u202e\x7f\r\nforged [red]mark[/]:bomb:"
 BOLD = re.compile(r"\x1b\[[01]m")
 
@@ -153,12 +151,6 @@ def assert_harmless(said: str) -> None:
     assert "mark" in said
 
 
-@fault_row(
-    "a name, a provider ID or a message carries escape codes, line breaks or markup",
-    "all",
-    then="commands and text logs show them escaped, on their own line",
-    within="at once",
-)
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_passes_terminal_escapes_on(words: list[str]) -> None:

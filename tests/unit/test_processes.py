@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..faults.rows import fault_row
-
 SCRIPT = """
 import ctypes, os, resource
 from ccm.processes import keep_memory_private, open_files, resident_bytes
@@ -23,12 +21,6 @@ os.abort()
 """
 
 
-@fault_row(
-    "a process crashes, or another one of the same user looks at its memory",
-    "all",
-    then="there is no core dump, and no look: credentials stay where they are",
-    within="at once",
-)
 def test_a_process_of_ours_leaves_no_core_dump(tmp_path: Path) -> None:
     script = tmp_path / "abort.py"
     script.write_text(SCRIPT)

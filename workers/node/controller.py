@@ -246,13 +246,12 @@ class NodeController:
 
     async def _delete(self, name: str, uid: str, evidence: str) -> None:
         """Delete a Node that the supervisor permits, if it is the same and still not Ready."""
-        node = self._node(name)
-        if node is None or node.uid != uid or node.is_ready:
+        node = self._still_to_delete(name, uid)
+        if node is None:
             return
 
         def check() -> None:
-            now = self._node(name)
-            if now is None or now.uid != uid or now.is_ready:
+            if self._still_to_delete(name, uid) is None:
                 raise Outdated("it is Ready by now, or another one")
 
         message = f"Deleting node {name} because it does not exist in the cloud provider"
@@ -265,6 +264,10 @@ class NodeController:
             self._context.counters.count(metrics.NODES_DELETED)
         except (KubernetesError, Unreachable, NotLeading, Outdated) as error:
             self._record(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
+
+    def _still_to_delete(self, name: str, uid: str) -> Node | None:
+        node = self._node(name)
+        return node if node and node.uid == uid and not node.is_ready else None
 
     def _node(self, name: str) -> Node | None:
         raw = self._context.store.get("Node", name)

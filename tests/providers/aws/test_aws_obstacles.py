@@ -8,7 +8,6 @@ import pytest
 
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.providers.aws.config import AwsTimings
-from tests.faults.rows import fault_row
 from tests.providers.aws.proxy import Refusal, Request
 from tests.providers.aws.world import MARK, ZONES, Aws, asking, node_of
 
@@ -189,12 +188,6 @@ async def test_one_node_with_two_tagged_groups_keeps_no_other_out(
 OTHER = "kubernetes.io/cluster/other"
 
 
-@fault_row(
-    "a Node claims an instance of another cluster by its provider ID (AWS)",
-    "service",
-    then="the instance gets no label, route or balancer, and its security group stays closed",
-    within="no time",
-)
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
 async def test_another_clusters_instance_and_security_group_are_left_alone(
     aws: Aws, kind: str
