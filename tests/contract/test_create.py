@@ -65,7 +65,6 @@ ADDRESSES = [address("InternalIP", "10.0.0.1")]
     ("path", "members", "field", "stored"),
     [
         (NODES, {"status": {"addresses": ADDRESSES}}, "status.addresses", ADDRESSES),
-        (NODES, {}, "status.nodeInfo.kubeletVersion", ""),
         (NODES, {"metadata": {"finalizers": [FINALIZER]}}, "metadata.finalizers", [FINALIZER]),
         (
             NODES,
@@ -85,34 +84,14 @@ async def test_a_create_stores_what_it_is_to(
 
 
 @pytest.mark.parametrize(
-    ("members", "cause"),
-    [
-        ({"metadata": {"name": "Upper_Case"}}, "metadata.name Invalid"),
-        ({"metadata": {"labels": {"a b": "c"}}}, "metadata.labels Invalid"),
-        ({"metadata": {"labels": {"a": "c d"}}}, "metadata.labels Invalid"),
-        ({"metadata": {"annotations": {"a b": "c"}}}, "metadata.annotations Invalid"),
-        ({"metadata": {"finalizers": ["unqualified"]}}, "metadata.finalizers[0] Invalid"),
-        ({"metadata": {"name": None}}, "metadata.name Required"),
-    ],
-)
-async def test_a_bad_node_is_422_and_names_the_field(api: Api, members: Body, cause: str) -> None:
-    reply = await api.try_new(NODES, **members)
-    assert reply.causes == {cause}
-    assert reply.body["details"]["kind"] == "Node"
-
-
-@pytest.mark.parametrize(
     ("path", "body", "content_type", "refusal"),
     [
-        # of another kind, of other types, for elsewhere
+        # of another kind, for elsewhere
         (NODES, {"kind": "Service", "apiVersion": "v1", **named("a")}, JSON, BAD_REQUEST),
-        (NODES, {"metadata": {"name": "a", "labels": {"a": 1}}}, JSON, BAD_REQUEST),
         (LEASES, {"metadata": {"name": "a", "namespace": "kube-system"}}, JSON, BAD_REQUEST),
         # no object, or not JSON
         (NODES, b"{", JSON, BAD_REQUEST),
         (NODES, b"{}", "application/unknown", (415, "UnsupportedMediaType")),
-        # with a version
-        (NODES, {"metadata": {"name": "a", "resourceVersion": "5"}}, JSON, (500, None)),
     ],
 )
 async def test_what_does_not_fit_the_path_or_the_type_is_refused(

@@ -13,7 +13,7 @@ from ccm.sandbox.kubernetes.patch import parse_patch
 from ccm.sandbox.kubernetes.printers import encode_table, render
 from ccm.sandbox.kubernetes.reads import get_object, list_objects
 from ccm.sandbox.kubernetes.registry import Registry
-from ccm.sandbox.kubernetes.request import ApiRequest, RequestInfo, table_version
+from ccm.sandbox.kubernetes.request import ApiRequest, RequestInfo
 from ccm.sandbox.kubernetes.storage import Storage
 from ccm.sandbox.kubernetes.watch import serve_watch
 
@@ -49,7 +49,6 @@ class ApiHandler:
         if request.info is not None:
             if not request.verb:
                 raise errors.method_not_allowed()
-            request.table_version = table_version(request.http.headers.get("Accept", ""))
             if request.verb == "watch":
                 return await serve_watch(self._storage, request)
         return json_response(*self._respond(request))
@@ -72,9 +71,9 @@ class ApiHandler:
 
     def _read(self, request: ApiRequest) -> HandlerResponse:
         if request.verb == "get":
-            return 200, render(request, get_object(self._storage, request))
+            return 200, render(request, get_object(self._storage, request.target))
         found = list_objects(self._storage, request)
-        if request.table_version:
+        if request.wants_table:
             return 200, encode_table(request, found.items, found.metadata)
         return 200, found.encoded
 
@@ -107,10 +106,7 @@ def json_response(status: int, body: bytes) -> web.Response:
 
 
 def _refusal(error: StatusError) -> web.Response:
-    response = json_response(error.code, orjson.dumps(error.status()))
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(error.retry_after)
-    return response
+    return json_response(error.code, orjson.dumps(error.status()))
 
 
 def _success(info: RequestInfo, removed: Object) -> Object:

@@ -109,8 +109,6 @@ def _resources(kind: ResourceKind) -> Iterator[Object]:
     }
     if kind.short_names:
         resource["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        resource["categories"] = list(kind.categories)
     yield resource
     if kind.has_status:
         yield {

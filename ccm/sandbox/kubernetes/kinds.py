@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ccm.sandbox.kubernetes.objects import names
-
 VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
 
@@ -22,12 +20,9 @@ class ResourceKind:
     name: str
     namespaced: bool
     short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
     has_status: bool = False
     # Whether a client's status survives a create: kubelets register nodes with theirs.
     keep_status_on_create: bool = False
-    # What a field selector may name besides metadata.name and metadata.namespace.
-    selectable_fields: frozenset[str] = frozenset()
     # Lists that a strategic merge patch merges: dotted path to patchMergeKey.
     merge_keys: Mapping[str, str] = field(default_factory=dict)
 
@@ -39,11 +34,6 @@ class ResourceKind:
     def qualified_plural(self) -> str:
         """The plural as messages write it, with the group unless it is the core group."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def qualified_name(self) -> str:
-        """The kind as messages write it, with the group unless it is the core group."""
-        return f"{self.name}.{self.group}" if self.group else self.name
 
     def key(self, namespace: str, name: str) -> str:
         """Return the object's storage key; lists are ordered by it, as in etcd."""
@@ -57,7 +47,6 @@ NODE = ResourceKind(
     "", "v1", "nodes", "Node", False, ("no",),
     has_status=True,
     keep_status_on_create=True,
-    selectable_fields=names("spec.unschedulable"),
     merge_keys={
         "spec.podCIDRs": BY_VALUE,
         "status.addresses": "type",
@@ -65,56 +54,23 @@ NODE = ResourceKind(
     },
 )  # fmt: skip
 SERVICE = ResourceKind(
-    "", "v1", "services", "Service", True, ("svc",), ("all",),
+    "", "v1", "services", "Service", True, ("svc",),
     has_status=True,
-    selectable_fields=names("spec.clusterIP spec.type"),
     merge_keys={"spec.ports": "port", "status.conditions": "type"},
 )  # fmt: skip
 PERSISTENT_VOLUME = ResourceKind(
-    "", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",),
-    has_status=True,
-)  # fmt: skip
-NAMESPACE = ResourceKind(
-    "", "v1", "namespaces", "Namespace", False, ("ns",),
-    has_status=True,
-    selectable_fields=names("status.phase"),
-    merge_keys={"status.conditions": "type"},
-)  # fmt: skip
-OBJECT_REFERENCE = names("kind namespace name uid apiVersion resourceVersion fieldPath")
-EVENT = ResourceKind(
-    "", "v1", "events", "Event", True, ("ev",),
-    selectable_fields=names("reason reportingComponent source type")
-    | {f"involvedObject.{name}" for name in OBJECT_REFERENCE},
-)  # fmt: skip
-LEASE = ResourceKind(
-    "coordination.k8s.io", "v1", "leases", "Lease", True,
-)  # fmt: skip
-POD = ResourceKind(
-    "", "v1", "pods", "Pod", True, ("po",), ("all",),
-    has_status=True,
-    selectable_fields=names(
-        "spec.nodeName spec.schedulerName spec.serviceAccountName status.phase"
-    ),
-    merge_keys={
-        "spec.containers": "name",
-        "spec.initContainers": "name",
-        "spec.volumes": "name",
-        "status.conditions": "type",
-    },
-)  # fmt: skip
+    "", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",), has_status=True
+)
+NAMESPACE = ResourceKind("", "v1", "namespaces", "Namespace", False, ("ns",), has_status=True)
+EVENT = ResourceKind("", "v1", "events", "Event", True, ("ev",))
+LEASE = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease", True)
 CONFIG_MAP = ResourceKind("", "v1", "configmaps", "ConfigMap", True, ("cm",))
-SECRET = ResourceKind("", "v1", "secrets", "Secret", True, selectable_fields=names("type"))
-SERVICE_ACCOUNT = ResourceKind(
-    "", "v1", "serviceaccounts", "ServiceAccount", True, ("sa",),
-    merge_keys={"secrets": "name", "imagePullSecrets": "name"},
-)  # fmt: skip
-ENDPOINTS = ResourceKind("", "v1", "endpoints", "Endpoints", True, ("ep",))
-ENDPOINT_SLICE = ResourceKind(
-    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True,
-)  # fmt: skip
+# `kubectl describe` asks for these two.
+POD = ResourceKind("", "v1", "pods", "Pod", True, ("po",), has_status=True)
+ENDPOINT_SLICE = ResourceKind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True)
 
 STORED_KINDS = (
-    *(CONFIG_MAP, ENDPOINTS, EVENT, NAMESPACE, NODE, PERSISTENT_VOLUME, POD),
-    *(SECRET, SERVICE_ACCOUNT, SERVICE, LEASE, ENDPOINT_SLICE),
+    *(CONFIG_MAP, EVENT, NAMESPACE, NODE, PERSISTENT_VOLUME, POD, SERVICE),
+    *(LEASE, ENDPOINT_SLICE),
 )
 """Every resource whose objects are stored, in the order of discovery."""

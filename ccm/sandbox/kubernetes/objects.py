@@ -8,11 +8,6 @@ import orjson
 Object = dict[str, Any]
 
 
-def names(text: str) -> frozenset[str]:
-    """Return the field names in a text that separates them by spaces."""
-    return frozenset(text.split())
-
-
 def clone(obj: Object) -> Object:
     """Return a deep copy that may be changed in place."""
     return cast(Object, orjson.loads(orjson.dumps(obj)))

@@ -15,12 +15,9 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
-MAX_JSON_PATCH_OPERATIONS = 10_000
 
 DIRECTIVE = "$patch"
 DELETE_VALUES = "$deleteFromPrimitiveList/"
-SET_ORDER = "$setElementOrder/"
-RETAIN_KEYS = "$retainKeys"
 
 METADATA_LISTS = {"metadata.finalizers": BY_VALUE, "metadata.ownerReferences": "uid"}
 
@@ -60,8 +57,6 @@ def merge_patch(target: Any, patch: Any) -> Any:
 def _json_patch(document: Any) -> Patch:
     if not isinstance(document, list) or not all(isinstance(each, dict) for each in document):
         raise errors.bad_request("error decoding patch: an array of operations is needed")
-    if len(document) > MAX_JSON_PATCH_OPERATIONS:
-        raise errors.bad_request("The allowed maximum operations in a JSON patch is 10000")
 
     def apply(obj: Object) -> Object:
         result: Any = clone(obj)
@@ -106,7 +101,7 @@ def _same(left: Any, right: Any) -> bool:
 def strategic_merge(kind: ResourceKind, obj: Object, patch: Object) -> Object:
     """Return `obj` with the patch merged in; lists that `kind` has no merge key for are replaced.
 
-    The order of results follows k8s.io/apimachinery/pkg/util/strategicpatch.
+    What is new in a list comes last, and what is in it stays where it is.
     """
     return _Merger({**METADATA_LISTS, **kind.merge_keys}).merge_object(obj, patch, "")
 
@@ -122,49 +117,35 @@ class _Merger:
         if directive == "delete":
             return {}
         if directive is not None:
-            raise errors.raw_error(f"unknown patch type: {directive} in map: {patch}")
+            raise errors.bad_request(f"unknown patch type: {directive} in map: {patch}")
         merged = dict(original)
-        if patch.get(RETAIN_KEYS) is not None:
-            if not isinstance(patch[RETAIN_KEYS], list):
-                raise errors.bad_request("invalid patch format of retainKeys")
-            merged = {key: merged[key] for key in merged if key in patch[RETAIN_KEYS]}
-        orders = _parallel(patch, SET_ORDER)
-        for key, values in _parallel(patch, DELETE_VALUES).items():
-            merged[key] = [value for value in merged.get(key) or [] if value not in values]
         for key, value in patch.items():
-            if not key.startswith("$"):
-                self._merge_member(merged, key, value, _join(path, key), orders.get(key))
-        for key in orders.keys() - patch.keys():
-            if _join(path, key) in self.merge_keys and isinstance(merged.get(key), list):
-                merged[key] = self._merge_list(merged[key], [], _join(path, key), orders[key])
+            if key.startswith(DELETE_VALUES):
+                member = key.removeprefix(DELETE_VALUES)
+                merged[member] = [each for each in merged.get(member) or [] if each not in value]
+            elif not key.startswith("$"):
+                self._merge_member(merged, key, value, f"{path}.{key}" if path else key)
         return merged
 
-    def _merge_member(
-        self, merged: Object, key: str, value: Any, path: str, order: list[Any] | None
-    ) -> None:
+    def _merge_member(self, merged: Object, key: str, value: Any, path: str) -> None:
         original = merged.pop(key, None)
         if value is None:
             return
         if isinstance(value, dict) and isinstance(original, dict):
             merged[key] = self.merge_object(original, value, path)
         elif isinstance(value, list) and isinstance(original, list) and path in self.merge_keys:
-            merged[key] = self._merge_list(original, value, path, order)
+            merged[key] = self._merge_list(original, value, path)
         elif not _is_directive(value):
             merged[key] = _without_directives(value)
 
-    def _merge_list(
-        self, original: list[Any], patch: list[Any], path: str, order: list[Any] | None
-    ) -> list[Any]:
+    def _merge_list(self, original: list[Any], patch: list[Any], path: str) -> list[Any]:
         merge_key = self.merge_keys[path]
         if merge_key == BY_VALUE:
-            merged = list(dict.fromkeys([*original, *patch]))
-        else:
-            original, patch = _obey_directives(original, patch, merge_key)
-            merged = list(original)
-            for item in patch:
-                self._merge_item(merged, item, merge_key, path)
-        wanted = [_identity(item, merge_key) for item in (patch if order is None else order)]
-        return _in_order(merged, wanted, original, merge_key)
+            return list(dict.fromkeys([*original, *patch]))
+        merged, patch = _obey_directives(original, patch, merge_key)
+        for item in patch:
+            self._merge_item(merged, item, merge_key, path)
+        return merged
 
     def _merge_item(self, merged: list[Any], item: Any, merge_key: str, path: str) -> None:
         identity = _identity(item, merge_key)
@@ -192,23 +173,9 @@ def _without_directives(value: Any) -> Any:
     return value
 
 
-def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
-
-
-def _parallel(patch: Object, prefix: str) -> dict[str, list[Any]]:
-    return {
-        key.removeprefix(prefix): value
-        for key, value in patch.items()
-        if key.startswith(prefix) and isinstance(value, list)
-    }
-
-
 def _identity(item: Any, merge_key: str) -> Any:
-    if merge_key == BY_VALUE:
-        return item
     if not isinstance(item, dict) or merge_key not in item:
-        raise errors.raw_error(f"map: {item} does not contain declared merge key: {merge_key}")
+        raise errors.bad_request(f"map: {item} does not contain declared merge key: {merge_key}")
     return item[merge_key]
 
 
@@ -228,20 +195,5 @@ def _obey_directives(
             gone = _identity(item, merge_key)
             original = [each for each in original if each.get(merge_key) != gone]
         else:
-            raise errors.raw_error(f"unknown patch type: {directive} in map: {item}")
-    return (plain, []) if replace else (original, plain)
-
-
-def _in_order(merged: list[Any], wanted: list[Any], server: list[Any], merge_key: str) -> list[Any]:
-    """Order the members the client named as it named them, and fit the others in between."""
-    server_order = [_identity(item, merge_key) for item in server]
-    tagged = [(_identity(item, merge_key), item) for item in merged]
-    named = sorted((each for each in tagged if each[0] in wanted), key=lambda t: wanted.index(t[0]))
-    others = [each for each in tagged if each[0] not in wanted]
-    result: list[Any] = []
-    for identity, item in named:
-        rank = server_order.index(identity) if identity in server_order else 0
-        while others and others[0][0] in server_order[:rank]:
-            result.append(others.pop(0)[1])
-        result.append(item)
-    return [*result, *(item for _, item in others)]
+            raise errors.bad_request(f"unknown patch type: {directive} in map: {item}")
+    return (plain, []) if replace else (list(original), plain)

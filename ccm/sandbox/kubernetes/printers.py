@@ -1,4 +1,4 @@
-"""Server-side Tables with the columns of the real server's printers, for `kubectl get`."""
+"""Server-side Tables with columns of the real server's printers, for `kubectl get`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,27 +9,10 @@ import orjson
 
 from ccm.sandbox.kubernetes import kinds
 from ccm.sandbox.kubernetes.objects import Object, lookup
-from ccm.sandbox.kubernetes.request import TABLE_GROUP, ApiRequest
+from ccm.sandbox.kubernetes.request import ApiRequest
 from ccm.sandbox.kubernetes.storage import StoredObject
 
-MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
-UNITS = {"s": 1, "m": MINUTE, "h": HOUR, "d": DAY, "y": YEAR}
-# Up to how long the two units are shown, and the smaller one of them.
-DURATIONS = (
-    (3 * HOUR, "m", "s", 10 * MINUTE),
-    (2 * DAY, "h", "m", 8 * HOUR),
-    (2 * YEAR, "d", "h", 8 * DAY),
-    (float("inf"), "y", "d", 8 * YEAR),
-)
-ROLE_PREFIX = "node-role.kubernetes.io/"
-ACCESS_MODES = {
-    "ReadWriteOnce": "RWO",
-    "ReadOnlyMany": "ROX",
-    "ReadWriteMany": "RWX",
-    "ReadWriteOncePod": "RWOP",
-}
-MAX_INGRESS_WIDTH = 16
-
+UNITS = (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60))  # in seconds
 Cell = Callable[[Object], Any]
 
 
@@ -37,19 +20,11 @@ def age(stamp: Any) -> str:
     """Return how long ago a timestamp was, or what kubectl prints when there is none."""
     if not stamp:
         return "<unknown>"
-    elapsed = datetime.now(UTC) - datetime.fromisoformat(stamp)
-    return human_duration(elapsed.total_seconds())
-
-
-def human_duration(seconds: float) -> str:
-    """Round a duration as k8s.io/apimachinery/pkg/util/duration does."""
-    seconds = int(seconds)
-    if seconds < 2 * MINUTE:
-        return f"{max(seconds, 0)}s" if seconds >= -1 else "<invalid>"
-    large, small, precise = next(row[1:] for row in DURATIONS if seconds < row[0])
-    count, rest = divmod(seconds, UNITS[large])
-    parts = rest // UNITS[small] if seconds < precise else 0
-    return f"{count}{large}{parts}{small}" if parts else f"{count}{large}"
+    seconds = int((datetime.now(UTC) - datetime.fromisoformat(stamp)).total_seconds())
+    for unit, length in UNITS:
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +34,11 @@ class TableColumn:
     name: str
     cell: Cell
     priority: int = 0
-    type: str = "string"
     format: str = ""
 
     @property
     def definition(self) -> Object:
-        shown = {"name": self.name, "type": self.type, "format": self.format}
+        shown = {"name": self.name, "type": "string", "format": self.format}
         return {**shown, "description": self.name, "priority": self.priority}
 
 
@@ -79,7 +53,6 @@ def _age_of(*paths: str) -> Cell:
 
 
 _NAME = TableColumn("Name", _field("metadata.name"), format="name")
-_CREATED = TableColumn("Created At", _field("metadata.creationTimestamp"), type="date")
 _AGE = TableColumn("Age", _age_of("metadata.creationTimestamp"))
 
 
@@ -94,16 +67,6 @@ def _node_status(node: Object) -> str:
     return ",".join(shown)
 
 
-def _node_roles(node: Object) -> str:
-    roles = set()
-    for key, value in (lookup(node, "metadata.labels") or {}).items():
-        if key.startswith(ROLE_PREFIX) and key != ROLE_PREFIX:
-            roles.add(key.removeprefix(ROLE_PREFIX))
-        elif key == "kubernetes.io/role" and value:
-            roles.add(value)
-    return ",".join(sorted(roles)) or "<none>"
-
-
 def _node_address(kind: str) -> Cell:
     def cell(node: Object) -> str:
         addresses = lookup(node, "status.addresses") or []
@@ -113,25 +76,11 @@ def _node_address(kind: str) -> Cell:
     return cell
 
 
-def _node_info(name: str) -> Cell:
-    return _field(f"status.nodeInfo.{name}", default="<unknown>")
-
-
 def _service_external(service: Object) -> str:
-    spec = service["spec"]
-    given = ",".join(spec.get("externalIPs") or ())
-    match spec.get("type"):
-        case "ExternalName":
-            return str(spec.get("externalName", ""))
-        case "LoadBalancer":
-            ingress = lookup(service, "status.loadBalancer.ingress") or []
-            found = ",".join(each.get("ip") or each.get("hostname", "") for each in ingress)
-            if len(found) > MAX_INGRESS_WIDTH:
-                found = found[: MAX_INGRESS_WIDTH - 3] + "..."
-            both = ",".join(each for each in (found, given) if each)
-            return both or "<pending>"
-        case _:
-            return given or "<none>"
+    if service["spec"].get("type") != "LoadBalancer":
+        return "<none>"
+    ingress = lookup(service, "status.loadBalancer.ingress") or []
+    return ",".join(each.get("ip") or each.get("hostname", "") for each in ingress) or "<pending>"
 
 
 def _service_ports(service: Object) -> str:
@@ -142,52 +91,19 @@ def _service_ports(service: Object) -> str:
     return ",".join(shown) or "<none>"
 
 
-def _service_selector(service: Object) -> str:
-    selector = service["spec"].get("selector") or {}
-    return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or "<none>"
-
-
-def _volume_modes(volume: Object) -> str:
-    modes = lookup(volume, "spec.accessModes") or []
-    return ",".join(short for mode, short in ACCESS_MODES.items() if mode in modes)
-
-
-def _volume_status(volume: Object) -> str:
-    if lookup(volume, "metadata.deletionTimestamp"):
-        return "Terminating"
-    return str(lookup(volume, "status.phase") or "")
-
-
-def _volume_claim(volume: Object) -> str:
-    claim = lookup(volume, "spec.claimRef")
-    return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
-
-
 def _event_object(event: Object) -> str:
-    ref = event["involvedObject"]
-    name, kind = ref.get("name", ""), ref.get("kind", "").lower()
-    return f"{kind}/{name}" if name else kind
-
-
-def _event_source(event: Object) -> str:
-    source = event.get("source") or {}
-    component = source.get("component") or event.get("reportingComponent") or ""
-    host = source.get("host") or event.get("reportingInstance") or ""
-    return f"{component}, {host}" if host else component
+    about = event.get("involvedObject") or {}
+    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
 
 
 _COLUMNS: Mapping[str, tuple[TableColumn, ...]] = {
     kinds.NODE.plural: (
         _NAME,
         TableColumn("Status", _node_status),
-        TableColumn("Roles", _node_roles),
         _AGE,
         TableColumn("Version", _field("status.nodeInfo.kubeletVersion")),
         TableColumn("Internal-IP", _node_address("InternalIP"), 1),
         TableColumn("External-IP", _node_address("ExternalIP"), 1),
-        TableColumn("OS-Image", _node_info("osImage"), 1),
-        TableColumn("Kernel-Version", _node_info("kernelVersion"), 1),
-        TableColumn("Container-Runtime", _node_info("containerRuntimeVersion"), 1),
     ),
     kinds.SERVICE.plural: (
         _NAME,
@@ -196,22 +112,14 @@ _COLUMNS: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("External-IP", _service_external),
         TableColumn("Port(s)", _service_ports),
         _AGE,
-        TableColumn("Selector", _service_selector, 1),
     ),
     kinds.PERSISTENT_VOLUME.plural: (
         _NAME,
         TableColumn("Capacity", _field("spec.capacity.storage")),
-        TableColumn("Access Modes", _volume_modes),
         TableColumn("Reclaim Policy", _field("spec.persistentVolumeReclaimPolicy")),
-        TableColumn("Status", _volume_status),
-        TableColumn("Claim", _volume_claim),
+        TableColumn("Status", _field("status.phase")),
         TableColumn("StorageClass", _field("spec.storageClassName")),
-        TableColumn(
-            "VolumeAttributesClass", _field("spec.volumeAttributesClassName", default="<unset>")
-        ),
-        TableColumn("Reason", _field("status.reason")),
         _AGE,
-        TableColumn("VolumeMode", _field("spec.volumeMode", default="<unset>"), 1),
     ),
     kinds.LEASE.plural: (_NAME, TableColumn("Holder", _field("spec.holderIdentity")), _AGE),
     kinds.NAMESPACE.plural: (_NAME, TableColumn("Status", _field("status.phase")), _AGE),
@@ -220,10 +128,8 @@ _COLUMNS: Mapping[str, tuple[TableColumn, ...]] = {
         TableColumn("Type", _field("type")),
         TableColumn("Reason", _field("reason")),
         TableColumn("Object", _event_object),
-        TableColumn("Subobject", _field("involvedObject.fieldPath"), 1),
-        TableColumn("Source", _event_source, 1),
+        TableColumn("Source", _field("source.component", "reportingComponent"), 1),
         TableColumn("Message", lambda event: event.get("message", "").strip()),
-        TableColumn("First Seen", _age_of("firstTimestamp", "eventTime"), 1),
         TableColumn("Count", _field("series.count", "count", default=1), 1),
         TableColumn("Name", _field("metadata.name"), 1, format="name"),
     ),
@@ -232,34 +138,23 @@ _COLUMNS: Mapping[str, tuple[TableColumn, ...]] = {
 
 def render(request: ApiRequest, stored: StoredObject) -> bytes:
     """Return an object as the client wants it: as JSON or as a Table of one row."""
-    if not request.table_version:
+    if not request.wants_table:
         return stored.encoded
     meta = {"resourceVersion": stored.obj["metadata"].get("resourceVersion", "")}
     return encode_table(request, [stored], meta)
 
 
 def encode_table(request: ApiRequest, items: Iterable[StoredObject], metadata: Object) -> bytes:
-    """Return the Table of some objects; a kind without columns of its own has a custom one's."""
-    columns = _COLUMNS.get(request.target.kind.plural, (_NAME, _CREATED))
-    include = request.query.get("includeObject", "")
+    """Return the Table of some objects, each of which is beside its cells."""
+    columns = _COLUMNS.get(request.target.kind.plural, (_NAME, _AGE))
     table = {
         "kind": "Table",
-        "apiVersion": f"{TABLE_GROUP}/{request.table_version}",
+        "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
         "columnDefinitions": [column.definition for column in columns],
-        "rows": [_row(columns, stored, include) for stored in items],
+        "rows": [
+            {"cells": [column.cell(stored.obj) for column in columns], "object": stored.obj}
+            for stored in items
+        ],
     }
     return orjson.dumps(table)
-
-
-def _row(columns: tuple[TableColumn, ...], stored: StoredObject, include: str) -> Object:
-    row: Object = {"cells": [column.cell(stored.obj) for column in columns]}
-    if include == "Object":
-        row["object"] = stored.obj
-    elif include != "None":
-        row["object"] = {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": f"{TABLE_GROUP}/v1",
-            "metadata": stored.obj["metadata"],
-        }
-    return row

@@ -1,6 +1,5 @@
-"""What get and list mean: resource versions, pages, label and field selectors."""
+"""What get and list mean, and which objects label and field selectors name."""
 
-import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,17 +7,11 @@ from typing import Any
 
 import orjson
 
-from ccm.sandbox.kubernetes import errors
-from ccm.sandbox.kubernetes.errors import bad_request
+from ccm.sandbox.kubernetes.errors import bad_request, not_found
 from ccm.sandbox.kubernetes.kinds import ResourceKind
 from ccm.sandbox.kubernetes.objects import Object, lookup
-from ccm.sandbox.kubernetes.request import ApiRequest
-from ccm.sandbox.kubernetes.storage import Storage, StoredObject, VersionTooOld
-
-PAGE_TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start"
-    " a new list without the continue parameter."
-)
+from ccm.sandbox.kubernetes.request import ApiRequest, RequestInfo
+from ccm.sandbox.kubernetes.storage import Storage, StoredObject
 
 Selector = Callable[[Object], bool]
 Requirement = Callable[[Mapping[str, Any]], bool]
@@ -30,14 +23,12 @@ EXISTS = re.compile(rf"^(?P<absent>!?)\s*{KEY}$")
 FIELD_TERM = re.compile(r"^(?P<key>[^=!]+)(?P<operator>==|=|!=)(?P<value>.*)$")
 
 
-def selector_of(request: ApiRequest) -> Selector | None:
-    """Return the predicate of a request's selectors, or None when everything matches."""
-    kind, query = request.target.kind, request.query
+def selector_of(request: ApiRequest) -> Selector:
+    """Return the predicate of a request's selectors; a field selector may name any field."""
+    query = request.query
     by_label = [_label_requirement(term) for term in _terms(query.get("labelSelector", ""))]
     fields = query.get("fieldSelector", "").split(",")
-    by_field = [_field_requirement(kind, term) for term in fields if term]
-    if not by_label and not by_field:
-        return None
+    by_field = [_field_requirement(term) for term in fields if term]
 
     def matches(obj: Object) -> bool:
         labels_of = lookup(obj, "metadata.labels") or {}
@@ -71,37 +62,26 @@ def _label_requirement(term: str) -> Requirement:
     raise bad_request(f"unable to parse requirement: found '{term}'")
 
 
-def _field_requirement(kind: ResourceKind, term: str) -> Requirement:
+def _field_requirement(term: str) -> Requirement:
     found = FIELD_TERM.match(term)
     if found is None:
         raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
     path, value = found["key"].strip(), found["value"].strip()
-    always = ("metadata.name", "metadata.namespace" if kind.namespaced else "metadata.name")
-    if path not in kind.selectable_fields and path not in always:
-        raise bad_request(f"field label not supported: {path}")
     wanted = found["operator"] != "!="
-    return lambda obj: (_field_text(obj, path) == value) is wanted
-
-
-def _field_text(obj: Mapping[str, Any], path: str) -> str:
-    """Return a selectable field as the real server compares it: always a string."""
-    value = lookup(dict(obj), path)
-    if path == "source":
-        value = lookup(dict(obj), "source.component") or obj.get("reportingComponent")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "false" if path == "spec.unschedulable" else ""
-    return str(value)
+    return lambda obj: (str(lookup(dict(obj), path) or "") == value) is wanted
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectList:
-    """A list, or the part of it that was asked for."""
+    """The objects that a list asked for, and the version at which they were so."""
 
     kind: ResourceKind
     items: list[StoredObject]
-    metadata: Object
+    revision: int
+
+    @property
+    def metadata(self) -> Object:
+        return {"resourceVersion": str(self.revision)}
 
     @property
     def encoded(self) -> bytes:
@@ -110,57 +90,19 @@ class ObjectList:
         return head[:-1] + b',"items":[' + b",".join(each.item for each in self.items) + b"]}"
 
 
-def get_object(storage: Storage, request: ApiRequest) -> StoredObject:
-    """Return one object."""
-    info = request.target
-    if request.version() > storage.revision:
-        raise errors.too_large_version(request.version(), storage.revision)
+def get_object(storage: Storage, info: RequestInfo) -> StoredObject:
+    """Return one object; raises the 404 when it is not there."""
     found = storage.get(info.kind, info.key)
     if found is None:
-        raise errors.not_found(info.kind, info.name)
+        raise not_found(info.kind, info.name)
     return found
 
 
 def list_objects(storage: Storage, request: ApiRequest) -> ObjectList:
-    """Return the objects that a list asks for, as they were at one version."""
-    start, revision = _snapshot(storage, request)
+    """Return all objects that a list asks for, as they are now and in one page."""
     kind = request.target.kind
+    objects, selects = storage.current(kind), selector_of(request)
     prefix = kind.prefix(request.target.namespace)
-    selector = selector_of(request)
-    try:
-        objects = storage.at(kind, revision)
-    except VersionTooOld as fault:
-        raise errors.StatusError(410, PAGE_TOO_OLD) from fault
-    keys = sorted(key for key in objects if key.startswith(prefix) and key >= start)
-    items = [objects[key] for key in keys if selector is None or selector(objects[key].obj)]
-    limit = request.number("limit")
-    metadata: Object = {"resourceVersion": str(revision)}
-    # As the real server's cache does: a list at any version is never cut into pages.
-    if limit <= 0 or len(items) <= limit or request.query.get("resourceVersion") == "0":
-        return ObjectList(kind, items, metadata)
-    token = orjson.dumps({"rv": revision, "start": items[limit].key})
-    metadata["continue"] = base64.urlsafe_b64encode(token).decode()
-    if selector is None:
-        metadata["remainingItemCount"] = len(items) - limit
-    return ObjectList(kind, items[:limit], metadata)
-
-
-def _snapshot(storage: Storage, request: ApiRequest) -> tuple[str, int]:
-    """Return the first key and the version that a list is about."""
-    token = request.query.get("continue", "")
-    wanted = request.version(bad_request)
-    if token:
-        if wanted:
-            raise bad_request("specifying resource version is not allowed when using continue")
-        return _decode_token(token)
-    if wanted > storage.revision:
-        raise errors.too_large_version(wanted, storage.revision)
-    return "", storage.revision
-
-
-def _decode_token(token: str) -> tuple[str, int]:
-    try:
-        found = orjson.loads(base64.urlsafe_b64decode(token))
-        return str(found["start"]), int(found["rv"])
-    except (ValueError, KeyError, TypeError):
-        raise bad_request("continue key is not valid") from None
+    keys = sorted(key for key in objects if key.startswith(prefix))
+    items = [objects[key] for key in keys if selects(objects[key].obj)]
+    return ObjectList(kind, items, storage.revision)

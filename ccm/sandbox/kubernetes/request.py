@@ -1,6 +1,6 @@
 """One HTTP request: the RequestInfo of its path, its options and body, and its audit event."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
 
@@ -14,9 +14,8 @@ from ccm.sandbox.kubernetes.objects import Object
 VERBS_BY_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 KINDS_BY_PATH = {(kind.group, kind.version, kind.plural): kind for kind in STORED_KINDS}
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
-FALSE = ("", "0", "false")
+TRUE = ("1", "true")
 JSON = "application/json"
-TABLE_GROUP = "meta.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class RequestInfo:
         if self.subresource and method not in ("GET", "PUT", "PATCH"):
             return ""
         if method == "GET":
-            if query.get("watch", "").lower() not in FALSE:
+            if query.get("watch") in TRUE:
                 return "watch"
             return "get" if self.name else "list"
         if (method == "POST") is bool(self.name):
@@ -76,7 +75,7 @@ class AuditEvent:
 
 
 class ApiRequest:
-    """A request that is being answered; `body` and `table_version` are empty until it is read."""
+    """A request that is being answered; `body` is empty until it is read."""
 
     def __init__(self, http: web.BaseRequest) -> None:
         self.http = http
@@ -88,7 +87,6 @@ class ApiRequest:
         self.verb = http.method.lower()
         if self.info is not None:
             self.verb = self.info.verb(http.method, self.query)
-        self.table_version = ""
 
     @property
     def target(self) -> RequestInfo:
@@ -97,27 +95,19 @@ class ApiRequest:
         return self.info
 
     @property
+    def wants_table(self) -> bool:
+        """Whether the client, as kubectl does, prefers a Table to plain JSON."""
+        return "as=Table;v=v1;g=meta.k8s.io" in self.http.headers.get("Accept", "")
+
+    @property
     def content_type(self) -> str:
         return self.http.headers.get("Content-Type", "").partition(";")[0].strip()
 
-    def flag(self, name: str) -> bool:
-        return self.query.get(name, "").lower() not in FALSE
-
-    def version(self, refuse: Callable[[str], errors.StatusError] = errors.raw_error) -> int:
-        """The resourceVersion that a read asks for, 0 when it asks for none."""
-        text = self.query.get("resourceVersion") or "0"
-        if not text.isdecimal():
-            raise refuse(f'resourceVersion: Invalid value: "{text}": invalid syntax')
-        return int(text)
-
     def number(self, name: str) -> int:
         text = self.query.get(name) or "0"
-        try:
-            return int(text)
-        except ValueError:
-            raise errors.bad_request(
-                f'strconv.ParseInt: parsing "{text}": invalid syntax'
-            ) from None
+        if not text.isdecimal():
+            raise errors.bad_request(f'{name}: Invalid value: "{text}": invalid syntax')
+        return int(text)
 
     def document(self) -> Object:
         if self.content_type not in ("", JSON):
@@ -130,24 +120,6 @@ class ApiRequest:
     def audit_event(self) -> AuditEvent:
         resource = self.info.kind.plural if self.info else ""
         return AuditEvent(self.verb, resource, self.http.headers.get("User-Agent", ""))
-
-
-def table_version(accept: str) -> str:
-    """Return the version of Table that an Accept header prefers to plain JSON, or nothing.
-
-    Raises the 406 of a client that takes neither.
-    """
-    for choice in (accept or JSON).split(","):
-        media_type, *parameters = (part.strip() for part in choice.split(";"))
-        if media_type not in (JSON, "application/*", "*/*"):
-            continue
-        if not any(parameter.startswith("as=") for parameter in parameters):
-            return ""
-        if "as=Table" in parameters and f"g={TABLE_GROUP}" in parameters:
-            for version in ("v1", "v1beta1"):
-                if f"v={version}" in parameters:
-                    return version
-    raise errors.StatusError(406, f"only the following media types are accepted: {JSON}")
 
 
 def parse_object(body: bytes) -> Object:

@@ -84,7 +84,7 @@ class SandboxServer:
         return await self._api.handle(request)
 
     def compact(self) -> None:
-        """Drop all history: every watch or page from before now is too old."""
+        """Drop all history: every watch from before now is too old."""
         self._storage.compact()
 
 

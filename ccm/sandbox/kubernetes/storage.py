@@ -141,24 +141,7 @@ class Storage:
         self.cache(kind).append(StorageEvent(self.revision, key, previous, None))
         return previous.at(self.revision)
 
-    def at(self, kind: ResourceKind, revision: int) -> dict[str, StoredObject]:
-        """Return the kind's objects as they were: the present with later events undone.
-
-        Raises VersionTooOld when those events are compacted.
-        """
-        cache = self.cache(kind)
-        later = cache.read(cache.position(revision))
-        if not later:
-            return self.current(kind)
-        past = dict(self.current(kind))
-        for event in reversed(later):
-            if event.previous is None:
-                del past[event.key]
-            else:
-                past[event.key] = event.previous
-        return past
-
     def compact(self) -> None:
-        """Drop all history: every watch or page from before now is too old."""
+        """Drop all history: every watch from before now is too old."""
         for cache in self._caches.values():
             cache.compact(self.revision)

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 
 import orjson
@@ -11,18 +11,17 @@ from aiohttp import web
 
 from ccm.sandbox.kubernetes import errors
 from ccm.sandbox.kubernetes.kinds import ResourceKind
-from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.printers import render
 from ccm.sandbox.kubernetes.reads import selector_of
-from ccm.sandbox.kubernetes.request import ApiRequest
+from ccm.sandbox.kubernetes.request import TRUE, ApiRequest
 from ccm.sandbox.kubernetes.storage import Storage, StorageEvent, StoredObject, VersionTooOld
 
 # As --min-request-timeout: a watch that names no timeout lasts one to two times as long.
 MIN_REQUEST_TIMEOUT = 1800.0
 BOOKMARK_INTERVAL = 60.0
+INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 # The real server sends its last bookmark this long before a watch times out.
 LAST_BOOKMARK_LEAD = 2.0
-INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
 class WatchStream:
@@ -31,12 +30,14 @@ class WatchStream:
     def __init__(self, storage: Storage, request: ApiRequest) -> None:
         self._storage = storage
         self._request = request
-        self._start = request.version()
+        self._start = request.number("resourceVersion")
         self._info = request.target
         self._cache = storage.cache(self._info.kind)
-        self._bookmarks = request.flag("allowWatchBookmarks")
+        # As kubectl does that waits for a deletion.
+        self._sends_initial_events = request.query.get("sendInitialEvents") in TRUE
+        self._bookmarks = request.query.get("allowWatchBookmarks") in TRUE
         self._prefix = self._info.kind.prefix(self._info.namespace)
-        self._selector = selector_of(request)
+        self._selects_content = selector_of(request)
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield lines from the start version on (0 is from what is there now).
@@ -46,7 +47,7 @@ class WatchStream:
         cache, storage = self._cache, self._storage
         try:
             position = cache.position(self._start or storage.revision)
-            if self._start == 0 or self._request.flag("sendInitialEvents"):
+            if self._start == 0 or self._sends_initial_events:
                 position = cache.position(storage.revision)
                 for line in self._initial_lines():
                     yield line
@@ -59,7 +60,7 @@ class WatchStream:
         for _, stored in sorted(self._storage.current(self._info.kind).items()):
             if self._selects(stored):
                 yield event_line(b"ADDED", render(self._request, stored))
-        if self._request.flag("sendInitialEvents") and self._bookmarks:
+        if self._sends_initial_events:
             yield bookmark(self._info.kind, self._storage.revision, INITIAL_EVENTS_END)
 
     async def _changes(self, position: int) -> AsyncIterator[bytes]:
@@ -92,7 +93,7 @@ class WatchStream:
             return False
         if self._info.name and stored.obj["metadata"]["name"] != self._info.name:
             return False
-        return self._selector is None or self._selector(stored.obj)
+        return self._selects_content(stored.obj)
 
     def _line(self, event: StorageEvent) -> bytes | None:
         """Return a change as the watch sees it: entering and leaving a selector count."""
@@ -115,11 +116,11 @@ def expired_line(message: str) -> bytes:
     return event_line(b"ERROR", orjson.dumps(errors.StatusError(410, message).status()))
 
 
-def bookmark(kind: ResourceKind, revision: int, annotations: Object | None = None) -> bytes:
+def bookmark(
+    kind: ResourceKind, revision: int, annotations: Mapping[str, str] | None = None
+) -> bytes:
     """Return the event that tells a watch how far it has come."""
-    meta: Object = {"resourceVersion": str(revision)}
-    if annotations:
-        meta["annotations"] = annotations
+    meta = {"resourceVersion": str(revision), "annotations": annotations or {}}
     body = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
     return event_line(b"BOOKMARK", orjson.dumps(body))
 

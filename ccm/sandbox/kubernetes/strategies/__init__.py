@@ -1,1 +1,0 @@
-"""What each kind does of its own when it is written."""
