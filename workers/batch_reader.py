@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from ccm.background import start_task
 from ccm.cloud.gate import invoke, with_priority
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NotLeading, Throttled
@@ -105,9 +106,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
                     self._slots.release()
                     continue
                 next_batch_at = loop.time() + interval if len(batch) > 1 else 0.0
-                read = asyncio.create_task(self._read_for(batch))
-                self._reads.add(read)
-                read.add_done_callback(self._reads.discard)
+                self._reads.add(start_task(self._read_for(batch), self._reads.discard))
         finally:
             for read in self._reads:
                 read.cancel()

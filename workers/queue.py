@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ccm import metrics
+from ccm.background import call_later
 from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
 from ccm.model.objects import Json
@@ -193,7 +194,7 @@ class WorkQueue:
         if self._timer:
             self._timer.cancel()
         if self._later:
-            self._timer = loop.call_at(self._later[0][0], self._ripen, loop)
+            self._timer = call_later(self._later[0][0] - loop.time(), self._ripen, loop)
 
     def _ripen(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None

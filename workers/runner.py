@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ccm import metrics
+from ccm.background import start_task
 from ccm.bus.frames import (
     Ack,
     Drain,
@@ -172,9 +173,7 @@ class Runner:
             if key is None:
                 self._executor.release_slot()
                 return
-            task = asyncio.create_task(self._process(key))
-            self._reconciling.add(task)
-            task.add_done_callback(self._reconciling.discard)
+            self._reconciling.add(start_task(self._process(key), self._reconciling.discard))
 
     async def _process(self, key: str) -> None:
         """One key in its turn, or not yet when it is suspected."""
@@ -185,6 +184,9 @@ class Runner:
                 return
             with self._executor.executing(key):
                 await self._reconcile(key)
+        except Exception as error:  # around one key: a bug with one object holds up no other
+            log.exception("reconcile failed", extra={"key": key})
+            self._fail(key, repr(error))
         finally:
             self._executor.release_slot(key)
             self._queue.done(key)
@@ -199,7 +201,7 @@ class Runner:
         self._record(key, "Quarantined", QUARANTINED)
 
     async def _reconcile(self, key: str) -> None:
-        """One key, whatever may happen in it."""
+        """One key, and what its end means."""
         try:
             self._end(key, await self._controller.reconcile(key))
         except NotLeading:
@@ -212,9 +214,6 @@ class Runner:
             self._fail(key, str(error))
         except KubernetesError as error:
             self._end_with(key, error)
-        except Exception as error:  # around one key: a bug with one object holds up no other
-            log.exception("reconcile failed", extra={"key": key})
-            self._fail(key, repr(error))
 
     def _end(self, key: str, result: Result) -> None:
         log.debug("decided", extra={"key": key, "decision": result.message})

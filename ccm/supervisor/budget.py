@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ccm import metrics
+from ccm.background import call_later
 from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
 from ccm.counters import Histogram
 from ccm.decide.budget import GRANT_WAIT, Ask, Priority, Turns, whole_tokens
 from ccm.decide.rate_law import Bucket, next_token_in, refill, spend, throttled
 from ccm.model.objects import Json
-from ccm.supervisor.timers import call_later
 
 log = logging.getLogger(__name__)
 

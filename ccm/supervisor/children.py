@@ -12,6 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from ccm.background import call_later, call_until_done
 from ccm.bus.frames import WorkerSpec
 from ccm.bus.in_flight import read_in_flight
 from ccm.decide.children import Life, WorkerEvent, WorkerState, next_life, restart_delay
@@ -21,7 +22,6 @@ from ccm.http import Server
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.supervisor.spawn import start_process
-from ccm.supervisor.timers import call_later, call_until_done
 
 log = logging.getLogger(__name__)
 
@@ -348,6 +348,7 @@ class Children:
             self.transition(child, WorkerEvent.ENDED)
             self._start(child)
         else:
+            child.last_faults = process.faults or child.last_faults
             self._restart_later(child, WorkerEvent.DIED)
 
     def _on_refusal(self, child: Child, faults: list[str]) -> None:

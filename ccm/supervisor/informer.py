@@ -10,6 +10,7 @@ from functools import partial
 
 import orjson
 
+from ccm.background import call_later
 from ccm.bus.frames import Hello
 from ccm.kube.client import Kube
 from ccm.kube.watch import (
@@ -177,15 +178,15 @@ class SharedInformer:
     def _schedule_flush(self) -> None:
         """A change that comes alone leaves at once; of many, those of a moment share a frame."""
         if self._flush_timer is None:
-            loop = asyncio.get_running_loop()
-            self._flush_timer = loop.call_at(self._next_flush, self._flush)
+            delay = max(self._next_flush - time.monotonic(), 0.0)
+            self._flush_timer = call_later(delay, self._flush)
 
     def _flush(self) -> None:
         is_burst = self._changes >= BURST_SIZE
         self._flush_timer, self._changes = None, 0
         timings = self._timings
         interval = timings.burst_flush_interval if is_burst else timings.flush_interval
-        self._next_flush = asyncio.get_running_loop().time() + interval
+        self._next_flush = time.monotonic() + interval
         for queue in self._queues.values():
             queue.flush()
 
@@ -201,8 +202,7 @@ class SharedInformer:
     def _deliver(self, worker: str, frame: bytes) -> bool:
         is_taken = self._send(worker, frame)
         if not is_taken:
-            loop = asyncio.get_running_loop()
-            loop.call_later(self._timings.retry_delay, self._retry, worker)
+            call_later(self._timings.retry_delay, self._retry, worker)
         return is_taken
 
     def _retry(self, worker: str) -> None:
@@ -273,8 +273,8 @@ class Reflector:
 
     async def _run(self) -> None:
         while True:
-            await self._debounce_list()
             try:
+                await self._debounce_list()
                 await self._list_and_watch()
             except Exception:  # around one stream: a bug with one kind must not stop it for ever
                 log.exception("watch failed and begins again", extra={"kind": self._kind})

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ccm import __version__
+from ccm.background import call_until_done
 from ccm.bus.control import ControlServer
 from ccm.bus.frames import (
     Ack,
@@ -257,13 +258,7 @@ class Supervisor:
         """The rarer messages, about the life of the worker itself."""
         match message:
             case Hello():
-                self._budget.declare(message.quotas)
-                self._nodes.scheme = self._nodes.scheme or message.scheme
-                if (token := self._tokens.token(child.controller)) is not None:
-                    path = self._token_files.write(child.controller, token)
-                    self._hub.send(process.ident, UseToken(path))
-                self._informer.subscribe(process.ident, message, self._shards.owns(child))
-                self._children.on_hello(child, process)
+                self._on_hello(child, process, message)
             case Synced():
                 self._children.on_synced(child, process)
                 self._send_permit(child)
@@ -276,6 +271,21 @@ class Supervisor:
                 self._explainer.on_message(message)
             case Fault(lines):
                 process.faults = lines
+
+    def _on_hello(self, child: Child, process: WorkerProcess, message: Hello) -> None:
+        """A process that is not taken in, such as with a full disk, ends, and another follows."""
+        try:
+            self._budget.declare(message.quotas)
+            self._nodes.scheme = self._nodes.scheme or message.scheme
+            if (token := self._tokens.token(child.controller)) is not None:
+                path = self._token_files.write(child.controller, token)
+                self._hub.send(process.ident, UseToken(path))
+            self._informer.subscribe(process.ident, message, self._shards.owns(child))
+            self._children.on_hello(child, process)
+        except Exception as error:  # around one callback
+            log.exception("worker not taken in", extra={"worker": child.name})
+            process.faults = [f"it could not be taken in: {error}"]
+            process.handle.kill()
 
     def _what_is_stuck(self) -> str | None:
         """For the watchdog; systemd limits an orderly stop by its duration."""
@@ -339,8 +349,8 @@ class Supervisor:
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+            loop.add_signal_handler(number, call_until_done, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, call_until_done, self._reload)
 
     def stop(self) -> None:
         """Stop in order; the second time at once."""

@@ -23,7 +23,10 @@ POLL_INTERVAL = 1.0  # seconds between two reads of our own token
 RETRY = Backoff(first=0.5, most=30.0, jitter=0.5)
 
 OnToken = Callable[[str, str], None]
-"""Gets a controller and its new token, for the workers that run; others get it at their hello."""
+"""Gets a controller and its new token, for the workers that run; others get it at their hello.
+
+While it raises OSError, the token before stays theirs.
+"""
 
 
 class SharedToken:
@@ -35,6 +38,7 @@ class SharedToken:
         self._config, self._on_token, self._poll_interval = config, on_token, poll_interval
         self._controllers: list[str] = []
         self._token: str | None = None
+        self._error = ""
 
     async def start(self, controllers: Iterable[str]) -> None:
         """Read the token."""
@@ -46,9 +50,7 @@ class SharedToken:
         while True:
             await asyncio.sleep(self._poll_interval)
             if (token := await self._config.bearer()) != self._token:
-                self._token = token
-                for controller in self._controllers:
-                    self._on_token(controller, token)
+                self._hand_over(token)
 
     def token(self, controller: str) -> str | None:
         """The token of this controller; None before `start`."""
@@ -61,6 +63,18 @@ class SharedToken:
     def status(self, now: float) -> Json:
         """The part `identities` of `status`."""
         return {}
+
+    def _hand_over(self, token: str) -> None:
+        """It is the token once all have it; until then the next poll hands it over again."""
+        try:
+            for controller in self._controllers:
+                self._on_token(controller, token)
+        except OSError as error:
+            if not self._error:
+                log.warning("changed token not handed over", extra={"error": str(error)})
+            self._error = str(error)
+        else:
+            self._token, self._error = token, ""
 
 
 @dataclass
@@ -156,8 +170,9 @@ class ServiceAccountTokens:
     async def _renew(self, controller: str) -> bool:
         account, requested_at = self._accounts[controller], time.monotonic()
         try:
-            account.token = await request_token(self._kube, account.name)
-        except (KubernetesError, Unreachable) as error:
+            token = await request_token(self._kube, account.name)
+            self._on_token(controller, token.bearer)
+        except (KubernetesError, Unreachable, OSError) as error:
             if not account.error:
                 log.warning("no new token", extra={"account": account.name, "error": str(error)})
             account.error = str(error)
@@ -165,8 +180,7 @@ class ServiceAccountTokens:
             return False
         if account.error:
             log.info("there is a new token again", extra={"account": account.name})
-        account.issued_at, account.error = requested_at, ""
-        self._on_token(controller, account.token.bearer)
+        account.token, account.issued_at, account.error = token, requested_at, ""
         return True
 
 
@@ -185,10 +199,14 @@ class TokenFiles:
         """The path of the file that now holds the token; a reader sees the old or the new one."""
         path = self._directory / f"{controller}.token"
         draft = path.with_suffix(".new")
-        draft.unlink(missing_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(token)
-        draft.replace(path)
+        try:
+            draft.unlink(missing_ok=True)
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(token)
+            draft.replace(path)
+        except OSError as error:
+            # What a failed write says does not name the file.
+            raise OSError(error.errno, error.strerror, str(path)) from error
         self._written.add(path)
         return str(path)
 

@@ -91,9 +91,11 @@ class Running:
     def __init__(self, name: str, directory: Path, arguments: list[str]) -> None:
         self.log = directory / f"{name}.log"
         with open(self.log, "ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *arguments], stdout=output, stderr=output
-            )
+            self.process = subprocess.Popen(self.command(arguments), stdout=output, stderr=output)
+
+    def command(self, arguments: list[str]) -> list[str]:
+        """What is executed to run a module with its arguments."""
+        return [sys.executable, "-m", *arguments]
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,8 @@
 """Tokens of the workers' accounts: requested, handed over, renewed, and never shown."""
 
 import asyncio
+import errno
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -90,12 +92,15 @@ NODE, ROUTE = ACCOUNTS["node"], ACCOUNTS["route"]
 
 
 class HandedOver:
-    """What was handed over to the workers of each controller, in order."""
+    """What was handed over to the workers of each controller, in order, while there is room."""
 
     def __init__(self) -> None:
         self.tokens: list[tuple[str, str]] = []
+        self.is_full = False
 
     def take(self, controller: str, bearer: str) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.tokens.append((controller, bearer))
 
 
@@ -171,6 +176,23 @@ async def test_a_token_that_cannot_be_renewed_stays_and_the_error_is_visible() -
             await until(lambda: own.token("node") != first)
 
 
+async def test_a_token_that_cannot_be_handed_over_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with accounts(NODE) as (known, kube):
+        known.lifetime = 1
+        async with kept(kube, "node") as (own, given):
+            given.is_full = True
+            await until(lambda: "No space" in own.status(time.monotonic())[NODE]["trouble"])
+            await until(lambda: known.issued == 3)
+            assert own.token("node") == f"{NODE}/1/1"
+            assert caplog.messages.count("no new token") == 1
+            given.is_full = False
+            await until(lambda: len(given.tokens) == 2)
+            assert given.tokens[-1] == ("node", own.token("node"))
+            assert own.status(time.monotonic())[NODE]["trouble"] == ""
+
+
 async def test_a_refused_token_is_replaced_but_not_in_a_storm() -> None:
     """As when the account was deleted and made anew: what it had is worth nothing now."""
     async with (
@@ -235,7 +257,9 @@ async def refused(kube: Kube, times: int) -> None:
         assert error.value.status == 401
 
 
-async def test_without_service_accounts_everybody_has_the_token_of_the_supervisor() -> None:
+async def test_without_service_accounts_everybody_has_the_token_of_the_supervisor(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     read, given = ["first"], HandedOver()
 
     async def token() -> str:
@@ -244,10 +268,15 @@ async def test_without_service_accounts_everybody_has_the_token_of_the_superviso
     own = SharedToken(RestConfig(Server("https://127.0.0.1:1"), token), given.take, 0.01)
     await own.start(["node", "route"])
     assert own.token("node") == own.token("route") == "first"
+    given.is_full = True
     running = asyncio.create_task(own.run())
     read.append("second")
+    await until(lambda: "changed token not handed over" in caplog.messages)
+    assert own.token("route") == "first"
+    given.is_full = False
     await until(lambda: given.tokens == [("node", "second"), ("route", "second")])
     assert own.token("route") == "second"
+    assert caplog.messages.count("changed token not handed over") == 1
     running.cancel()
 
 

@@ -1,4 +1,4 @@
-"""What becomes of workers that cannot be spawned, and of callbacks that raise."""
+"""What becomes of workers that cannot be spawned or refuse, and of a change of their number."""
 
 import asyncio
 import errno
@@ -16,7 +16,6 @@ from ccm.errors import ExitCode
 from ccm.settings import Settings
 from ccm.supervisor import children as module
 from ccm.supervisor import shards as shards_module
-from ccm.supervisor import timers
 from ccm.supervisor.children import Child, Children, Hooks
 from ccm.supervisor.shards import Shards
 from tests.worlds.waiting import until
@@ -216,19 +215,3 @@ async def test_a_newcomer_that_starts_anew_may_act_once_it_owns_its_keys(
     for child in children:
         if child.current:
             asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
-
-
-async def test_a_callback_that_raises_is_called_until_it_does_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(timers, "RETRY_DELAY", 0.01)
-    calls: list[str] = []
-
-    def callback(text: str) -> None:
-        calls.append(text)
-        if len(calls) < 3:
-            raise OSError(errno.EMFILE, "too many open files")
-
-    timers.call_later(0.0, callback, "again")
-    await until(lambda: len(calls) == 3)
-    assert calls == ["again"] * 3

@@ -7,6 +7,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from ccm import metrics
+from ccm.background import start_task
 from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
@@ -158,9 +159,8 @@ class NodeController:
     def on_message(self, message: Message) -> None:
         if isinstance(message, PermitDeletions):
             for name, uid, evidence in message.nodes:
-                deletion = asyncio.create_task(self._delete(name, uid, evidence))
-                self._deletions.add(deletion)
-                deletion.add_done_callback(self._deletions.discard)
+                deletion = self._delete(name, uid, evidence)
+                self._deletions.add(start_task(deletion, self._deletions.discard))
 
     async def _initialize(self, node: Node) -> Result:
         answer = await self._reader.read(node)

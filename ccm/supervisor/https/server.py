@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from ccm.background import start_task
 from ccm.counters import Counters
 from ccm.errors import CannotListen, ConfigurationFault
 from ccm.kube import config
@@ -211,9 +212,8 @@ class TlsListener:
                 await asyncio.sleep(ACCEPT_RETRY_DELAY)
                 continue
             self._close_oldest()
-            task = asyncio.create_task(self._handshake(connection))
+            task = start_task(self._handshake(connection), self._handshakes.pop)
             self._handshakes[task] = None
-            task.add_done_callback(self._handshakes.pop)
             await asyncio.sleep(0)  # it begins, and other tasks run while many connect
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Timers and callbacks of the supervisor's loop, of which none is lost when it raises."""
+"""Timers, callbacks and tasks that nobody awaits: none of them is lost when it raises."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -22,3 +22,21 @@ def call_until_done(callback: Callable[..., object], *args: Any) -> None:
     except Exception:  # around one callback: what it was to do is done when that is possible
         log.exception("callback failed and is called again", extra={"seconds": RETRY_DELAY})
         call_later(RETRY_DELAY, callback, *args)
+
+
+def start_task(
+    work: Coroutine[Any, Any, None], on_end: Callable[["asyncio.Task[None]"], object]
+) -> "asyncio.Task[None]":
+    """Run `work` beside others; what it raises is logged, as nobody awaits it.
+
+    The caller keeps the task until `on_end`: the loop holds no task that only waits.
+    """
+
+    def end(task: "asyncio.Task[None]") -> None:
+        on_end(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("task failed", exc_info=error)
+
+    task = asyncio.create_task(work)
+    task.add_done_callback(end)
+    return task

@@ -1,0 +1,58 @@
+"""Timers, callbacks and tasks that nobody awaits."""
+
+import asyncio
+import errno
+import re
+from pathlib import Path
+
+import pytest
+
+from ccm import background
+from tests.worlds.waiting import until
+
+ROOT = Path(__file__).parents[2]
+
+TIMER = re.compile(r"\b(?:call_at|call_later|call_soon)\(|add_(?:reader|signal_handler)\(.*")
+GUARDED = re.compile(r"call_later\(|add_.*\bcall_until_done,|runner\.drain")
+"""What sets a timer with the guard, and what only completes a future."""
+
+
+async def test_a_callback_that_raises_is_called_until_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "RETRY_DELAY", 0.01)
+    calls: list[str] = []
+
+    def callback(text: str) -> None:
+        calls.append(text)
+        if len(calls) < 3:
+            raise OSError(errno.EMFILE, "too many open files")
+
+    background.call_later(0.0, callback, "again")
+    await until(lambda: len(calls) == 3)
+    assert calls == ["again"] * 3
+
+
+async def test_what_a_task_raises_is_logged_and_it_is_let_go(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept: set[asyncio.Task[None]] = set()
+
+    async def work() -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    kept.add(background.start_task(work(), kept.discard))
+    await until(lambda: not kept)
+    assert [record.exc_text for record in caplog.records if record.message == "task failed"]
+
+
+def test_no_timer_and_no_callback_of_the_product_goes_without_the_guard() -> None:
+    """The loop drops a callback that raises, and with it whatever it was to do."""
+    unguarded = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for folder in ("ccm/supervisor", "ccm/bus", "workers")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line in path.read_text().splitlines()
+        if TIMER.search(line) and (not GUARDED.search(line) or "loop.call" in line)
+    ]
+    assert unguarded == []
