@@ -3,10 +3,13 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ccm.bus.frames import Objects
-from ccm.model.objects import Json, Node, mapping, text
+from ccm.model.objects import Json, KubernetesObject, Node, mapping, text
 from ccm.model.projection import FieldPath, Projection, project
+
+K = TypeVar("K", bound=KubernetesObject)
 
 Name = tuple[str, str]  # kind, key
 
@@ -41,6 +44,11 @@ class Store:
 
     def get(self, kind: str, key: str) -> Json | None:
         return self._objects.get((kind, key))
+
+    def view(self, kind: type[K], key: str) -> K | None:
+        """The object of this kind; None when there is none."""
+        raw = self.get(kind.KIND, key)
+        return kind(raw) if raw is not None else None
 
     def count(self, kind: str) -> int:
         return self._counts[kind]

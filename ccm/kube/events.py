@@ -7,11 +7,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
-from typing import Literal
+from typing import Literal, Self
 
 from ccm.errors import KubernetesError, NotLeading, Unreachable
 from ccm.kube.client import Kube
-from ccm.model.objects import Json
+from ccm.model.objects import Json, KubernetesObject
 from ccm.model.rbac import PolicyRule
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,11 @@ class ObjectRef:
     name: str
     uid: str
     namespace: str = ""
+
+    @classmethod
+    def of(cls, obj: KubernetesObject) -> Self:
+        """That of a Node, a Service or a PersistentVolume."""
+        return cls("v1", obj.KIND, obj.name, obj.uid, obj.namespace)
 
 
 @dataclass(frozen=True, slots=True)

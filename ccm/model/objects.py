@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 Json = dict[str, Any]
 
@@ -35,6 +35,7 @@ def text(value: object) -> str:
 class KubernetesObject:
     """A view of raw JSON; what no property reads passes through untouched."""
 
+    KIND: ClassVar[str] = ""
     raw: Json
 
     @property
@@ -76,6 +77,11 @@ class KubernetesObject:
         return mapping(self.meta.get("labels"))
 
     @property
+    def has_labels(self) -> bool:
+        """Whether the labels map exists; a JSON patch cannot add a key to a missing map."""
+        return isinstance(self.meta.get("labels"), dict)
+
+    @property
     def annotations(self) -> Mapping[str, str]:
         return mapping(self.meta.get("annotations"))
 
@@ -88,10 +94,7 @@ class KubernetesObject:
 class Node(KubernetesObject):
     """What the controllers read of a Node."""
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether the labels map exists; a JSON patch cannot add a key to a missing map."""
-        return isinstance(self.meta.get("labels"), dict)
+    KIND = "Node"
 
     @property
     def provided_node_ip(self) -> str | None:

@@ -50,6 +50,8 @@ class ServicePort:
 class Service(KubernetesObject):
     """What the service controller and providers read of a Service."""
 
+    KIND = "Service"
+
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -34,10 +34,7 @@ LEGACY_SOURCES = (
 class PersistentVolume(KubernetesObject):
     """What the volume-label controller and providers read."""
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether the labels map exists; a JSON patch cannot add a key to a missing map."""
-        return isinstance(self.meta.get("labels"), dict)
+    KIND = "PersistentVolume"
 
     @property
     def initializers(self) -> list[Json]:

@@ -118,7 +118,7 @@ LEAVING = node("n1", being_deleted)
 def hosts(*nodes: Node) -> Hosts:
     known = HostSet("fake", lambda name: "", TIMINGS)
     for one in nodes:
-        known.update(one.name, one.raw)
+        known.update(one.name, one)
     return known.current()
 
 

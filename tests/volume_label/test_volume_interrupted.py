@@ -12,8 +12,14 @@ from ccm.model.objects import Json
 from ccm.model.volume import PersistentVolume, read_zones
 from tests.worlds.cluster import patched
 from tests.worlds.nodes import Tweak, recreated
-from workers.volume_label.patches import patch_for
-from workers.volume_label.plan import LabelRules, SetLabels, admits, plan, why_left_alone
+from workers.volume_label.plan import (
+    LabelRules,
+    SetLabels,
+    admits,
+    patch_for,
+    plan,
+    why_left_alone,
+)
 
 from .volumes import (
     OLD_REGION,

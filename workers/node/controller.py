@@ -115,7 +115,7 @@ class NodeController:
 
     def object_ref(self, key: str) -> ObjectRef | None:
         node = self._node(key)
-        return _object_ref(node) if node else None
+        return ObjectRef.of(node) if node else None
 
     def status(self) -> Json:
         return {
@@ -270,8 +270,7 @@ class NodeController:
         return node if node and node.uid == uid and not node.is_ready else None
 
     def _node(self, name: str) -> Node | None:
-        raw = self._context.store.get("Node", name)
-        return Node(raw) if raw is not None else None
+        return self._context.store.view(Node, name)
 
     def _record_impossible_labels(self, node: Node, instance: Instance) -> None:
         if left_out := impossible_labels(instance):
@@ -281,16 +280,12 @@ class NodeController:
     def _record(
         self, node: Node, reason: str, message: str, kind: Literal["Normal", "Warning"] = "Warning"
     ) -> None:
-        self._context.recorder.record(Event(_object_ref(node), kind, reason, message))
+        self._context.recorder.record(Event(ObjectRef.of(node), kind, reason, message))
 
 
 def _is_same(now: Node, asked: Node) -> bool:
     """Whether what the cloud said of `asked` may still be written."""
     return now.cloud_identity == asked.cloud_identity and now.is_uninitialized
-
-
-def _object_ref(node: Node) -> ObjectRef:
-    return ObjectRef("v1", "Node", node.name, node.uid)
 
 
 def _answer_text(answer: Answer) -> str:

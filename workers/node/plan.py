@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ccm.model.cloud import AddressType, Answer, Instance, NodeAddress, PowerState
 from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT, Json, Node, is_label
-from ccm.model.writes import Patch
+from ccm.model.writes import Patch, expect_same, label_path, replace_seen
 
 Ip = IPv4Address | IPv6Address
 
@@ -258,17 +258,11 @@ def patch_for(node: Node, action: Action) -> Patch:
     No `resourceVersion` is involved, because that changes with every heartbeat: each patch tests
     the identity of the object and the very list that it replaces.
     """
-    path = f"/api/v1/nodes/{quote(node.name)}"
-    same_object: Json = {"op": "test", "path": "/metadata/uid", "value": node.uid}
+    path, same_object = f"/api/v1/nodes/{quote(node.name)}", expect_same(node)
     match action:
         case SetAddresses(addresses):
-            seen: Json = {
-                "op": "test",
-                "path": "/status/addresses",
-                "value": node.addresses or None,
-            }
-            change: Json = {"op": "add", "path": "/status/addresses", "value": addresses}
-            return Patch(f"{path}/status", (same_object, seen, change))
+            change = replace_seen("/status/addresses", node.addresses or None, addresses)
+            return Patch(f"{path}/status", (same_object, *change))
         case Initialize(labels, provider_id, taints_left):
             taints = _taints(node, taints_left)
             set_id: Json = {"op": "add", "path": "/spec/providerID", "value": provider_id}
@@ -283,24 +277,10 @@ def patch_for(node: Node, action: Action) -> Patch:
 
 
 def _taints(node: Node, wanted: list[Json]) -> tuple[Json, Json]:
-    """Replace the list that we saw; a missing list tests equal to null and cannot be replaced."""
-    seen: Json = {"op": "test", "path": "/spec/taints", "value": node.taints or None}
-    if not wanted:
-        return seen, {"op": "remove", "path": "/spec/taints"}
-    return seen, {"op": "add", "path": "/spec/taints", "value": wanted}
+    return replace_seen("/spec/taints", node.taints or None, wanted or None)
 
 
-def _labels(node: Node, labels: Mapping[str, str]) -> list[Json]:
+def _labels(node: Node, labels: Mapping[str, str]) -> Iterable[Json]:
     if labels and not node.has_labels:
-        return [
-            {"op": "test", "path": "/metadata/labels", "value": None},
-            {"op": "add", "path": "/metadata/labels", "value": dict(labels)},
-        ]
-    return [
-        {"op": "add", "path": f"/metadata/labels/{_escaped(key)}", "value": value}
-        for key, value in labels.items()
-    ]
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+        return replace_seen("/metadata/labels", None, dict(labels))
+    return [{"op": "add", "path": label_path(key), "value": value} for key, value in labels.items()]

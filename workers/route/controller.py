@@ -113,8 +113,7 @@ class RouteController:
         lead: one may have been made without an answer, and the machine may be another one.
         """
         pod_cidrs = self._state.pod_cidrs
-        raw = self._context.store.get(kind, key)
-        before, node = pod_cidrs.get(key), Node(raw) if raw is not None else None
+        before, node = pod_cidrs.get(key), self._context.store.view(Node, key)
         usual = pod_cidrs.usual_lengths()
         if before and node and before.node == node:
             return ()
@@ -146,7 +145,7 @@ class RouteController:
 
     def object_ref(self, key: str) -> ObjectRef | None:
         cidrs = self._state.pod_cidrs.get(key)
-        return _object_ref(cidrs.node) if cidrs else None
+        return ObjectRef.of(cidrs.node) if cidrs else None
 
     def status(self) -> Json:
         listing, steps = self._listing, self._steps
@@ -219,7 +218,7 @@ class RouteController:
             return Result(f"left alone: {node.provider_id} is not ours")
         if holder := self._holders.holder(node.name):
             message = duplicate_message(holder)
-            self._context.recorder.record(Event(_object_ref(node), "Warning", DUPLICATE, message))
+            self._context.recorder.record(Event(ObjectRef.of(node), "Warning", DUPLICATE, message))
             return Result(message, is_done=False)
         if not node.provider_id:
             return Result("waits for its provider ID", is_done=cidrs.is_empty)
@@ -271,7 +270,7 @@ class RouteController:
     def _record(self, node: Node, cidr: str, cause: str) -> None:
         message = f"Could not create route {node.uid} {cidr} for node {node.name}: {cause}"
         self._context.recorder.record(
-            Event(_object_ref(node), "Warning", "FailedToCreateRoute", message)
+            Event(ObjectRef.of(node), "Warning", "FailedToCreateRoute", message)
         )
 
 
@@ -279,10 +278,6 @@ def _limits(settings: Settings) -> PodCidrLimits:
     masks = {4: settings.node_cidr_mask_size_ipv4, 6: settings.node_cidr_mask_size_ipv6}
     given = map(read_network, settings.cluster_cidr)
     return PodCidrLimits(tuple(network for network in given if network is not None), masks)
-
-
-def _object_ref(node: Node) -> ObjectRef:
-    return ObjectRef("v1", "Node", node.name, node.uid)
 
 
 def _raise_worst(failures: Failures) -> None:

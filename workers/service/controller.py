@@ -104,9 +104,9 @@ class ServiceController:
         if kind == "Service":
             is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
             return () if is_known else (key,)
-        raw = self._context.store.get("Node", key)
-        self._holders.update(key, Node(raw) if raw is not None else None)
-        self._hosts.update(key, raw)
+        node = self._context.store.view(Node, key)
+        self._holders.update(key, node)
+        self._hosts.update(key, node)
         return ()
 
     async def run(self) -> None:
@@ -126,7 +126,7 @@ class ServiceController:
 
     def object_ref(self, key: str) -> ObjectRef | None:
         service = self._service(key)
-        return writes.object_ref(service) if service else None
+        return ObjectRef.of(service) if service else None
 
     def status(self) -> Json:
         return {
@@ -251,8 +251,7 @@ class ServiceController:
         self._context.queue.add_after(key, seconds * random.uniform(1.0, 1.2))
 
     def _service(self, key: str) -> Service | None:
-        raw = self._context.store.get("Service", key)
-        return Service(raw) if raw is not None else None
+        return self._context.store.view(Service, key)
 
 
 def _names(hosts: Hosts) -> str:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ccm.model.objects import Json, Node, mapping
+from ccm.model.objects import Node
 from workers.timings import Timings
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -32,9 +32,9 @@ def may_be_host(node: Node, scheme: str) -> bool:
 
     Readiness does not count: a balancer's health check is faster and does not flap with it.
     """
-    if mapping(node.raw.get("metadata")).get("deletionTimestamp"):
-        return False
-    is_leaving = any(taint.get("key") == TO_BE_DELETED_TAINT for taint in node.taints)
+    is_leaving = node.is_being_deleted or any(
+        taint.get("key") == TO_BE_DELETED_TAINT for taint in node.taints
+    )
     is_excluded = node.labels.get(EXCLUDE_LABEL, "false") not in FALSE_VALUES
     return not (is_leaving or is_excluded or node.is_foreign(scheme))
 
@@ -49,9 +49,8 @@ class HostSet:
         self._changed = asyncio.Event()
         self.is_debounced = True  # no Node changed since `debounced` returned
 
-    def update(self, name: str, raw: Json | None) -> None:
-        """Take in a Node that was added or changed, or deleted when `raw` is None."""
-        node = Node(raw) if raw is not None else None
+    def update(self, name: str, node: Node | None) -> None:
+        """Take in a Node that was added or changed, or deleted when it is None."""
         if node and may_be_host(node, self._scheme):
             self._by_name[name] = node, _identity(node)
         else:

@@ -1,14 +1,14 @@
 """What is written about a Service: JSON patches, and Events in upstream's words."""
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import assert_never
 from urllib.parse import quote
 
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Ingress
 from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, Service
-from ccm.model.writes import Patch
+from ccm.model.writes import Patch, expect_same, replace_seen
 from workers.service.hosts import Hosts
 from workers.service.plan import AddFinalizer, RemoveFinalizer, ServiceWrite, SetStatus
 
@@ -25,17 +25,16 @@ def patch_for(write: ServiceWrite) -> Patch:
     match write:
         case AddFinalizer():
             wanted = [*service.finalizers, FINALIZER]
-            change = _replace("/metadata/finalizers", listed, wanted)
+            change = replace_seen("/metadata/finalizers", listed, wanted)
         case RemoveFinalizer():
             left = [finalizer for finalizer in service.finalizers if finalizer != FINALIZER]
-            change = _replace("/metadata/finalizers", listed, left or None)
+            change = replace_seen("/metadata/finalizers", listed, left or None)
         case SetStatus(_, ingress):
             status = {"ingress": ingress} if ingress else {}
-            change = _replace("/status/loadBalancer", service.load_balancer, status)
+            change = replace_seen("/status/loadBalancer", service.load_balancer, status)
         case _:
             assert_never(write)
-    same_object: Json = {"op": "test", "path": "/metadata/uid", "value": service.uid}
-    return Patch(f"{path_of(service)}/status", (same_object, *change))
+    return Patch(f"{path_of(service)}/status", (expect_same(service), *change))
 
 
 def path_of(service: Service) -> str:
@@ -55,19 +54,14 @@ def ingress_json(ingress: Sequence[Ingress]) -> list[Json]:
     ]
 
 
-def object_ref(service: Service) -> ObjectRef:
-    """The Service as the object of an Event."""
-    return ObjectRef("v1", "Service", service.name, service.uid, service.namespace)
-
-
 def normal(service: Service, reason: str, message: str) -> Event:
     """An Event of what we do."""
-    return Event(object_ref(service), "Normal", reason, message)
+    return Event(ObjectRef.of(service), "Normal", reason, message)
 
 
 def warning(service: Service, reason: str, message: str) -> Event:
     """An Event of what somebody should know."""
-    return Event(object_ref(service), "Warning", reason, message)
+    return Event(ObjectRef.of(service), "Warning", reason, message)
 
 
 def no_hosts(service: Service) -> Event:
@@ -113,11 +107,3 @@ def update_failed(service: Service, hosts: Hosts, error: Exception) -> Event:
         f"[node names limited, total number of nodes: {len(hosts.names)}], error: {error}"
     )
     return warning(service, "UpdateLoadBalancerFailed", message)
-
-
-def _replace(path: str, seen: Any, wanted: Any) -> tuple[Json, Json]:
-    """Replace what we saw; None is a missing member, which tests equal to null."""
-    test: Json = {"op": "test", "path": path, "value": seen}
-    if wanted is None:
-        return test, {"op": "remove", "path": path}
-    return test, {"op": "add", "path": path, "value": wanted}

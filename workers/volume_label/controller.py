@@ -16,21 +16,26 @@ from ccm.settings import Settings
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
 from workers.queue import RETRY
-from workers.volume_label.patches import patch_for
-from workers.volume_label.plan import Done, LabelRules, Reject, SetLabels, plan, why_left_alone
+from workers.volume_label.plan import (
+    Done,
+    LabelRules,
+    Reject,
+    SetLabels,
+    patch_for,
+    plan,
+    why_left_alone,
+)
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "volume-label-controller"
-KIND = "PersistentVolume"
-
 _META = ("name", "uid", "labels", "deletionTimestamp", "initializers")
 
 BACKOFF = RETRY
 
 PROJECTIONS = (
     Projection(
-        KIND,
+        PersistentVolume.KIND,
         (
             *(("metadata", name) for name in _META),
             ("spec", "csi", "driver"),
@@ -80,10 +85,13 @@ class VolumeLabelController:
 
     def object_ref(self, key: str) -> ObjectRef | None:
         volume = self._volume(key)
-        return _object_ref(volume) if volume else None
+        return ObjectRef.of(volume) if volume else None
 
     def status(self) -> Json:
-        return {"objects": self._context.store.count(KIND), "labelled": self._labelled}
+        return {
+            "objects": self._context.store.count(PersistentVolume.KIND),
+            "labelled": self._labelled,
+        }
 
     def details(self, key: str) -> Json:
         volume = self._volume(key)
@@ -126,17 +134,12 @@ class VolumeLabelController:
 
     async def _write(self, volume: PersistentVolume, action: SetLabels) -> None:
         answer = await self._context.performer.perform(patch_for(volume, action))
-        self._context.store.wrote(KIND, volume.name, answer)
+        self._context.store.wrote(PersistentVolume.KIND, volume.name, answer)
         self._labelled += 1
         log.info("volume labelled", extra={"volume": volume.name, "labels": dict(action.labels)})
 
     def _volume(self, name: str) -> PersistentVolume | None:
-        raw = self._context.store.get(KIND, name)
-        return PersistentVolume(raw) if raw is not None else None
+        return self._context.store.view(PersistentVolume, name)
 
     def _record(self, volume: PersistentVolume, reason: str, message: str) -> None:
-        self._context.recorder.record(Event(_object_ref(volume), "Warning", reason, message))
-
-
-def _object_ref(volume: PersistentVolume) -> ObjectRef:
-    return ObjectRef("v1", KIND, volume.name, volume.uid)
+        self._context.recorder.record(Event(ObjectRef.of(volume), "Warning", reason, message))

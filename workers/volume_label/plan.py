@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from ccm.model.cloud import Gone, VolumePlace
 from ccm.model.objects import Json, is_label_value, mapping, objects, text
 from ccm.model.volume import (
+    INITIALIZER,
     LEGACY_REGION,
     LEGACY_ZONE,
     REGION,
@@ -15,6 +17,7 @@ from ccm.model.volume import (
     read_zones,
     zones_text,
 )
+from ccm.model.writes import Patch, expect, expect_same, label_path, replace_seen
 
 ZONE_KEYS, REGION_KEYS = (ZONE, LEGACY_ZONE), (REGION, LEGACY_REGION)
 """What the scheduler reads on volumes, so that none of them may say something wrong."""
@@ -229,3 +232,40 @@ def _expression_admits(expression: Json, place: Mapping[str, str]) -> bool:
             return known not in listed
         case _, operator:
             return operator == "Exists"
+
+
+def patch_for(volume: PersistentVolume, action: SetLabels) -> Patch:
+    """The write for `action`; it fails with 422 when `volume` is not what it was."""
+    operations = [
+        expect_same(volume),
+        expect("/metadata/deletionTimestamp", None),
+        *_label_operations(volume, action),
+    ]
+    if action.affinity is not None:
+        operations += replace_seen("/spec/nodeAffinity", None, action.affinity)
+    if volume.waits_for_labels:
+        operations += _without_initializer(volume)
+    return Patch(f"/api/v1/persistentvolumes/{quote(volume.name)}", tuple(operations))
+
+
+def _label_operations(volume: PersistentVolume, action: SetLabels) -> Iterable[Json]:
+    """Also the labels that stay are tested: the plan holds for what they say."""
+    if not volume.has_labels:
+        return replace_seen("/metadata/labels", None, dict(action.labels))
+    operations: list[Json] = []
+    for key in (*ZONE_KEYS, *REGION_KEYS):
+        path, seen = label_path(key), volume.labels.get(key)
+        if key in action.labels:
+            operations += replace_seen(path, seen, action.labels[key])
+        else:
+            operations.append(expect(path, seen))
+    return operations
+
+
+def _without_initializer(volume: PersistentVolume) -> tuple[Json, Json]:
+    """An empty list of initializers means that there are none; the server wants it gone."""
+    path, seen = "/metadata/initializers/pending", volume.initializers
+    left = [pending for pending in seen if pending.get("name") != INITIALIZER]
+    if left:
+        return replace_seen(path, seen, left)
+    return expect(path, seen), {"op": "remove", "path": "/metadata/initializers"}
