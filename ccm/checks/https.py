@@ -17,11 +17,12 @@ from ccm.checks.finding import (
     warning,
 )
 from ccm.checks.host import probe_runtime
-from ccm.checks.permissions import APPLY_MANIFESTS, review_access
 from ccm.errors import CannotListen, ConfigurationFault
+from ccm.kube.access_review import review_access
 from ccm.kube.service_accounts import NAMESPACE
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
+from ccm.supervisor.accounts import APPLY_MANIFESTS
 from ccm.supervisor.https.server import listen
 from ccm.supervisor.https.tls import ServingTls
 

@@ -1,91 +1,39 @@
-"""Is every process allowed, at the API server, what its controllers need; nothing is stored."""
+"""As whom does each process act, and may it do what its controllers need; nothing is stored."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 
-from ccm.checks.api_server import REQUEST_TIMEOUT, connect, exists
-from ccm.checks.context import CheckContext
-from ccm.checks.finding import Finding, abbreviate, failed, not_checked, ok, pluralize, warning
-from ccm.errors import KubernetesError
+from ccm.checks.api_server import connect, exists
+from ccm.checks.context import CheckContext, once
+from ccm.checks.finding import Finding, failed, not_checked, ok, pluralize, warning
+from ccm.kube.access_review import AccessReview, review_access
 from ccm.kube.client import Kube
-from ccm.kube.service_accounts import NAMESPACE
-from ccm.manifests.rbac import subjects
-from ccm.model.objects import Json, mapping
+from ccm.kube.service_accounts import (
+    BUILT_IN,
+    ServiceAccount,
+    accounts_of,
+    own_account,
+    policy_rules,
+)
+from ccm.manifests.rbac import subjects, worker_rules
 from ccm.model.rbac import PolicyRule
-
-REVIEWS_PATH = "/apis/authorization.k8s.io/v1"
-APPLY_MANIFESTS = "apply what 'ccm-supervisor manifests' prints for these flags"
-
-
-@dataclass(frozen=True, slots=True)
-class AccessReview:
-    """One verb of a rule, on one object where the rule names some, and whether it is allowed.
-
-    None where the API server did not let us ask.
-    """
-
-    rule: PolicyRule
-    verb: str
-    name: str = ""
-    is_allowed: bool | None = None
-
-    def resource_attributes(self) -> Json:
-        """What is asked, as SubjectAccessReview has it."""
-        resource, _, subresource = self.rule.resource.partition("/")
-        return {
-            "verb": self.verb,
-            "group": self.rule.group,
-            "resource": resource,
-            "subresource": subresource,
-            "namespace": self.rule.namespace,
-            "name": self.name,
-        }
-
-
-async def review_access(
-    kube: Kube, rules: Iterable[PolicyRule], user: str = ""
-) -> Sequence[AccessReview]:
-    """Whether `user`, or else whoever asks, has these permissions."""
-    reviews = (
-        AccessReview(rule, verb, name)
-        for rule in rules
-        for verb in rule.verbs
-        for name in rule.names or ("",)
-    )
-    return await asyncio.gather(*(_answered(kube, review, user) for review in reviews))
-
-
-async def _answered(kube: Kube, review: AccessReview, user: str) -> AccessReview:
-    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
-    spec: Json = {"resourceAttributes": review.resource_attributes()}
-    if user:  # a service account, in the groups that the API server gives it
-        everywhere = "system:serviceaccounts"
-        groups = [everywhere, f"{everywhere}:{user.split(':')[2]}", "system:authenticated"]
-        spec |= {"user": user, "groups": groups}
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-    try:
-        answer = await kube.post(f"{REVIEWS_PATH}/{kind.lower()}s", body, REQUEST_TIMEOUT)
-    except KubernetesError as error:
-        if user and error.status == 403:
-            return review
-        raise
-    return replace(review, is_allowed=mapping(answer.get("status")).get("allowed") is True)
+from ccm.settings import Settings
+from ccm.supervisor.accounts import APPLY_MANIFESTS, Candidate, best, may_be_left_out, nobody
 
 
 async def check_permissions(context: CheckContext) -> Iterable[Finding]:
-    """Whether each process has what it needs.
-
-    The supervisor is who asks; a worker with an account of its own is asked about.
-    """
-    kube = await connect(context)
+    """Whether each process has what it needs; the supervisor is who asks."""
     supervisor, *workers = subjects(context.settings, "")
-    reviews = {supervisor.process: await review_access(kube, supervisor.rules)}
-    for worker in workers:
-        user = f"system:serviceaccount:{worker.namespace}:{worker.name}"
-        reviews[f"{worker.process} ({user})"] = await review_access(kube, worker.rules, user)
-    return [each for entry in reviews.items() for each in evaluate_reviews(*entry)]
+    rules = [rule for rule in supervisor.rules if rule.resource != "serviceaccounts/token"]
+    reviews = await review_access(await connect(context), rules)
+    findings = [*evaluate_reviews(supervisor.process, reviews)]
+    if workers:
+        for worker, candidates in (await review_candidates(context)).items():
+            if chosen := best(candidates):
+                process = f"the {worker.replace('_', '-')} worker ({chosen.account})"
+                findings += evaluate_reviews(process, chosen.reviews)
+    return findings
 
 
 def evaluate_reviews(process: str, reviews: Sequence[AccessReview]) -> Iterator[Finding]:
@@ -121,24 +69,46 @@ def _target(rule: PolicyRule) -> str:
 
 
 async def check_accounts(context: CheckContext) -> Iterable[Finding]:
-    """Whether the service accounts exist that workers act as."""
+    """Whether there is somebody for each worker to act as."""
     if not context.settings.use_service_account_credentials:
         return [ok("all processes act as the same identity")]
+    return evaluate_candidates(context.settings, await review_candidates(context))
+
+
+def evaluate_candidates(
+    settings: Settings, candidates: Mapping[str, Sequence[Candidate]]
+) -> Iterator[Finding]:
+    """As whom each worker acts, by package; what nobody may do is a failure or is left out."""
+    for worker, reviewed in candidates.items():
+        if chosen := best(reviewed):
+            yield ok(f"the {worker.replace('_', '-')} worker acts as {chosen.account}")
+            continue
+        fault = nobody(settings, worker, reviewed)
+        report = warning if may_be_left_out(settings, worker) else failed
+        yield report(fault.problem, fault.remedy)
+
+
+@once
+async def review_candidates(context: CheckContext) -> Mapping[str, Sequence[Candidate]]:
+    """Whom each worker may act as, as a start finds out, but without a token of theirs."""
     kube = await connect(context)
-    _, *workers = subjects(context.settings, "")
-    names = [worker.name for worker in workers]
-    paths = (f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}" for name in names)
-    found = await asyncio.gather(*(exists(kube, path) for path in paths))
-    return evaluate_accounts(dict(zip(names, found, strict=True)))
+    own = await own_account(kube)
+    return {
+        worker: await asyncio.gather(
+            *(_candidate(kube, account, rules) for account in accounts_of(worker, own))
+        )
+        for worker, rules in worker_rules(context.settings).items()
+    }
 
 
-def evaluate_accounts(accounts: Mapping[str, bool | None]) -> Iterator[Finding]:
-    """Which service accounts do not exist; None is for those that we may not see."""
-    hidden = [name for name, is_there in accounts.items() if is_there is None]
-    missing = [name for name, is_there in accounts.items() if is_there is False]
-    if missing:
-        yield failed(f"no service account in {NAMESPACE}: {', '.join(missing)}", APPLY_MANIFESTS)
-    if hidden:
-        yield not_checked(f"this identity may not read service accounts: {abbreviate(hidden)}")
-    if not missing and not hidden:
-        yield ok(f"each has its account: {', '.join(accounts)}")
+async def _candidate(kube: Kube, account: ServiceAccount, rules: Sequence[PolicyRule]) -> Candidate:
+    needed = policy_rules([account.name], account.namespace)
+    if await exists(kube, f"{account.collection}/{account.name}") is False:
+        if account.name not in BUILT_IN.values():
+            return Candidate(account, problem="there is no such account")
+        create = PolicyRule("serviceaccounts", ("create",), "", namespace=account.namespace)
+        needed = (*needed, create)
+    own = Candidate(account, await review_access(kube, needed))
+    if own.lacks:
+        return Candidate(account, problem=f"we may not {', '.join(own.lacks)} there")
+    return Candidate(account, await review_access(kube, rules, account.user))

@@ -119,7 +119,9 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
     from ccm.kube.client import Kube
     from ccm.kube.lease import LeaseClient, new_identity
     from ccm.log import set_up
+    from ccm.manifests.rbac import worker_rules
     from ccm.processes import keep_memory_private
+    from ccm.supervisor.accounts import choose_accounts
     from ccm.supervisor.preflight import check_api_server
     from ccm.supervisor.supervisor import Supervisor
 
@@ -144,7 +146,8 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
         )
         try:
             await check_api_server(kube, access.server.url, settings)
-            supervisor = Supervisor(settings, paths, kube, lease)
+            settings, accounts = await choose_accounts(kube, settings, worker_rules(settings))
+            supervisor = Supervisor(settings, paths, kube, lease, accounts)
             supervisor.verbosity.reread = lambda: read(line, os.environ).settings
             exit_code = await supervisor.run()
         finally:

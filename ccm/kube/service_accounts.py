@@ -1,6 +1,6 @@
 """Service accounts of the workers: their names, and requests for their tokens."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ccm.errors import KubernetesError, Unreachable
@@ -15,25 +15,79 @@ ACCOUNTS = {
     "service": "service-controller",
     "volume_label": "volume-label-controller",
 }
-"""Controller → service account, as upstream names it.
+"""Package under `workers` → its service account in our manifests, named as upstream does.
 
 Not `node-controller`: kube-controller-manager acts under that name, and may delete Pods with it.
 """
 
+BUILT_IN = {
+    "node": "node-controller",
+    "route": "route-controller",
+    "service": "service-controller",
+}
+"""The same → the account that the API server's bootstrap policy gives the rights for this work."""
+
 TOKEN_LIFETIME = 3600  # seconds that are asked for, as upstream
 REQUEST_TIMEOUT = 10.0  # seconds
-_COLLECTION = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+SELF_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_PREFIX = "system:serviceaccount:"
 
 
-def policy_rules(accounts: Iterable[str]) -> tuple[PolicyRule, ...]:
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """A service account by name."""
+
+    name: str
+    namespace: str = NAMESPACE
+
+    @property
+    def user(self) -> str:
+        """What the API server calls it."""
+        return f"{_PREFIX}{self.namespace}:{self.name}"
+
+    @property
+    def collection(self) -> str:
+        """The path of all accounts of its namespace."""
+        return f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def accounts_of(worker: str, own: ServiceAccount | None) -> Iterator[ServiceAccount]:
+    """Whom a worker may act as, the best first.
+
+    `own` is our own account: it is the last one where no other has rights by itself.
+    """
+    yield ServiceAccount(ACCOUNTS[worker])
+    if built_in := BUILT_IN.get(worker):
+        if built_in != ACCOUNTS[worker]:
+            yield ServiceAccount(built_in)
+    elif own:
+        yield own
+
+
+async def own_account(kube: Kube) -> ServiceAccount | None:
+    """Our own service account; None when we are somebody else, or the API server will not say."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = await kube.post(SELF_REVIEWS, body, REQUEST_TIMEOUT)
+    except KubernetesError:
+        return None
+    user = text(mapping(mapping(answer.get("status")).get("userInfo")).get("username"))
+    namespace, _, name = user.removeprefix(_PREFIX).partition(":")
+    return ServiceAccount(name, namespace) if user.startswith(_PREFIX) and name else None
+
+
+def policy_rules(names: Iterable[str], namespace: str = NAMESPACE) -> tuple[PolicyRule, ...]:
     """What it needs to request tokens of these accounts; creating accounts is not included."""
     return (
         PolicyRule(
             "serviceaccounts/token",
             ("create",),
             "tokens of the workers' service accounts, and of no other",
-            namespace=NAMESPACE,
-            names=tuple(accounts),
+            namespace=namespace,
+            names=tuple(names),
         ),
     )
 
@@ -46,24 +100,24 @@ class Token:
     seconds: float
 
 
-async def request_token(kube: Kube, account: str) -> Token:
-    """A token of the account, which is created when it is missing and we may."""
+async def request_token(kube: Kube, account: ServiceAccount) -> Token:
+    """A token of the account; a built-in one is created when it is missing and we may."""
     try:
         return await _request(kube, account)
     except KubernetesError as error:
-        if error.status != 404:
+        if error.status != 404 or account.name not in BUILT_IN.values():
             raise
     await _create(kube, account)
     return await _request(kube, account)
 
 
-async def _request(kube: Kube, account: str) -> Token:
+async def _request(kube: Kube, account: ServiceAccount) -> Token:
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": TOKEN_LIFETIME},
     }
-    answer = await kube.post(f"{_COLLECTION}/{account}/token", body, REQUEST_TIMEOUT)
+    answer = await kube.post(f"{account.collection}/{account.name}/token", body, REQUEST_TIMEOUT)
     bearer = text(mapping(answer.get("status")).get("token"))
     # The lifetime that the API server allows; its clock need not agree with ours.
     seconds = mapping(answer.get("spec")).get("expirationSeconds")
@@ -72,15 +126,15 @@ async def _request(kube: Kube, account: str) -> Token:
     return Token(bearer, float(seconds))
 
 
-async def _create(kube: Kube, account: str) -> None:
+async def _create(kube: Kube, account: ServiceAccount) -> None:
     body = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": {"name": account, "namespace": NAMESPACE},
+        "metadata": {"name": account.name, "namespace": account.namespace},
         "automountServiceAccountToken": False,
     }
     try:
-        await kube.post(_COLLECTION, body, REQUEST_TIMEOUT)
+        await kube.post(account.collection, body, REQUEST_TIMEOUT)
     except KubernetesError as error:
         if error.status != 409:  # somebody was faster
             raise

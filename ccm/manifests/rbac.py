@@ -48,9 +48,9 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
     if migration := read_leader_migration(settings):
         settings = migration.without_unowned(settings)
         leases.append(migration.lease_name)
-    wanted = sorted({*wanted_workers(settings).values()})
+    by_worker = worker_rules(settings)
+    wanted = [*by_worker]
     own = [*_of_supervisor(settings, wanted, leases)]
-    by_worker = {worker: [*_of_worker(worker, settings)] for worker in wanted}
     if not settings.use_service_account_credentials:
         everything = merge_rules([*own, *(rule for rules in by_worker.values() for rule in rules)])
         return (Subject(APP_NAME, namespace, "the supervisor and its workers", everything),)
@@ -62,10 +62,18 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
             accounts[name],
             service_accounts.NAMESPACE,
             f"the {name.replace('_', '-')} worker",
-            merge_rules(rules),
+            rules,
         )
         for name, rules in by_worker.items()
     )
+
+
+def worker_rules(settings: Settings) -> dict[str, tuple[PolicyRule, ...]]:
+    """Package under `workers`, of each that is wanted → what it needs to be allowed."""
+    if migration := read_leader_migration(settings):
+        settings = migration.without_unowned(settings)
+    wanted = sorted({*wanted_workers(settings).values()})
+    return {worker: merge_rules(_of_worker(worker, settings)) for worker in wanted}
 
 
 def _of_supervisor(

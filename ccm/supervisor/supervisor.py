@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from ccm.errors import ExitCode
 from ccm.kube.client import Kube
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.lease import COMPONENT, LeaseClient
+from ccm.kube.service_accounts import ServiceAccount
 from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json
 from ccm.settings import Settings
@@ -63,7 +64,10 @@ RESPONSIVE_WITHIN = 3.0  # seconds since the last sign of life, of which there i
 
 
 class Supervisor:
-    """One replica. It knows its workers by name only and runs no provider code."""
+    """One replica. It knows its workers by name only and runs no provider code.
+
+    `accounts` are those that workers act as, by package; the others act as we do.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class Supervisor:
         paths: RuntimePaths,
         kube: Kube,
         lease: LeaseClient,
+        accounts: Mapping[str, ServiceAccount],
     ) -> None:
         migration = read_leader_migration(settings)
         self._settings = settings = migration.without_unowned(settings) if migration else settings
@@ -89,7 +94,7 @@ class Supervisor:
         self._tokens: TokenSource = SharedToken(kube.config, self._hand_over_token)
         server = kube.config.server
         if settings.use_service_account_credentials:
-            self._tokens = ServiceAccountTokens(kube, self._hand_over_token)
+            self._tokens = ServiceAccountTokens(kube, self._hand_over_token, accounts)
             server = server.without_certificate()
         self._token_files = TokenFiles(paths.directory)
         self._leader = Leadership(

@@ -5,14 +5,14 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccm.decide.backoff import Backoff
-from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
+from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube, RestConfig
-from ccm.kube.service_accounts import ACCOUNTS, NAMESPACE, Token, request_token
+from ccm.kube.service_accounts import ServiceAccount, Token, request_token
 from ccm.model.objects import Json
 
 log = logging.getLogger(__name__)
@@ -81,11 +81,10 @@ class SharedToken:
 class _Account:
     """What we know of one service account."""
 
-    name: str
+    account: ServiceAccount
     token: Token | None = None
     issued_at: float = 0.0
     error: str = ""
-    is_forbidden: bool = False
     refused: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -101,26 +100,19 @@ class ServiceAccountTokens:
     """A token of each controller's own service account, which only the supervisor requests."""
 
     def __init__(
-        self, kube: Kube, on_token: OnToken, min_renew_interval: float = MIN_RENEW_INTERVAL
+        self,
+        kube: Kube,
+        on_token: OnToken,
+        accounts: Mapping[str, ServiceAccount],
+        min_renew_interval: float = MIN_RENEW_INTERVAL,
     ) -> None:
         self._kube, self._on_token = kube, on_token
         self._min_renew_interval = min_renew_interval
-        self._accounts: dict[str, _Account] = {}
+        self._accounts = {worker: _Account(account) for worker, account in accounts.items()}
 
     async def start(self, controllers: Iterable[str]) -> None:
-        """Request the first tokens; what fails `run` tries again.
-
-        Raises `ConfigurationFault` when we may not have one.
-        """
-        self._accounts = {controller: _Account(ACCOUNTS[controller]) for controller in controllers}
-        await asyncio.gather(*(self._renew(controller) for controller in self._accounts))
-        for account in self._accounts.values():
-            if account.is_forbidden:
-                raise ConfigurationFault(
-                    "--use-service-account-credentials",
-                    f"no token of service account {NAMESPACE}/{account.name} ({account.error})",
-                    "apply what 'ccm-supervisor manifests' prints for these flags",
-                )
+        """Request the first tokens; what fails `run` tries again."""
+        await asyncio.gather(*(self._renew(controller) for controller in controllers))
 
     async def run(self) -> None:
         """Renew every token in time, for ever."""
@@ -137,13 +129,13 @@ class ServiceAccountTokens:
     def on_refused(self, controller: str) -> None:
         """Request another one: the account was perhaps deleted and created again."""
         account = self._accounts[controller]
-        log.warning("token refused", extra={"account": account.name})
+        log.warning("token refused", extra={"account": str(account.account)})
         account.refused.set()
 
     def status(self, now: float) -> Json:
         """The part `identities` of `status`."""
         return {
-            account.name: {
+            str(account.account): {
                 "seconds_left": round(max(account.expires_at - now, 0.0), 1),
                 "trouble": account.error,
             }
@@ -170,16 +162,16 @@ class ServiceAccountTokens:
     async def _renew(self, controller: str) -> bool:
         account, requested_at = self._accounts[controller], time.monotonic()
         try:
-            token = await request_token(self._kube, account.name)
+            token = await request_token(self._kube, account.account)
             self._on_token(controller, token.bearer)
         except (KubernetesError, Unreachable, OSError) as error:
             if not account.error:
-                log.warning("no new token", extra={"account": account.name, "error": str(error)})
+                extra = {"account": str(account.account), "error": str(error)}
+                log.warning("no new token", extra=extra)
             account.error = str(error)
-            account.is_forbidden = isinstance(error, KubernetesError) and error.status == 403
             return False
         if account.error:
-            log.info("there is a new token again", extra={"account": account.name})
+            log.info("there is a new token again", extra={"account": str(account.account)})
         account.token, account.issued_at, account.error = token, requested_at, ""
         return True
 

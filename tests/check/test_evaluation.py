@@ -20,17 +20,19 @@ from ccm.checks.nodes import (
     evaluate_pod_cidrs,
     evaluate_provider_ids,
 )
-from ccm.checks.permissions import AccessReview
 from ccm.checks.services import evaluate_services
 from ccm.cloud.interface import Quota
 from ccm.controllers import ROUTE
 from ccm.errors import CloudError, Denied, NotImplementedByProvider, Refused, Throttled
+from ccm.kube.access_review import AccessReview
+from ccm.kube.service_accounts import ServiceAccount
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import UNINITIALIZED_TAINT, Node
 from ccm.model.rbac import PolicyRule
 from ccm.model.service import Service
 from ccm.settings import Settings
 from ccm.settings import flags as declared_flags
+from ccm.supervisor.accounts import Candidate, best
 from tests.kube.build import KUBERNETES
 from workers.service.plan import Capabilities
 
@@ -141,9 +143,40 @@ def test_the_verbs_of_a_rule_are_one_finding() -> None:
     assert found.message == wanted
 
 
-def test_an_account_that_cannot_be_seen_is_not_missing() -> None:
-    found = permissions.evaluate_accounts({"a": None, "b": True})
-    assert states(found) == ["not checked"]
+def candidate(name: str, *denied: str, problem: str = "") -> Candidate:
+    """An account that needs to patch and delete nodes and to record Events."""
+    reviews = [
+        AccessReview(PolicyRule(resource, (verb,), ""), verb, "", verb not in denied)
+        for resource, verb in (("nodes", "patch"), ("nodes", "delete"), ("events", "create"))
+    ]
+    return Candidate(ServiceAccount(name), reviews, problem)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "chosen"),
+    [
+        ([candidate("ours"), candidate("upstreams")], "ours"),
+        ([candidate("ours", problem="there is none"), candidate("upstreams")], "upstreams"),
+        ([candidate("ours", "patch"), candidate("upstreams")], "upstreams"),
+        ([candidate("ours", "patch"), candidate("upstreams", "delete")], "ours"),
+        ([candidate("ours", "patch", "delete"), candidate("upstreams", "create")], "upstreams"),
+        ([candidate("ours", "patch", "delete"), candidate("upstreams", problem="403")], None),
+    ],
+)
+def test_a_worker_acts_as_the_first_who_lacks_least(
+    candidates: list[Candidate], chosen: str | None
+) -> None:
+    found = best(candidates)
+    assert (found and found.account and found.account.name) == chosen
+
+
+def test_nobody_is_a_failure_unless_nobody_asked_for_it() -> None:
+    settings = Settings(cloud_provider="simulated", use_service_account_credentials=True)
+    nobody = {
+        "node": [candidate("a", problem="no")],
+        "volume_label": [candidate("b", problem="no")],
+    }
+    assert states(permissions.evaluate_candidates(settings, nobody)) == ["failed", "warning"]
 
 
 # The Lease.
