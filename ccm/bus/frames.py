@@ -54,7 +54,7 @@ class Hello:
 
     projections: list[dict[str, Any]]
     quotas: dict[str, list[float]]  # budget class → calls a second, burst
-    scheme: str = ""  # of the provider's IDs
+    provider_ids: str = ""  # regular expression of those that are this cloud's
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ That the credentials may write as well shows only when something is written.
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -164,7 +165,7 @@ async def probe_reads(context: CheckContext) -> Sequence[CloudRead]:
     nodes, reads = await or_none(list_nodes(context)) or (), list[CloudRead]()
     if provider.instances and context.runs(NODE, LIFECYCLE):
         describe, size = provider.instances.describe, provider.instances.batch_size
-        for sample in sample_nodes(nodes, provider.scheme, size):
+        for sample in sample_nodes(nodes, provider.provider_ids, size):
             reads.append(await read("instances", "machines of nodes", describe, sample))
     if provider.routes and context.configures_routes:
         reads.append(await read("routes", "routes", provider.routes.list, nodes))
@@ -199,12 +200,14 @@ async def read_cloud(
     return CloudRead(part, subject, calls - before, answers, error)
 
 
-def sample_nodes(nodes: Sequence[Node], scheme: str, size: int) -> list[Sequence[Node]]:
+def sample_nodes(
+    nodes: Sequence[Node], provider_ids: re.Pattern[str], size: int
+) -> list[Sequence[Node]]:
     """Nodes to ask the cloud about, at most `size` in one read: some by name, some by ID.
 
     The two are asked about apart: a cloud needs a call for each.
     """
-    ours = [node for node in nodes if not node.is_foreign(scheme)]
+    ours = [node for node in nodes if not node.is_foreign(provider_ids)]
     by_name = [node for node in ours if not node.provider_id][:size]
     by_id = [node for node in ours if node.provider_id][:size]
     return [sample for sample in (by_name, by_id) if sample] or [[NO_SUCH_NODE]]

@@ -34,7 +34,7 @@ class BudgetEvidence:
 async def check_budget(context: CheckContext) -> Iterable[Finding]:
     """Whether the periodic calls of this cluster fit into the quota."""
     provider, nodes = await require_provider(context), await list_nodes(context)
-    ours = [node for node in nodes if not node.is_foreign(provider.scheme)]
+    ours = [node for node in nodes if not node.is_foreign(provider.provider_ids)]
     cost: dict[str, Counter[str]] = {}
     for read in await probe_reads(context):
         cost[read.part] = cost.get(read.part, Counter()) | read.spent  # the dearer one, by class

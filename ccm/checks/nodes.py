@@ -1,5 +1,6 @@
 """Do the Nodes belong to this cloud, are they initialized in time, and do their pod CIDRs fit."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,23 +20,29 @@ INITIALIZATION_DEADLINE = 300.0  # seconds after which a Node should not be tain
 
 async def check_provider_ids(context: CheckContext) -> Iterable[Finding]:
     """Whether the Nodes belong to the cloud that was chosen."""
-    scheme, provider = (await require_provider(context)).scheme, context.settings.cloud_provider
-    return [evaluate_provider_ids(await list_nodes(context), scheme, provider)]
+    provider_ids = (await require_provider(context)).provider_ids
+    nodes, provider = await list_nodes(context), context.settings.cloud_provider
+    return [evaluate_provider_ids(nodes, provider_ids, provider)]
 
 
-def evaluate_provider_ids(nodes: Iterable[Node], scheme: str, provider: str) -> Finding:
-    """How many Nodes have IDs of which scheme, and what becomes of those."""
-    schemes = Counter(node.provider_id.partition("://")[0] for node in nodes if node.provider_id)
+def evaluate_provider_ids(
+    nodes: Iterable[Node], provider_ids: re.Pattern[str], provider: str
+) -> Finding:
+    """How many Nodes have IDs of the provider and of others, and what becomes of those."""
+    identified = [node for node in nodes if node.provider_id]
+    foreign = [node for node in identified if node.is_foreign(provider_ids)]
+    schemes = Counter(node.provider_id.partition("://")[0] for node in foreign)
     counts = ", ".join(f"{pluralize(n, 'node')} of {each}" for each, n in schemes.most_common())
-    if not schemes.keys() - {scheme}:
-        return ok(counts or "no node has a provider ID yet")
-    if scheme in schemes:
+    ours = len(identified) - len(foreign)
+    if not foreign:
+        return ok(f"{pluralize(ours, 'node')} of {provider}")
+    if ours:
         return warning(
-            f"{counts}: those that are not of {scheme} are left alone",
+            f"{counts} are left alone; {pluralize(ours, 'node')} of {provider}",
             "let a controller of their cloud look after them",
         )
     return failed(
-        f"{counts}, and none of {scheme}: all would be left alone",
+        f"{counts}, and none of {provider}: all would be left alone",
         f"choose their cloud: --cloud-provider is {provider}",
     )
 
@@ -61,14 +68,15 @@ async def check_kubelets(context: CheckContext) -> Iterable[Finding]:
 
 async def check_initialization(context: CheckContext) -> Iterable[Finding]:
     """Whether Nodes keep their taint although somebody leads."""
-    scheme, now = (await require_provider(context)).scheme, (await server_clock(context))()
-    leader, nodes = await current_leader(context), await list_nodes(context)
-    return [evaluate_initialization(nodes, scheme, leader, now)]
+    provider_ids = (await require_provider(context)).provider_ids
+    nodes = [node for node in await list_nodes(context) if not node.is_foreign(provider_ids)]
+    leader, now = await current_leader(context), (await server_clock(context))()
+    return [evaluate_initialization(nodes, leader, now)]
 
 
-def evaluate_initialization(nodes: Iterable[Node], scheme: str, leader: str, now: float) -> Finding:
-    """Whether those of this cloud should be initialized by now, the API server's wall clock."""
-    waiting = [node for node in nodes if node.is_uninitialized and not node.is_foreign(scheme)]
+def evaluate_initialization(ours: Iterable[Node], leader: str, now: float) -> Finding:
+    """Whether these Nodes should be initialized by now, the API server's wall clock."""
+    waiting = [node for node in ours if node.is_uninitialized]
     late = [node.name for node in waiting if age_of(node, now) > INITIALIZATION_DEADLINE]
     if late and leader:
         return failed(
@@ -133,8 +141,8 @@ async def check_pod_cidrs(context: CheckContext) -> Iterable[Finding]:
     """Whether each Node's pod CIDRs can have routes."""
     if not context.configures_routes:
         return [ok("no routes are configured")]
-    scheme = (await require_provider(context)).scheme
-    nodes = [node for node in await list_nodes(context) if not node.is_foreign(scheme)]
+    provider_ids = (await require_provider(context)).provider_ids
+    nodes = [node for node in await list_nodes(context) if not node.is_foreign(provider_ids)]
     return evaluate_pod_cidrs([*_networks(context.settings.cluster_cidr)], nodes)
 
 

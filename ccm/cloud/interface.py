@@ -4,6 +4,7 @@ A provider is an ordinary class. It leaves out the parts its cloud does not have
 call to its cloud through the gate it is given, so that all workers together stay within one budget.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
@@ -189,14 +190,14 @@ class Volumes(Protocol):
 
 
 class CloudProvider(Protocol):
-    """One cloud. `scheme` is the part of its provider IDs before `://`, usually its name.
+    """One cloud. `provider_ids` matches each provider ID that is its own, whole.
 
-    `quotas` and the parts (`instances`, …) may depend on the configuration: they are read after
-    `initialize`.
+    A Node with another one is left alone. `quotas` and the parts (`instances`, …) may depend on the
+    configuration: they are read after `initialize`.
     """
 
     name: str
-    scheme: str
+    provider_ids: re.Pattern[str]
     quotas: Mapping[str, Quota]
     has_cluster_id: bool
     instances: Instances | None

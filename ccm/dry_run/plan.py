@@ -182,7 +182,7 @@ class DryRun:
     async def __aenter__(self) -> "DryRun":
         provider = await self._provider()
         record_changes(provider, self._changes)
-        self._nodes.scheme = provider.scheme
+        self._nodes.provider_ids = provider.provider_ids
         self._budget.declare({n: [q.per_second, q.burst] for n, q in provider.quotas.items()})
         for name, obj in self._copy.now["Node"].items():
             self._see_node(name, obj)

@@ -135,9 +135,9 @@ class Node(KubernetesObject):
         conditions = objects(self.status.get("conditions"))
         return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
-    def is_foreign(self, scheme: str) -> bool:
-        """Whether the Node belongs to another cloud than the one with this provider ID scheme."""
-        return bool(self.provider_id) and not self.provider_id.startswith(f"{scheme}://")
+    def is_foreign(self, provider_ids: re.Pattern[str]) -> bool:
+        """Whether the Node belongs to another cloud than the one with these provider IDs."""
+        return bool(self.provider_id) and not provider_ids.fullmatch(self.provider_id)
 
 
 def is_label_value(value: str) -> bool:

@@ -1,5 +1,6 @@
 """What the supervisor reads of the Nodes by itself, to check what workers say of them."""
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -28,11 +29,11 @@ WAITING_SHOWN = 20  # uninitialized nodes that `status` lists by name
 
 
 class NodeLister:
-    """The supervisor's own view of all Nodes. The first worker's hello sets `scheme`."""
+    """The supervisor's own view of all Nodes. The first worker's hello sets `provider_ids`."""
 
     def __init__(self, store: ProjectedStore) -> None:
         self.store = store
-        self.scheme = ""
+        self.provider_ids: re.Pattern[str] | None = None
 
     def get(self, name: str) -> ObservedNode | None:
         """The Node of this name; None when there is none, or nothing was listed yet."""
@@ -40,8 +41,8 @@ class NodeLister:
         if entry is None:
             return None
         node = Node(orjson.loads(entry[1]))
-        # As long as no provider's scheme is known, every Node counts as foreign.
-        is_foreign = not self.scheme or node.is_foreign(self.scheme)
+        # As long as nobody has said which IDs are the cloud's, every Node counts as foreign.
+        is_foreign = not self.provider_ids or node.is_foreign(self.provider_ids)
         return ObservedNode(node.uid, node.is_ready, is_foreign, bool(node.provider_id))
 
     def count(self) -> int:

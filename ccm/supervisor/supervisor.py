@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Coroutine, Mapping
@@ -281,7 +282,7 @@ class Supervisor:
         """A process that is not taken in, such as with a full disk, ends, and another follows."""
         try:
             self._budget.declare(message.quotas)
-            self._nodes.scheme = self._nodes.scheme or message.scheme
+            self._nodes.provider_ids = re.compile(message.provider_ids)
             if (token := self._tokens.token(child.controller)) is not None:
                 path = self._token_files.write(child.controller, token)
                 self._hub.send(process.ident, UseToken(path))

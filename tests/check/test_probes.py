@@ -1,6 +1,7 @@
 """Probes that do more than one read: of a Lease, of the cloud, of this machine."""
 
 import itertools
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from ccm.model.objects import Node
 from ccm.settings import Settings
 from tests.unit.api_server import json_answer, serving
 
+OURS = re.compile("ours://.*")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -53,16 +55,16 @@ def node(number: int, provider_id: str) -> Node:
 def test_machines_are_asked_about_by_name_and_by_id_apart_and_others_not_at_all() -> None:
     ids = itertools.cycle(["", "ours://1", "theirs://1"])
     nodes = [node(number, next(ids)) for number in range(30)]
-    nameless, known = sample_nodes(nodes, "ours", 4)
+    nameless, known = sample_nodes(nodes, OURS, 4)
     assert [each.provider_id for each in nameless] == [""] * 4
     assert [each.provider_id for each in known] == ["ours://1"] * 4
-    assert sample_nodes([], "ours", 4) == [[NO_SUCH_NODE]]
+    assert sample_nodes([], OURS, 4) == [[NO_SUCH_NODE]]
 
 
 class Meddler:
     """A provider that writes when it is asked."""
 
-    name = scheme = "meddler"
+    name, provider_ids = "meddler", re.compile("meddler://.*")
     has_cluster_id = True
     wrote = False
 

@@ -148,7 +148,8 @@ async def test_a_node_of_another_cloud_is_left_alone_and_not_asked_about() -> No
         w.cluster.put(node(tainted, with_provider_id("other://1")))
         result = await w.sync()
         assert not result.is_done
-        assert "not ours" in result.message
+        assert result.message == "left alone: other://1 is not of fake"
+        assert await w.events() == [("Normal", "LeftAlone", result.message)]
         assert (w.machines.reads, w.cluster.writes) == ([], 0)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
-from tests.worlds.nodes import OTHER_TAINT, node, ready, with_provider_id, with_taint
+from tests.worlds.nodes import OTHER_TAINT, PROVIDER_IDS, node, ready, with_provider_id, with_taint
 from workers.node.plan import SHUTDOWN, SetTaints, is_watched, plan_power
 
 OFF = with_taint(SHUTDOWN)
@@ -57,4 +57,4 @@ def test_the_taint_has_no_value() -> None:
     ],
 )
 def test_the_cloud_is_asked_about_our_nodes_that_are_not_ready(there: Node, expected: bool) -> None:
-    assert is_watched(there, "fake") is expected
+    assert is_watched(there, PROVIDER_IDS) is expected

@@ -91,7 +91,7 @@ class SupervisedWorld:
         controller = NodeController(self.context, self.machines)
         async with informed(kube, module, self.context, controller, port) as (informer, runner):
             self.nodes = NodeLister(informer.store(NODE_PROJECTION))
-            self.nodes.scheme = provider.scheme
+            self.nodes.provider_ids = provider.provider_ids
             policy, state = policy_of(self.settings), directory / "state"
             self.governor = DeletionGovernor(policy, state, self.nodes, lambda *_: None)
             yield self

@@ -103,7 +103,7 @@ async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment)
 
         reasons = wait_for("all three are reported", three_reasons)
     assert "knows no such machine" in reasons["unknown-machine"]
-    assert "not ours" in reasons["foreign"]
+    assert "is not of simulated" in reasons["foreign"]
     assert "not an ip" in reasons["odd-address"]
     for name in reasons:
         assert env.nodes.nodes[name].is_uninitialized

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ccm.model.cloud import Route
 from ccm.model.objects import Node
 from tests.worlds.nodes import (
+    PROVIDER_IDS,
     SCHEME,
     network_condition,
     node,
@@ -91,7 +92,7 @@ class Observed:
             for network, machine in self.routes.items()
         ]
         pod_cidrs = PodCidrIndex(PodCidrLimits(CLUSTER), self.nodes.values())
-        return RouteState(SCHEME, pod_cidrs, lambda name: "", RouteTable(listed))
+        return RouteState(PROVIDER_IDS, pod_cidrs, lambda name: "", RouteTable(listed))
 
     def pending(self) -> list[tuple[str, Action]]:
         """The next action of every key that has one."""
@@ -122,7 +123,7 @@ class Observed:
         """Whether the route leads to a machine whose Node, initialized or not, has it by right."""
         pod_cidrs = self.state().pod_cidrs
         owner = pod_cidrs.get(self.routes[network])
-        if owner is None or owner.node.is_foreign(SCHEME) or network not in owner.networks:
+        if owner is None or owner.node.is_foreign(PROVIDER_IDS) or network not in owner.networks:
             return False
         return not pod_cidrs.taken_by(owner, network)
 

@@ -11,7 +11,7 @@ from ccm.model.service import FINALIZER, Feature, Service
 from tests.edge_cases.rows import row
 from tests.worlds.cluster import patched
 from tests.worlds.context import TIMINGS
-from tests.worlds.nodes import Tweak, labelled, with_provider_id
+from tests.worlds.nodes import PROVIDER_IDS, Tweak, labelled, with_provider_id
 from workers.service.hosts import EXCLUDE_LABEL, Hosts, HostSet, may_be_host
 from workers.service.plan import (
     LAST_APPLIED_ANNOTATION,
@@ -109,14 +109,14 @@ def bare(raw: dict[str, object]) -> None:
     ],
 )
 def test_who_may_be_a_host(tweaks: list[Tweak], expected: bool) -> None:
-    assert may_be_host(node("n1", *tweaks), "fake") is expected
+    assert may_be_host(node("n1", *tweaks), PROVIDER_IDS) is expected
 
 
 LEAVING = node("n1", being_deleted)
 
 
 def hosts(*nodes: Node) -> Hosts:
-    known = HostSet("fake", lambda name: "", TIMINGS)
+    known = HostSet(PROVIDER_IDS, lambda name: "", TIMINGS)
     for one in nodes:
         known.update(one.name, one)
     return known.current()

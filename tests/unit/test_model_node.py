@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Node
-from tests.worlds.nodes import labelled, node, provided_ip, ready, tainted, with_provider_id
+from tests.worlds.nodes import (
+    PROVIDER_IDS,
+    labelled,
+    node,
+    provided_ip,
+    ready,
+    tainted,
+    with_provider_id,
+)
 
 READS: list[Callable[[Node], object]] = [
     lambda node: node.name,
@@ -22,7 +30,7 @@ READS: list[Callable[[Node], object]] = [
     lambda node: node.is_uninitialized,
     lambda node: node.addresses,
     lambda node: node.is_ready,
-    lambda node: node.is_foreign("fake"),
+    lambda node: node.is_foreign(PROVIDER_IDS),
 ]
 
 FIELDS = [
@@ -81,8 +89,8 @@ def test_only_the_word_true_is_ready(status: object) -> None:
         ("FAKE://1", True),
     ],
 )
-def test_a_node_with_another_scheme_is_foreign(provider_id: str, expected: bool) -> None:
-    assert node(with_provider_id(provider_id)).is_foreign("fake") is expected
+def test_a_node_with_anothers_provider_id_is_foreign(provider_id: str, expected: bool) -> None:
+    assert node(with_provider_id(provider_id)).is_foreign(PROVIDER_IDS) is expected
 
 
 def test_an_empty_provided_ip_is_not_the_same_as_none() -> None:

@@ -1,6 +1,7 @@
 """What fakes of a cloud are made of: grants for everything, and parts that answer in batches."""
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -41,7 +42,8 @@ class GrantSource:
 
 def new_provider(scheme: str = "fake", **parts: object) -> Any:
     """A provider with these parts and nothing else."""
-    return SimpleNamespace(name=scheme, scheme=scheme, **dict.fromkeys(PARTS) | parts)
+    ours = re.compile(f"{scheme}://.*")
+    return SimpleNamespace(name=scheme, provider_ids=ours, **dict.fromkeys(PARTS) | parts)
 
 
 class Inventory:

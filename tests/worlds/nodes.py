@@ -1,5 +1,6 @@
 """Nodes and machines for tests: a plain one, and tweaks that make it special."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 
@@ -9,6 +10,7 @@ from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Json, Node
 Tweak = Callable[[Json], object]
 
 SCHEME = "fake"
+PROVIDER_IDS = re.compile(f"{SCHEME}://.*")
 OLD = "2020-01-01T00:00:00Z"
 
 TAINT: Json = {"key": UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}

@@ -143,9 +143,11 @@ class NodeController:
         if node is None:
             self._reader.forget(key)
             return Result("it is gone")
-        if node.is_foreign(self._context.provider.scheme):
-            is_done = not node.is_uninitialized
-            return Result(f"left alone: {node.provider_id} is not ours", is_done)
+        if node.is_foreign(self._context.provider.provider_ids):
+            message = f"left alone: {node.provider_id} is not of {self._context.provider.name}"
+            if node.is_uninitialized:
+                self._record(node, "LeftAlone", message, "Normal")
+            return Result(message, is_done=not node.is_uninitialized)
         if holder := self._holders.holder(key):
             self._reader.forget(key)
             self._refresh_pass.forget(key)

@@ -53,8 +53,8 @@ class MonitorPass:
             await self._pass()
 
     async def _pass(self) -> None:
-        scheme = self._context.provider.scheme
-        nodes = await nodes_where(self._context.store, lambda node: is_watched(node, scheme))
+        ours = self._context.provider.provider_ids
+        nodes = await nodes_where(self._context.store, lambda node: is_watched(node, ours))
         again = [node for node in nodes if (node.name, node.uid) in self._unconfirmed]
         first = [node for node in nodes if (node.name, node.uid) not in self._unconfirmed]
         timed = await self._ask_all(first) | await self._confirm_all(again)
@@ -143,7 +143,7 @@ class RefreshPass:
 
     def _is_due(self, node: Node) -> bool:
         """Initialized and ours; without a provider ID its kubelet sets the addresses itself."""
-        is_foreign = node.is_foreign(self._context.provider.scheme)
+        is_foreign = node.is_foreign(self._context.provider.provider_ids)
         return bool(node.provider_id) and not node.is_uninitialized and not is_foreign
 
     async def _ask(self, nodes: Sequence[Node]) -> None:

@@ -105,12 +105,12 @@ def _plan_addresses(node: Node, instance: Instance) -> Iterator[SetAddresses]:
         yield SetAddresses(addresses)
 
 
-def is_watched(node: Node, scheme: str) -> bool:
+def is_watched(node: Node, provider_ids: re.Pattern[str]) -> bool:
     """Whether the cloud is asked about `node` in each monitor pass: ours, and not Ready.
 
     A Ready node that still carries our shutdown taint is only waiting for its removal.
     """
-    return not node.is_ready and not node.is_foreign(scheme)
+    return not node.is_ready and not node.is_foreign(provider_ids)
 
 
 def plan_power(node: Node, answer: Answer | None) -> Iterator[SetTaints]:

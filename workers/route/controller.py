@@ -98,7 +98,7 @@ class RouteController:
         )
         cidrs = PodCidrIndex(_limits(context.settings))
         self._holders = context.machine_holders()
-        state = RouteState(context.provider.scheme, cidrs, self._holders.holder)
+        state = RouteState(context.provider.provider_ids, cidrs, self._holders.holder)
         self._steps = Steps(context, part, self._listing, state)
 
     @property
@@ -214,7 +214,7 @@ class RouteController:
     async def _serve(self, cidrs: PodCidrs) -> Result:
         """Give a Node its routes and its condition; tell people why it cannot be."""
         node = cidrs.node
-        if node.is_foreign(self._state.scheme):
+        if node.is_foreign(self._state.provider_ids):
             return Result(f"left alone: {node.provider_id} is not ours")
         if holder := self._holders.holder(node.name):
             message = duplicate_message(holder)

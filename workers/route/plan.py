@@ -1,5 +1,6 @@
 """What to do about the routes of one Node: a pure decision, performed elsewhere."""
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -52,7 +53,7 @@ Failures = Mapping[Network, CloudError]
 class RouteState:
     """All that a decision depends on."""
 
-    scheme: str
+    provider_ids: re.Pattern[str]
     pod_cidrs: PodCidrIndex
     holder: Callable[[str], str]  # of a Node's machine: an older Node, or empty
     table: RouteTable = field(default_factory=RouteTable)
@@ -60,7 +61,7 @@ class RouteState:
     def may_route(self, cidrs: PodCidrs) -> bool:
         """Whether the Node is on a known machine of our cloud, which no older Node has."""
         node = cidrs.node
-        is_ours = bool(node.provider_id) and not node.is_foreign(self.scheme)
+        is_ours = bool(node.provider_id) and not node.is_foreign(self.provider_ids)
         return is_ours and not self.holder(node.name)
 
     def may_delete(self, known: KnownRoute) -> bool:

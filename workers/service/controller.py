@@ -88,7 +88,7 @@ class ServiceController:
         capabilities = Capabilities.of(context.settings, features, outreaching)
         self._capabilities = replace(capabilities, timings=context.timings)
         self._holders = context.machine_holders()
-        self._hosts = HostSet(context.provider.scheme, self._holders.holder, context.timings)
+        self._hosts = HostSet(context.provider.provider_ids, self._holders.holder, context.timings)
         self._states: dict[str, ServiceState] = {}
         self._steps = ServiceSteps(context, balancers)
         # Comparing what is most likely right leaves room for what is new.

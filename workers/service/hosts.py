@@ -1,6 +1,7 @@
 """The Nodes behind the load balancers: the same set for every Service, debounced."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,8 +28,8 @@ class Hosts:
         return [node.name for node in self.nodes]
 
 
-def may_be_host(node: Node, scheme: str) -> bool:
-    """Whether a Node belongs behind the balancers of the cloud whose provider IDs have `scheme`.
+def may_be_host(node: Node, provider_ids: re.Pattern[str]) -> bool:
+    """Whether a Node belongs behind the balancers of the cloud with these provider IDs.
 
     Readiness does not count: a balancer's health check is faster and does not flap with it.
     """
@@ -36,14 +37,16 @@ def may_be_host(node: Node, scheme: str) -> bool:
         taint.get("key") == TO_BE_DELETED_TAINT for taint in node.taints
     )
     is_excluded = node.labels.get(EXCLUDE_LABEL, "false") not in FALSE_VALUES
-    return not (is_leaving or is_excluded or node.is_foreign(scheme))
+    return not (is_leaving or is_excluded or node.is_foreign(provider_ids))
 
 
 class HostSet:
     """The hosts of one cloud, kept Node by Node; `holder` names an older Node on one's machine."""
 
-    def __init__(self, scheme: str, holder: Callable[[str], str], timings: Timings) -> None:
-        self._scheme, self._holder, self._timings = scheme, holder, timings
+    def __init__(
+        self, provider_ids: re.Pattern[str], holder: Callable[[str], str], timings: Timings
+    ) -> None:
+        self._provider_ids, self._holder, self._timings = provider_ids, holder, timings
         self._by_name: dict[str, tuple[Node, HostIdentity]] = {}
         self._hosts: Hosts | None = None
         self._changed = asyncio.Event()
@@ -51,7 +54,7 @@ class HostSet:
 
     def update(self, name: str, node: Node | None) -> None:
         """Take in a Node that was added or changed, or deleted when it is None."""
-        if node and may_be_host(node, self._scheme):
+        if node and may_be_host(node, self._provider_ids):
             self._by_name[name] = node, _identity(node)
         else:
             self._by_name.pop(name, None)

@@ -19,10 +19,9 @@ from ccm.errors import ConfigurationFaults
 pytestmark = pytest.mark.asyncio
 
 
-async def test_it_has_a_name_and_a_scheme_of_its_own(harness: Harness) -> None:
+async def test_it_has_a_name_and_knows_what_is_not_its_own(harness: Harness) -> None:
     assert harness.provider.name == harness.provider_name
-    assert harness.provider.scheme
-    assert "://" not in harness.provider.scheme
+    assert not harness.provider.provider_ids.fullmatch("another-cloud://machine-1")
 
 
 async def test_it_declares_what_the_cloud_allows(harness: Harness) -> None:

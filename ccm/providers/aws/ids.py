@@ -6,6 +6,9 @@ from urllib.parse import urlsplit
 SCHEME = "aws"
 INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,32}")
 VOLUME_ID = re.compile(r"vol-[0-9a-f]{8,32}")
+PROVIDER_IDS = re.compile(rf"{SCHEME}://.*|{INSTANCE_ID.pattern}")
+"""A kubelet may register with the bare instance ID, too: upstream takes it."""
+
 _DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,252})")
 
 

@@ -132,7 +132,7 @@ def split_nodes(
     by_name: dict[str, str] = {}
     answers: dict[str, Answer] = {}
     for node in nodes:
-        if node.is_foreign(ids.SCHEME):
+        if node.is_foreign(ids.PROVIDER_IDS):
             answers[node.name] = Unknown(f"provider ID {node.provider_id} is of another cloud")
         elif node.provider_id:
             if instance_id := ids.instance_id_of(node.provider_id):

@@ -18,7 +18,7 @@ from ccm.providers.aws.elb.annotations import CLASSIC, NLB
 from ccm.providers.aws.elb.classic import ClassicElbs
 from ccm.providers.aws.elb.load_balancers import AwsLoadBalancers, ElbDependencies
 from ccm.providers.aws.elb.nlb import Nlbs
-from ccm.providers.aws.ids import SCHEME
+from ccm.providers.aws.ids import PROVIDER_IDS
 from ccm.providers.aws.instances import AwsInstances
 from ccm.providers.aws.routes import AwsRoutes
 from ccm.providers.aws.tags import (
@@ -54,7 +54,7 @@ class AwsCloud:
     def __init__(self, timings: AwsTimings = AwsTimings()) -> None:
         self._timings = timings
         self.name = "aws"
-        self.scheme = SCHEME
+        self.provider_ids = PROVIDER_IDS
         self.quotas = QUOTAS
         self.has_cluster_id = False
         self.instances: Instances | None = None

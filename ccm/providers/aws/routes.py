@@ -69,7 +69,7 @@ class AwsRoutes:
     def create(self, node: Node, cidr: str) -> None:
         """As the interface; the check of source addresses of the instance is turned off."""
         instance_id = ids.instance_id_of(node.provider_id)
-        if not instance_id or node.is_foreign(ids.SCHEME):
+        if not instance_id:
             raise Refused(f"node {node.name} has no instance")
         tables = self._table_ids or [text(one.get("RouteTableId")) for one in self._tables()]
         target = self._targets.pop(instance_id, None) or self._read_target(instance_id)

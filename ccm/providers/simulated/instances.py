@@ -11,6 +11,7 @@ from ccm.model.objects import Node, mapping, objects, text
 from ccm.providers.simulated.api import LookupResult, SimulatedApi
 
 SCHEME = "simulated"
+PROVIDER_IDS = re.compile(f"{SCHEME}://.*")
 POWER_STATES = {
     "running": PowerState.RUNNING,
     "stopped": PowerState.STOPPED,
@@ -33,7 +34,7 @@ class SimulatedInstances:
         answers: dict[str, Answer] = {}
         for node in nodes:
             machine_id = node.provider_id.removeprefix(f"{SCHEME}://")
-            if node.is_foreign(SCHEME):
+            if node.is_foreign(PROVIDER_IDS):
                 answers[node.name] = Unknown(f"provider ID {node.provider_id} is of another cloud")
             elif not QUERYABLE_VALUE.fullmatch(machine_id if node.provider_id else node.name):
                 answers[node.name] = Unknown(f"{node.provider_id or node.name!r} names no machine")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Quota, Routes, Volumes
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import read_config
-from ccm.providers.simulated.instances import SCHEME, SimulatedInstances
+from ccm.providers.simulated.instances import PROVIDER_IDS, SimulatedInstances
 from ccm.providers.simulated.load_balancers import SimulatedLoadBalancers
 from ccm.providers.simulated.routes import SimulatedRoutes
 from ccm.providers.simulated.volumes import SimulatedVolumes
@@ -16,7 +16,7 @@ class SimulatedCloud:
 
     def __init__(self) -> None:
         self.name = "simulated"
-        self.scheme = SCHEME
+        self.provider_ids = PROVIDER_IDS
         self.has_cluster_id = True
         self.quotas: Mapping[str, Quota] = {}
         self.instances: Instances | None = None

@@ -44,7 +44,7 @@ class SimulatedRoutes:
 
     async def create(self, node: Node, cidr: str) -> None:
         machine_id = node.provider_id.removeprefix(PREFIX)
-        if not node.provider_id or node.is_foreign(SCHEME):
+        if not node.provider_id.startswith(PREFIX):
             raise Refused(f"node {node.name} has no machine of this cloud")
         name = f"{self._cluster}-{machine_id}-{cidr}"
         tags = {CLUSTER_TAG: self._cluster}

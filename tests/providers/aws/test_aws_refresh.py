@@ -10,7 +10,7 @@ from ccm.model.objects import Node
 from tests.node.world import world
 from tests.proc.running import long, until
 from tests.providers.aws.world import Aws, node_of
-from tests.worlds.nodes import node, ready, with_provider_id
+from tests.worlds.nodes import node, ready, tainted, with_provider_id
 
 PAGE = 200
 REFRESH_PERIOD = 0.05  # seconds a pass takes at least
@@ -48,3 +48,20 @@ async def test_a_refresh_pass_costs_a_read_for_two_hundred_nodes(
         await until("two passes", lambda: w.controller.status()["refresh_passes"] >= 2, 200)
     assert (in_pass[0], in_pass[1]) == (reads, reads - 1)
     assert aws.proxy.writes() == []
+
+
+async def test_a_node_with_a_bare_instance_id_is_initialized(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A form that upstream takes, too; what the kubelet wrote stays."""
+    assert aws.cloud.instances
+    (made,) = aws.launch()
+    bare = made["InstanceId"]
+    async with world(NODE, scheme="aws") as w:
+        monkeypatch.setattr(w.context.provider, "provider_ids", aws.cloud.provider_ids)
+        monkeypatch.setattr(w.machines, "describe", aws.cloud.instances.describe)
+        w.cluster.put(node(tainted, with_provider_id(bare), name="bare"))
+        assert (await w.sync("bare")).message == "initialized"
+        after = w.cluster.node("bare")
+    assert (after.is_uninitialized, after.provider_id) == (False, bare)
+    assert after.labels["node.kubernetes.io/instance-type"] == "m5.large"

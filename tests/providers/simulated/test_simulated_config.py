@@ -150,7 +150,8 @@ def test_what_is_not_an_ini_file_is_one_fault_on_one_line(content: str | bytes) 
 async def test_it_is_a_cloud_provider_from_start_to_close(w: World) -> None:
     w.cloud.state.add_machines(30)
     provider: CloudProvider = SimulatedCloud()
-    assert (provider.name, provider.scheme) == ("simulated", "simulated")
+    assert provider.name == "simulated"
+    assert provider.provider_ids.fullmatch("simulated://1")
     lines = f"url={w.cloud.url}\ntoken={w.cloud.tokens.full}\npage-size=10\nread-rate=7\n"
     await provider.initialize(context(f"[Global]\n{lines}"))
     assert w.cloud.counters.count() == 0

@@ -134,7 +134,7 @@ PROVIDER = (
         "it goes by another name",
         'self.name = "mutant"',
         'self.name = "other"',
-        "provider::test_it_has_a_name_and_a_scheme_of_its_own",
+        "provider::test_it_has_a_name_and_knows_what_is_not_its_own",
     ),
     (
         "a quota allows no call",

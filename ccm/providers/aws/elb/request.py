@@ -85,7 +85,7 @@ def target_instances(annotations: Annotations, hosts: Sequence[Node]) -> frozens
     return frozenset(
         instance_id
         for node in hosts
-        if labels <= node.labels.items() and not node.is_foreign(ids.SCHEME)
+        if labels <= node.labels.items()
         if (instance_id := ids.instance_id_of(node.provider_id))
     )
 
