@@ -43,6 +43,16 @@ def no_follow(path: str, flags: int) -> int:
     return descriptor
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file of ours, which readers see complete or as it was; it survives a crash."""
+    draft = path.with_name(f"{path.name}.new")
+    with open(draft, "wb", opener=no_follow) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
 def _follow(at: Path, parts: Iterable[str]) -> Path:
     """Where the parts lead to from `at`, every one of them and of the links in it checked."""
     for part in parts:

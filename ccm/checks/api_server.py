@@ -15,7 +15,7 @@ from ccm.durations import format_duration
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube
-from ccm.kube.watch import PAGE_SIZE
+from ccm.kube.watch import list_once
 from ccm.manifests.rbac import subjects
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.rbac import PolicyRule
@@ -95,16 +95,9 @@ async def server_clock(context: CheckContext) -> Callable[[], float]:
 
 async def list_objects(context: CheckContext, path: str) -> list[Json]:
     """All objects under `path`; raises `NotChecked` when we may not list them."""
-    kube, items = await connect(context), list[Json]()
-    params = {"limit": str(PAGE_SIZE)}
+    kube = await connect(context)
     try:
-        while True:
-            page = await kube.request("GET", path, params=params, timeout=REQUEST_TIMEOUT)
-            items += objects(page.get("items"))
-            token = text(mapping(page.get("metadata")).get("continue"))
-            if not token:
-                return items
-            params["continue"] = token
+        return await list_once(kube, path)
     except KubernetesError as error:
         if error.status != 403:
             raise

@@ -13,6 +13,7 @@ from ccm.cli.reporting import fail, say
 from ccm.durations import format_duration
 from ccm.errors import ExitCode
 from ccm.settings import default_runtime_dir
+from ccm.supervisor.deletion_state import why_blocked
 
 SCALE_TIMEOUT = 75.0  # seconds; the supervisor itself gives up earlier
 
@@ -111,15 +112,7 @@ def allow(runtime_dir: str) -> None:
 def _deletions_lines(status: dict[str, Any]) -> Iterator[str]:
     if status["standby"]:
         yield f"this replica deletes nothing ({status['standby']}); below is what it knows itself"
-    if frozen := status["frozen"]:
-        yield f"frozen since {frozen['at']} by {frozen['by']}: {frozen['why']}"
-    if status["trouble"]:
-        yield f"stopped: {status['trouble']}"
-    if status["held"]:
-        held_for = format_duration(round(status["held_seconds"]))
-        yield f"held for {held_for}: {status['held']}"
-    if not (frozen or status["trouble"] or status["held"]):
-        yield "allowed"
+    yield from [*why_blocked(status)] or ["allowed"]
     counts, budget = status["counts"], status["budget"]
     window = format_duration(budget["window_seconds"])
     yield f"budget: {budget['left']} of {budget['limit']} left in {window}"

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ccm.cli.reporting import say, say_json, terminal
-from ccm.cli.status_view import budget_table, deletions_line, workers_table
+from ccm.cli.status_view import budget_table, why_nothing_is_deleted, workers_table
 from ccm.errors import ExitCode
 from ccm.model.objects import SHUTDOWN_TAINT
 from ccm.printable import printable, printable_values
@@ -119,8 +119,7 @@ def _view(sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[str]) -> 
     parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if "error" not in status:
         parts += [workers_table(status), budget_table(status)]
-        if stopped := deletions_line(status):
-            parts.append(stopped)
+        parts += why_nothing_is_deleted(status)
     if lines:
         parts.append(Panel("\n".join(map(printable, lines)), title="Scenario"))
     parts.append(_hints(sandbox, status))

@@ -8,6 +8,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ccm.printable import printable_values
+from ccm.supervisor.deletion_state import why_blocked
 
 MAX_PENDING = 10  # objects that are listed
 _COLOURS = {"running": "green", "standby": "cyan", "backoff": "red", "failed": "red"}
@@ -20,8 +21,7 @@ def status_view(status: Mapping[str, Any]) -> RenderableType:
     parts += [Text(failure, style="bold red") for failure in _failures(status)]
     if pending := _pending(status):
         parts.append(pending)
-    if stopped := deletions_line(status):
-        parts.append(stopped)
+    parts += why_nothing_is_deleted(status)
     parts.append(budget_table(status))
     return Group(*parts)
 
@@ -59,14 +59,9 @@ def workers_table(status: Mapping[str, Any]) -> Table:
     return table
 
 
-def deletions_line(status: Mapping[str, Any]) -> Text | None:
-    """Why no node is deleted, when that is so."""
-    deletions = status.get("deletions", {})
-    if frozen := deletions.get("frozen"):
-        text = f"Deletions are frozen: {frozen['why']} (by {frozen['by']})"
-        return Text(text, style="bold yellow")
-    why = deletions.get("held") or deletions.get("trouble")
-    return Text(f"Deletions are held: {why}", style="bold red") if why else None
+def why_nothing_is_deleted(status: Mapping[str, Any]) -> Iterator[Text]:
+    """In lines, when that is so."""
+    yield from (Text(why, "bold red") for why in why_blocked(status.get("deletions", {})))
 
 
 def _failures(status: Mapping[str, Any]) -> Iterator[str]:

@@ -18,16 +18,6 @@ may spend from the same account. Only refusals tell, so a bucket learns from eac
   probed at that pace.
 
 The curve only moves on while there is demand: an idle bucket has nothing to probe with.
-
-What that is worth, measured with the model cloud of the tests: a limit of 20 calls a second, 20 at
-once, 0.1 s away; share of the limit used and share of calls refused after the first 10 s. Beside it
-a plain bucket that halves its rate at an episode and adds a constant each second (AIMD).
-
-| declared | this law      | AIMD, + 0.5   | AIMD, + 1     | AIMD, + 2     |
-|----------|---------------|---------------|---------------|---------------|
-| 20       | 100 %, 0.0 %  |  99 %, 0.0 %  | 100 %, 0.0 %  | 100 %, 0.0 %  |
-| 40       |  99 %, 0.4 %  |  87 %, 0.3 %  |  91 %, 0.7 %  |  95 %, 1.5 %  |
-| 100      |  98 %, 0.4 %  |  88 %, 0.3 %  |  92 %, 0.7 %  |  94 %, 1.5 %  |
 """
 
 import math

@@ -1,19 +1,21 @@
 """A copy of the cluster that takes writes as the API server would, and what they changed."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, assert_never
 from urllib.parse import unquote
 
-import jsonpatch
-
 from ccm.errors import KubernetesError
 from ccm.model.objects import Json, mapping
 from ccm.model.writes import Delete, Merge, Patch, Write
+from ccm.sandbox.kubernetes.errors import StatusError
+from ccm.sandbox.kubernetes.kinds import NODE, PERSISTENT_VOLUME, SERVICE, ResourceKind
+from ccm.sandbox.kubernetes.patch import json_patch, strategic_merge
 
-KINDS = {"nodes": "Node", "services": "Service", "persistentvolumes": "PersistentVolume"}
-"""What controllers write to: the resource in paths, and its kind."""
+KINDS = {kind.plural: kind for kind in (NODE, SERVICE, PERSISTENT_VOLUME)}
+"""What controllers write to, by the resource in paths."""
 
 UNPLANNED = {
     ("metadata", "generation"),
@@ -46,17 +48,17 @@ class ClusterCopy:
     def apply(self, write: Write) -> Json:
         """The object as it is then; raises `KubernetesError` as the API server would."""
         kind, key = _target(write.path)
-        found = self.now[kind].get(key)
+        found = self.now[kind.name].get(key)
         if found is None:
-            raise KubernetesError(404, "NotFound", f"{kind} {key} not found", None)
+            raise KubernetesError(404, "NotFound", f"{kind.name} {key} not found", None)
         changed = deepcopy(found)
         match write:
             case Patch(_, operations):
-                for operation in operations:
-                    _apply_operation(changed, operation)
+                with _refusals():
+                    changed = json_patch(list(operations))(changed)
             case Merge(_, body):
                 _check_uid(changed, mapping(body.get("metadata")).get("uid"))
-                _merge_conditions(changed, body)
+                changed = strategic_merge(kind, changed, body)
             case Delete(_, uid):
                 _check_uid(changed, uid)
                 changed["metadata"].setdefault("deletionTimestamp", "1970-01-01T00:00:00Z")
@@ -65,7 +67,7 @@ class ClusterCopy:
         self.writes += 1
         self._version += 1
         changed["metadata"]["resourceVersion"] = str(self._version)
-        self._put(kind, key, changed)
+        self._put(kind.name, key, changed)
         return changed
 
     def changes(self) -> "Iterator[Change]":
@@ -95,7 +97,7 @@ def version_of(obj: Json) -> int:
     return int(version) if version.isdecimal() else 0
 
 
-def _target(path: str) -> tuple[str, str]:
+def _target(path: str) -> tuple[ResourceKind, str]:
     """Kind and key in a path such as `/api/v1/namespaces/default/services/web/status`."""
     parts = [unquote(part) for part in path.split("/")[3:]]
     if parts[0] == "namespaces":
@@ -109,26 +111,13 @@ def _check_uid(obj: Json, uid: object) -> None:
         raise KubernetesError(409, "Conflict", "the object is another one by now", None)
 
 
-def _apply_operation(obj: Json, operation: Json) -> None:
-    """One operation of a JSON patch; a test for null holds where the member is missing."""
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What the embedded API server says to a client of the real one."""
     try:
-        parent, member = jsonpatch.JsonPointer(operation["path"]).to_last(obj)
-        if operation["op"] != "test":
-            jsonpatch.apply_patch(obj, [operation], in_place=True)
-            return
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-        raise KubernetesError(422, "Invalid", str(error), None) from error
-    if parent.get(member) != operation["value"]:
-        raise KubernetesError(422, "Invalid", f"the test of {operation['path']} failed", None)
-
-
-def _merge_conditions(obj: Json, body: Json) -> None:
-    """A strategic merge patch of `status.conditions`, which merge by type."""
-    status = obj.setdefault("status", {})
-    conditions = {one["type"]: one for one in status.get("conditions") or ()}
-    for written in body["status"]["conditions"]:
-        conditions[written["type"]] = {**conditions.get(written["type"], {}), **written}
-    status["conditions"] = [*conditions.values()]
+        yield
+    except StatusError as error:
+        raise KubernetesError(error.code, "Invalid", error.message, None) from error
 
 
 @dataclass(frozen=True, slots=True, order=True)

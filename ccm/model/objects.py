@@ -14,6 +14,7 @@ PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 MAX_LABEL_PREFIX = 253  # characters
+MAX_NUMBER = 1e15
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -29,6 +30,11 @@ def objects(value: object) -> list[Json]:
 def text(value: object) -> str:
     """`value` when it is text, else empty text."""
     return value if isinstance(value, str) else ""
+
+
+def number(value: object) -> float:
+    """`value` when it is a number that somebody may mean, else 0."""
+    return value if isinstance(value, int | float) and abs(value) < MAX_NUMBER else 0
 
 
 @dataclass(frozen=True, slots=True)

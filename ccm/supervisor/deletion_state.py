@@ -1,12 +1,17 @@
-"""What the deletion governor keeps on disk: the freeze, and the permits that still count."""
+"""What the deletion governor keeps on disk: the freeze, and the permits that still count; and why
+the status says that nothing is deleted."""
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from ccm.directories import no_follow
+from ccm.directories import replace_file
+from ccm.durations import format_duration
+from ccm.model.objects import mapping, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +55,22 @@ def freeze_in(body: object) -> Freeze | None:
 
 def write_state(path: Path, state: DeletionState) -> None:
     """Replace the file atomically, safe against a crash or a power cut."""
-    draft = path.with_name(f"{path.name}.new")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(draft, "wb", opener=no_follow) as file:
-        file.write(orjson.dumps(state, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    replace_file(path, orjson.dumps(state, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def why_blocked(deletions: Mapping[str, Any]) -> Iterator[str]:
+    """Why no node at all is deleted, when that is so: from the `deletions` of the status."""
+    if frozen := mapping(deletions.get("frozen")):
+        by, since, why = (frozen.get(key) for key in ("by", "at", "why"))
+        yield f"Deletions are frozen by {by} since {since}: {why}"
+    if error := deletions.get("trouble"):
+        yield f"Deletions are stopped: {error}"
+    if held := deletions.get("held"):
+        held_for = format_duration(round(number(deletions.get("held_seconds"))))
+        yield f"Deletions are held for {held_for}: {held}"

@@ -61,7 +61,7 @@ async def process(*flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
 
 async def test_the_process_tells_where_it_is_and_ends_on_sigterm(tmp_path: Path) -> None:
     url_file, kubeconfig = tmp_path / "url", tmp_path / "kubeconfig"
-    flags = [f"--url-file={url_file}", f"--kubeconfig={kubeconfig}", "--die-with-parent"]
+    flags = [f"--url-file={url_file}", f"--kubeconfig={kubeconfig}"]
     async with process(*flags) as child, aiohttp.ClientSession() as session:
         assert child.stdout is not None
         async with asyncio.timeout(10):

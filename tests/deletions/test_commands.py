@@ -55,7 +55,7 @@ async def test_a_person_sees_and_switches_deletions(
     ]
     frozen = await typed(cluster, tmp_path, "freeze", "--reason", "audit", here)
     assert "no node is deleted" in frozen.output
-    assert " by ada: audit" in (await typed(cluster, tmp_path, here)).output.splitlines()[0]
+    assert "frozen by ada since" in (await typed(cluster, tmp_path, here)).output.splitlines()[0]
     allowed = await typed(cluster, tmp_path, here, "allow")
     assert allowed.exit_code == 0, allowed.output
     assert cluster.status()["frozen"] is None

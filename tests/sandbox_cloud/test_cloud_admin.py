@@ -61,8 +61,7 @@ async def test_rates_and_conditions_change_while_it_runs(cloud: Cloud, admin: Cl
     limits = await admin.set_limits(read=CallRate(per_second=2.5, burst=7))
     assert limits["read"] == {"per_second": 2.5, "burst": 7}
     assert limits["write"] is None
-    await admin.set_limits(page=7, latency=0.001, max_routes=3)
-    limits = await admin.limits()
+    limits = await admin.set_limits(page=7, latency=0.001, max_routes=3)
     assert (limits["page"], limits["latency"], limits["max_routes"]) == (7, 0.001, 3)
     assert limits["read"] == {"per_second": 2.5, "burst": 7}
     assert (await admin.set_limits(read=None))["read"] is None

@@ -65,8 +65,6 @@ async def test_more_reads_than_allowed_are_throttled_until_the_limit_is_lifted(
     assert [reply.status for reply in replies] == [200, 200, 200, 429, 429]
     assert replies[3].headers["Retry-After"] == "2"
     assert replies[3].code == "RateLimitExceeded"
-    left = [reply.headers["RateLimit-Remaining"] for reply in replies]
-    assert left == ["2", "1", "0", "0", "0"]
     clock.advance(3600)  # the bucket never holds more than its burst
     assert [(await cloud.get("/v1/machines")).status for _ in range(4)] == [200, 200, 200, 429]
     clock.advance(2)

@@ -54,7 +54,7 @@ async def test_it_writes_its_url_serves_its_seed_and_stops_cleanly(
     )  # fmt: skip
     async with CloudAdmin(url_in(url)) as admin:
         assert [machine.zone for machine in await admin.machines()] == ["zone-q"]
-        limits = await admin.limits()
+        limits = await admin.set_limits()
     assert limits["read"] == {"per_second": 20, "burst": 40}
     assert (limits["page"], limits["latency"], limits["write"]) == (7, 0.001, None)
     assert (limits["retention"], limits["max_routes"]) == (5, 3)

@@ -27,7 +27,7 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         pytest.skip(f"NOT RUN under a real systemd: {missing}")
     directory = tmp_path_factory.mktemp("machine")
     kubeconfig = directory / "kubeconfig"
-    flags = ["--port=0", f"--kubeconfig={kubeconfig}"]
+    flags = [f"--kubeconfig={kubeconfig}"]
     with (
         Running("kubernetes", directory, ["ccm.sandbox.kubernetes", *flags]),
         Cloud(directory) as cloud,

@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from ccm.bus.frames import ProposeDeletions
 from ccm.cloud.interface import ConfirmsGone, Instances
+from ccm.cloud.lookup import batches
 from ccm.decide.budget import Priority
 from ccm.errors import NotLeading
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
@@ -180,9 +181,3 @@ async def nodes_where(store: Store, is_wanted: Callable[[Node], bool]) -> list[N
         if raw is not None and is_wanted(node := Node(raw)):
             found.append(node)
     return sorted(found, key=lambda node: node.name)
-
-
-def batches(nodes: Sequence[Node], size: int) -> Iterator[Sequence[Node]]:
-    """`nodes` in parts of `size` at the most; none when there are no nodes."""
-    for first in range(0, len(nodes), size):
-        yield nodes[first : first + size]

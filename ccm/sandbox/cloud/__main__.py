@@ -1,8 +1,6 @@
 """The simulated cloud as a process: `python -m ccm.sandbox.cloud`."""
 
 import asyncio
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from ccm.errors import ExitCode
 from ccm.sandbox.cloud.codec import CloudApiError, decode_fields
 from ccm.sandbox.cloud.server import CloudServer
 from ccm.sandbox.cloud.simulation import CallRate, CloudParameters
+from ccm.sandbox.serving import serve
 
 
 def rate(text: str) -> CallRate:
@@ -70,22 +69,6 @@ def main(
     except (OSError, CloudApiError) as error:
         click.echo(f"the simulated cloud cannot run: {error}", err=True)
         sys.exit(ExitCode.CONFIGURATION)
-
-
-async def serve(server: CloudServer, url_file: Path | None) -> None:
-    """Listen, say where, and wait for a signal."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    async with server:
-        if url_file:
-            # Complete or not there: readers wait for the file to appear.
-            beside = url_file.with_name(f".{url_file.name}.{os.getpid()}")
-            beside.write_text(server.url)
-            beside.replace(url_file)
-        click.echo(f"simulated cloud at {server.url}")
-        await stopping.wait()
 
 
 if __name__ == "__main__":

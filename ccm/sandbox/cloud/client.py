@@ -95,12 +95,11 @@ class CloudAdmin:
     async def clear_faults(self, fault_id: str | None = None) -> None:
         await self._ask("DELETE", f"faults/{quote(fault_id, safe='')}" if fault_id else "faults")
 
-    async def limits(self) -> Json:
-        """The rates (`read`, `write`; null is no limit) and the fields of `CloudParameters`."""
-        return cast(Json, await self._ask("GET", "limits"))
-
     async def set_limits(self, **limits: float | CallRate | None) -> Json:
-        """Change rates (`read`, `write`) and fields of `CloudParameters`: page, latency, …"""
+        """Change rates (`read`, `write`; None is no limit) and fields of `CloudParameters`.
+
+        The answer has all of them as they are then.
+        """
         return cast(Json, await self._ask("PATCH", "limits", limits))
 
     async def _act(self, ref: str, action: str) -> Machine:

@@ -131,11 +131,10 @@ class CloudServer:
         self, operation: CloudOperation, request: web.Request
     ) -> web.StreamResponse | None:
         """Perform the operation, or fail as a fault says; None when there is to be no answer."""
-        headers: dict[str, str] = {}
         try:
             authorization = request.headers.get("Authorization", "")
             self.tokens.check(authorization, operation.budget)
-            headers = self.limits.take(operation.budget)
+            self.limits.take(operation.budget)
             await asyncio.sleep(self.parameters.latency)
             name, body = request.match_info.get("name", ""), await read_json(request)
             call = OperationRequest(self.parameters.page, request.query, name, body)
@@ -150,9 +149,8 @@ class CloudServer:
             answer = operation.perform(state, call)
             if fault:
                 answer = distorted(fault, call, answer)
-            return json_response(answer, operation.success_status, headers)
+            return json_response(answer, operation.success_status)
         except CloudApiError as error:
-            error.headers.update({k: v for k, v in headers.items() if k not in error.headers})
             return error_response(error)
 
     async def _fail(self, fault: CloudFault, request: web.Request) -> web.StreamResponse | None:
@@ -187,7 +185,6 @@ class CloudServer:
             ("POST", "faults", lambda _, body: self.faults.set(decode(CloudFault, body))),
             ("DELETE", "faults", lambda _, body: self.faults.clear()),
             ("DELETE", "faults/{id}", lambda at, body: self.faults.clear(at["id"])),
-            ("GET", "limits", lambda _, body: self._all_limits()),
             ("PATCH", "limits", self._set_limits),
             ("PUT", "token", self._set_token),
         )
@@ -225,9 +222,6 @@ class CloudServer:
         tokens = decode_fields(Tokens, {"full": json_object(body).get("token")})
         self.tokens = replace(self.tokens, **tokens)
 
-    def _all_limits(self) -> Any:
-        return {**self.limits.rates(), **asdict(self.parameters)}
-
     def _set_limits(self, at: Mapping[str, str], body: Any) -> Any:
         """Change parameters and rates, all or none; a rate of null lifts the limit."""
         parameters = dict(json_object(body))
@@ -236,7 +230,7 @@ class CloudServer:
         self.set_parameters(**decode_fields(CloudParameters, parameters))
         for budget, limit in limits.items():
             self.limits.set(budget, limit)
-        return self._all_limits()
+        return {**self.limits.rates(), **asdict(self.parameters)}
 
 
 def _reset(request: web.Request) -> None:

@@ -92,10 +92,6 @@ class TokenBucket:
         self._tokens -= 1
         return 0.0
 
-    @property
-    def remaining(self) -> int:
-        return int(self._tokens)
-
 
 class RateLimiter:
     """The buckets in force; a class of calls without one is not limited."""
@@ -116,18 +112,10 @@ class RateLimiter:
         rates = {budget: bucket.rate for budget, bucket in self._buckets.items()}
         return dict.fromkeys(BUDGETS) | rates
 
-    def take(self, budget: str) -> dict[str, str]:
-        """Spend one call; return the headers that say what is left, or raise the 429."""
+    def take(self, budget: str) -> None:
+        """Spend one call, or raise the 429."""
         bucket = self._buckets.get(budget)
-        if bucket is None:
-            return {}
-        wait = bucket.take()
-        headers = {
-            "RateLimit-Limit": str(bucket.rate.burst),
-            "RateLimit-Remaining": str(bucket.remaining),
-        }
-        if wait:
+        if bucket and (wait := bucket.take()):
             # Retry-After is in whole seconds (RFC 9110, 10.2.3).
-            headers["Retry-After"] = str(math.ceil(wait))
+            headers = {"Retry-After": str(math.ceil(wait))}
             raise CloudApiError(429, "RateLimitExceeded", f"too many {budget} calls", headers)
-        return headers

@@ -18,7 +18,6 @@ from ccm.sandbox.kubernetes.storage import Storage
 from ccm.sandbox.kubernetes.watch import serve_watch
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-NOT_FOUND_TEXT = "404 page not found\n"
 READ_VERBS = ("get", "list")
 HEALTH_CHECKS = frozenset({"healthz", "livez", "readyz"})
 
@@ -41,8 +40,6 @@ class ApiHandler:
             return _refusal(error)
         except web.HTTPRequestEntityTooLarge:
             return _refusal(StatusError(413, "limit is 3145728"))
-        except web.HTTPNotFound as error:
-            return web.Response(status=404, text=error.text)
 
     async def _serve(self, request: ApiRequest) -> web.StreamResponse:
         request.body = await request.http.read()
@@ -66,7 +63,7 @@ class ApiHandler:
             return 201, orjson.dumps(review.answer_to(asked))
         document = self._documents.get(request.path.rstrip("/"))
         if document is None:
-            raise self._not_found(request.path)
+            raise StatusError(404, "the server could not find the requested resource")
         return 200, orjson.dumps(document)
 
     def _read(self, request: ApiRequest) -> HandlerResponse:
@@ -91,13 +88,6 @@ class ApiHandler:
                 return 200, render(request, registry.patch(info, patch))
         removed, is_gone = registry.delete(info, request.delete_options())
         return 200, orjson.dumps(_success(info, removed.obj)) if is_gone else removed.encoded
-
-    def _not_found(self, path: str) -> Exception:
-        """Return the 404 below a group and version we know, or elsewhere."""
-        known = (root for root in self._documents if root.count("/") == 2 + ("/apis" in root))
-        if any(path.startswith(f"{root}/") for root in known):
-            return StatusError(404, "the server could not find the requested resource")
-        return web.HTTPNotFound(text=NOT_FOUND_TEXT)
 
 
 def json_response(status: int, body: bytes) -> web.Response:

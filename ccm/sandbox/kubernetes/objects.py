@@ -13,11 +13,6 @@ def clone(obj: Object) -> Object:
     return cast(Object, orjson.loads(orjson.dumps(obj)))
 
 
-def metadata(obj: Object) -> Object:
-    """Return the object's metadata, created when it is missing."""
-    return section(obj, "metadata")
-
-
 def section(obj: Object, name: str) -> Object:
     """Return a nested object for reading and changing, created when it is missing."""
     found = obj.get(name)

@@ -33,7 +33,7 @@ def parse_patch(kind: ResourceKind, content_type: str, body: bytes) -> Patch:
     except orjson.JSONDecodeError as error:
         raise errors.bad_request(f"error decoding patch: {error}") from error
     if content_type == JSON_PATCH:
-        return _json_patch(document)
+        return json_patch(document)
     if not isinstance(document, dict):
         raise errors.bad_request("error decoding patch: a JSON object is needed")
     if content_type == MERGE_PATCH:
@@ -54,7 +54,8 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
-def _json_patch(document: Any) -> Patch:
+def json_patch(document: Any) -> Patch:
+    """Return the function that performs the operations on a copy of an object, or refuses."""
     if not isinstance(document, list) or not all(isinstance(each, dict) for each in document):
         raise errors.bad_request("error decoding patch: an array of operations is needed")
 

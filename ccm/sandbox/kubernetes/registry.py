@@ -5,7 +5,7 @@ import uuid
 from ccm.sandbox.kubernetes import errors
 from ccm.sandbox.kubernetes.errors import bad_request, forbidden_field, invalid_field
 from ccm.sandbox.kubernetes.kinds import NAMESPACE, ResourceKind
-from ccm.sandbox.kubernetes.objects import Object, clone, metadata, strip_empty, timestamp
+from ccm.sandbox.kubernetes.objects import Object, clone, section, strip_empty, timestamp
 from ccm.sandbox.kubernetes.patch import Patch
 from ccm.sandbox.kubernetes.reads import get_object
 from ccm.sandbox.kubernetes.request import RequestInfo
@@ -32,7 +32,7 @@ class Registry:
         obj = strip_empty(body)
         check_type(kind, obj)
         self._check_namespace(info, obj)
-        meta = metadata(obj)
+        meta = section(obj, "metadata")
         if not meta.get("name"):
             raise bad_request("metadata.name: Required value: the sandbox generates no names")
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -51,7 +51,7 @@ class Registry:
         obj = strip_empty(body)
         self._check_namespace(info, obj)
         current = get_object(self._storage, info)
-        _check_uid(info.kind, current, metadata(obj).get("uid"))
+        _check_uid(info.kind, current, section(obj, "metadata").get("uid"))
         return self._update(info, current, obj)
 
     def patch(self, info: RequestInfo, patch: Patch) -> StoredObject:
@@ -80,7 +80,7 @@ class Registry:
         kind, old = info.kind, current.obj
         check_type(kind, obj)
         check_name(info, obj)
-        meta = metadata(obj)
+        meta = section(obj, "metadata")
         if meta.get("resourceVersion", "0") not in ("0", str(current.revision)):
             raise errors.conflict(kind, info.name, MODIFIED)
         meta["resourceVersion"] = str(current.revision)
@@ -99,7 +99,7 @@ class Registry:
         return self._write(kind, info.key, obj)
 
     def _admit(self, kind: ResourceKind, obj: Object, old: Object | None) -> None:
-        meta = metadata(obj)
+        meta = section(obj, "metadata")
         for name in OMIT_EMPTY:
             if name in meta and not meta[name]:
                 del meta[name]
@@ -112,7 +112,7 @@ class Registry:
 
     def _check_namespace(self, info: RequestInfo, obj: Object) -> None:
         """Refuse an object that is for another namespace or for none that exists."""
-        meta = metadata(obj)
+        meta = section(obj, "metadata")
         if not info.kind.namespaced:
             meta.pop("namespace", None)
             return
@@ -134,7 +134,7 @@ def check_type(kind: ResourceKind, obj: Object) -> None:
 
 def check_name(info: RequestInfo, obj: Object) -> None:
     """Refuse an object that is not the one the path names."""
-    name = metadata(obj).get("name")
+    name = section(obj, "metadata").get("name")
     if name != info.name:
         about = f"the name of the object ({name})"
         raise bad_request(f"{about} does not match the name on the URL ({info.name})")

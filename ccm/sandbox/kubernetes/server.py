@@ -1,7 +1,6 @@
 """The API server as a whole: its life, its bootstrap objects, and its audit log."""
 
 import asyncio
-import os
 from collections import deque
 from pathlib import Path
 from typing import Any, Self
@@ -9,6 +8,7 @@ from typing import Any, Self
 import orjson
 from aiohttp import web
 
+from ccm.directories import replace_file
 from ccm.sandbox.kubernetes.api import ApiHandler, json_response
 from ccm.sandbox.kubernetes.kinds import NAMESPACE, SERVICE, STORED_KINDS
 from ccm.sandbox.kubernetes.objects import Object
@@ -32,10 +32,10 @@ class SandboxServer:
     `requests` is the audit log. `history` bounds the watch cache of each resource, in events.
     """
 
-    def __init__(self, *, port: int = 0, history: int = WATCH_CACHE_SIZE) -> None:
+    def __init__(self, *, history: int = WATCH_CACHE_SIZE) -> None:
         self.requests: deque[AuditEvent] = deque(maxlen=AUDIT_LOG_SIZE)
         self._storage = Storage(STORED_KINDS, history)
-        self._port = port
+        self._port = 0
         bootstrap(Registry(self._storage))
         self._storage.compact()
         self._api = ApiHandler(self._storage)
@@ -55,7 +55,7 @@ class SandboxServer:
         config: Object = {key: [{"name": "sandbox", one: it}] for key, (one, it) in named.items()}
         config.update({"apiVersion": "v1", "kind": "Config", "current-context": "sandbox"})
         # JSON is YAML as well.
-        write_atomically(path, orjson.dumps(config, option=orjson.OPT_INDENT_2) + b"\n")
+        replace_file(path, orjson.dumps(config, option=orjson.OPT_INDENT_2) + b"\n")
         return path
 
     async def __aenter__(self) -> Self:
@@ -64,7 +64,7 @@ class SandboxServer:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, LOOPBACK, self._port, reuse_address=True).start()
+        await web.TCPSite(self._runner, LOOPBACK, 0).start()
         self._port = self._runner.addresses[0][1]
         return self
 
@@ -97,14 +97,6 @@ def bootstrap(registry: Registry) -> None:
     spec = {"clusterIP": APISERVER_ADDRESS, "ports": [port]}
     service = {"metadata": {"name": "kubernetes", "labels": labels}, "spec": spec}
     registry.create(RequestInfo(SERVICE, "default"), service)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file, for its owner only, that readers see complete or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-    beside.replace(path)
 
 
 def _request(*parts: Any) -> web.BaseRequest:

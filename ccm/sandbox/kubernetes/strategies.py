@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ccm.sandbox.kubernetes import kinds
 from ccm.sandbox.kubernetes.errors import forbidden_field, invalid_field
-from ccm.sandbox.kubernetes.objects import Object, metadata, section
+from ccm.sandbox.kubernetes.objects import Object, section
 from ccm.sandbox.kubernetes.storage import Storage
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -39,7 +39,7 @@ def _store_as_it_comes(obj: Object, old: Object | None, storage: Storage) -> Non
 
 
 def _admit_namespace(namespace: Object, old: Object | None, storage: Storage) -> None:
-    meta = metadata(namespace)
+    meta = section(namespace, "metadata")
     section(meta, "labels")[NAME_LABEL] = meta["name"]
     section(namespace, "status").setdefault("phase", "Active")
 
@@ -90,7 +90,7 @@ def _admit_service(service: Object, old: Object | None, storage: Storage) -> Non
     for port in spec.get("ports") or ():
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port", 0))
-    uid = metadata(service).get("uid")
+    uid = section(service, "metadata").get("uid")
     stored = (each.obj for each in storage.current(kinds.SERVICE).values())
     others = [each["spec"] for each in stored if each["metadata"]["uid"] != uid]
     _give_address(spec, old["spec"] if old else {}, {each.get("clusterIP", "") for each in others})

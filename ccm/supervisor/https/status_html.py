@@ -8,10 +8,10 @@ from html import escape
 from typing import Any
 
 from ccm.durations import format_duration
+from ccm.model.objects import number
 
 MAX_ROWS = 50  # of a table
 MAX_TEXT = 300  # characters of one value
-MAX_NUMBER = 1e15
 DASH = "–"
 VOID_ELEMENTS = ("meta",)
 GOOD = ("running", "standby", "skipped", "closed", "ensured", "permit", "recovered")
@@ -44,11 +44,6 @@ def join(*content: object) -> Markup:
 
 
 # Formatting. Values of the wrong type or out of range read as a dash or 0.
-
-
-def number(value: object) -> float:
-    """0 for everything that is no number."""
-    return value if isinstance(value, int | float) and abs(value) < MAX_NUMBER else 0
 
 
 def plain(value: object) -> str:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, mapping, number, objects, text
+from ccm.supervisor.deletion_state import why_blocked
 from ccm.supervisor.https.status_html import (
     CONTENT_SECURITY_POLICY,
     STYLE,
@@ -15,12 +16,11 @@ from ccm.supervisor.https.status_html import (
     duration,
     element,
     join,
-    number,
     plain,
     plural,
     rate,
 )
-from ccm.supervisor.https.status_sections import deletions_blocked, sections
+from ccm.supervisor.https.status_sections import sections
 from ccm.supervisor.status_metrics import controller_of_worker
 
 HEADERS = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Referrer-Policy": "no-referrer"}
@@ -149,7 +149,7 @@ def find_problems(status: StatusPart) -> Iterator[StatusProblem]:
         yield StatusProblem(SECTION_OF_CHECK.get(check, "workers"), f"{check}: {why}")
     yield from _of_workers(objects(status.get("workers")))
     yield from _of_nodes(mapping(status.get("uninitialized_nodes")))
-    for why in deletions_blocked(mapping(status.get("deletions"))):
+    for why in why_blocked(mapping(status.get("deletions"))):
         yield StatusProblem("deletions", why)
     yield from _of_budget(mapping(status.get("budget")))
     for kind, watch in mapping(mapping(status.get("informer")).get("kinds")).items():

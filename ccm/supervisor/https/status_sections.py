@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from ccm.decide.deletion import DELETION_RULES
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, mapping, number, objects, text
+from ccm.supervisor.deletion_state import why_blocked
 from ccm.supervisor.https import status_html as html
-from ccm.supervisor.https.status_html import Section, StatusPart, TableColumn, number, plural
+from ccm.supervisor.https.status_html import Section, StatusPart, TableColumn, plural
 from ccm.supervisor.status_metrics import controller_of_worker
 
 WORKER_COLUMNS = (
@@ -171,19 +172,8 @@ def _deletions(deletions: StatusPart) -> Section:
         [{**entry, "meaning": MEANINGS.get(text(entry.get("reason")))} for entry in candidates],
         "None is known.",
         total=len(candidates) + int(number(deletions.get("more_candidates"))),
-        notes=(*deletions_blocked(deletions), allowance),
+        notes=(*why_blocked(deletions), allowance),
     )
-
-
-def deletions_blocked(deletions: StatusPart) -> Iterator[str]:
-    """Why no node at all is deleted, when that is so."""
-    if frozen := mapping(deletions.get("frozen")):
-        by, since, why = (frozen.get(key) for key in ("by", "at", "why"))
-        yield f"Deletions are frozen by {by} since {since}: {why}"
-    if error := deletions.get("trouble"):
-        yield f"Deletions are stopped: {error}"
-    if held := deletions.get("held"):
-        yield f"Deletions are held for {html.duration(deletions.get('held_seconds'))}: {held}"
 
 
 def _budget(classes: StatusPart) -> Section:
