@@ -68,6 +68,7 @@ class DeliveryQueue:
         self._stores = {store.kind: store for store in stores}
         self._owns, self._send = owns, send
         self._pending: dict[ObjectName, None] = {}  # also those that moved to another worker
+        self._moved: dict[ObjectName, int] = {}  # name → frame that says so, unacknowledged
         self._epoch = self._seq = self._acked = 0
         self._snapshot_left = 0  # names of the snapshot still to send: the first in `_pending`
         self._is_complete = False
@@ -89,7 +90,8 @@ class DeliveryQueue:
             return
         self._epoch += 1
         self._seq = self._acked = 0
-        moved = [name for name in self._pending if not self._owns(*name)]
+        moved = [name for name in (*self._moved, *self._pending) if not self._owns(*name)]
+        self._moved = {}
         owned = (
             (kind, key)
             for kind, store in self._stores.items()
@@ -143,6 +145,7 @@ class DeliveryQueue:
             return  # sent before the worker heard of the newest snapshot
         was_full = self.in_flight >= MAX_UNACKED_FRAMES
         self._acked = max(self._acked, min(seq, self._seq))
+        self._moved = {name: sent for name, sent in self._moved.items() if sent > self._acked}
         if was_full:
             self.flush()
 
@@ -183,6 +186,8 @@ class DeliveryQueue:
     def _on_sent(self, frame: Objects) -> None:
         for kind, key, *_ in frame.entries:
             del self._pending[(kind, key)]
+        moved = ((kind, key) for kind, key in frame.moved)
+        self._moved |= dict.fromkeys(moved, frame.seq)
         self._snapshot_left = max(self._snapshot_left - len(frame.entries), 0)
         self._is_complete = self._is_complete or frame.complete
         self._seq = frame.seq

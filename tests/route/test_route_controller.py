@@ -314,6 +314,15 @@ async def test_a_node_whose_machine_is_gone_is_unavailable() -> None:
         assert is_available(w, "a") is False
 
 
+async def test_of_lost_routes_only_a_blackhole_goes_while_a_node_awaits_its_machine() -> None:
+    """A route to a machine may be that of the Node, which does not yet say which one it is on."""
+    waiting = node(with_pod_cidrs(B4, B6), name="b")
+    cloud = cloud_with({A4: "a", B4: "dead", B6: "unknown"}, dead=("dead",))
+    async with world(routed("a", A4), waiting, cloud=cloud) as w:
+        await w.settle()
+        assert cloud.routes == {A4: "a", B6: "unknown"}
+
+
 async def test_the_full_pass_finds_what_changed_in_the_cloud() -> None:
     async with world(*nodes(DUAL)) as w:
         await w.settle()

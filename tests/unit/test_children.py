@@ -184,6 +184,23 @@ async def test_a_change_of_shards_that_is_given_up_leaves_no_key_without_a_worke
         asyncio.get_running_loop().remove_reader(cast(Any, child.current).handle.sentinel)
 
 
+async def test_a_worker_that_is_scaled_away_finishes_its_keys_whoever_asks_for_a_restart(
+    short_dir: Path, spawns: Spawns
+) -> None:
+    children = new_children(short_dir)
+    children.add({"node-0": "node"})
+    child = children.get("node-0")
+    assert child
+    assert child.current
+    killed: list[str] = []
+    child.current.handle.kill = lambda: killed.append(child.name)
+    child.current.said_hello = True
+    children.retire(child)
+    assert "node-0 is scaled away" in children.restart(child)
+    assert (killed, child.successor) == ([], None)
+    asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
+
+
 async def test_a_newcomer_that_starts_anew_may_act_once_it_owns_its_keys(
     short_dir: Path, spawns: Spawns
 ) -> None:

@@ -169,6 +169,31 @@ def test_a_key_that_moves_away_is_named_although_a_snapshot_begins_anew() -> Non
     assert world.known() == {"b": MAX_UNACKED_FRAMES - 1}
 
 
+def test_a_key_that_was_taken_away_is_named_again_by_a_snapshot_that_overtakes_the_answer() -> None:
+    """As when the API server is restored meanwhile: nobody awaits answers to frames before."""
+    world = World().listed()
+    world.put("a", 1)
+    world.settle()
+    world.move("a")
+    world.queue.on_restored()
+    world.worker.in_transit.popleft()  # what named it
+    world.settle()
+    assert world.worker.moved == ["a"]
+    world.queue.send_snapshot()
+    world.settle()
+    assert world.worker.moved == ["a"]
+
+
+def test_a_snapshot_names_nothing_of_what_others_own() -> None:
+    world = World()
+    for number in range(10):
+        world.put(f"n{number}", number)
+    world.move("n1", "n2")
+    world.listed().settle()
+    assert world.known() == world.owned()
+    assert world.worker.moved == []
+
+
 # Keys that move from one worker to another while both run.
 
 

@@ -21,6 +21,7 @@ from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json
 from ccm.model.projection import Projection
 from ccm.supervisor import informer
+from ccm.supervisor.delivery import Ownership, Owns, owner
 from ccm.supervisor.informer import InformerTimings, SharedInformer
 from tests.worlds.waiting import until
 from workers.store import Store
@@ -82,11 +83,11 @@ class Worker:
         self._informer, self.name = shared, name
         self.is_synced, self.is_taking = False, True
 
-    def subscribe(self) -> None:
+    def subscribe(self, owns: Owns = lambda kind, key: True) -> None:
         projections = [{"kind": want.kind, "paths": want.paths} for want in self.store.projections]
         hello = decode(encode(Hello(projections, {})))  # as it arrives: tuples are lists then
         assert isinstance(hello, Hello)
-        self._informer.subscribe(self.name, hello, lambda kind, key: True)
+        self._informer.subscribe(self.name, hello, owns)
 
     def take(self, frame: bytes) -> bool:
         if not self.is_taking:
@@ -156,6 +157,17 @@ async def test_a_worker_gets_what_is_there_and_what_changes() -> None:
         nodes.say("ADDED", node("c", 103, **{"is": 3}))
         await until(lambda: worker.labels() == {"a": 2, "c": 3})
         assert here.nodes["objects"] == 2
+
+
+async def test_a_snapshot_has_no_node_that_another_worker_owns() -> None:
+    names, shards = [f"n{number}" for number in range(20)], ("node-0", "node-1")
+    async with world(Nodes(*map(node, names))) as (w, _):
+        for shard in shards:
+            worker = w.workers[shard] = Worker(w.informer, shard, LABELS)
+            worker.subscribe(Ownership(shard, (shards,)))
+        await until(lambda: all(worker.is_synced for worker in w.workers.values()))
+        for shard, worker in w.workers.items():
+            assert {*worker.labels()} == {name for name in names if owner(name, shards) == shard}
 
 
 async def test_what_no_worker_wants_is_sent_to_nobody() -> None:
