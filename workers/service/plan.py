@@ -14,7 +14,7 @@ from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
 from ccm.settings import Settings
 from workers.service.hosts import Hosts
-from workers.service.state import ServiceState
+from workers.service.state import LastApplied, ServiceState
 from workers.timings import Timings
 
 MASS_DELETION_SHARE = 0.3  # of the Services with balancers; more at once are not believed
@@ -283,15 +283,22 @@ def _provide(
         return AddFinalizer(service)
     if applied is None or applied.relevant_spec != wanted:
         return EnsureBalancer(service, hosts, is_check=applied is None and bool(service.ingress))
+    status = _outstanding_status(service, applied)
+    if status and not applied.is_status_tried:
+        return status  # before its hosts, which may change for ever
     if not has_hosts:
         return UpdateHosts(service, hosts)
     if now - applied.at >= capabilities.timings.balancer_resync_period:
         return EnsureBalancer(service, hosts, is_check=True)
-    if applied.ingress is not None and not (
-        same_ingress(applied.ingress, service.ingress) or service.ingress == applied.stored_ingress
-    ):
-        return SetStatus(service, applied.ingress)
-    return Done("has its load balancer")
+    return status or Done("has its load balancer")
+
+
+def _outstanding_status(service: Service, applied: LastApplied) -> SetStatus | None:
+    """The write that the Service's status lacks."""
+    ingress = applied.ingress
+    if ingress is None or same_ingress(ingress, service.ingress):
+        return None
+    return None if service.ingress == applied.stored_ingress else SetStatus(service, ingress)
 
 
 def _refused_before(state: ServiceState, hosts: Hosts, wanted: Json, since: float) -> str:

@@ -19,7 +19,7 @@ class LastApplied:
 
     `relevant_spec` is None when only its hosts are known to be right. `ingress` is what the status
     has to say, None when that is not ours to write; `stored_ingress` is what the API server made
-    of it.
+    of it; `is_status_tried` once it was sent there, whatever came of it.
     """
 
     relevant_spec: Json | None
@@ -27,6 +27,7 @@ class LastApplied:
     at: float
     ingress: list[Json] | None = None
     stored_ingress: list[Json] | None = None
+    is_status_tried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

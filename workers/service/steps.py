@@ -56,6 +56,8 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
             return replace(state, owner=owner, is_deleted=False, hosts_sent=hosts)
         case UpdateHosts(_, hosts):
             return replace(state, hosts_sent=hosts)
+        case SetStatus() if state.last_applied:
+            return replace(state, last_applied=replace(state.last_applied, is_status_tried=True))
         case DeleteBalancer(service):
             return replace(state, owner=state.owner or service)
     return state
