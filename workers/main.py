@@ -17,6 +17,7 @@ from ccm.bus.sockets import Port
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
 from ccm.cloud.registry import load_provider, read_config
+from ccm.decide.lease import write_grace
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
 from ccm.kube.client import Fence, Kube, RateLimit, RestConfig, WorkerToken
 from ccm.kube.events import EventRecorder
@@ -82,6 +83,7 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
     grants = SupervisorGrants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
+    port.is_idle = lambda: not gate.under_way
     provider = load_provider(settings.cloud_provider)
     await provider.initialize(provider_context(settings, gate, spec.name))
     require_cluster_id(provider, settings)
@@ -162,8 +164,7 @@ def _grace(settings: Settings) -> float:
     """Seconds between the end of a permission and the first moment another replica may lead."""
     if not settings.leader_elect:
         return 30.0
-    gap = settings.leader_elect_lease_duration - settings.leader_elect_renew_deadline
-    return gap / 2
+    return write_grace(settings.leader_elect_lease_duration, settings.leader_elect_renew_deadline)
 
 
 def _hello(module: ControllerModule, provider: CloudProvider) -> Hello:

@@ -143,6 +143,13 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
+class Fenced:
+    """The answer to `AskFenced` with this number."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """Why this worker ends and starting it again is pointless: lines for the operator."""
 
@@ -180,6 +187,13 @@ class Permit:
     """You may write until this time; a time in the past means stop now."""
 
     until: float
+
+
+@dataclass(frozen=True, slots=True)
+class AskFenced:
+    """Say `Fenced` if you may not write any more, and nothing that you asked of a cloud goes on."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +251,12 @@ Message = (
     | ProposeDeletions
     | Survived
     | Explained
+    | Fenced
     | Fault
     | TokenRefused
     | Objects
     | Permit
+    | AskFenced
     | UseToken
     | Granted
     | PermitDeletions

@@ -15,7 +15,17 @@ from typing import Any, cast
 import zmq
 import zmq.asyncio
 
-from ccm.bus.frames import MAX_FRAME, BadFrame, Message, Permit, UseToken, decode, encode
+from ccm.bus.frames import (
+    MAX_FRAME,
+    AskFenced,
+    BadFrame,
+    Fenced,
+    Message,
+    Permit,
+    UseToken,
+    decode,
+    encode,
+)
 from ccm.errors import NotLeading
 
 log = logging.getLogger(__name__)
@@ -147,12 +157,14 @@ class Port:
     """A worker's end: sends to the supervisor, and hands on in order what comes from it.
 
     `on_message` may be set later; what comes before is dropped. `on_token` gets the path of a file
-    with the token that the worker has to use from now on.
+    with the token that the worker has to use from now on. `is_idle` says whether no request to a
+    cloud is under way.
     """
 
     def __init__(self, path: Path, worker: str, on_token: Callable[[str], None]) -> None:
         self.permission = Permission()
         self.on_message: Callable[[Message], None] = lambda _: None
+        self.is_idle: Callable[[], bool] = lambda: True
         self._on_token = on_token
         self._socket = zmq.asyncio.Context.instance().socket(zmq.DEALER)
         self._socket.setsockopt(zmq.IDENTITY, worker.encode())
@@ -170,6 +182,9 @@ class Port:
             match decode(await self._socket.recv()):
                 case Permit(until):
                     self.permission.renew(until)
+                case AskFenced(number):
+                    if self.permission.seconds_left <= 0 and self.is_idle():
+                        self.send(Fenced(number))
                 case UseToken(file):
                     self._on_token(file)
                 case message:

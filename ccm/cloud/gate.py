@@ -7,6 +7,7 @@ The provider goes through its `Gate` for each request that it then makes.
 import asyncio
 import inspect
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -141,13 +142,13 @@ class WorkerGate:
         self._grants, self._timeout, self._check = grants, timeout, check
         self._grant_wait = grant_wait
         self._loop = asyncio.get_running_loop()
+        self._lock, self.under_way = threading.Lock(), 0
         self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
         self.counters = Counters()
 
     async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
         granted = await self._granted(operation, budget, _priority.get())
-        self._check()
-        with self._counted(operation, budget, granted):
+        with self._leaving(), self._counted(operation, budget, granted):
             try:
                 async with asyncio.timeout(self._timeout):
                     return await function()
@@ -159,8 +160,7 @@ class WorkerGate:
         """For plain provider methods, which run in a thread; the SDK enforces the timeout."""
         wait = self._granted(operation, budget, _priority.get())
         granted = asyncio.run_coroutine_threadsafe(wait, self._loop).result()
-        self._check()
-        with self._counted(operation, budget, granted):
+        with self._leaving(), self._counted(operation, budget, granted):
             return function()
 
     async def _granted(self, operation: str, budget: str, priority: Priority) -> float:
@@ -170,6 +170,18 @@ class WorkerGate:
         except TimeoutError as error:
             limit = format_duration(self._grant_wait)
             raise Throttled(f"{operation}: no call of class {budget!r} free in {limit}") from error
+
+    @contextmanager
+    def _leaving(self) -> Iterator[None]:
+        """Count a request as under way from right before the check that it may leave."""
+        with self._lock:
+            self.under_way += 1
+        try:
+            self._check()
+            yield
+        finally:
+            with self._lock:
+                self.under_way -= 1
 
     @contextmanager
     def _counted(self, operation: str, budget: str, granted: float) -> Iterator[None]:

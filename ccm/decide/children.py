@@ -73,6 +73,8 @@ TABLE: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
 }
 """Every transition there is; an event that is not listed for a state changes nothing."""
 
+DOWN_STATES = (WorkerState.STARTING, WorkerState.BACKOFF, WorkerState.FAILED)
+
 
 @dataclass(frozen=True, slots=True)
 class Life:
@@ -94,6 +96,11 @@ def next_life(life: Life, event: WorkerEvent, now: float, steady: float = STEADY
         )
         return Life(state, now, 1 if was_steady else life.deaths + 1)
     return replace(life, state=state, since=now)
+
+
+def is_up(life: Life, now: float, steady: float = STEADY_TIME) -> bool:
+    """Whether the worker took its configuration, and not just for a moment between two deaths."""
+    return life.state not in DOWN_STATES and (not life.deaths or now - life.since >= steady)
 
 
 def restart_delay(life: Life, chance: float) -> float:

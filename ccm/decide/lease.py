@@ -103,3 +103,11 @@ def permit_until(renewal_sent: float, renew_deadline: float) -> float:
     from when they observed it, which is later.
     """
     return renewal_sent + renew_deadline
+
+
+def write_grace(lease_duration: float, renew_deadline: float) -> float:
+    """Seconds that a write which left in time may still take: half of what the lease lasts longer.
+
+    The other half is for the API server, to finish what it has begun.
+    """
+    return (lease_duration - renew_deadline) / 2

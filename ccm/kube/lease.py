@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 from ccm.decide.lease import LeaderElectionRecord
 from ccm.errors import KubernetesError
@@ -106,11 +107,14 @@ class LeaseClient:
         uid = text(mapping(self._raw.get("metadata")).get("uid"))
         return ObjectRef(_GROUP, "Lease", self.name, uid, self.namespace)
 
-    async def record_event(self, what: str) -> None:
-        """Send an Event on the Lease that says what happened to us: `became leader`, say."""
-        await self._recorder.send(
-            Event(self.object_ref(), "Normal", "LeaderElection", f"{self.identity} {what}")
-        )
+    async def record_event(self, what: str, warning: str = "") -> None:
+        """Send an Event on the Lease that says what happened to us: `became leader`, say.
+
+        `warning` is the reason of one that people should look at.
+        """
+        kind: Literal["Warning", "Normal"] = "Warning" if warning else "Normal"
+        reason = warning or "LeaderElection"
+        await self._recorder.send(Event(self.object_ref(), kind, reason, f"{self.identity} {what}"))
 
     def _spec(self, acquired: str, transitions: int) -> Json:
         return {

@@ -152,6 +152,12 @@ class Settings:
         "cloud-controller-manager", NAME, "Name of the Lease."
     )
     leader_elect_resource_namespace: str = upstream("kube-system", NAME, "Namespace of the Lease.")
+    leader_elect_offer_after: float = ours(
+        300.0,
+        DURATION_OR_ZERO,
+        "A leader that cannot run a controller for this long offers the lease to others; "
+        "0 = never.",
+    )
     enable_leader_migration: bool = upstream(
         False, BOOLEAN, "Contend for a second lease, for controllers that move between components."
     )

@@ -15,7 +15,15 @@ from typing import Any
 from ccm.background import call_later, call_until_done
 from ccm.bus.frames import WorkerSpec
 from ccm.bus.in_flight import read_in_flight
-from ccm.decide.children import Life, WorkerEvent, WorkerState, next_life, restart_delay
+from ccm.decide.children import (
+    DOWN_STATES,
+    Life,
+    WorkerEvent,
+    WorkerState,
+    is_up,
+    next_life,
+    restart_delay,
+)
 from ccm.decide.quarantine import Quarantine
 from ccm.errors import ExitCode
 from ccm.http import Server
@@ -26,7 +34,6 @@ from ccm.supervisor.spawn import start_process
 log = logging.getLogger(__name__)
 
 ORDERLY_EXITS = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -signal.SIGTERM)
-DOWN_STATES = (WorkerState.STARTING, WorkerState.BACKOFF, WorkerState.FAILED)
 CHECK_INTERVAL = 1.0  # seconds between two checks of all workers
 STARTUP_SILENCE_FACTOR = 3  # a worker that still loads its code may be silent so much longer
 KILL_DELAY = 2.0  # seconds a silent worker gets to write its stacks before SIGKILL
@@ -42,6 +49,7 @@ class WorkerProcess:
     controllers: tuple[str, ...]
     said_hello: bool = False  # and that was taken in
     is_synced: bool = False
+    fenced_since: int = 0  # the last change of permissions since which it does not act any more
     heard_at: float = field(default_factory=time.monotonic)
     started_at: float = field(default_factory=time.monotonic)
     status: Json = field(default_factory=dict)
@@ -128,6 +136,16 @@ class Children:
     def are_up(self) -> bool:
         """Whether each worker has come up with its configuration."""
         return all(child.life.state not in DOWN_STATES for child in self)
+
+    def down(self) -> dict[str, str]:
+        """Workers that do not run, or never for long, each with what is known of why."""
+        now, steady = time.monotonic(), self._settings.worker_steady_time
+        return {
+            child.name: "; ".join(child.last_faults)
+            or f"it is {child.life.state}, deaths in a row: {child.life.deaths}"
+            for child in self
+            if not is_up(child.life, now, steady)
+        }
 
     def add(self, controllers: Mapping[str, str], is_newcomer: bool = False) -> None:
         """Start workers: name → controller."""

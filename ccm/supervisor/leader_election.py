@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ccm.decide.lease import (
     AcquireLease,
@@ -17,7 +17,9 @@ from ccm.decide.lease import (
     decide,
     observe,
     permit_until,
+    write_grace,
 )
+from ccm.decide.offer import OfferSchedule, after_offer, observe_down, workers_due
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.lease import LeaseClient
 
@@ -27,29 +29,63 @@ HEALTH_TOLERANCE = 20.0  # seconds beyond the lease's end until a leader is unhe
 READS_PER_RETRY_PERIOD = 4  # of a replica that has nothing to renew
 EVENT_TIMEOUT = 1.0  # seconds that a stop waits for its Event to be sent
 READINESS_INTERVAL = 0.02  # seconds between two looks at our workers, while a free Lease waits
+FENCED_INTERVAL = 0.05  # seconds between two questions whether our workers stopped acting
+OFFERED_PERIODS = 2  # retry periods for which others may take a Lease that was offered
 LEFT_TO_OTHERS = "leaves the lease to others, as its workers are not up"
 CONFLICT_STATUSES = (404, 409)  # answers to a write when the Lease is not what we observed last
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderElectionConfig:
-    """Upstream's three durations, in seconds."""
+    """Upstream's three durations, and how long a worker is down until an offer, in seconds."""
 
     lease_duration: float
     renew_deadline: float
     retry_period: float
+    offer_after: float = 0.0
 
     @property
     def request_timeout(self) -> float:
         """The longest that one request for the Lease may take."""
         return max(self.renew_deadline / 2, 1.0)
 
+    @property
+    def write_grace(self) -> float:
+        """Seconds that a write may still be under way after our workers stopped sending any."""
+        return write_grace(self.lease_duration, self.renew_deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProbes:
+    """What an election asks about the workers of this replica.
+
+    `are_fenced` says of all that they have stopped since permission was taken back; `down` says
+    which do not run, and why.
+    """
+
+    are_up: Callable[[], bool] = lambda: True
+    are_fenced: Callable[[], bool] = lambda: True
+    down: Callable[[], Mapping[str, str]] = dict
+
+
+NO_PROBES = WorkerProbes()  # of an election that has no workers of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The Lease was ours, with so many transitions, and is for others until `ends_at`."""
+
+    why: str
+    transitions: int
+    ends_at: float
+
 
 class LeaderElector:
     """Runs the election; calls `on_permit` with the time until which we may act when it changes.
 
-    A replica leads once at most: when leadership is lost, `run` returns and the process should end.
-    One that is not ready leaves a free Lease to others for one lease duration.
+    A replica that led never leads after another one: when leadership is lost, also to one that
+    took the Lease when it was offered, `run` returns and the process should end. One whose workers
+    are not up leaves a free Lease to others for one lease duration.
     """
 
     def __init__(
@@ -58,16 +94,18 @@ class LeaderElector:
         config: LeaderElectionConfig,
         on_permit: Callable[[float], None],
         clock: Callable[[], float] = time.monotonic,
-        is_ready: Callable[[], bool] = lambda: True,
+        probes: WorkerProbes = NO_PROBES,
     ) -> None:
         self._lease, self._config, self._on_permit = lease, config, on_permit
-        self._clock, self._is_ready = clock, is_ready
+        self._clock, self._probes = clock, probes
         self._observed: ObservedRecord | None = None
         self._left_since: float | None = None  # from when on we left a free Lease to others
         self._until = 0.0
-        self._has_led = self._is_over = False
+        self._has_led = self._is_over = self._was_taken = False
+        self._schedule = OfferSchedule(config.offer_after, config.offer_after)
+        self._offer: Offer | None = None
         self._requests = asyncio.Lock()  # held during one attempt
-        self._event: asyncio.Task[None] | None = None
+        self._events: set[asyncio.Task[None]] = set()
         self.checked_at = clock()  # when an attempt last ended
         self.slow_paths = 0  # attempts in which somebody else had written the Lease
         self.last_decision = "the lease was not read yet"
@@ -92,7 +130,7 @@ class LeaderElector:
 
     async def run(self) -> None:
         """Return when leadership is lost, or when `release` was called."""
-        while not self._is_over and (self.is_leading() or not self._has_led):
+        while not self._is_over and not self._is_lost():
             await self._attempt()
         if not self._is_over:
             deadline = self._config.renew_deadline
@@ -109,15 +147,15 @@ class LeaderElector:
         self._is_over = True
         async with self._requests:  # the write in flight may be the one that acquires the Lease
             self._stop_leading()
-            try:
-                await self._release()
-            except (KubernetesError, Unreachable) as error:
-                log.warning("lease not released", extra={"error": str(error)})
-        if self._event:
-            await asyncio.wait({self._event}, timeout=EVENT_TIMEOUT)
+            await self._release()
+        if self._events:
+            await asyncio.wait(self._events, timeout=EVENT_TIMEOUT)
+
+    def _is_lost(self) -> bool:
+        return self._was_taken or (self._has_led and not self.is_leading())
 
     async def _attempt(self) -> None:
-        """Try to acquire or renew the Lease once, then wait for the next attempt."""
+        """Try to acquire or renew the Lease once, then offer it or wait for the next attempt."""
         before, is_renewed = self.last_decision, False
         async with self._requests:
             if self._is_over:
@@ -131,6 +169,9 @@ class LeaderElector:
         if self.last_decision != before:
             extra = {"lease": self._lease.name, "decision": self.last_decision}
             log.info("leader election", extra=extra)
+        if is_renewed and not self._is_over and (why := self._why_offer()):
+            await self._offer_lease(why)
+            return
         pause = self._pause(is_renewed)
         if self.last_decision == LEFT_TO_OTHERS:
             await self._until_ready(pause)
@@ -140,8 +181,49 @@ class LeaderElector:
     async def _until_ready(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not self._is_ready():  # noqa: ASYNC110 - states of many workers
+                while not self._probes.are_up():  # noqa: ASYNC110 - states of many workers
                     await asyncio.sleep(READINESS_INTERVAL)
+
+    def _why_offer(self) -> str:
+        """Which workers have been down for too long, and why; empty while no offer is due."""
+        now, down = self._clock(), self._probes.down()
+        self._schedule = observe_down(self._schedule, down, now)
+        names = workers_due(self._schedule, now)
+        if names:
+            self._schedule = after_offer(self._schedule, now)
+        return "; ".join(f"{name}: {down[name]}" for name in names)
+
+    async def _offer_lease(self, why: str) -> None:
+        """Stop acting, and release the Lease once nothing of ours has any effect any more.
+
+        Whatever fails in here, the next attempts renew it or take it back unless somebody led.
+        """
+        assert self._observed
+        now, seconds = self._clock(), (self._until - self._clock()) / 2
+        log.error("this leader cannot run all controllers", extra={"why": why})
+        self.last_decision = f"offers the lease to others, as its workers are not up: {why}"
+        self._record_event(self.last_decision, "LeaseOffered")
+        self._offer = Offer(why, self._observed.record.transitions, now)
+        self._stop_leading()
+        if not await self._are_fenced_within(seconds):
+            log.warning("lease not offered: a worker did not stop acting in time")
+            return
+        async with self._requests:
+            if not self._is_over:
+                ends_at = self._clock() + OFFERED_PERIODS * self._config.retry_period
+                self._offer = replace(self._offer, ends_at=ends_at)
+                await self._release()
+
+    async def _are_fenced_within(self, seconds: float) -> bool:
+        """Whether all workers stopped in time; what they sent has then arrived, or never will."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._probes.are_fenced():  # noqa: ASYNC110 - answers of many workers
+                    await asyncio.sleep(FENCED_INTERVAL)
+        except TimeoutError:
+            return False
+        await asyncio.sleep(self._config.write_grace)
+        return True
 
     def _pause(self, is_renewed: bool) -> float:
         """A renewed Lease has time; otherwise a read is cheap, and what we wait for is urgent."""
@@ -169,9 +251,12 @@ class LeaderElector:
 
     async def _act(self) -> str:
         now = self._clock()
+        if self._offer and self._led_meanwhile(self._offer):
+            self._was_taken = True
+            return "another replica took the offered lease"
         match decide(self._observed, self.identity, now):
             case CreateLease() | AcquireLease() if self._leaves_to_others(now):
-                return LEFT_TO_OTHERS
+                return f"{LEFT_TO_OTHERS}: {self._offer.why}" if self._offer else LEFT_TO_OTHERS
             case CreateLease():
                 self._on_renewed(await self._lease.create(self._timeout()), now)
                 return "created the lease and leads"
@@ -188,12 +273,22 @@ class LeaderElector:
 
     def _leaves_to_others(self, now: float) -> bool:
         """Whether a free Lease is better held by a replica that is ready, if there is one."""
-        if self._has_led or self._is_ready():
+        if self._offer:
+            return now < self._offer.ends_at
+        if self._has_led or self._probes.are_up():
             self._left_since = None
             return False
         if self._left_since is None:
             self._left_since = now
         return now - self._left_since < self._config.lease_duration
+
+    def _led_meanwhile(self, offer: Offer) -> bool:
+        """Whether another replica held the Lease since we offered it; our own hold counts one."""
+        assert self._observed
+        record = self._observed.record
+        is_ours = record.holder == self.identity
+        taken = record.transitions - offer.transitions
+        return record.holder not in ("", self.identity) or taken not in (0, int(is_ours))
 
     def _timeout(self) -> float:
         """A leader needs no answer that comes after its permission has ended."""
@@ -202,15 +297,19 @@ class LeaderElector:
 
     async def _release(self) -> None:
         timeout = self._config.request_timeout
-        record = await self._lease.get(timeout)
-        if record and record.holder == self.identity:
-            await self._lease.release(timeout)
-            self.last_decision = "released the lease"
+        try:
+            record = await self._lease.get(timeout)
+            if record and record.holder == self.identity:
+                await self._lease.release(timeout)
+                self.last_decision = "released the lease"
+        except (KubernetesError, Unreachable) as error:
+            log.warning("lease not released", extra={"error": str(error)})
 
     def _on_renewed(self, record: LeaderElectionRecord, sent_at: float) -> None:
         self._observed = ObservedRecord(record, sent_at)
         if self._is_over:
             return  # it is released at once
+        self._offer = None
         self._permit(permit_until(sent_at, self._config.renew_deadline))
         if not self._has_led:
             self._has_led = True
@@ -228,6 +327,8 @@ class LeaderElector:
             self._until = until
             self._on_permit(until)
 
-    def _record_event(self, what: str) -> None:
+    def _record_event(self, what: str, warning: str = "") -> None:
         """Beside the election, which must not wait for an Event."""
-        self._event = asyncio.create_task(self._lease.record_event(what))
+        event = asyncio.create_task(self._lease.record_event(what, warning))
+        self._events.add(event)
+        event.add_done_callback(self._events.discard)

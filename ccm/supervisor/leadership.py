@@ -17,7 +17,12 @@ from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.leader_migration import LeaderMigration, LeaseRole, disable_controllers
-from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector
+from ccm.supervisor.leader_election import (
+    NO_PROBES,
+    LeaderElectionConfig,
+    LeaderElector,
+    WorkerProbes,
+)
 from ccm.supervisor.shards import controller_names
 
 
@@ -31,7 +36,7 @@ class Leadership:
         migration: LeaderMigration | None,
         on_permit: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
-        is_ready: Callable[[], bool] = lambda: True,
+        probes: WorkerProbes = NO_PROBES,
     ) -> None:
         self._settings, self._lease, self._migration = settings, lease, migration
         self._on_permit, self._clock = on_permit, clock
@@ -39,8 +44,10 @@ class Leadership:
             settings.leader_elect_lease_duration,
             settings.leader_elect_renew_deadline,
             settings.leader_elect_retry_period,
+            # While it is offered, another component would take the second Lease.
+            0.0 if migration else settings.leader_elect_offer_after,
         )
-        self._main = LeaderElector(lease, config, self._on_main, clock, is_ready)
+        self._main = LeaderElector(lease, config, self._on_main, clock, probes)
         self._second: LeaderElector | None = None
         if migration:
             second = replace(lease, name=migration.lease_name)

@@ -20,11 +20,11 @@ from ccm.bus.frames import (
     Drain,
     Explained,
     Fault,
+    Fenced,
     GrantRequest,
     Heartbeat,
     Hello,
     Message,
-    Permit,
     ProposeDeletions,
     Resync,
     Survived,
@@ -34,7 +34,7 @@ from ccm.bus.frames import (
 )
 from ccm.bus.paths import RuntimePaths
 from ccm.bus.sockets import Hub
-from ccm.decide.children import WorkerEvent, WorkerState
+from ccm.decide.children import WorkerState
 from ccm.errors import ExitCode
 from ccm.kube.client import Kube
 from ccm.kube.events import Event, EventRecorder
@@ -51,9 +51,11 @@ from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.freeze import DeletionCommands, SharedFreeze
 from ccm.supervisor.health_checks import Progress
 from ccm.supervisor.informer import InformerTimings, SharedInformer
+from ccm.supervisor.leader_election import WorkerProbes
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.metrics_collector import WorkerCounters
 from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
+from ccm.supervisor.permits import Permits
 from ccm.supervisor.serving import HttpsDependencies, https_server
 from ccm.supervisor.shards import Shards, wanted_workers
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
@@ -98,21 +100,27 @@ class Supervisor:
             self._tokens = ServiceAccountTokens(kube, self._hand_over_token, accounts)
             server = server.without_certificate()
         self._token_files = TokenFiles(paths.directory)
+        probes = WorkerProbes(
+            are_up=lambda: self._children.are_up(),
+            are_fenced=lambda: self._permits.are_fenced(),
+            down=lambda: self._children.down(),
+        )
         self._leader = Leadership(
-            settings, lease, migration, self._on_permit, is_ready=lambda: self._children.are_up()
+            settings, lease, migration, lambda: self._permits.on_change(), probes=probes
         )
         self._processes: dict[str, tuple[Child, WorkerProcess]] = {}  # by their names on the bus
         hooks = Hooks(
             self._on_started,
             self._on_gone,
             self._drain,
-            self._send_permit,
+            lambda child: self._permits.send(child),
             self._on_refusal,
             self._settings_for,
         )
         self._children = Children(paths.bus, settings, server, hooks)
+        self._permits = Permits(self._hub, self._leader, self._children)
         self._shards = Shards(
-            settings.node_workers, self._children, self._informer, self._send_permit
+            settings.node_workers, self._children, self._informer, self._permits.send
         )
         self._nodes = NodeLister(self._informer.store(NODE_PROJECTION))
         self._recorder = EventRecorder(kube.lane(), COMPONENT, self._leader.identity)
@@ -267,7 +275,9 @@ class Supervisor:
                 self._on_hello(child, process, message)
             case Synced():
                 self._children.on_synced(child, process)
-                self._send_permit(child)
+                self._permits.send(child)
+            case Fenced(number):
+                process.fenced_since = number
             case Resync(why):
                 log.warning("worker asks for a snapshot", extra={"worker": child.name, "why": why})
                 self._informer.resync(process.ident)
@@ -296,21 +306,6 @@ class Supervisor:
     def _what_is_stuck(self) -> str | None:
         """For the watchdog; systemd limits an orderly stop by its duration."""
         return None if self._stop.is_set() else self._progress.what_is_stuck()
-
-    def _on_permit(self) -> None:
-        for child in self._children:
-            self._send_permit(child)
-
-    def _send_permit(self, child: Child) -> None:
-        """Let the current process act, unless its keys still belong to others."""
-        process = child.current
-        if process is None or child.is_newcomer:
-            return
-        until = self._leader.until(child.controller)
-        self._hub.send(process.ident, Permit(until))
-        is_leading = until > time.monotonic()
-        event = WorkerEvent.STARTED_LEADING if is_leading else WorkerEvent.STOPPED_LEADING
-        self._children.transition(child, event)
 
     def _on_started(self, child: Child, process: WorkerProcess) -> None:
         self._processes[process.ident] = child, process

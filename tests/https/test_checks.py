@@ -187,7 +187,7 @@ class LostLease:
         await asyncio.Event().wait()
         raise AssertionError("nobody ends this wait")
 
-    async def record_event(self, what: str) -> None:
+    async def record_event(self, what: str, warning: str) -> None:
         return None
 
 

@@ -12,7 +12,7 @@ from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json, mapping, text
-from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector
+from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector, WorkerProbes
 
 T = TypeVar("T")
 
@@ -206,8 +206,9 @@ class Wire:
 class Replica:
     """A leader with a clock of its own, and when in the world's time its permits began and ended.
 
-    `may_act_until` never shrinks but for an orderly release: a worker that is stopped does not
-    hear that a permission is taken back.
+    `may_act_until` shrinks only in an orderly release, or once its workers said that they stopped:
+    one that is frozen does not hear that a permission is taken back. What these have sent may
+    still arrive for the grace of a write.
     """
 
     def __init__(
@@ -224,9 +225,12 @@ class Replica:
         file = LeaseClient(self.wire.kube, "ns", "ccm", identity, timing.lease_duration)
         self.identity, self._offset, self._rate = identity, offset, rate
         self.is_ready = True
-        self.leader = LeaderElector(
-            file, timing, self._on_permit, self.clock, lambda: self.is_ready
-        )
+        self.down: dict[str, str] = {}
+        self.fencing: float | None = 0.01  # seconds until our workers stopped; None: one is frozen
+        self.fenced_at = float("-inf")
+        probes = WorkerProbes(lambda: self.is_ready, self._are_fenced, lambda: self.down)
+        self.leader = LeaderElector(file, timing, self._on_permit, self.clock, probes)
+        self._grace = timing.write_grace
         self.permits: list[tuple[float, float]] = []  # when it was told, until when it says
         self.may_act_until = float("-inf")
         self.rivals: list[Replica] = []
@@ -247,6 +251,24 @@ class Replica:
             for rival in self.rivals
             if rival.may_act_until > now
         ]
+
+    def hurt(self, fencing: float | None = 0.01) -> None:
+        """One of its workers does not run any more; the others take so long to stop acting."""
+        self.is_ready, self.down, self.fencing = False, {"node-0": "no credentials"}, fencing
+
+    def mend(self) -> None:
+        self.is_ready, self.down, self.fencing = True, {}, 0.01
+
+    def _are_fenced(self) -> bool:
+        """Asked while nothing is permitted, from when that was told."""
+        now, (told, end) = asyncio.get_running_loop().time(), self.permits[-1]
+        assert not end
+        if self.fencing is None or now < told + self.fencing:
+            return False
+        if self.fenced_at < told:
+            self.fenced_at = now
+            self.may_act_until = min(self.may_act_until, now + self._grace)
+        return True
 
     async def release(self) -> None:
         """As the supervisor does: its workers have ended by now."""

@@ -13,6 +13,8 @@ import pytest
 
 from ccm.bus.frames import (
     Ack,
+    AskFenced,
+    Fenced,
     Heartbeat,
     Hello,
     Message,
@@ -103,6 +105,29 @@ async def test_a_token_and_a_permission_are_taken_by_the_port_itself(ends: Ends)
     await until(lambda: received)
     port.permission.check()
     assert (ends.tokens, received) == (["/run/token"], [Ack(1, 1)])
+
+
+async def test_a_worker_says_that_it_is_fenced_once_nothing_of_it_is_under_way(ends: Ends) -> None:
+    received: list[Message] = []
+    port = await ends.connected("node-0.1", received)
+    port.is_idle = lambda: is_idle
+
+    async def answered(number: int) -> bool:
+        ends.hub.send("node-0.1", AskFenced(number))
+        ends.hub.send("node-0.1", Ack(1, number))
+        await until(lambda: Ack(1, number) in received)
+        port.send(Ack(2, number))
+        await until(lambda: ("node-0.1", Ack(2, number)) in ends.at_hub)
+        return ("node-0.1", Fenced(number)) in ends.at_hub
+
+    is_idle = True
+    ends.hub.send("node-0.1", Permit(time.monotonic() + 60.0))
+    assert not await answered(1)
+    ends.hub.send("node-0.1", Permit(0.0))
+    is_idle = False
+    assert not await answered(2)
+    is_idle = True
+    assert await answered(3)
 
 
 async def test_big_frames_go_through(ends: Ends) -> None:

@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -99,6 +100,25 @@ async def test_a_refusal_counts_for_the_supervisor_while_no_worker_was_ever_up(
     assert child
     await refuse(child)
     assert (refused, child.life.state) == (["node-0"], WorkerState.FAILED)
+
+
+async def test_a_worker_that_is_down_is_told_with_its_faults(
+    short_dir: Path, spawns: Spawns
+) -> None:
+    children = new_children(short_dir)
+    children.add({"node-0": "node", "service": "service", "route": "route"})
+    node, service, route = children
+    for child in (node, service):
+        assert child.current
+        children.on_hello(child, child.current)
+    assert children.down() == {"route": "it is starting, deaths in a row: 0"}
+    await refuse(node)
+    service.life, route.life = replace(service.life, deaths=2), Life(WorkerState.SKIPPED)
+    assert children.down() == {
+        "node-0": "--cloud-config: it cannot be read",
+        "service": "it is syncing, deaths in a row: 2",  # it has not been up for long
+    }
+    children.kill_all()
 
 
 @pytest.mark.parametrize("before", [WorkerState.SYNCING, WorkerState.STANDBY, WorkerState.RUNNING])

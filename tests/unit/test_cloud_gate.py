@@ -47,6 +47,19 @@ async def test_a_call_spends_a_grant_and_is_counted(gate: WorkerGate, grants: Gr
     assert gate.calls == {("List", "ok"): 1}
 
 
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_a_call_is_under_way_until_its_answer(gate: WorkerGate, is_blocking: bool) -> None:
+    seen: list[int] = []
+
+    def look() -> str:
+        seen.append(gate.under_way)
+        raise CloudError("it fails")
+
+    with pytest.raises(CloudError):
+        await called(gate, look, is_blocking)
+    assert (seen, gate.under_way) == ([1], 0)
+
+
 async def test_no_grant_no_call(gate: WorkerGate, grants: GrantSource) -> None:
     grants.open.clear()
     calling = asyncio.create_task(gate.call("List", "read", answer))
@@ -217,4 +230,4 @@ async def test_a_process_that_may_not_act_any_more_makes_no_call(grants: GrantSo
         await gate.call("Create", "write", call)
     with pytest.raises(NotLeading):
         await asyncio.to_thread(gate.call_blocking, "Create", "write", lambda: calls.append("made"))
-    assert calls == []
+    assert (calls, gate.under_way) == ([], 0)

@@ -1,20 +1,26 @@
 """Two replicas that compete: whatever happens, they never lead at once."""
 
 import asyncio
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .lease_world import ApiServer, Fate, Replica, Request, play
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, play
 
 seconds = st.sampled_from([0.0, 0.01, 0.5, 2.0, 4.9, 5.1, 9.9, 10.1, 14.9, 15.1]) | st.floats(0, 20)
 requests = st.builds(Request, st.sampled_from(Fate), there=seconds, back=seconds)
 scripts = st.lists(st.just(Request()) | requests, max_size=25)
 clocks = st.tuples(st.floats(-1e5, 1e5), st.floats(0.99, 1.01))
+DEEDS = ("release", "kill", "hurt", "hurt and freeze", "hurt and slow down", "mend")
 deeds = st.lists(
-    st.tuples(seconds, st.sampled_from(["release a", "release b", "kill a", "kill b", "annotate"])),
+    st.tuples(
+        seconds,
+        st.sampled_from([f"{deed} {side}" for deed in DEEDS for side in "ab"] + ["annotate"]),
+    ),
     max_size=6,
 )
+OFFERING = replace(CONFIG, offer_after=3.0)
 
 
 class Duel:
@@ -31,7 +37,8 @@ class Duel:
         self._starts += 1
         offset, rate = self._clocks[side]
         script = self._scripts[side]
-        replica = Replica(self.server, f"{side}-{self._starts}", script, offset=offset, rate=rate)
+        name = f"{side}-{self._starts}"
+        replica = Replica(self.server, name, script, timing=OFFERING, offset=offset, rate=rate)
         replica.overlaps = self.overlaps
         for other in self._all:
             other.rivals.append(replica)
@@ -46,9 +53,19 @@ class Duel:
             if deed == "annotate":
                 self.server.annotate()
                 continue
-            replica = self.now["ab".index(deed[-1])]
-            await (replica.release() if deed.startswith("release") else replica.kill())
+            await self._do(deed[:-2], self.now["ab".index(deed[-1])])
         await self._let_pass(60.0)
+
+    async def _do(self, deed: str, replica: Replica) -> None:
+        match deed:
+            case "release":
+                await replica.release()
+            case "kill":
+                await replica.kill()
+            case "mend":
+                replica.mend()
+            case _:
+                replica.hurt(fencing={"hurt": 0.01, "hurt and slow down": 2.0}.get(deed))
 
     async def _let_pass(self, wait: float) -> None:
         end = asyncio.get_running_loop().time() + wait

@@ -10,6 +10,7 @@ from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.leader_migration import LeaderMigration
+from ccm.supervisor.leader_election import WorkerProbes
 from ccm.supervisor.leadership import Leadership
 
 from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, Wire, in_virtual_time
@@ -62,7 +63,9 @@ class World:
         chosen = Settings(**settings)
         if migration:
             chosen = migration.without_unowned(chosen)
-        self.ours = Leadership(chosen, file, migration, self._note, now)
+        self.down: dict[str, str] = {}
+        probes = WorkerProbes(down=lambda: self.down)
+        self.ours = Leadership(chosen, file, migration, self._note, now, probes)
         self.first_act: dict[str, float] = {}
 
     def _note(self) -> None:
@@ -242,6 +245,18 @@ async def test_an_election_that_stands_still_is_noticed_in_either_lease() -> Non
     w.elections["leader migration"].cancel()
     await asyncio.sleep(30.0)
     assert now() - w.ours.checked_at >= 30.0
+
+
+@in_virtual_time
+async def test_with_a_migration_the_leases_are_never_offered() -> None:
+    for migration, count in ((None, 1), (MIGRATION, 0)):
+        w = World(migration, leader_elect_offer_after=60.0)
+        w.start()
+        w.down = {"node-0": "no credentials"}
+        await asyncio.sleep(100.0)
+        assert [event["type"] for event in w.main.events].count("Warning") == count
+        assert w.may("node")
+        assert w.main.holder() == "us"
 
 
 @in_virtual_time

@@ -1,0 +1,204 @@
+"""A leader that cannot run a controller offers its Lease; if nobody wants it, it goes on."""
+
+import asyncio
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from ccm.errors import KubernetesError
+
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time, play
+from .test_leader_election import ends, events, foreign_lease, leads_at, until
+
+LIMIT = 60.0
+OFFERING = replace(CONFIG, offer_after=LIMIT)
+GRACE = CONFIG.write_grace
+OFFERED = 2 * CONFIG.retry_period
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def started(*identities: str, **options: Any) -> tuple[ApiServer, list[Replica]]:
+    """Replicas that run, of which the first leads and is hurt, all rivals of one another."""
+    server = ApiServer()
+    replicas = [Replica(server, name, timing=OFFERING, **options) for name in identities]
+    for replica in replicas:
+        replica.rivals = [other for other in replicas if other is not replica]
+        replica.start()
+        await leads_at(replicas[0])
+    await asyncio.sleep(10.0)
+    replicas[0].hurt()
+    return server, replicas
+
+
+def warnings(server: ApiServer) -> list[str]:
+    return [event["message"] for event in server.events if event["type"] == "Warning"]
+
+
+@in_virtual_time
+async def test_a_replica_that_is_ready_takes_an_offered_lease_and_the_first_ends() -> None:
+    server, [one, two] = await started("one", "two")
+    began = now()
+    taken = await leads_at(two, LIMIT + 20.0) - began
+    assert LIMIT + GRACE < taken < LIMIT + CONFIG.retry_period + GRACE + 0.7
+    assert two.overlaps == []
+    await ends(one, CONFIG.retry_period / 2 + 0.1)
+    assert one.leader.last_decision == "another replica took the offered lease"
+    await one.release()
+    assert server.holder() == "two"
+    [warning] = warnings(server)
+    assert warning == (
+        "one offers the lease to others, as its workers are not up: node-0: no credentials"
+    )
+    assert set(events(server)) - {warning} == {
+        "one became leader",
+        "one stopped leading",
+        "two became leader",
+    }
+
+
+@in_virtual_time
+async def test_nothing_acts_between_the_offer_and_the_end_of_it() -> None:
+    server, [one] = await started("one")
+    await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
+    stopped = now()
+    assert "offers the lease" in one.leader.last_decision
+    await until(lambda: not server.holder(), GRACE + 0.2)
+    assert now() - stopped >= GRACE
+    released = now()
+    await asyncio.sleep(1.0)
+    assert one.leader.last_decision == (
+        "leaves the lease to others, as its workers are not up: node-0: no credentials"
+    )
+    back = await leads_at(one, OFFERED + 1.0)
+    assert OFFERED <= back - released < OFFERED + 0.6
+    assert "it was released" in one.leader.last_decision
+    assert back - stopped < CONFIG.renew_deadline  # before its workers end by themselves
+
+
+@in_virtual_time
+async def test_a_leader_alone_takes_the_lease_back_and_offers_ever_more_seldom() -> None:
+    server, [one] = await started("one")
+    await asyncio.sleep(8 * LIMIT)
+    told = [at for at, end in one.permits if not end]
+    assert len(told) == len(warnings(server)) == 3
+    gaps = [after - before for before, after in pairwise(told)]
+    assert gaps == [pytest.approx(2 * LIMIT, abs=3.0), pytest.approx(4 * LIMIT, abs=3.0)]
+    assert one.leader.is_leading()
+    assert not one.has_ended
+    one.mend()
+    await asyncio.sleep(5.0)
+    one.hurt()
+    await asyncio.sleep(LIMIT + 5.0)
+    assert len(warnings(server)) == 4
+
+
+@in_virtual_time
+async def test_a_standby_whose_workers_are_not_up_does_not_take_it() -> None:
+    _, [one, two] = await started("one", "two")
+    two.hurt()
+    await asyncio.sleep(8 * LIMIT)
+    assert one.leader.is_leading()
+    assert two.permits == []
+
+
+@in_virtual_time
+async def test_a_worker_that_is_up_again_in_time_causes_no_offer() -> None:
+    server, [one, _] = await started("one", "two")
+    await asyncio.sleep(LIMIT - 5.0)
+    one.mend()
+    await asyncio.sleep(3.0)
+    one.hurt()
+    await asyncio.sleep(LIMIT - 5.0)
+    assert (one.leader.is_leading(), warnings(server)) == (True, [])
+
+
+@in_virtual_time
+async def test_a_leader_with_a_worker_that_does_not_stop_goes_on() -> None:
+    """It is frozen, say, right before a write."""
+    server, [one, two] = await started("one", "two")
+    one.fencing = None
+    await asyncio.sleep(LIMIT + 20.0)
+    assert len(warnings(server)) == 1
+    assert one.leader.is_leading()
+    assert (two.permits, two.overlaps) == ([], [])
+    assert server.spec["leaseTransitions"] == 0
+
+
+@in_virtual_time
+async def test_without_a_limit_there_is_no_offer() -> None:
+    server = ApiServer()
+    one = Replica(server, "one")
+    one.start()
+    one.hurt()
+    await asyncio.sleep(3600.0)
+    assert warnings(server) == []
+
+
+@pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.FAILED, Fate.LOST, Fate.UNHEARD])
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_offer_that_the_api_server_does_not_answer_leaves_one_leader(
+    fate: Fate, others: int
+) -> None:
+    async def story() -> None:
+        server, [one, *rest] = await started(*("one", "two")[: 1 + others])
+        await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
+        one.wire.script = iter([Request(), Request(fate)])  # it reads, and releases
+        await asyncio.sleep(CONFIG.lease_duration + OFFERED)
+        [leader] = [replica for replica in (one, *rest) if replica.leader.is_leading()]
+        assert server.holder() == leader.identity
+        assert [replica.overlaps for replica in (one, *rest)] == [[]] * (1 + others)
+
+    play(story())
+
+
+@in_virtual_time
+async def test_a_replica_that_led_does_not_lead_after_another_that_came_and_went() -> None:
+    server, [one] = await started("one")
+    await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
+    lease = foreign_lease("guest", 1)
+    lease["spec"]["leaseTransitions"] = server.spec["leaseTransitions"] + 1
+    lease["spec"]["holderIdentity"] = ""
+    server.put(lease)
+    await ends(one, OFFERED)
+    assert one.permits[-1][1] == 0.0
+
+
+@in_virtual_time
+async def test_a_lease_that_is_taken_back_by_a_write_that_went_unheard_is_ours() -> None:
+    server, [one] = await started("one")
+    await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
+    await asyncio.sleep(OFFERED - CONFIG.retry_period / 4)
+    one.wire.script = iter([Request(), Request(Fate.UNHEARD)])
+    await asyncio.sleep(CONFIG.lease_duration)
+    assert one.leader.is_leading()
+    assert server.spec["leaseTransitions"] == 1
+
+
+@pytest.mark.parametrize("moment", [1.0, GRACE + 1.0])
+def test_a_stop_during_an_offer_leaves_nothing_held(moment: float) -> None:
+    async def story() -> None:
+        server, [one] = await started("one")
+        await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
+        await asyncio.sleep(moment)
+        await one.release()
+        await ends(one, OFFERED)
+        await asyncio.sleep(30.0)
+        assert server.holder() == ""
+        assert one.permits[-1][1] == 0.0
+
+    play(story())
+
+
+@in_virtual_time
+async def test_a_deleted_lease_during_an_offer_is_made_anew() -> None:
+    server, [one] = await started("one")
+    await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
+    server.lease = None
+    await leads_at(one, OFFERED + 1.0)
+    with pytest.raises(KubernetesError):
+        server.handle("POST", "leases", {})
