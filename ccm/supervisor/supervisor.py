@@ -348,10 +348,9 @@ class Supervisor:
     # What people ask for.
 
     def _handle_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, call_until_done, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, call_until_done, self._reload)
+        actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._reload}
+        for number, action in actions.items():
+            asyncio.get_running_loop().add_signal_handler(number, call_until_done, action)
 
     def stop(self) -> None:
         """Stop in order; the second time at once."""

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from ccm.bus.frames import Objects, Resync
-from ccm.errors import CloudError, KubernetesError, RetryAfter
+from ccm.errors import CloudError, RetryAfter
 from tests.edge_cases.rows import row
 from tests.worlds.context import TIMINGS
 from tests.worlds.nodes import Tweak, created, labelled, with_provider_id
@@ -117,31 +117,6 @@ async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever() -> None
                 await asyncio.sleep(0.005)
         w.balancers.before_write = lambda: None
         await w.rest()
-
-
-@pytest.mark.parametrize("is_refused", [False, True])
-async def test_an_address_is_told_before_the_nodes_that_came_meanwhile_and_holds_none_up(
-    is_refused: bool,
-) -> None:
-    """Nodes may go on coming faster than the budget allows updates."""
-    async with running_with(N1, service(name="other")) as w:
-        made = w.balancers.holds["web"] = asyncio.Event()
-        w.cluster.put(service())
-        await until(lambda: ("ensure", "web", "n1") in w.balancers.calls, "it is made")
-        w.cluster.put(N2)
-        await until(lambda: ("other", *BOTH) in updates(w), "the node is taken in")
-        if is_refused:
-            w.cluster.failures = [KubernetesError(500, "InternalError", "boom", None)]
-        w.balancers.holds["web"] = asyncio.Event()
-        made.set()
-        if is_refused:
-            await until(lambda: w.queue.failed, "the status is refused")
-            w.queue.ripen()
-        await until(lambda: ("web", *BOTH) in updates(w), "its hosts are to be updated")
-        assert bool(w.service().ingress) is not is_refused
-        w.balancers.holds.pop("web").set()
-        await w.rest()
-        assert w.service().ingress
 
 
 async def test_an_update_that_came_due_during_another_does_not_wait_for_the_nodes_again() -> None:

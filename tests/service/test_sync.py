@@ -365,3 +365,33 @@ async def test_deletions_go_before_changes_and_changes_before_comparisons() -> N
         ("ensure", Priority.LB_ENSURE),
         ("delete", Priority.LB_DELETE),
     ]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_an_address_is_told_before_the_nodes_that_came_meanwhile_and_holds_none_up(
+    is_refused: bool,
+) -> None:
+    """Nodes may go on coming faster than the budget allows updates."""
+    async with running_with(node("n1"), service(name="other")) as w:
+        made = w.balancers.holds["web"] = asyncio.Event()
+        w.cluster.put(service())
+        await until(lambda: ("ensure", "web", "n1") in w.balancers.calls, "it is made")
+        w.cluster.put(node("n2"))
+        await until(
+            lambda: ("update", "other", "n1", "n2") in w.balancers.calls, "the node is taken in"
+        )
+        if is_refused:
+            w.cluster.failures = [KubernetesError(500, "InternalError", "boom", None)]
+        w.balancers.holds["web"] = asyncio.Event()
+        made.set()
+        if is_refused:
+            await until(lambda: w.queue.failed, "the status is refused")
+            w.queue.ripen()
+        await until(
+            lambda: ("update", "web", "n1", "n2") in w.balancers.calls,
+            "its hosts are to be updated",
+        )
+        assert bool(w.service().ingress) is not is_refused
+        w.balancers.holds.pop("web").set()
+        await w.rest()
+        assert w.service().ingress
