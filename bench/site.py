@@ -19,7 +19,7 @@ from ccm.kube import config
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.cloud.service import Tokens
+from ccm.sandbox.cloud.service import TOKEN
 from ccm.sandbox.kubelets import new_machines
 from tests.kube.audit import AuditEntry
 from tests.kube.build import REMEDY, find_binaries
@@ -94,7 +94,7 @@ class Site:
         """A configuration of the provider: machines a call, and calls a second."""
         path = self.directory / f"cloud-{page}-{reads:g}.conf"
         path.write_text(
-            f"[Global]\nurl = {self.cloud.url}\ntoken = {Tokens().full}\npage-size = {page}\n"
+            f"[Global]\nurl = {self.cloud.url}\ntoken = {TOKEN}\npage-size = {page}\n"
             f"read-rate = {reads:g}\nwrite-rate = {self.plan.writes:g}\n"
         )
         return path

@@ -130,14 +130,14 @@ async def start_kubernetes(paths: SandboxPaths) -> tuple[Component, str]:
 
 async def start_cloud(paths: SandboxPaths) -> tuple[Component, str]:
     """The simulated cloud and its URL; the provider's configuration is written beside it."""
-    from ccm.sandbox.cloud.service import Tokens
+    from ccm.sandbox.cloud.service import TOKEN
 
     file = paths.url_file("cloud")
     arguments = [f"--url-file={file}", f"--page={CLOUD_PAGE}", f"--read-rate={CLOUD_READ_RATE}"]
     component = await Component.start("cloud", paths, ["ccm.sandbox.cloud", *arguments])
     url = await component.url(file)
     paths.cloud_config.write_text(
-        f"[Global]\nurl = {url}\ntoken = {Tokens().full}\n"
+        f"[Global]\nurl = {url}\ntoken = {TOKEN}\n"
         f"page-size = {CLOUD_PAGE}\nread-rate = {CLOUD_READ_RATE}\n"
     )
     return component, url

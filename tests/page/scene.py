@@ -56,7 +56,7 @@ async def played(directory: Path, why: str) -> AsyncIterator[Scene]:
     )
     async with SandboxServer() as kubernetes, CloudServer() as cloud:
         kubernetes.kubeconfig(kubeconfig)
-        config.write_text(f"[Global]\nurl = {cloud.url}\ntoken = {cloud.tokens.full}\n")
+        config.write_text(f"[Global]\nurl = {cloud.url}\ntoken = {cloud.token}\n")
         kube = await connect(kubeconfig)
         where = Where(directory, kubeconfig, config)
         supervisor = await asyncio.to_thread(Supervisor, where, *flags)

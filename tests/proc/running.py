@@ -17,7 +17,7 @@ import pytest
 
 from ccm.bus.control import NotRunning, ask
 from ccm.manifests.rbac import subjects
-from ccm.sandbox.cloud.service import Tokens
+from ccm.sandbox.cloud.service import TOKEN
 from ccm.settings import Settings
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Cloud(Running):
         self.url = url_file.read_text().strip()
         self.config = directory / "cloud.conf"
         self.config.write_text(
-            f"[Global]\nurl = {self.url}\ntoken = {Tokens().full}\nread-rate = {read_rate:g}\n"
+            f"[Global]\nurl = {self.url}\ntoken = {TOKEN}\nread-rate = {read_rate:g}\n"
         )
 
 

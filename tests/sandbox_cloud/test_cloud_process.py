@@ -49,7 +49,7 @@ async def test_it_writes_its_url_serves_its_seed_and_stops_cleanly(
     seed, url = tmp_path / "seed.json", tmp_path / "url"
     seed.write_bytes(orjson.dumps({"machines": [{"name": "a", "zone": "zone-q"}]}))
     child = launch(
-        "--port=0", f"--url-file={url}", f"--seed-file={seed}", "--read-rate=20:40",
+        f"--url-file={url}", f"--seed-file={seed}", "--read-rate=20:40",
         "--page=7", "--latency=0.001", "--parameter=retention=5", "--parameter=max_routes=3",
     )  # fmt: skip
     async with CloudAdmin(url_in(url)) as admin:

@@ -34,7 +34,6 @@ def parameter(text: str) -> dict[str, Any]:
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--port", default=0, help="Port on loopback; 0 takes a free one.")
 @click.option("--url-file", type=click.Path(path_type=Path), help="Written once it listens.")
 @click.option("--page", default=100, help="Most records in an answer.")
 @click.option("--latency", default=0.0, help="Seconds that every call takes.")
@@ -43,7 +42,6 @@ def parameter(text: str) -> dict[str, Any]:
 @click.option("--parameter", "others", type=parameter, multiple=True, help="Any other parameter.")
 @click.option("--seed-file", type=click.Path(path_type=Path), help="State as /admin/state has it.")
 def main(
-    port: int,
     page: int,
     latency: float,
     others: tuple[dict[str, Any], ...],
@@ -57,7 +55,7 @@ def main(
     for other in others:
         parameters.update(other)
     try:
-        server = CloudServer(port, **parameters)
+        server = CloudServer(**parameters)
         if seed_file:
             server.state.load(orjson.loads(seed_file.read_bytes()))
         server.limits.set("read", read_rate)

@@ -101,7 +101,6 @@ class Volume:
 class StateDump:
     """Everything the cloud holds; a seed file has the same form."""
 
-    revision: int = 0
     machines: tuple[Machine, ...] = ()
     load_balancers: tuple[LoadBalancer, ...] = ()
     routes: tuple[RouteRecord, ...] = ()

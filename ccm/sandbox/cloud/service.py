@@ -6,7 +6,8 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ccm.sandbox.cloud.codec import CloudApiError
+TOKEN = "sandbox"
+"""The bearer token that the cloud takes until it is told another one."""
 
 
 class CallKey(NamedTuple):
@@ -98,20 +99,3 @@ class CallCounters:
             "unanswered": self.count(status=0),
             "rows": sorted(rows, key=lambda row: [str(value) for value in row.values()]),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """The bearer tokens that the cloud knows."""
-
-    full: str = "sandbox"
-    read_only: str = "sandbox-read-only"
-
-    def check(self, authorization: str, budget: str) -> None:
-        """Raise the 401 or 403 of a call with that Authorization header."""
-        if authorization == f"Bearer {self.full}":
-            return
-        if authorization != f"Bearer {self.read_only}":
-            raise CloudApiError(401, "Unauthenticated", "the bearer token is missing or wrong")
-        if budget != "read":
-            raise CloudApiError(403, "AccessDenied", "this token may only read")

@@ -36,11 +36,10 @@ class CloudParameters:
 
 
 class Simulation:
-    """Counts every change and holds the transitions that happen later by themselves."""
+    """Gives out numbers and holds the transitions that happen later by themselves."""
 
     def __init__(self, parameters: CloudParameters, clock: Clock) -> None:
         self.parameters = parameters
-        self.revision = 0
         self._clock = clock
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()

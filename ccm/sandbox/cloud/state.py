@@ -57,7 +57,6 @@ class MachineTable:
             addresses=machine.addresses or _default_addresses(number, machine.name),
         )
         self.insert(new)
-        self._simulation.revision += 1
         return new
 
     def start(self, ref: str) -> Machine:
@@ -94,7 +93,6 @@ class MachineTable:
 
     def _put(self, machine: Machine) -> Machine:
         self.records[machine.id] = machine
-        self._simulation.revision += 1
         return machine
 
     def _forget(self, machine_id: str) -> None:
@@ -105,7 +103,6 @@ class MachineTable:
         self._by_name[machine.name] = left
         if not left:
             del self._by_name[machine.name]
-        self._simulation.revision += 1
 
     def _unused_id(self, number: int) -> str:
         while (machine_id := f"m-{number:08d}") in self.records:
@@ -189,11 +186,9 @@ class LoadBalancerTable:
 
     def _set(self, balancer: LoadBalancer) -> None:
         self.records[balancer.name] = balancer
-        self._simulation.revision += 1
 
     def _forget(self, name: str) -> None:
-        if self.records.pop(name, None):
-            self._simulation.revision += 1
+        self.records.pop(name, None)
 
 
 class RouteTable:
@@ -237,17 +232,15 @@ class RouteTable:
             message = f"{len(self.records)} of {quota} routes are used"
             raise CloudApiError(422, "QuotaExceeded", message)
         self.records[route.id] = route
-        self._simulation.revision += 1
         return self.observed(route)
 
     def delete(self, route_id: str) -> None:
         self.get(route_id)
         del self.records[route_id]
-        self._simulation.revision += 1
 
 
 class CloudState:
-    """The tables of one account; `revision` counts every change to any of them."""
+    """The tables of one account."""
 
     def __init__(
         self, parameters: CloudParameters | None = None, clock: Clock = time.monotonic
@@ -262,10 +255,6 @@ class CloudState:
         self.routes = RouteTable(self.simulation, self.machines)
         self.volumes: dict[str, Volume] = {}
 
-    @property
-    def revision(self) -> int:
-        return self.simulation.revision
-
     def add_machines(self, count: int, prefix: str = "node-", zones: int = 1) -> list[Machine]:
         """Build `prefix0` … spread over `zones` zones; a short cut for tests and benchmarks."""
         return [
@@ -275,7 +264,6 @@ class CloudState:
 
     def add_volume(self, volume: Volume) -> Volume:
         self.volumes[volume.id] = volume
-        self.simulation.revision += 1
         return volume
 
     def snapshot(self) -> "CloudState":
@@ -292,7 +280,6 @@ class CloudState:
     def dump(self) -> StateDump:
         self.simulation.run_due()
         return StateDump(
-            revision=self.revision,
             machines=tuple(self.machines.records.values()),
             load_balancers=tuple(self.load_balancers.records.values()),
             routes=tuple(map(self.routes.observed, self.routes.records.values())),
@@ -304,7 +291,6 @@ class CloudState:
         CloudState(self.simulation.parameters).load(body)  # errors are raised before all is lost
         self._clear()
         self.load(body)
-        self.simulation.revision += 1
 
     def load(self, body: object) -> None:
         dump = decode(StateDump, body)

@@ -52,9 +52,7 @@ class SimulatedAdapter(Adapter):
     def start(self) -> None:
         file = Path(self._directory.name, "url")
         command = [sys.executable, "-m", "ccm.sandbox.cloud", f"--url-file={file}"]
-        self._child = subprocess.Popen(
-            [*command, f"--page={PAGE}", "--port=0"], stdout=subprocess.DEVNULL
-        )
+        self._child = subprocess.Popen([*command, f"--page={PAGE}"], stdout=subprocess.DEVNULL)
         wait_for("the cloud is ready", file.exists, 20)
         self._url = file.read_text()
 

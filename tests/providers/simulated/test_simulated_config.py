@@ -152,7 +152,7 @@ async def test_it_is_a_cloud_provider_from_start_to_close(w: World) -> None:
     provider: CloudProvider = SimulatedCloud()
     assert provider.name == "simulated"
     assert provider.provider_ids.fullmatch("simulated://1")
-    lines = f"url={w.cloud.url}\ntoken={w.cloud.tokens.full}\npage-size=10\nread-rate=7\n"
+    lines = f"url={w.cloud.url}\ntoken={w.cloud.token}\npage-size=10\nread-rate=7\n"
     await provider.initialize(context(f"[Global]\n{lines}"))
     assert w.cloud.counters.count() == 0
     assert provider.quotas["read"] == Quota(7, 14)

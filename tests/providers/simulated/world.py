@@ -40,7 +40,7 @@ class World:
         token_file: Path | None = None,
     ) -> SimulatedApi:
         """Another client of this cloud; it is closed after the test."""
-        url, token = url or self.cloud.url, token or self.cloud.tokens.full
+        url, token = url or self.cloud.url, token or self.cloud.token
         config = SimulatedConfig(url, token, token_file=token_file, timeout=timeout)
         self.clients.append(SimulatedApi(config, self.gate, caller))
         return self.clients[-1]
