@@ -16,11 +16,15 @@ settings.load_profile("tests")
 
 pytest_plugins = ["tests.kube.fixtures"]
 
-TOGETHER = {"check", "life", "page", "rbac", "systemd"}
+TOGETHER = {"check", "rbac", "systemd"}
 """Folders of which one test at a time runs: they share a cluster, or a machine."""
-BY_MODULE = {"https", "proc", "routes"}
-"""Folders whose modules start a cluster of their own: one test of each module at a time."""
-SLOW = {*TOGETHER, *BY_MODULE, "providers", "route", "testkit"}
+BY_MODULE = {
+    "tests/https/test_real.py",
+    "tests/proc/test_informer.py",
+    "tests/routes/test_walks.py",
+}
+"""Modules whose tests share what takes long to start: one at a time, in one process."""
+SLOW = {*TOGETHER, "https", "life", "page", "proc", "providers", "route", "routes", "testkit"}
 """Folders that begin first, so that the many short tests fill the gaps at the end."""
 
 
@@ -44,7 +48,7 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
         folder, module = _place(nodeid)
         if folder in TOGETHER:
             return folder
-        return module if folder in BY_MODULE else nodeid
+        return module if module in BY_MODULE else nodeid
 
 
 def _place(nodeid: str) -> tuple[str, str]:

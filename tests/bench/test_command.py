@@ -69,11 +69,6 @@ def test_sizes_reach_the_part(parts: Parts) -> None:
     assert parts.plans == {"kill": wanted}
 
 
-def test_without_sizes_they_are_those_of_the_plan(parts: Parts) -> None:
-    assert bench("kill").exit_code == 0
-    assert parts.plans == {"kill": Plan()}
-
-
 @pytest.mark.parametrize(
     ("word", "said"),
     [

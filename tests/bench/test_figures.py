@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench import plots, results
-from bench.figures import Value, percentile, spread, table
+from bench.figures import percentile, spread
 from bench.plots import PANELS, curves
 
 
@@ -23,24 +23,6 @@ def test_a_spread_is_the_median_between_the_least_and_the_most() -> None:
     assert spread([3.0, 1.0, 2.0]) == "2.00 (1.00–3.00)"
     assert spread([1.25, 0.5], 1) == "0.9 (0.5–1.2)"
     assert spread([3.14159]) == "3.14"
-
-
-def test_a_table_has_a_column_for_each_name_in_the_order_of_first_mention() -> None:
-    rows: list[dict[str, Value]] = [{"nodes": 100, "s": 1.5}, {"nodes": 5000, "side": "cold"}]
-    assert table(rows).splitlines() == [
-        "| nodes | s   | side |",
-        "|-------|-----|------|",
-        "| 100   | 1.5 |      |",
-        "| 5000  |     | cold |",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0.0, "0"), (0.01234, "0.0123"), (99.94, "99.9"), (1234.5, "1234"), (5000, "5000")],
-)
-def test_a_number_is_shown_with_as_many_digits_as_mean_something(value: Value, shown: str) -> None:
-    assert table([{"n": value}]).splitlines()[-1].strip("| ") == shown
 
 
 ROWS = [

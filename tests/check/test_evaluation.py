@@ -118,14 +118,6 @@ def test_a_version_is_supported_or_not(version: str, state: str) -> None:
     assert api_server.evaluate_version(version).state == state
 
 
-def test_a_verb_that_is_not_served_is_named() -> None:
-    rule = PolicyRule("services/status", ("get", "patch"), "addresses")
-    served = {("", "services/status"): frozenset({"get"})}
-    [missing] = api_server.evaluate_resources([rule], served)
-    assert missing.state is CheckState.FAILED
-    assert "serve: patch of services/status" in missing.message
-
-
 def test_events_are_not_worth_a_failure_and_questions_not_allowed_are_no_answer() -> None:
     event, patch = (
         PolicyRule("events", ("create",), "told"),

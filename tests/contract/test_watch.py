@@ -7,7 +7,7 @@ import pytest
 
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.contract.client import FINALIZER, LEASES, NODES, Api
-from tests.contract.conftest import BOTH, client_of
+from tests.contract.conftest import client_of
 from tests.kube.cluster import RealCluster
 
 
@@ -109,14 +109,6 @@ async def test_a_watch_may_begin_with_its_initial_events_and_a_bookmark(api: Api
 # --- history that is compacted
 
 
-@pytest.fixture(params=BOTH)
-def compacted_server(request: pytest.FixtureRequest) -> RealCluster | SandboxServer:
-    """Each server in turn; the real one is a cluster of its own, for it is restarted."""
-    name = "fresh_kube" if request.param == "real" else "sandbox"
-    found: RealCluster | SandboxServer = request.getfixturevalue(name)
-    return found
-
-
 async def compact(server: RealCluster | SandboxServer) -> None:
     if isinstance(server, SandboxServer):
         server.compact()
@@ -126,12 +118,12 @@ async def compact(server: RealCluster | SandboxServer) -> None:
 
 
 async def test_a_watch_from_a_compacted_version_is_a_200_with_an_error_410(
-    compacted_server: RealCluster | SandboxServer, tmp_path: Path
+    server: RealCluster | SandboxServer, tmp_path: Path
 ) -> None:
-    async with client_of(compacted_server, tmp_path) as api:
+    async with client_of(server, tmp_path) as api:
         version = (await api.new(NODES)).version
         await api.new(NODES)
-        await compact(compacted_server)
+        await compact(server)
         async with api.watch(NODES, resourceVersion=version) as watch:
             [event] = await watch.rest()
     assert event.type == "ERROR"

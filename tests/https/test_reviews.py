@@ -37,17 +37,6 @@ async def reviews() -> Reviews:
     return Reviews()
 
 
-async def test_a_failure_is_for_those_who_wait_and_not_cached(reviews: Reviews) -> None:
-    waiting = [reviews.get() for _ in range(3)]
-    await let_run()
-    reviews.error = ValueError("no")
-    reviews.go.set()
-    results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(it) for it in results] == [ValueError] * 3
-    reviews.error = None
-    assert await reviews.get() == "result 2"
-
-
 async def test_a_failure_that_nobody_waits_for_is_not_logged(reviews: Reviews) -> None:
     only = reviews.get()
     await let_run()

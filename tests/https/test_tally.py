@@ -21,12 +21,6 @@ def test_a_histogram_counts_what_is_not_above_a_bound() -> None:
     assert histogram.export() == [105.6, 2, 2, 2]
 
 
-def test_many_observations_of_one_value_are_one_step() -> None:
-    histogram = Histogram((1.0,))
-    histogram.observe(0.5, times=10)
-    assert histogram.export() == [5.0, 10, 0]
-
-
 def test_the_export_is_what_a_frame_can_carry() -> None:
     counters = Counters()
     counters.count(metrics.QUEUE_ADDS)
@@ -130,14 +124,6 @@ def test_a_worker_of_another_version_spoils_nothing() -> None:
     }
     totals.update("a.1", {**numbers(5), **newer})
     assert totals.by_worker() == {"a": {(metrics.QUEUE_ADDS, ()): [5]}}
-
-
-def test_what_was_added_is_not_changed_by_looking() -> None:
-    totals = WorkerCounters()
-    totals.update("a.1", numbers(1))
-    totals.end("a.1")
-    totals.update("a.2", numbers(1))
-    assert totals.by_worker() == totals.by_worker()
 
 
 @pytest.mark.parametrize("metric", list(metrics.catalogue()), ids=lambda metric: metric.name)

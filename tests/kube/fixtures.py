@@ -25,17 +25,8 @@ def kube_binaries() -> Path:
 
 @pytest.fixture(scope="session")
 def kube(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """A cluster shared by the whole session: a test uses names of its own and no faults."""
+    """A cluster for the session, one test at a time: each leaves nothing in it but accounts."""
     with RealCluster.start(kube_binaries, tmp_path_factory.mktemp("kube")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def fresh_kube(
-    kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RealCluster]:
-    """An empty cluster for one test, which may do with it what it likes."""
-    with RealCluster.start(kube_binaries, tmp_path_factory.mktemp("fresh-kube")) as cluster:
         yield cluster
 
 

@@ -1,4 +1,4 @@
-"""A cluster for all of these tests, which each of them leaves empty."""
+"""A cloud that others use as well, and the life in it and in the cluster."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -7,11 +7,10 @@ import orjson
 import pytest
 
 from ccm.kube.client import Kube
-from tests.kube.cluster import RealCluster
 from tests.life.life import Life, living
 from tests.life.processes import started
-from tests.proc.conftest import api, where
-from tests.proc.running import RULES, Cloud, Where
+from tests.proc.conftest import api, cluster, where
+from tests.proc.running import Cloud, Where
 
 STRANGERS = {
     "machines": [{"name": "theirs", "id": "m-theirs"}],
@@ -26,14 +25,7 @@ STRANGERS = {
 }
 """What is in the cloud from the start and belongs to others, although it is in our networks."""
 
-__all__ = ["api", "where"]
-
-
-@pytest.fixture(scope="package")
-def cluster(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    with RealCluster.start(kube_binaries, tmp_path_factory.mktemp("life") / "kube") as cluster:
-        cluster.grant("ccm", RULES)
-        yield cluster
+__all__ = ["api", "cluster", "where"]
 
 
 @pytest.fixture

@@ -106,11 +106,6 @@ def test_pending_nodes_have_reasons_and_the_longest_wait_is_first() -> None:
     ]
 
 
-def test_an_uninitialized_node_is_shown_without_a_worker() -> None:
-    facts = status(workers=[], uninitialized_nodes={"count": 1, "first": {"vm-1": 4.0}})
-    assert read(facts).rows["Pending nodes"][1:] == [["vm-1", "4s", "–", "not reported yet"]]
-
-
 def test_load_balancers_have_reasons_and_failing_ones_are_first() -> None:
     refusal = "refused until it changes: no session affinity"
     facts = worker(

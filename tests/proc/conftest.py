@@ -1,4 +1,4 @@
-"""A real cluster, a cloud and clients for each process test; the cluster serves a module."""
+"""A real cluster, a cloud and clients for each process test, which leaves the cluster empty."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -35,11 +35,11 @@ def _writes(cluster: RealCluster) -> Counter[tuple[str, str]]:
     )
 
 
-@pytest.fixture(scope="module")
-def cluster(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    with RealCluster.start(kube_binaries, tmp_path_factory.mktemp("cluster") / "kube") as cluster:
-        cluster.grant("ccm", RULES)
-        yield cluster
+@pytest.fixture(scope="session")
+def cluster(kube: RealCluster) -> RealCluster:
+    """The cluster of the session, where the identity `ccm` may do what it needs."""
+    kube.grant("ccm", RULES)
+    return kube
 
 
 @pytest.fixture

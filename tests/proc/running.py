@@ -53,7 +53,7 @@ def wait_for(what: str, condition: Callable[[], T], timeout: float = 30.0) -> T:
 async def until(what: str, condition: Callable[[], Awaitable[T]], timeout: float = ...) -> T: ...
 @overload
 async def until(what: str, condition: Callable[[], T | None], timeout: float = ...) -> T: ...
-async def until(what: str, condition: Callable[[], Any], timeout: float = 30.0) -> Any:
+async def until(what: str, condition: Callable[[], Any], timeout: float = 60.0) -> Any:
     """`wait_for` beside this loop, which goes on; what `condition` returns may be awaited."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:

@@ -56,7 +56,8 @@ def fields(changes: list[Json]) -> Fields:
 
 def run_plan(env: Environment) -> Json:
     """The plan of an identity that may only read."""
-    where = Where(env.directory, env.cluster.kubeconfig("nobody"), env.where.cloud_config)
+    kubeconfig = env.cluster.service_account_kubeconfig("ccm-plan", "reader", READ_ONLY)
+    where = Where(env.directory, kubeconfig, env.where.cloud_config)
     command = [sys.executable, "-m", "ccm.cli.main", "plan", "-o", "json"]
     done = subprocess.run(
         [*command, *where.flags, *ALL_CONTROLLERS], capture_output=True, text=True, timeout=100
@@ -117,7 +118,6 @@ def planned_changes(plan: Json) -> set[tuple[str, str]]:
 async def test_a_plan_is_what_a_start_then_does_and_needs_no_right_to_write(
     env: Environment,
 ) -> None:
-    env.cluster.grant("nobody", READ_ONLY)
     await env.add_services(0, 1, 2)
     with env.supervisor(*ALL_CONTROLLERS) as supervisor:
         await env.add_nodes(6)
@@ -132,9 +132,7 @@ async def test_a_plan_is_what_a_start_then_does_and_needs_no_right_to_write(
     await env.admin.reset_counters()
     plan = await asyncio.to_thread(run_plan, env)
     assert (await env.admin.counters())["writes"] == 0
-    assert [
-        entry for entry in env.cluster.audit() if entry.user == "nobody" and entry.is_write
-    ] == []
+    assert [e for e in env.cluster.audit() if e.user.endswith(":reader") and e.is_write] == []
     assert await objects(env.api) == before
 
     async def unplanned() -> list[Any]:

@@ -1,9 +1,7 @@
 """Everything that all controllers do, once: what it takes to need each of their rights."""
 
-import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import aiohttp
@@ -15,7 +13,7 @@ from ccm.sandbox.cloud.records import Machine, Volume
 from ccm.sandbox.kubelets import new_machines, ready_condition, register, registration
 from ccm.sandbox.observer import ZONE, missing_fields
 from ccm.sandbox.workload import DRIVER, SERVICE
-from tests.proc.running import Json, Supervisor
+from tests.proc.running import Json, Supervisor, until
 
 FLAGS = (
     "--controllers=*",
@@ -29,16 +27,6 @@ SERVICES = "/api/v1/namespaces/default/services"
 VOLUMES = "/api/v1/persistentvolumes"
 MACHINES = ("vm-1", "vm-2", "vm-3")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-
-
-async def until(what: str, look: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
-    """Until the awaited `look` is true."""
-    try:
-        async with asyncio.timeout(seconds):
-            while not await look():  # noqa: ASYNC110 - servers are asked
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(f"not within {seconds:g} s: {what}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from tests.kube.audit import AuditEntry
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
-from tests.proc import running as proc
-from tests.proc.running import IS_LONG, Cloud, Supervisor, Where, command, long
+from tests.proc.running import IS_LONG, Cloud, Supervisor, Where, command, long, until
 from tests.rbac.grants import Grain, applied, removed, rendered, user
-from tests.rbac.story import FLAGS, Page, Story, until
+from tests.rbac.story import FLAGS, Page, Story
 
 pytestmark = pytest.mark.real
 
@@ -179,12 +178,10 @@ async def test_a_worker_has_its_account_whatever_happens(
             node = first.workers()["node-0"]
             assert node["restarts"] == 0
             await command(first, "restart", worker="node-0")
-            await proc.until(
-                "it is replaced", lambda: first.workers()["node-0"]["pid"] != node["pid"]
-            )
+            await until("it is replaced", lambda: first.workers()["node-0"]["pid"] != node["pid"])
             await story.joins(next(names))
             with Supervisor(where, *deployed.flags, name="second") as second:
-                await proc.until("it stands by", lambda: is_standby(second))
+                await until("it stands by", lambda: is_standby(second))
                 assert first.end() == 0
                 await story.joins(next(names))
 

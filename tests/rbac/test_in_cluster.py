@@ -18,9 +18,9 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from tests.kube.child import Nursery
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
-from tests.proc.running import Cloud, Json, wait_for
+from tests.proc.running import Cloud, Json, until, wait_for
 from tests.rbac.grants import applied, objects, rendered
-from tests.rbac.story import Page, Story, until
+from tests.rbac.story import Page, Story
 from tests.worlds.namespaces import ROOT, why_no_namespaces
 
 SOURCE = Path(__file__).parents[2]

@@ -227,14 +227,6 @@ async def test_without_its_token_a_worker_sends_no_request() -> None:
         assert known.askers == [f"Bearer {NODE}/1/1"]
 
 
-async def test_a_new_token_is_used_from_the_next_request_on() -> None:
-    async with accounts(NODE) as (known, kube), worker(kube) as (held, own, _):
-        for number in (1, 2):
-            held.set(f"{NODE}/1/{number}")
-            await own.get("/api/v1/nodes")
-        assert known.askers == [f"Bearer {NODE}/1/1", f"Bearer {NODE}/1/2"]
-
-
 async def test_a_worker_complains_once_of_each_token_that_is_refused() -> None:
     async with accounts(NODE) as (known, kube), worker(kube) as (held, own, complaints):
         held.set(f"{NODE}/1/1")

@@ -1,7 +1,6 @@
 """A simulated cloud in this process that can be called, its admin, and a clock moved by hand."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple, Self
 
 import aiohttp
@@ -62,13 +61,6 @@ class Cloud(CloudServer):
 
     async def post(self, path: str, body: object) -> Reply:
         return await self.ask("POST", path, body)
-
-
-async def until(condition: Callable[[], bool], within: float = 10.0) -> None:
-    """Wait for something that only the event loop can bring about."""
-    async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110 - nothing tells a test when this comes true
-            await asyncio.sleep(0.001)
 
 
 class HandClock:

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
+from tests.worlds.waiting import until
 
-from .conftest import Cloud, until
+from .conftest import Cloud
 
 
 @pytest.fixture(autouse=True)

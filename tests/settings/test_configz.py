@@ -130,11 +130,6 @@ def test_every_flag_is_a_line() -> None:
     assert "leader-elect=true" in lines
 
 
-def test_credentials_in_addresses_are_not_shown() -> None:
-    text = flagz(settings("--master=https://user:secret@host:6443"))
-    assert "master=https://REDACTED@host:6443\n" in text
-
-
 @row("OP5")
 def test_without_webhooks_none_is_enabled_although_they_have_a_port() -> None:
     assert settings().webhook_secure_port == 10260

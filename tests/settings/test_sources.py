@@ -167,7 +167,3 @@ def test_variables_that_name_no_flag_are_a_warning_and_break_nothing() -> None:
     told = notices(**variables, CCM_SUPERVISOR_FLAGS=CLOUD)
     message = "environment variables name no flag"
     assert told == [(logging.WARNING, message, "CCM_LONG,CCM_NODE_WROKERS")]
-
-
-def test_other_flags_are_no_startup_notice() -> None:
-    assert notices("--cluster-name=x", "--v=2") == []

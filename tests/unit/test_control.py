@@ -46,10 +46,6 @@ async def said(path: Path, line: bytes) -> Json:
     return answer
 
 
-async def test_a_command_is_answered(path: Path) -> None:
-    assert await asked(path, {"command": "status"}) == {"heard": {"command": "status"}}
-
-
 async def test_a_command_that_fails_is_answered_with_an_error(path: Path) -> None:
     assert "error" in await asked(path, {"fails": True})
 

@@ -144,13 +144,11 @@ def test_a_backlog_delays_a_more_important_ask_by_one_call_at_most() -> None:
     assert order.count("service") == 8
 
 
-@pytest.mark.parametrize("endless", Priority)
-def test_every_priority_has_its_share_under_endless_demand_of_all(endless: Priority) -> None:
-    asks = [ask(each.name, each) for each in Priority for _ in range(2000)]
-    order = Counter(granted_to(bucket(burst=1000), asks, 100.0))
-    least = 1000 / SHARE / (len(Priority) - 1)
-    assert order[endless.name] >= least
-    assert order["NODE_INIT"] == 1000 - 1000 // SHARE
+def test_every_priority_has_its_share_under_endless_demand_of_all() -> None:
+    asks = [ask(each.name, each) for each in Priority for _ in range(500)]
+    order = Counter(granted_to(bucket(burst=500), asks, 100.0))
+    assert min(order[each.name] for each in Priority) >= 500 / SHARE / (len(Priority) - 1)
+    assert order["NODE_INIT"] == 500 - 500 // SHARE
 
 
 @given(

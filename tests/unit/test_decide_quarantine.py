@@ -42,7 +42,7 @@ def one_life(
         if killers & {*group}:
             beside = chance.sample(free, chance.randrange(width)) if group is not free else []
             return after_death(known, group + [k for k in beside if k not in killers], NOW), True
-        for key in group:
+        for key in known.keys() & {*group}:
             known = after_survival(known, key)
     return known, False
 

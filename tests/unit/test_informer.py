@@ -147,18 +147,6 @@ async def world(
         await made.informer.close()
 
 
-async def test_a_worker_gets_what_is_there_and_what_changes() -> None:
-    nodes = Nodes(node("a", **{"is": 1}), node("b", **{"is": 1}))
-    async with world(nodes) as (here, _):
-        worker = here.worker("w", LABELS)
-        await until(lambda: worker.labels() == {"a": 1, "b": 1})
-        nodes.say("MODIFIED", node("a", 101, **{"is": 2}))
-        nodes.say("DELETED", node("b", 102))
-        nodes.say("ADDED", node("c", 103, **{"is": 3}))
-        await until(lambda: worker.labels() == {"a": 2, "c": 3})
-        assert here.nodes["objects"] == 2
-
-
 async def test_a_snapshot_has_no_node_that_another_worker_owns() -> None:
     names, shards = [f"n{number}" for number in range(20)], ("node-0", "node-1")
     async with world(Nodes(*map(node, names))) as (w, _):
@@ -190,14 +178,6 @@ async def test_what_went_away_unseen_is_taken_away_by_the_next_list() -> None:
         nodes.nodes = [node("b", **{"is": 9}), node("c")]
         nodes.say("ERROR", {"code": 410, "reason": "Expired"})
         await until(lambda: worker.labels() == {"b": 9, "c": None})
-
-
-async def test_workers_that_start_together_share_one_list() -> None:
-    nodes = Nodes(node("a"))
-    async with world(nodes) as (here, _):
-        workers = [here.worker("w1", LABELS), here.worker("w2", TAINTS)]
-        await until(lambda: all(worker.is_synced for worker in workers))
-        assert nodes.lists == 1
 
 
 async def test_a_list_waits_for_workers_that_have_yet_to_say_what_they_want() -> None:
@@ -350,18 +330,6 @@ async def test_a_watch_that_fails_in_a_way_nobody_thought_of_begins_again(
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
-
-
-async def test_a_worker_whose_socket_was_full_is_sent_its_frames_later() -> None:
-    nodes = Nodes(node("a", **{"is": 1}))
-    async with world(nodes) as (here, _):
-        worker = here.worker("w", LABELS)
-        await until(lambda: worker.is_synced)
-        worker.is_taking = False
-        nodes.say("MODIFIED", node("a", 101, **{"is": 2}))
-        await until(lambda: here.queue("w")["depth"] == 1)
-        worker.is_taking = True
-        await until(lambda: worker.labels() == {"a": 2})
 
 
 async def test_nodes_that_come_and_go_leave_nothing_behind() -> None:

@@ -26,17 +26,6 @@ async def test_an_answer_is_decoded() -> None:
         assert "Authorization" not in request.headers
 
 
-async def test_the_token_is_sent() -> None:
-    async def token() -> str:
-        return "secret"
-
-    async with serving(json_answer(NODE)) as (server, kube):
-        ours = Kube(RestConfig(kube.config.server, token), "test-agent")
-        await ours.get("/api")
-        await ours.close()
-        assert server.requests[0].headers["Authorization"] == "Bearer secret"
-
-
 async def test_a_token_that_cannot_be_sent_is_no_way_to_the_server() -> None:
     async def token() -> str:
         return "half\nanother"

@@ -82,13 +82,6 @@ def test_the_end_of_waiting_is_no_recovery_of_another_key(caplog: pytest.LogCapt
     assert said(caplog, RECOVERED) == 0
 
 
-def test_status_shows_some_of_many() -> None:
-    log = ReconcileLog()
-    for number in range(50):
-        log.waiting(f"node-{number}", "waits")
-    assert len(log.first(20)) == 20
-
-
 def test_what_is_logged_is_recent_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count(100)
     monkeypatch.setattr("workers.queue.time.monotonic", lambda: float(next(clock)))

@@ -85,14 +85,6 @@ async def test_what_is_in_the_bucket_is_granted_at_once(workers: Workers) -> Non
     assert message.at == pytest.approx(time.monotonic(), abs=1.0)
 
 
-async def test_all_workers_spend_from_one_bucket(workers: Workers) -> None:
-    shared = Shared(workers, 0.001, 5)
-    for worker in ("a", "b", "c"):
-        shared.ask(worker, 3)
-    await let_run()
-    assert workers.granted == {"a": 3, "b": 2}
-
-
 async def test_the_rest_comes_as_the_bucket_fills(workers: Workers) -> None:
     began = time.monotonic()
     Shared(workers, 200.0, 2).ask("a", 12)
@@ -172,15 +164,6 @@ async def test_classes_are_throttled_apart(workers: Workers) -> None:
 
 
 # To whom.
-
-
-async def test_workers_of_one_priority_take_turns(workers: Workers) -> None:
-    shared = Shared(workers, 200.0, 1)
-    shared.ask("greedy", 200)
-    shared.ask("modest", 3)
-    before = workers.granted["greedy"]
-    await until(lambda: workers.granted["modest"] == 3)
-    assert workers.granted["greedy"] - before <= 6
 
 
 async def test_what_nobody_waits_for_any_more_is_forgotten(workers: Workers) -> None:

@@ -1,9 +1,7 @@
 """The whole product on a real API server and the emulator: nodes, balancers, routes, volumes."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,8 +9,7 @@ from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.kube.cluster import RealCluster
-from tests.proc.cluster_nodes import connect
-from tests.proc.running import RULES, Supervisor, Where, long
+from tests.proc.running import Supervisor, Where, long, until
 from tests.providers.aws.proxy import Limit, Proxy
 from tests.providers.aws.world import ZONES, Account, config_text
 
@@ -31,30 +28,10 @@ ZONE_IDS = {ZONES[0]: "use1-az6", ZONES[1]: "use1-az1"}
 
 
 @pytest.fixture
-async def api(fresh_kube: RealCluster) -> AsyncIterator[Kube]:
-    api = await connect(fresh_kube.kubeconfig("admin"))
-    yield api
-    await api.close()
-
-
-@pytest.fixture
-def where(tmp_path: Path, fresh_kube: RealCluster, account: Account, proxy: Proxy) -> Where:
-    fresh_kube.grant("ccm", RULES)
+def where(tmp_path: Path, cluster: RealCluster, account: Account, proxy: Proxy) -> Where:
     config = tmp_path / "aws.conf"
     config.write_text(config_text(account, proxy.url))
-    return Where(tmp_path, fresh_kube.kubeconfig("ccm"), config)
-
-
-async def until(what: str, look: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
-    """The first truthy answer of the awaited `look`."""
-    found = None
-    try:
-        async with asyncio.timeout(seconds):
-            while not (found := await look()):  # noqa: ASYNC110 - servers are asked
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise AssertionError(f"not within {seconds:g} s: {what}") from None
-    return found
+    return Where(tmp_path, cluster.kubeconfig("ccm"), config)
 
 
 async def get_nodes(api: Kube) -> dict[str, Json]:
