@@ -90,7 +90,7 @@ PURPOSES = {"client": ExtendedKeyUsageOID.CLIENT_AUTH, "server": ExtendedKeyUsag
 
 
 def trusting_anybody() -> ssl.SSLContext:
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the default one reads all CAs of the host
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context

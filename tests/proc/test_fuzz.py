@@ -21,7 +21,7 @@ from tests.proc.running import Json, Supervisor, Where, until
 
 pytestmark = pytest.mark.real
 
-SECONDS = float(os.environ.get("CCM_FUZZ_SECONDS", "4"))  # for each door
+SECONDS = float(os.environ.get("CCM_FUZZ_SECONDS", "2"))  # for each door
 OVERTIME = 30.0  # seconds beyond, for an answer of each kind that noise rarely gets
 COMMANDS = ("status", "restart", "scale", "deletions", "explain", "log-level", "no-such", None)
 VALUES: tuple[object, ...] = (

@@ -8,11 +8,11 @@ import pytest
 
 from tests.proc.environment import NODES as NODES_PATH
 from tests.proc.environment import SERVICES, Environment
-from tests.proc.running import in_background, until
+from tests.proc.running import IS_LONG, in_background, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-NODES, WRITES = 500, 10  # and writes a second that the cloud takes
+NODES, WRITES = 500 if IS_LONG else 150, 10  # and writes a second that the cloud takes
 FLAGS = (
     "--controllers=cloud-node,route,service",
     "--cluster-cidr=10.244.0.0/14",

@@ -1,6 +1,6 @@
 """The main job on a real API server: every tainted node is initialized, at the promised cost.
 
-There are 300 nodes; `CCM_LONG=1` makes them a thousand.
+There are 200 nodes; `CCM_LONG=1` makes them a thousand.
 """
 
 import time
@@ -17,7 +17,7 @@ from tests.proc.environment import EVENTS, NODES, Environment
 from tests.proc.fault_proxy import Fault, FaultProxy, failure
 from tests.proc.running import IS_LONG, Json, Supervisor, is_alive, wait_for
 
-COUNT = 1000 if IS_LONG else 300
+COUNT = 1000 if IS_LONG else 200
 
 pytestmark = pytest.mark.real
 
