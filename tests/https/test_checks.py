@@ -10,17 +10,15 @@ from typing import Any, cast
 import pytest
 
 from ccm.decide.children import Life, WorkerState
-from ccm.decide.lease import LeaderElectionRecord
 from ccm.kube.client import Kube
-from ccm.kube.lease import LeaseClient
 from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed, WatchTimings
 from ccm.model.projection import Projection
 from ccm.settings import Settings
 from ccm.supervisor.children import Child, Children
 from ccm.supervisor.health_checks import HealthChecks, Progress
 from ccm.supervisor.informer import InformerTimings, SharedInformer
-from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector
 from ccm.supervisor.leadership import Leadership
+from tests.unit.lease_world import ApiServer, Fate, Replica, Request, in_virtual_time
 from tests.worlds.waiting import until
 
 
@@ -172,38 +170,18 @@ async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
     await feed.close()
 
 
-class LostLease:
-    """A lease that is taken once; the renewal then hangs, whatever its deadline."""
-
-    name, identity = "ccm", "me"
-
-    async def get(self, timeout: float) -> None:
-        return None
-
-    async def create(self, timeout: float) -> LeaderElectionRecord:
-        return LeaderElectionRecord("me", 15.0, "now", 1, "1")
-
-    async def update(self, timeout: float) -> LeaderElectionRecord:
-        await asyncio.Event().wait()
-        raise AssertionError("nobody ends this wait")
-
-    async def record_event(self, what: str, warning: str) -> None:
-        return None
-
-
+@in_virtual_time
 async def test_a_leader_is_overdue_twenty_seconds_after_its_lease_ended() -> None:
-    now = [1000.0]
-    lease = cast(LeaseClient, LostLease())
-    leader = LeaderElector(
-        lease, LeaderElectionConfig(15.0, 10.0, 0.001), lambda _: None, lambda: now[0]
-    )
-    assert not leader.is_overdue()
-    running = asyncio.create_task(leader.run())
-    await until(leader.is_leading)
+    """Its process works, and a request of its election never ends, whatever its deadline."""
+    stuck = Request(Fate.FROZEN, back=1000.0)
+    replica = Replica(ApiServer(), "us", [Request(), Request(), stuck])
+    assert not replica.leader.is_overdue()
+    replica.start()
+    await asyncio.sleep(1.0)
+    assert replica.leader.is_leading()
     overdue = {}
-    for seconds in (1, 34, 36):
-        now[0] = 1000.0 + seconds
-        overdue[seconds] = leader.is_overdue()
-    assert overdue == {1: False, 34: False, 36: True}
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    for seconds in (33, 36):
+        await asyncio.sleep(seconds - replica.clock())
+        overdue[seconds] = replica.leader.is_overdue()
+    assert overdue == {33: False, 36: True}
+    await replica.kill()

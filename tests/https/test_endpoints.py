@@ -4,7 +4,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ class Supervisor:
 
     verbosities: list[int] = field(default_factory=list)
     trouble: str | None = None
+    workers: list[str] = field(default_factory=lambda: ["node-0"])
     settings: Settings = field(
         default_factory=lambda: Settings(master="https://user:secret@10.0.0.1:6443")
     )
@@ -40,7 +40,7 @@ class Supervisor:
                 HealthChecker("ping", lambda: None),
                 HealthChecker("watches", self.check),
             ],
-            "readyz": lambda: [HealthChecker("node-0", self.check)],
+            "readyz": lambda: [HealthChecker(name, self.check) for name in self.workers],
         }
         health, metrics, slis = HealthEndpoints(checks), CollectorRegistry(), CollectorRegistry()
         Gauge("ccm_up_seconds", "Since the start.", registry=metrics).set(3)
@@ -203,62 +203,43 @@ async def test_responses_are_not_cached_and_not_sniffed(admin: AsAdmin) -> None:
         assert headers["Server"] == "ccm-supervisor"
 
 
-class Parts:
-    """Checks whose state a test decides."""
-
-    def __init__(self) -> None:
-        self.wrong: dict[str, str] = {}
-        self.names = ["ping", "bad"]
-
-    def checks(self) -> list[HealthChecker]:
-        return [HealthChecker(name, partial(self._look, name)) for name in self.names]
-
-    def _look(self, name: str) -> str | None:
-        return self.wrong.get(name) or None
-
-
 @pytest.fixture
-def parts() -> Parts:
-    return Parts()
+def supervisor() -> Supervisor:
+    return Supervisor()
 
 
-@pytest.fixture
-def health(parts: Parts) -> HealthEndpoints:
-    return HealthEndpoints({"livez": parts.checks, "readyz": parts.checks})
-
-
-EXCLUDED = "[+]bad excluded: ok"
+EXCLUDED = "[+]watches excluded: ok"
 UNMATCHED = 'warn: some health checks cannot be excluded: no matches for "x", "y"'
 
 
 @pytest.mark.parametrize(
     ("why", "excluded", "told"),
     [
-        ("", [], ["[+]ping ok", "[+]bad ok", "livez check passed"]),
-        ("late", [], ["[+]ping ok", "[-]bad failed: reason withheld", "livez check failed"]),
-        ("late", ["bad"], ["[+]ping ok", EXCLUDED, "livez check passed"]),
-        ("late", ["bad", "bad"], ["[+]ping ok", EXCLUDED, "livez check passed"]),
-        ("late", ["ping", "bad"], ["[+]ping excluded: ok", EXCLUDED, "livez check passed"]),
-        ("", ["x", "y"], ["[+]ping ok", "[+]bad ok", UNMATCHED, "livez check passed"]),
+        ("", [], ["[+]ping ok", "[+]watches ok", "healthz check passed"]),
+        ("late", [], ["[+]ping ok", "[-]watches failed: reason withheld", "healthz check failed"]),
+        ("late", ["watches"] * 2, ["[+]ping ok", EXCLUDED, "healthz check passed"]),
+        ("late", ["ping", "watches"], ["[+]ping excluded: ok", EXCLUDED, "healthz check passed"]),
+        ("", ["x", "y"], ["[+]ping ok", "[+]watches ok", UNMATCHED, "healthz check passed"]),
     ],
 )
 def test_all_checks_together_withhold_reasons_and_an_excluded_one_is_well(
-    parts: Parts, health: HealthEndpoints, why: str, excluded: list[str], told: list[str]
+    supervisor: Supervisor, why: str, excluded: list[str], told: list[str]
 ) -> None:
-    parts.wrong["bad"] = why
+    supervisor.trouble = why or None
     is_healthy = told[-1].endswith("passed")
     expected = HealthReport(is_healthy, "".join(f"{line}\n" for line in told))
-    assert health.report("livez", excluded) == expected
+    assert supervisor.endpoints().health.report("healthz", excluded) == expected
 
 
 def test_a_change_is_logged_once_with_its_reason(
-    parts: Parts, health: HealthEndpoints, caplog: pytest.LogCaptureFixture
+    supervisor: Supervisor, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    for why in ("", "it is late", "it is later", ""):
-        parts.wrong["bad"] = why
+    health = supervisor.endpoints().health
+    for why in (None, "it is late", "it is later", None):
+        supervisor.trouble = why
         for _ in range(3):
-            health.report("livez")
+            health.report("healthz")
     told = [
         (record.levelname, record.message, vars(record).get("why")) for record in caplog.records
     ]
@@ -268,19 +249,21 @@ def test_a_change_is_logged_once_with_its_reason(
     ]
 
 
-def test_looks_are_counted_until_they_are_forgotten(parts: Parts, health: HealthEndpoints) -> None:
-    health.report("livez")
-    parts.wrong["bad"] = "late"
-    health.report("livez")
-    health.report("livez", ["bad"])
+def test_looks_are_counted_until_they_are_forgotten(supervisor: Supervisor) -> None:
+    health = supervisor.endpoints().health
+    health.report("healthz")
+    supervisor.trouble = "late"
+    health.report("healthz")
+    health.report("healthz", ["watches"])
     assert list(health.statistics()) == [
-        ("livez", "bad", HealthStatistics(1, 1, "late")),
-        ("livez", "ping", HealthStatistics(3, 0)),
+        ("healthz", "ping", HealthStatistics(3, 0)),
+        ("healthz", "watches", HealthStatistics(1, 1, "late")),
     ]
     health.reset()
     assert list(health.statistics()) == []
 
 
-def test_checks_are_asked_for_anew_each_time(parts: Parts, health: HealthEndpoints) -> None:
-    parts.names.append("node-1")
-    assert "[+]node-1 ok" in health.report("livez").text
+def test_checks_are_asked_for_anew_each_time(supervisor: Supervisor) -> None:
+    health = supervisor.endpoints().health
+    supervisor.workers.append("node-1")
+    assert "[+]node-1 ok" in health.report("readyz").text

@@ -305,16 +305,6 @@ async def test_an_ensure_and_a_host_update_of_one_service_never_overlap() -> Non
         assert len(updates(w)) == 1
 
 
-async def test_fifty_services_and_one_node_cost_one_update_each() -> None:
-    several = [service(name=f"s{number}") for number in range(50)]
-    async with running_with(N1, *several) as w:
-        await w.put(N2)
-        assert sorted(updates(w)) == sorted((s.name, *BOTH) for s in several)
-        calls = len(w.balancers.calls)
-        await w.put(node("n2", NOT_READY), node("n3", EXCLUDED))
-        assert len(w.balancers.calls) == calls
-
-
 @pytest.mark.parametrize(
     "unready",
     [
