@@ -12,7 +12,7 @@ from tests.proc.running import IS_LONG, in_background, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-NODES, WRITES = 500 if IS_LONG else 150, 10  # and writes a second that the cloud takes
+NODES, WRITES = 500 if IS_LONG else 250, 10  # and writes a second that the cloud takes
 FLAGS = (
     "--controllers=cloud-node,route,service",
     "--cluster-cidr=10.244.0.0/14",

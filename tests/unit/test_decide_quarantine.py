@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.decide.quarantine import (
@@ -17,7 +17,6 @@ from ccm.decide.quarantine import (
     after_survival,
     suspects_at_once,
 )
-from tests.proc.running import IS_LONG
 
 NOW = 1000.0
 RANDOMS = st.integers(0, 2**32).map(random.Random)  # drawn as a whole, and not call by call
@@ -63,7 +62,6 @@ def test_a_killer_is_found_in_two_logarithms_of_deaths(count: int, chance: rando
     assert [key for key in known if known[key].is_quarantined] == [killer]
 
 
-@settings(max_examples=100 if IS_LONG else 20)
 @given(st.integers(2, 60), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_several_killers_are_found_and_nobody_else_stays_in_quarantine(
     count: int, many: int, chance: random.Random
