@@ -138,13 +138,13 @@ class Children:
         return all(child.life.state not in DOWN_STATES for child in self)
 
     def down(self) -> dict[str, str]:
-        """Workers that do not run, or never for long, each with what is known of why."""
+        """Workers that do not run, or never for long, and why; none once all are to end."""
         now, steady = time.monotonic(), self._settings.worker_steady_time
         return {
             child.name: "; ".join(child.last_faults)
             or f"it is {child.life.state}, deaths in a row: {child.life.deaths}"
             for child in self
-            if not is_up(child.life, now, steady)
+            if not self._is_stopping and not is_up(child.life, now, steady)
         }
 
     def add(self, controllers: Mapping[str, str], is_newcomer: bool = False) -> None:

@@ -119,6 +119,7 @@ async def test_a_worker_that_is_down_is_told_with_its_faults(
         "service": "it is syncing, deaths in a row: 2",  # it has not been up for long
     }
     children.kill_all()
+    assert children.down() == {}
 
 
 @pytest.mark.parametrize("before", [WorkerState.SYNCING, WorkerState.STANDBY, WorkerState.RUNNING])
