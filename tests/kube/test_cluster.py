@@ -1,4 +1,4 @@
-"""The real cluster is what it says: pinned, authenticating, authorizing, durable and mortal."""
+"""The real cluster ends with the tests, however these end."""
 
 import signal
 import subprocess
@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.build import KUBERNETES, cache_folder
-from tests.kube.cluster import ClusterError, RealCluster
 from tests.proc.running import is_alive, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -20,19 +18,6 @@ cluster = RealCluster.start(Path(sys.argv[1]), Path(sys.argv[2]))
 print(*cluster.pids.values(), flush=True)
 time.sleep(600)
 """
-
-
-def test_the_version_is_the_pinned_one(kube: RealCluster, kube_binaries: Path) -> None:
-    if kube_binaries != cache_folder():
-        pytest.skip("KUBEBUILDER_ASSETS says which version, and not our pin")
-    answer = kube.request("GET", "/version").expect()
-    assert answer.body["gitVersion"] == KUBERNETES.version
-    assert f"Client Version: {KUBERNETES.version}" in kube.kubectl("version")
-
-
-def test_a_server_that_cannot_start_says_why(kube_binaries: Path, tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=r"(?s)kube-apiserver ended.*unknown flag: --no-such"):
-        RealCluster.start(kube_binaries, tmp_path, ["--no-such-flag"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of a death")

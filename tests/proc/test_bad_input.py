@@ -82,21 +82,6 @@ def test_one_line_names_the_flag_and_the_fault(flags: Sequence[str], tmp_path: P
         assert str(part).format(tmp=tmp_path) in line
 
 
-def test_every_wrong_flag_is_told_at_once() -> None:
-    code, lines = start(
-        "--leader-elect-retry-period=soon", "--node-workers=0", "--logging-format=xml"
-    )
-    assert code == CONFIGURATION
-    assert len(lines) == 4
-    for flag in (
-        "--leader-elect-retry-period: 'soon' is not a duration",
-        "--cloud-provider: cannot be empty",
-        "--node-workers: '0' must be a positive number",
-        "--logging-format: 'xml' is not known; choose one of text, json",
-    ):
-        assert any(flag in line for line in lines), flag
-
-
 @pytest.mark.real
 def test_credentials_that_are_not_accepted_or_have_no_rights(
     tmp_path: Path, kube: RealCluster

@@ -104,25 +104,6 @@ def test_the_value_of_an_unknown_flag_is_not_reported_as_well() -> None:
     assert list(faults("--zzz", "value", "--v=1", "--yyy", "--v=2")) == ["--zzz", "--yyy"]
 
 
-def test_all_faults_are_reported_together_each_once_on_its_own_line() -> None:
-    words = ["stray", "--zzz", "--cloud-provider=", "--node-workers=0", "--leader-elect=maybe"]
-    words += ["--cluster-cidr=everything", "--cloud-call-timeout=soon", "--shutdown-timeout=0s"]
-    with pytest.raises(ConfigurationFaults) as found:
-        settings(*words, "--kube-api-burst", CCM_V="much")
-    fields = [fault.field for fault in found.value.faults]
-    assert sorted(fields) == sorted(
-        ["--v (from CCM_V)", "'stray'", "--kube-api-burst"]
-        + [word.partition("=")[0] for word in words if word != "stray"]
-    )
-    assert len(str(found.value).splitlines()) == len(fields)
-
-
-@pytest.mark.parametrize("word", ["--help", "-h"])
-def test_help_is_requested(word: str) -> None:
-    assert read_arguments(["--v=1", word]).wants_help
-    assert not read_arguments(["--v=1"]).wants_help
-
-
 @pytest.mark.parametrize(
     ("words", "version"),
     [

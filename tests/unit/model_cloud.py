@@ -5,12 +5,12 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
 
 from ccm.decide.budget import whole_tokens
-from ccm.decide.rate_law import Bucket, Episode, next_token_in, refill, spend, throttled
+from ccm.decide.rate_law import Bucket, next_token_in, refill, spend, throttled
 
 RetryAfter = Callable[[float], float | None]
 
@@ -79,37 +79,6 @@ class FixedWindow:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Law:
-    """What a bucket does while time passes, and at a refusal."""
-
-    refill: Callable[[Bucket, float], Bucket]
-    throttled: Callable[[Bucket, float | None, float, float], Bucket]
-
-
-LEARNING = Law(refill, throttled)
-
-
-def halving(added: float) -> Law:
-    """A plain bucket: half the rate for refusals under way together, `added` a second (AIMD)."""
-
-    def flowing(bucket: Bucket, now: float) -> Bucket:
-        passed = now - bucket.at
-        tokens = bucket.tokens + bucket.rate * max(now - max(bucket.at, bucket.open_until), 0.0)
-        rate = min(bucket.rate + added * passed, bucket.full)
-        return replace(bucket, at=now, tokens=min(tokens, bucket.burst), rate=rate)
-
-    def refused(bucket: Bucket, seconds: float | None, now: float, granted: float) -> Bucket:
-        bucket = flowing(bucket, now)
-        if not (bucket.episode and granted <= bucket.episode.at):
-            episode = Episode(now, bucket.rate, bucket.burst, bucket.run, was_burst=False)
-            bucket = replace(bucket, rate=bucket.rate / 2, episode=episode)
-        until = max(bucket.open_until, now + (seconds or 1.0))
-        return replace(bucket, open_until=until, tokens=min(bucket.tokens, 0.0))
-
-    return Law(flowing, refused)
-
-
 @dataclass
 class World:
     """One bucket of ours, `callers` that always want another call, a cloud, perhaps a co-tenant.
@@ -119,7 +88,6 @@ class World:
 
     limit: Limit
     bucket: Bucket
-    law: Law = LEARNING
     retry_after: RetryAfter = whole_seconds
     callers: int = 40
     latency: float = 0.004
@@ -168,7 +136,7 @@ class World:
         if now != self._woken_at:
             return  # woken by somebody else meanwhile
         self._woken_at = math.inf
-        self.bucket = self.law.refill(self.bucket, now)
+        self.bucket = refill(self.bucket, now)
         for _ in range(min(whole_tokens(self.bucket, now), self._waiting)):
             self.bucket = spend(self.bucket, 1)
             self._waiting -= 1
@@ -190,7 +158,7 @@ class World:
         def answer(now: float) -> None:
             if wait:
                 seconds = self.retry_after(wait)
-                self.bucket = self.law.throttled(self.bucket, seconds, now, granted)
+                self.bucket = throttled(self.bucket, seconds, now, granted)
             self._waiting += 1
             self._serve_at(now)
 

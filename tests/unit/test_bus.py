@@ -87,16 +87,6 @@ async def test_messages_arrive_in_order_in_both_directions(ends: Ends) -> None:
     assert received == [frame(seq) for seq in range(500)]
 
 
-async def test_a_worker_hears_only_what_is_said_to_it(ends: Ends) -> None:
-    first: list[Message] = []
-    second: list[Message] = []
-    await ends.connected("node-0.1", first)
-    await ends.connected("node-1.1", second)
-    ends.hub.send("node-1.1", Ack(1, 1))
-    await until(lambda: second)
-    assert first == []
-
-
 async def test_a_token_and_a_permission_are_taken_by_the_port_itself(ends: Ends) -> None:
     received: list[Message] = []
     port = await ends.connected("node-0.1", received)
@@ -215,15 +205,6 @@ async def test_a_permit_lets_a_worker_act_until_it_runs_out(ends: Ends) -> None:
     await until(lambda: port.permission.seconds_left <= 0)
     with pytest.raises(NotLeading):
         port.permission.check()
-
-
-async def test_a_permit_in_the_past_stops_a_worker_at_once() -> None:
-    permission = Permission()
-    permission.renew(asyncio.get_running_loop().time() + 60)
-    permission.check()
-    permission.renew(0.0)
-    with pytest.raises(NotLeading):
-        permission.check()
 
 
 async def test_a_permit_that_is_over_wakes_nobody() -> None:

@@ -153,22 +153,6 @@ async def test_a_call_goes_with_the_priority_of_its_work(
     ]
 
 
-async def test_two_works_at_the_same_time_keep_their_own_priority(
-    gate: WorkerGate, grants: GrantSource
-) -> None:
-    async def work(priority: Priority) -> None:
-        with with_priority(priority):
-            await let_run()
-            await gate.call(priority.name, "read", answer)
-
-    grants.open.clear()
-    works = [asyncio.create_task(work(priority)) for priority in Priority]
-    await let_run(20)
-    grants.open.set()
-    await asyncio.gather(*works)
-    assert sorted(grants.spent) == [("read", priority) for priority in Priority]
-
-
 async def test_a_providers_method_is_called_at_the_priority_of_its_controller(
     gate: WorkerGate, grants: GrantSource
 ) -> None:

@@ -88,15 +88,6 @@ async def test_a_peer_that_says_nothing_holds_up_nobody_and_is_let_go(path: Path
         await writer.wait_closed()
 
 
-async def test_a_peer_that_leaves_at_once_harms_nobody(path: Path) -> None:
-    for _ in range(5):
-        _, writer = await asyncio.open_unix_connection(path)
-        writer.write(b'{"a": 1}\n')
-        writer.close()
-        await writer.wait_closed()
-    assert await asked(path, {"a": 1}) == {"heard": {"a": 1}}
-
-
 async def test_many_may_ask_at_the_same_time(path: Path) -> None:
     answers = await asyncio.gather(*(asked(path, {"n": number}) for number in range(20)))
     assert answers == [{"heard": {"n": number}} for number in range(20)]

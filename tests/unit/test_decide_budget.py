@@ -100,12 +100,6 @@ def test_the_next_call_is_there_when_it_was_announced(rate: float, burst: int) -
     assert early == 0
 
 
-def test_a_clock_that_stands_still_gives_nothing() -> None:
-    emptied, _ = granting(bucket(burst=5), 5, 100.0)
-    assert granting(emptied, 1, 100.0)[1] == 0
-    assert granting(emptied, 1, 99.0)[1] == 0
-
-
 # To whom.
 
 

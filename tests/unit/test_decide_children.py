@@ -42,18 +42,6 @@ def test_no_living_worker_outlives_its_process(state: WorkerState, event: Worker
     assert next_life(Life(state), event, 1.0).state in (WorkerState.BACKOFF, WorkerState.FAILED)
 
 
-def test_a_worker_comes_to_act_step_by_step() -> None:
-    life = Life()
-    for event in (
-        WorkerEvent.STARTED,
-        WorkerEvent.SAID_HELLO,
-        WorkerEvent.SYNCED,
-        WorkerEvent.STARTED_LEADING,
-    ):
-        life = next_life(life, event, 1.0)
-    assert life.state is WorkerState.RUNNING
-
-
 @given(st.lists(st.sampled_from(WorkerEvent), max_size=30))
 def test_only_a_worker_that_has_everything_may_act(events: list[WorkerEvent]) -> None:
     life, has_synced = Life(), False

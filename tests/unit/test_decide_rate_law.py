@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 from ccm.decide.rate_law import Bucket
 
 from .model_cloud import (
-    LEARNING,
     FixedWindow,
-    Law,
     Limit,
     RetryAfter,
     SlidingWindow,
     TokenBucket,
     World,
     exactly,
-    halving,
     not_said,
     whole_seconds,
 )
@@ -54,25 +51,6 @@ def test_a_token_bucket_is_used_up_and_hardly_ever_overdrawn(
     assert w.throttled_share(60.0, 120.0) <= 0.01
     assert w.per_second(10.0, 60.0) >= 0.95 * LIMIT
     assert w.per_second(60.0, 120.0) >= 0.97 * LIMIT
-
-
-@pytest.mark.parametrize("added", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("declared", [20.0, 40.0, 100.0])
-def test_it_uses_more_than_a_bucket_that_halves_and_is_refused_less_for_it(
-    declared: float, added: float
-) -> None:
-    """The table in the module: what is used comes close only where more is refused."""
-
-    def used_and_refused(law: Law) -> tuple[float, float]:
-        w = world(TokenBucket(LIMIT, 20), declared, latency=0.1, law=law)
-        w.run(120.0)
-        return w.per_second(10.0, 120.0) / LIMIT, w.throttled_share(10.0, 120.0)
-
-    used, refused = used_and_refused(LEARNING)
-    plain_used, plain_refused = used_and_refused(halving(added))
-    assert used >= plain_used - 0.005
-    assert refused <= max(plain_refused, 0.005)
-    assert declared == LIMIT or used - plain_used >= 0.03
 
 
 @pytest.mark.parametrize("retry_after", [exactly, not_said])

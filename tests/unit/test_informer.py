@@ -170,16 +170,6 @@ async def test_what_no_worker_wants_is_sent_to_nobody() -> None:
         assert here.queue("w")["frames"] == before + 1
 
 
-async def test_what_went_away_unseen_is_taken_away_by_the_next_list() -> None:
-    nodes = Nodes(node("a"), node("b"))
-    async with world(nodes) as (here, _):
-        worker = here.worker("w", LABELS)
-        await until(lambda: worker.is_synced)
-        nodes.nodes = [node("b", **{"is": 9}), node("c")]
-        nodes.say("ERROR", {"code": 410, "reason": "Expired"})
-        await until(lambda: worker.labels() == {"b": 9, "c": None})
-
-
 async def test_a_list_waits_for_workers_that_have_yet_to_say_what_they_want() -> None:
     nodes = Nodes(node("a"))
     async with world(nodes) as (here, _):

@@ -120,15 +120,6 @@ async def test_a_list_whose_rest_expired_begins_again() -> None:
         assert asked(server) == ["list", "list", "list", "watch 6"]
 
 
-@pytest.mark.parametrize("gone", [stream(GONE), failure(410, "Expired")], ids=["event", "answer"])
-async def test_a_version_that_is_too_old_is_listed_again(gone: Handler) -> None:
-    answers = (listing(5), stream(), gone, listing(9, obj("a", 8)), stream(then="silence"))
-    async with serving(*answers) as (server, kube):
-        found = [event for event in await events(kube, 7) if event != Bookmark()]
-        assert found[:5] == story("[ ] [ a8 ]")
-        assert asked(server)[:4] == ["list", "watch 5", "watch 5", "list"]
-
-
 async def test_a_server_that_always_says_too_old_is_not_listed_without_a_pause() -> None:
     timings = replace(QUICK, retry=Backoff(first=0.02, most=0.16, jitter=0.0))
     pages = [listing(5), stream(GONE)] * 4
@@ -147,15 +138,6 @@ async def test_a_watch_that_ends_goes_on_from_where_it_was() -> None:
         assert asked(server) == ["list", "watch 5", "watch 7"]
 
 
-async def test_after_a_restore_to_an_older_state_a_list_says_what_is_there() -> None:
-    answers = (listing(5), stream(line("ADDED", obj("a", 7))), listing(4), stream(then="silence"))
-    async with serving(*answers) as (server, kube):
-        server.newest = 4
-        found = await events(kube, 7)
-        assert found == story("[ ] open a7 [ ] open")
-        assert asked(server) == ["list", "watch 5", "list", "watch 4"]
-
-
 async def test_a_bookmark_moves_the_position() -> None:
     bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "99"}})
     async with serving(listing(5), stream(bookmark), stream(then="silence")) as (server, kube):
@@ -170,20 +152,6 @@ async def test_a_watch_that_ends_at_once_is_not_asked_for_without_a_pause() -> N
         began = loop.time()
         await events(kube, 5, timings)
         assert loop.time() - began >= 0.2
-
-
-async def test_a_connection_reset_in_the_middle_of_an_object_loses_nothing() -> None:
-    whole, half = line("ADDED", obj("a", 6)), line("ADDED", obj("b", 7))[:20]
-    answers = (
-        listing(5),
-        stream(whole, half, then="reset"),
-        stream(line("ADDED", obj("b", 7)), then="silence"),
-    )
-    async with serving(*answers) as (server, kube):
-        found = await events(kube, 7)
-        assert kinds(found[2:]) == "open put failed open put"
-        assert found[-1:] == story("b7")
-        assert asked(server) == ["list", "watch 5", "watch 6"]
 
 
 async def test_an_object_that_comes_in_pieces_is_put_together() -> None:
@@ -227,26 +195,12 @@ async def test_odd_lines_are_skipped_when_the_list_has_odd_objects_too() -> None
         assert asked(server) == ["list", "list", "watch 5"]
 
 
-async def test_a_line_that_was_spoilt_on_its_way_is_not_lost() -> None:
-    good, spoilt = line("MODIFIED", obj("a", 6)), b'{"type":"MODIFIED","obj\xffct":{}}\n'
-    answers = (listing(5), stream(spoilt, then="silence"), stream(good, then="silence"))
-    async with serving(*answers) as (_, kube):
-        found = await events(kube, 6)
-        assert kinds(found[3:]) == "failed open put"
-
-
 async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MAX_LINE_SIZE", 100)
     endless = stream(*[b"x" * 30] * 5, then="silence")
     async with serving(listing(5), endless, stream(then="silence")) as (_, kube):
         found = await events(kube, 5)
         assert found[3:] == [WatchFailed("a line of more than 100 bytes"), Bookmark()]
-
-
-async def test_empty_lines_are_nothing() -> None:
-    text = b"\n\n" + line("ADDED", obj("a", 6)) + b"\n"
-    async with serving(listing(5), stream(text, then="silence")) as (_, kube):
-        assert (await events(kube, 4))[3:] == story("a6")
 
 
 @pytest.mark.parametrize(
@@ -279,14 +233,6 @@ async def test_an_answer_that_is_no_list_does_not_mean_that_nothing_is_there(ans
     answers = (json_answer(answer), listing(5, obj("a", 1)), stream(then="silence"))
     async with serving(*answers) as (_, kube):
         assert kinds(await events(kube, None)) == "[ failed [ put ]"
-
-
-async def test_a_silent_connection_is_left_for_another_without_a_word() -> None:
-    quiet = stream(line("ADDED", obj("a", 6)), then="silence")
-    async with serving(listing(5), quiet, stream(then="silence")) as (server, kube):
-        found = await events(kube, 5)
-        assert found[3:] == story("a6 open")
-        assert asked(server) == ["list", "watch 5", "watch 6"]
 
 
 async def test_a_watch_request_without_an_answer_is_a_failure() -> None:

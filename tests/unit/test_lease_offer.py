@@ -107,17 +107,6 @@ async def test_a_standby_whose_workers_are_not_up_does_not_take_it() -> None:
 
 
 @in_virtual_time
-async def test_a_worker_that_is_up_again_in_time_causes_no_offer() -> None:
-    server, [one, _] = await started("one", "two")
-    await asyncio.sleep(LIMIT - 5.0)
-    one.mend()
-    await asyncio.sleep(3.0)
-    one.hurt()
-    await asyncio.sleep(LIMIT - 5.0)
-    assert (one.leader.is_leading(), warnings(server)) == (True, [])
-
-
-@in_virtual_time
 async def test_a_leader_with_a_worker_that_does_not_stop_goes_on() -> None:
     """It is frozen, say, right before a write."""
     server, [one, two] = await started("one", "two")
@@ -127,16 +116,6 @@ async def test_a_leader_with_a_worker_that_does_not_stop_goes_on() -> None:
     assert one.leader.is_leading()
     assert (two.permits, two.overlaps) == ([], [])
     assert server.spec["leaseTransitions"] == 0
-
-
-@in_virtual_time
-async def test_without_a_limit_there_is_no_offer() -> None:
-    server = ApiServer()
-    one = Replica(server, "one")
-    one.start()
-    one.hurt()
-    await asyncio.sleep(3600.0)
-    assert warnings(server) == []
 
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.FAILED, Fate.LOST, Fate.UNHEARD])

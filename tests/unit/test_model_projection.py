@@ -61,14 +61,6 @@ def test_several_paths_come_together() -> None:
     }
 
 
-def test_what_was_not_selected_does_not_change_the_projection() -> None:
-    heartbeat = deepcopy(NODE)
-    heartbeat["metadata"]["resourceVersion"] = "8"  # type: ignore[index]
-    heartbeat["status"]["conditions"][0]["status"] = "Unknown"  # type: ignore[index]
-    paths: list[FieldPath] = [("metadata", "name"), ("status", "conditions", ("type", "Ready"))]
-    assert project(heartbeat, paths) == project(NODE, paths)
-
-
 def test_paths_survive_the_wire() -> None:
     paths = (("metadata", "name"), ("status", "conditions", ("type", "Ready"), "status"))
     on_the_wire: list[list[Any]] = [

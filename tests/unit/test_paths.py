@@ -29,15 +29,6 @@ def test_a_directory_that_others_may_read_is_shut(short_dir: Path) -> None:
         assert mode(paths.directory) == 0o700
 
 
-def test_only_one_supervisor_uses_a_directory_and_keeps_its_sockets(short_dir: Path) -> None:
-    paths, lock = claim(str(short_dir))
-    paths.bus.touch()
-    with lock, pytest.raises(ConfigurationFault, match=f"pid {os.getpid()}") as fault:
-        claim(str(short_dir))
-    assert fault.value.field == "--runtime-dir"
-    assert paths.bus.exists()
-
-
 def test_the_lock_ends_with_its_file(short_dir: Path) -> None:
     for _ in range(2):
         _, lock = claim(str(short_dir))
@@ -70,12 +61,6 @@ def test_a_path_too_long_for_a_socket_is_refused(short_dir: Path, letter: str) -
     with pytest.raises(ConfigurationFault, match="too long"):
         claim(too_long)
     assert list(short_dir.iterdir()) == []
-
-
-def test_a_file_in_its_place_is_refused(short_dir: Path) -> None:
-    (short_dir / "file").touch()
-    with pytest.raises(ConfigurationFault, match="cannot be used"):
-        claim(str(short_dir / "file"))
 
 
 def test_a_link_in_its_place_is_refused(short_dir: Path) -> None:

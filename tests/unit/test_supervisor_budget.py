@@ -85,14 +85,6 @@ async def test_what_is_in_the_bucket_is_granted_at_once(workers: Workers) -> Non
     assert message.at == pytest.approx(time.monotonic(), abs=1.0)
 
 
-async def test_the_rest_comes_as_the_bucket_fills(workers: Workers) -> None:
-    began = time.monotonic()
-    Shared(workers, 200.0, 2).ask("a", 12)
-    await until(lambda: workers.granted["a"] == 12)
-    assert time.monotonic() - began >= 10 / 200.0 - 0.01
-    assert sorted(message.number for _, message in workers.grants) == list(range(12))
-
-
 @pytest.mark.parametrize(
     ("reserve", "rates", "expected"),
     [
@@ -178,15 +170,6 @@ async def test_what_nobody_waits_for_any_more_is_forgotten(workers: Workers) -> 
         {},
         {"a": 1},
     ]
-
-
-async def test_a_worker_that_is_gone_is_not_waited_for(workers: Workers) -> None:
-    shared = Shared(workers, 100.0, 1)
-    for worker in ("spender", "gone", "there"):
-        shared.ask(worker)
-    shared.forget("gone")
-    await until(lambda: workers.granted["there"] == 1)
-    assert (workers.granted["gone"], shared.shown()["waiting"]) == (0, {})
 
 
 @pytest.mark.parametrize("trouble", ["hanging", "full"])

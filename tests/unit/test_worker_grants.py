@@ -62,17 +62,6 @@ async def test_each_call_is_requested_at_once_and_goes_with_its_own_grant(ends: 
     await end(init)
 
 
-async def test_a_grant_that_comes_too_late_is_not_used_but_requested_again(ends: Ends) -> None:
-    tasks = ends.take(1)
-    await let_run()
-    ends.grant(1, age=GRANT_TIMEOUT + 0.1)
-    await let_run()
-    assert (done(tasks), [request.number for request in ends.requests]) == (0, [1, 2])
-    ends.grant(2, age=GRANT_TIMEOUT / 2)
-    await let_run()
-    assert done(tasks) == 1
-
-
 async def test_the_grant_of_a_call_that_was_given_up_lapses(ends: Ends) -> None:
     tasks = ends.take(3)
     await let_run()
