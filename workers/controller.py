@@ -9,8 +9,7 @@ from ccm.cloud.interface import CloudProvider, ReadsProviderIds
 from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
 from ccm.kube.events import EventRecorder, ObjectRef
-from ccm.model.objects import Json
-from ccm.model.projection import Projection
+from ccm.model.objects import Json, Projection
 from ccm.settings import Settings
 from workers.executor import KeyExecutor
 from workers.performer import Performer

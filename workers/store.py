@@ -6,8 +6,16 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ccm.bus.frames import Objects
-from ccm.model.objects import Json, KubernetesObject, Node, mapping, text
-from ccm.model.projection import FieldPath, Projection, project
+from ccm.model.objects import (
+    FieldPath,
+    Json,
+    KubernetesObject,
+    Node,
+    Projection,
+    mapping,
+    project,
+    text,
+)
 
 K = TypeVar("K", bound=KubernetesObject)
 

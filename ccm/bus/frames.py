@@ -47,7 +47,7 @@ class WorkerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First word of a worker: what it wants of which kinds (see `ccm.model.projection.Projection`).
+    """First word of a worker: what it wants of which kinds (see `ccm.model.objects.Projection`).
 
     The rest is what only the provider knows and the supervisor, which loads none, has to be told.
     """

@@ -38,8 +38,7 @@ from ccm.errors import ConfigurationFault, NotLeading
 from ccm.kube.client import Check, Fence, Kube, RestConfig
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
-from ccm.model.objects import Json
-from ccm.model.projection import Projection, project, watched_kind
+from ccm.model.objects import Json, Projection, project, watched_kind
 from ccm.model.writes import Write
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget

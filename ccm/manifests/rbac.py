@@ -8,8 +8,7 @@ from itertools import groupby
 from ccm.controllers import is_enabled
 from ccm.kube import lease, service_accounts
 from ccm.kube.events import event_rule
-from ccm.model.objects import Json
-from ccm.model.projection import watched_kind
+from ccm.model.objects import Json, watched_kind
 from ccm.model.rbac import PolicyRule, merge_rules
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration

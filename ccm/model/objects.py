@@ -1,8 +1,9 @@
-"""Kubernetes objects, read leniently (an invalid one must stop nobody): any object, and a Node."""
+"""Kubernetes objects, read leniently, as an invalid one must stop nobody: what is in them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 Json = dict[str, Any]
@@ -161,3 +162,142 @@ def is_label_key(key: str) -> bool:
 def is_label(key: str, value: str) -> bool:
     """Whether the API server takes both."""
     return is_label_key(key) and is_label_value(value)
+
+
+# The operations of a JSON patch.
+
+
+def expect(path: str, seen: Any) -> Json:
+    """The test that this member is what we saw; None is a missing one, which tests equal to null.
+
+    Its parent has to be there.
+    """
+    return {"op": "test", "path": path, "value": seen}
+
+
+def expect_same(planned_for: KubernetesObject) -> Json:
+    """The test that the object is the one that was planned for, and not another of its name."""
+    return expect("/metadata/uid", planned_for.uid)
+
+
+def replace_seen(path: str, seen: Any, wanted: Any) -> tuple[Json, Json]:
+    """Replace what we saw; None is a missing member."""
+    if wanted is None:
+        return expect(path, seen), {"op": "remove", "path": path}
+    return expect(path, seen), {"op": "add", "path": path, "value": wanted}
+
+
+def label_path(key: str) -> str:
+    """Where a label is."""
+    return f"/metadata/labels/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+# Projections: the fields of an object that a worker wants, as data, and how they are cut out.
+
+Step = str | tuple[str, str]
+FieldPath = tuple[Step, ...]
+
+
+NODE_IDENTITY = "NodeIdentity"
+"""All Nodes, for a worker that owns only some; what `Node` is to it are those."""
+VIEWS = {NODE_IDENTITY: "Node"}
+
+
+def watched_kind(kind: str) -> str:
+    """The kind of the API server's objects behind a projection's."""
+    return VIEWS.get(kind, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The objects of one kind, cut down to `paths`.
+
+    A step of a path is a key of an object, or `(key, value)`: the entries of a list of objects that
+    carry that value, as in `("status", "conditions", ("type", "Ready"), "status")`.
+    """
+
+    kind: str
+    paths: tuple[FieldPath, ...]
+
+
+def paths_from_json(paths: Iterable[Iterable[Any]]) -> tuple[FieldPath, ...]:
+    """Paths as they arrive over the wire, where a pair is a list of two texts."""
+    return tuple(
+        tuple(step if isinstance(step, str) else (str(step[0]), str(step[1])) for step in path)
+        for path in paths
+    )
+
+
+def project(raw: Any, paths: Iterable[FieldPath]) -> dict[str, Any]:
+    """The part of `raw` that `paths` select, in its shape; missing stays missing."""
+    return _select(raw, _cut(tuple(paths))) if isinstance(raw, dict) else {}
+
+
+@dataclass(slots=True)
+class _Cut:
+    """What is kept of an object; None in place of a cut keeps all of it.
+
+    `entries` are the `(key, value)` steps, for the case that the object is a list of such.
+    """
+
+    fields: list[tuple[str, "_Cut | None"]]
+    entries: list[tuple[str, str, "_Cut | None"]]
+
+
+_Tree = dict[Step, "_Tree | None"]  # None: all of it
+
+
+@lru_cache(maxsize=64)
+def _cut(paths: tuple[FieldPath, ...]) -> _Cut:
+    """Paths that begin alike, joined; a path within another one adds nothing to it."""
+    tree: _Tree = {}
+    for path in sorted(paths, key=len):
+        at: _Tree | None = tree
+        for step in path[:-1]:
+            at = at.setdefault(step, {}) if at is not None else None
+        if at is not None:
+            at.setdefault(path[-1], None)
+    return _compiled(tree)
+
+
+def _compiled(tree: _Tree) -> _Cut:
+    cut = _Cut([], [])
+    for step, inner in tree.items():
+        below = None if inner is None else _compiled(inner)
+        if isinstance(step, str):
+            cut.fields.append((step, below))
+        else:
+            cut.entries.append((*step, below))
+    return cut
+
+
+def _select(source: dict[str, Any], cut: _Cut) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, inner in cut.fields:
+        if key not in source:
+            continue
+        value = source[key]
+        if inner is None:
+            result[key] = value
+        elif isinstance(value, dict):
+            result[key] = _select(value, inner)
+        elif isinstance(value, list):
+            result[key] = _picked(value, inner)
+    return result
+
+
+def _picked(items: list[Any], cut: _Cut) -> list[Any]:
+    """The entries that any `(key, value)` step matches, each cut down to all that match it."""
+    picked = []
+    for item in items:
+        part: dict[str, Any] = {}
+        for key, value, inner in cut.entries:
+            if not isinstance(item, dict) or item.get(key) != value:
+                continue
+            if inner is None:
+                part = item
+                break
+            part |= {key: value, **_select(item, inner)}
+        if part:
+            picked.append(part)
+    return picked

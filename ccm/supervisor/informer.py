@@ -24,8 +24,16 @@ from ccm.kube.watch import (
     WatchTimings,
     list_and_watch,
 )
-from ccm.model.objects import Json, mapping, text
-from ccm.model.projection import FieldPath, Projection, paths_from_json, project, watched_kind
+from ccm.model.objects import (
+    FieldPath,
+    Json,
+    Projection,
+    mapping,
+    paths_from_json,
+    project,
+    text,
+    watched_kind,
+)
 from ccm.model.rbac import PolicyRule
 from ccm.supervisor.delivery import DeliveryQueue, Owns, ProjectedStore
 

@@ -11,8 +11,7 @@ import orjson
 from ccm import metrics
 from ccm.counters import Counters
 from ccm.decide.deletion import ObservedNode
-from ccm.model.objects import UNINITIALIZED_TAINT, Json, Node, text
-from ccm.model.projection import Projection
+from ccm.model.objects import UNINITIALIZED_TAINT, Json, Node, Projection, text
 from ccm.supervisor.delivery import ProjectedStore
 
 NODE_PROJECTION = Projection(

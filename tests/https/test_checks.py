@@ -12,7 +12,7 @@ import pytest
 from ccm.decide.children import Life, WorkerState
 from ccm.kube.client import Kube
 from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed, WatchTimings
-from ccm.model.projection import Projection
+from ccm.model.objects import Projection
 from ccm.settings import Settings
 from ccm.supervisor.children import Child, Children
 from ccm.supervisor.health_checks import HealthChecks, Progress

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from ccm.bus.frames import Ack, Objects, Resync, decode
-from ccm.model.projection import Projection
+from ccm.model.objects import Projection
 from ccm.supervisor import delivery
 from ccm.supervisor.delivery import DeliveryQueue, Owns, ProjectedStore
 from workers.store import Gap, Store

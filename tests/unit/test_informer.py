@@ -18,8 +18,7 @@ from ccm.decide.backoff import Backoff
 from ccm.kube import watch
 from ccm.kube.client import Kube
 from ccm.kube.watch import WatchTimings
-from ccm.model.objects import Json
-from ccm.model.projection import Projection
+from ccm.model.objects import Json, Projection
 from ccm.supervisor import informer
 from ccm.supervisor.delivery import Ownership, Owns, owner
 from ccm.supervisor.informer import InformerTimings, SharedInformer

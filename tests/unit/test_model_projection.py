@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ccm.model.projection import FieldPath, paths_from_json, project
+from ccm.model.objects import FieldPath, paths_from_json, project
 
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 PRESSURE = {"type": "MemoryPressure", "status": "False"}

@@ -3,8 +3,7 @@
 import pytest
 
 from ccm.bus.frames import Objects
-from ccm.model.objects import Json
-from ccm.model.projection import Projection
+from ccm.model.objects import Json, Projection
 from tests.worlds.context import Entry, frame, snapshot
 from workers.store import Absorbed, Gap, Store
 

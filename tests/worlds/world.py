@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from ccm.kube.client import Kube
-from ccm.model.objects import Json
-from ccm.model.projection import project, watched_kind
+from ccm.model.objects import Json, project, watched_kind
 from ccm.settings import Settings
 from workers.controller import Result
 from workers.queue import WorkQueue

@@ -15,8 +15,7 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, NotLeading, Outdated, Unreachable
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
-from ccm.model.objects import PROVIDED_NODE_IP, Json, Node
-from ccm.model.projection import NODE_IDENTITY, Projection
+from ccm.model.objects import NODE_IDENTITY, PROVIDED_NODE_IP, Json, Node, Projection
 from ccm.model.writes import Delete
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader

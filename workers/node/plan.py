@@ -11,8 +11,17 @@ from typing import assert_never
 from urllib.parse import quote
 
 from ccm.model.cloud import AddressType, Answer, Instance, NodeAddress, PowerState
-from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT, Json, Node, is_label
-from ccm.model.writes import Patch, expect_same, label_path, replace_seen
+from ccm.model.objects import (
+    SHUTDOWN_TAINT,
+    UNINITIALIZED_TAINT,
+    Json,
+    Node,
+    expect_same,
+    is_label,
+    label_path,
+    replace_seen,
+)
+from ccm.model.writes import Patch
 
 Ip = IPv4Address | IPv6Address
 

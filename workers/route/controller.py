@@ -10,8 +10,7 @@ from ccm.bus.frames import Message
 from ccm.cloud.interface import Routes
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.kube.events import Event, ObjectRef
-from ccm.model.objects import Json, Node
-from ccm.model.projection import Projection
+from ccm.model.objects import Json, Node, Projection
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
 from workers.queue import RETRY

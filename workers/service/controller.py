@@ -12,8 +12,7 @@ from ccm.cloud.interface import LoadBalancers
 from ccm.decide.backoff import Backoff
 from ccm.errors import Refused, RetryAfter
 from ccm.kube.events import ObjectRef
-from ccm.model.objects import Json, Node
-from ccm.model.projection import FieldPath, Projection
+from ccm.model.objects import FieldPath, Json, Node, Projection
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result

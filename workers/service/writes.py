@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Ingress
-from ccm.model.objects import Json
+from ccm.model.objects import Json, expect_same, replace_seen
 from ccm.model.service import FINALIZER, Service
-from ccm.model.writes import Patch, expect_same, replace_seen
+from ccm.model.writes import Patch
 from workers.service.hosts import Hosts
 from workers.service.plan import AddFinalizer, RemoveFinalizer, ServiceWrite, SetStatus
 

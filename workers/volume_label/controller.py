@@ -9,8 +9,7 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import PlaceAnswer, Unknown
-from ccm.model.objects import Json
-from ccm.model.projection import Projection
+from ccm.model.objects import Json, Projection
 from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader

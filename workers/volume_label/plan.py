@@ -6,7 +6,17 @@ from typing import Any
 from urllib.parse import quote
 
 from ccm.model.cloud import Gone, VolumePlace
-from ccm.model.objects import Json, is_label_value, mapping, objects, text
+from ccm.model.objects import (
+    Json,
+    expect,
+    expect_same,
+    is_label_value,
+    label_path,
+    mapping,
+    objects,
+    replace_seen,
+    text,
+)
 from ccm.model.volume import (
     INITIALIZER,
     LEGACY_REGION,
@@ -17,7 +27,7 @@ from ccm.model.volume import (
     read_zones,
     zones_text,
 )
-from ccm.model.writes import Patch, expect, expect_same, label_path, replace_seen
+from ccm.model.writes import Patch
 
 ZONE_KEYS, REGION_KEYS = (ZONE, LEGACY_ZONE), (REGION, LEGACY_REGION)
 """What the scheduler reads on volumes, so that none of them may say something wrong."""
