@@ -1,7 +1,6 @@
 """Random command lines, environments, files and frames: typed errors, and nothing else."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccm.bus.frames import BadFrame, decode, encode
 from ccm.errors import ConfigurationFaults
 from ccm.settings import flags, read, read_arguments
 
@@ -34,14 +32,6 @@ JSON = st.recursive(
     lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(max_size=8), inner)),
     max_leaves=8,
 )
-
-FIELDS = st.dictionaries(
-    st.sampled_from(["seq", "facts", "number", "t", "wants"]), JSON, max_size=4
-)
-KINDS = st.sampled_from(
-    ["Hello", "Ack", "Heartbeat", "AskCalls", "Objects", "Permit", "Drain", "Fault"]
-)
-MESSAGES = st.builds(lambda fields, kind: {**fields, "t": kind}, FIELDS, KINDS)
 
 
 def attempt(arguments: list[str], environ: dict[str, str]) -> None:
@@ -75,13 +65,6 @@ def test_any_file_is_read_or_its_faults_are_told(content: bytes) -> None:
         file = Path(directory) / "flags.yaml"
         file.write_bytes(content)
         attempt([f"--config={file}", "--cloud-provider=simulated"], {})
-
-
-@settings(max_examples=2 * EXAMPLES)
-@given(st.one_of(st.binary(max_size=80), MESSAGES.map(orjson.dumps)))
-def test_anything_on_the_bus_is_a_message_or_a_bad_frame(frame: bytes) -> None:
-    with suppress(BadFrame):
-        encode(decode(frame))
 
 
 @pytest.mark.parametrize(

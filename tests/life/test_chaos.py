@@ -112,12 +112,6 @@ def proxy(cluster: RealCluster) -> Iterator[FaultProxy]:
         yield proxy
 
 
-def test_the_same_seed_is_the_same_chaos() -> None:
-    first, second = ChaosScript(SEED), ChaosScript(SEED)
-    assert first.beginning(SIZE) == second.beginning(SIZE)
-    assert [first.draw() for _ in range(500)] == [second.draw() for _ in range(500)]
-
-
 async def test_under_everything_at_once_nothing_is_lost_and_nobody_writes_out_of_turn(
     cluster: RealCluster, where: Where, cloud: Cloud, api: Kube, proxy: FaultProxy
 ) -> None:

@@ -23,13 +23,6 @@ NO_WRITES_FOR = 2.0  # seconds after everything is right
 pytestmark = [pytest.mark.real, pytest.mark.timeout(3600 if IS_LONG else 300)]
 
 
-def test_the_same_seed_is_the_same_life() -> None:
-    first, second = Script(SEED), Script(SEED)
-    assert first.beginning(SIZE) == second.beginning(SIZE)
-    assert [first.draw() for _ in range(500)] == [second.draw() for _ in range(500)]
-    assert first.rest() == second.rest()
-
-
 async def test_whatever_happened_the_cloud_is_as_the_cluster_asks(
     where: Where, cloud: Cloud, api: Kube
 ) -> None:

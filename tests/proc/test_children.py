@@ -124,13 +124,16 @@ async def test_scaling_in_the_middle_of_work_leaves_nothing_out_and_does_nothing
 async def test_a_kill_while_nodes_join_at_most_doubles_time_and_reads(env: Environment) -> None:
     await env.admin.set_limits(latency=0.3)
     with env.supervisor() as supervisor:
-        node_worker = supervisor.wait_running()["node-0"]["pid"]
+        node_worker, lease = supervisor.wait_running()["node-0"]["pid"], await env.lease_spec()
         plain_seconds, plain_reads = await join(env, 1)
         async with in_background(kill_at_the_first_read(env, node_worker)) as killing:
             seconds, reads = await join(env, JOINING + 1)
             await killing
         assert supervisor.is_replaced("node-0", node_worker)
         assert not supervisor.status()["quarantined"]
+        for field in ("holderIdentity", "leaseTransitions"):
+            assert (await env.lease_spec())[field] == lease[field]
+    assert env.nodes.rewritten() == []
     print(f"{JOINING} nodes: {plain_seconds:.1f} s, {plain_reads} reads;", end=" ")
     print(f"with a kill {seconds:.1f} s, {reads} reads")
     assert reads <= 2 * plain_reads

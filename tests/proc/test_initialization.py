@@ -11,11 +11,10 @@ import pytest
 
 from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT
 from ccm.sandbox.cloud.records import Machine
-from tests.proc.cluster_nodes import kill
 from tests.proc.conftest import PAGE, Written
 from tests.proc.environment import EVENTS, NODES, Environment
 from tests.proc.fault_proxy import Fault, FaultProxy, failure
-from tests.proc.running import IS_LONG, Json, Supervisor, is_alive, wait_for
+from tests.proc.running import IS_LONG, Json, Supervisor, wait_for
 
 COUNT = 1000 if IS_LONG else 200
 
@@ -44,30 +43,6 @@ async def test_many_nodes_cost_two_writes_each_and_one_read_a_page(
     events = await env.api.get(EVENTS, {"limit": "2000"})
     assert Counter(e["reason"] for e in events["items"])["Synced"] == COUNT
     assert (await env.lease_spec())["holderIdentity"] == ""  # released
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-async def test_a_killed_worker_loses_nothing_and_the_lease_stays(
-    shards: int, env: Environment
-) -> None:
-    await env.add_nodes(COUNT)
-    with env.supervisor(f"--node-workers={shards}") as supervisor:
-        await env.nodes.until_initialized(COUNT // 3, 60)
-        before, lease = supervisor.workers(), await env.lease_spec()
-        kill(before["node-0"]["pid"])
-        assert env.nodes.initialized() < COUNT
-        await env.nodes.until_initialized(COUNT, 90)
-        after = supervisor.wait_running()
-        for field in ("holderIdentity", "leaseTransitions"):
-            assert (await env.lease_spec())[field] == lease[field]
-        assert after["node-0"]["pid"] != before["node-0"]["pid"]
-        assert after["node-0"]["restarts"] == 1
-        for name in set(after) - {"node-0"}:
-            assert after[name]["pid"] == before[name]["pid"]
-        pids = [worker["pid"] for worker in after.values()]
-        assert supervisor.end() == 0
-    assert not any(is_alive(pid) for pid in pids)
-    assert env.nodes.rewritten() == []
 
 
 async def test_events_that_the_api_server_slows_down_hold_up_no_patch(env: Environment) -> None:

@@ -29,6 +29,7 @@ async def test_leadership_moves_on_and_initialized_nodes_are_left_alone(env: Env
             await until("b and c stand by", lambda: b.is_in("standby") and c.is_in("standby"))
             assert a.end() == 0  # in order: the lease is released
             first = await until("another leads", lambda: leading(b, c))
+            await until("its workers run", lambda: first.is_in("running"), 1.0)
             last = c if first is b else b
             workers = first.pids().values()
             kill(first.process.pid)
@@ -137,23 +138,6 @@ async def test_a_misconfigured_replica_does_not_win_a_free_lease(env: Environmen
     with Replica("right", election) as right:
         await until("it leads", right.is_leading)
     assert {write.user for write in election.history().lease_writes} == {right.user}
-
-
-@pytest.mark.alone
-async def test_an_orderly_stop_leaves_less_than_a_second_without_a_leader(
-    env: Environment,
-) -> None:
-    election = Election(env, "ccm-orderly", DEFAULT)
-    with Replica("a", election) as a, Replica("b", election) as b:
-        first = await until("one leads", lambda: leading(a, b))
-        second = b if first is a else a
-        await until("the other stands by", lambda: second.is_in("standby"))
-        first.end()
-        await until("the other leads", second.is_leading)
-        await until("its workers run", lambda: second.is_in("running"), 1.0)
-    one, two = election.history().terms()
-    print(f"default durations, orderly hand-over {two.taken - one.last_written:.3f} s")
-    assert two.taken - one.last_written < 1.0
 
 
 async def test_without_leader_election_there_is_no_lease(env: Environment) -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from ccm.errors import ConfigurationFaults
 from ccm.settings import CertKey, read_arguments
 from tests.edge_cases.rows import row
 from tests.settings.writing import faults, settings
@@ -93,11 +92,6 @@ def test_a_word_that_is_no_flag_is_reported(word: str, field: str, told: str) ->
     found = faults(word)
     assert list(found) == [field]
     assert told in found[field]
-
-
-def test_a_fault_is_one_line_whatever_was_written() -> None:
-    with pytest.raises(ConfigurationFaults, match=r"^-\\nx: is not a known flag; "):
-        settings("-\nx")
 
 
 def test_the_value_of_an_unknown_flag_is_not_reported_as_well() -> None:

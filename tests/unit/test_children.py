@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from ccm.errors import ExitCode
 from ccm.settings import Settings
 from ccm.supervisor import children as module
 from ccm.supervisor import shards as shards_module
-from ccm.supervisor.children import Child, Children, Hooks
+from ccm.supervisor.children import Child, Children, Hooks, WorkerProcess
 from ccm.supervisor.shards import Shards
 from tests.worlds.waiting import until
 
@@ -47,11 +47,12 @@ class Spawns:
 
     def close(self) -> None:
         for pipe in self._pipes:
+            asyncio.get_running_loop().remove_reader(pipe)
             os.close(pipe)
 
 
 @pytest.fixture
-def spawns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spawns]:
+async def spawns(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Spawns]:
     spawns = Spawns()
     monkeypatch.setattr(module, "start_process", spawns.start)
     yield spawns
@@ -63,6 +64,17 @@ def new_children(path: Path, refused: Callable[[Child], None] = lambda _: None) 
 
     hooks = Hooks(ignore, ignore, ignore, ignore, refused, lambda _: Settings())
     return Children(path / "bus", Settings(), cast(Any, None), hooks)
+
+
+def started(
+    path: Path, refused: Callable[[Child], None] = lambda _: None
+) -> tuple[Children, Child, WorkerProcess]:
+    """All children, the only one of them, and its process."""
+    children = new_children(path, refused)
+    children.add({"node-0": "node"})
+    [child] = children
+    assert child.current
+    return children, child, child.current
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
@@ -77,7 +89,6 @@ async def test_a_worker_that_cannot_be_spawned_is_tried_again(
     assert child.life.state is WorkerState.BACKOFF
     await until(lambda: child.life.state is WorkerState.STARTING)
     assert (spawns.count, child.life.deaths) == (1, 4)
-    asyncio.get_running_loop().remove_reader(cast(Any, child.current).handle.sentinel)
 
 
 async def refuse(child: Child) -> None:
@@ -94,10 +105,7 @@ async def test_a_refusal_counts_for_the_supervisor_while_no_worker_was_ever_up(
     short_dir: Path, spawns: Spawns
 ) -> None:
     refused: list[str] = []
-    children = new_children(short_dir, lambda child: refused.append(child.name))
-    children.add({"node-0": "node"})
-    child = children.get("node-0")
-    assert child
+    _, child, _ = started(short_dir, lambda child: refused.append(child.name))
     await refuse(child)
     assert (refused, child.life.state) == (["node-0"], WorkerState.FAILED)
 
@@ -145,23 +153,16 @@ async def test_a_refusal_once_a_worker_was_up_is_a_failure_with_back_off(
     await until(lambda: child.current and other.current)
     children.on_hello(child, child.current)
     assert (refused, child.last_faults, child.life.state) == ([], [], WorkerState.SYNCING)
-    for worker in children:
-        asyncio.get_running_loop().remove_reader(cast(Any, worker.current).handle.sentinel)
 
 
 async def test_a_successor_that_cannot_be_spawned_leaves_the_worker_as_it_is(
     short_dir: Path, spawns: Spawns
 ) -> None:
-    children = new_children(short_dir)
-    children.add({"node-0": "node"})
-    child = children.get("node-0")
-    assert child
-    assert child.current
+    children, child, _ = started(short_dir)
     child.life = Life(WorkerState.RUNNING)
     spawns.failures = [OSError(errno.EMFILE, "too many open files")]
     assert "goes on as it is" in children.restart(child)
     assert child.successor is None
-    asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
 
 
 async def test_a_start_has_a_deadline_whatever_the_worker_says(
@@ -169,19 +170,14 @@ async def test_a_start_has_a_deadline_whatever_the_worker_says(
 ) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(number))
-    children = new_children(short_dir)
-    children.add({"node-0": "node"})
-    child = children.get("node-0")
-    assert child
-    assert child.current
+    children, child, process = started(short_dir)
     limit = module.STARTUP_SILENCE_FACTOR * Settings().worker_silence_limit
-    child.current.started_at -= limit - 5.0
-    children._check_silence(child, child.current)
+    process.started_at -= limit - 5.0
+    children._check_silence(child, process)
     assert ended == []
-    child.current.started_at -= 5.0
-    children._check_silence(child, child.current)
+    process.started_at -= 5.0
+    children._check_silence(child, process)
     assert ended == [signal.SIGABRT, signal.SIGCONT]
-    asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
 
 
 async def test_a_change_of_shards_that_is_given_up_leaves_no_key_without_a_worker(
@@ -201,33 +197,25 @@ async def test_a_change_of_shards_that_is_given_up_leaves_no_key_without_a_worke
     assert old
     assert old.life.state is WorkerState.DRAINING
     assert not old.is_leaving
-    for child in children:
-        asyncio.get_running_loop().remove_reader(cast(Any, child.current).handle.sentinel)
 
 
 async def test_a_worker_that_is_scaled_away_finishes_its_keys_whoever_asks_for_a_restart(
     short_dir: Path, spawns: Spawns
 ) -> None:
-    children = new_children(short_dir)
-    children.add({"node-0": "node"})
-    child = children.get("node-0")
-    assert child
-    assert child.current
+    children, child, process = started(short_dir)
     killed: list[str] = []
-    child.current.handle.kill = lambda: killed.append(child.name)
-    child.current.said_hello = True
+    process.handle.kill = lambda: killed.append(child.name)
+    process.said_hello = True
     children.retire(child)
     assert "node-0 is scaled away" in children.restart(child)
     assert (killed, child.successor) == ([], None)
-    asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)
 
 
 async def test_a_newcomer_that_starts_anew_may_act_once_it_owns_its_keys(
     short_dir: Path, spawns: Spawns
 ) -> None:
     """It is in back-off as the move of the keys ends."""
-    children = new_children(short_dir)
-    children.add({"node-0": "node"})
+    children, _, _ = started(short_dir)
     asked: list[str] = []
 
     def is_caught_up(worker: str) -> bool:
@@ -245,11 +233,7 @@ async def test_a_newcomer_that_starts_anew_may_act_once_it_owns_its_keys(
     assert newcomer.current
     newcomer.current.is_synced = True
     await until(lambda: asked)  # the keys move now
-    asyncio.get_running_loop().remove_reader(newcomer.current.handle.sentinel)
     newcomer.current, newcomer.life = None, Life(WorkerState.BACKOFF)
     is_moved = True
     assert await scaling == "2 node workers instead of 1"
     assert not any(child.is_newcomer for child in children)
-    for child in children:
-        if child.current:
-            asyncio.get_running_loop().remove_reader(child.current.handle.sentinel)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ccm.cloud.gate import THROTTLED_RETRY, WorkerGate, call, invoke, with_priority
+from ccm.cloud.gate import THROTTLED_RETRY, WorkerGate, call, invoke
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
 from tests.worlds.cloud import GRANTED, GrantSource
@@ -58,15 +58,6 @@ async def test_a_call_is_under_way_until_its_answer(gate: WorkerGate, is_blockin
     with pytest.raises(CloudError):
         await called(gate, look, is_blocking)
     assert (seen, gate.under_way) == ([1], 0)
-
-
-async def test_no_grant_no_call(gate: WorkerGate, grants: GrantSource) -> None:
-    grants.open.clear()
-    calling = asyncio.create_task(gate.call("List", "read", answer))
-    await let_run(20)
-    assert (calling.done(), gate.calls) == (False, {})
-    grants.open.set()
-    assert await calling == "answer"
 
 
 async def test_a_call_that_gives_no_answer_ends_at_its_deadline(grants: GrantSource) -> None:
@@ -136,23 +127,6 @@ async def test_a_throttling_answer_is_told_to_everybody(
     assert grants.throttles == [("read", seconds, GRANTED)]
 
 
-async def test_a_call_goes_with_the_priority_of_its_work(
-    gate: WorkerGate, grants: GrantSource
-) -> None:
-    with with_priority(Priority.ROUTE):
-        await gate.call("Create", "write", answer)
-        with with_priority(Priority.NODE_INIT):
-            await gate.call("List", "read", answer)
-        await gate.call("Create", "write", answer)
-    await gate.call("Refresh", "read", answer)
-    assert [priority for _, priority in grants.spent] == [
-        Priority.ROUTE,
-        Priority.NODE_INIT,
-        Priority.ROUTE,
-        Priority.REFRESH,
-    ]
-
-
 async def test_a_providers_method_is_called_at_the_priority_of_its_controller(
     gate: WorkerGate, grants: GrantSource
 ) -> None:
@@ -165,8 +139,10 @@ async def test_a_providers_method_is_called_at_the_priority_of_its_controller(
     plain_result: int = await call(Priority.VOLUME, plain, 1)
     async_result: int = await call(Priority.LB_DELETE, written_async, 2)
     assert (plain_result, async_result) == (1, 2)
-    assert [priority for _, priority in grants.spent] == [Priority.VOLUME, Priority.LB_DELETE]
-    assert gate.calls == {("List", "ok"): 2}
+    assert await gate.call("List", "read", answer) == "answer"  # of no controller
+    assert grants.spent == [
+        ("read", priority) for priority in (Priority.VOLUME, Priority.LB_DELETE, Priority.REFRESH)
+    ]
 
 
 @pytest.mark.parametrize(

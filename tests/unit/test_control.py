@@ -88,11 +88,6 @@ async def test_a_peer_that_says_nothing_holds_up_nobody_and_is_let_go(path: Path
         await writer.wait_closed()
 
 
-async def test_many_may_ask_at_the_same_time(path: Path) -> None:
-    answers = await asyncio.gather(*(asked(path, {"n": number}) for number in range(20)))
-    assert answers == [{"heard": {"n": number}} for number in range(20)]
-
-
 async def test_only_our_user_can_reach_the_socket(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 

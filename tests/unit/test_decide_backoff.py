@@ -10,15 +10,11 @@ chances = st.floats(0, 1, exclude_max=True)
 
 
 @pytest.mark.parametrize(
-    ("failures", "expected"), [(1, 0.5), (2, 1.0), (3, 2.0), (6, 16.0), (7, 20.0), (10**9, 20.0)]
+    ("failures", "expected"),
+    [(-1, 0.5), (0, 0.5), (1, 0.5), (2, 1.0), (3, 2.0), (6, 16.0), (7, 20.0), (10**9, 20.0)],
 )
 def test_a_delay_doubles_with_each_failure_up_to_the_most(failures: int, expected: float) -> None:
     assert Backoff(0.5, 20.0, jitter=0.0).delay(failures, chance=0.7) == expected
-
-
-@pytest.mark.parametrize("failures", [0, -1])
-def test_no_failure_waits_like_one(failures: int) -> None:
-    assert Backoff(0.5, 20.0).delay(failures, chance=0.0) == 0.5
 
 
 @given(st.integers(1, 10**6), chances, chances)

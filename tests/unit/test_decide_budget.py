@@ -276,11 +276,3 @@ def test_nothing_flows_in_while_the_circuit_is_open() -> None:
     slower = throttled(flowing, 5.0, now, now)
     assert refill(slower, now + 4.0).tokens == 0.0
     assert refill(slower, now + 7.0).tokens == pytest.approx(2 * slower.rate)
-
-
-@given(st.floats(0.1, 60), st.floats(0.1, 100))
-def test_the_next_call_after_throttling_waits_until_the_circuit_closes(
-    seconds: float, rate: float
-) -> None:
-    slower = throttled(bucket(rate), seconds, 100.0, 100.0)
-    assert next_token_in(slower, 100.0) >= seconds

@@ -33,40 +33,45 @@ def down(names: str, start: int, end: int) -> list[tuple[float, str]]:
     return [(float(now), names) for now in range(start, end)]
 
 
-def test_a_worker_that_is_down_for_the_limit_causes_an_offer() -> None:
-    assert offers(down("node-0", 50, 1000))[0] == (50 + LIMIT, "node-0")
+NODE = "node-0"
+
+
+@pytest.mark.parametrize(
+    ("history", "limit", "expected"),
+    [
+        pytest.param(down(NODE, 50, 350), LIMIT, [], id="not-for-long"),
+        pytest.param(down(NODE, 50, 351), LIMIT, [350], id="for-the-limit"),
+        pytest.param(
+            [*down(NODE, 0, 1000), *down("", 1000, 1001), *down(NODE, 1001, 1900)],
+            LIMIT,
+            [300, 900, 1301],
+            id="once-all-are-up-the-first-limit-counts-again",
+        ),
+        pytest.param(
+            [*down(NODE, 0, 299), *down("", 299, 300), *down(NODE, 300, 599)],
+            LIMIT,
+            [],
+            id="up-now-and-then",
+        ),
+        pytest.param([*down(NODE, 0, 250), *down("route", 250, 500)], LIMIT, [], id="in-turns"),
+        pytest.param(down("route", 0, 15_000), 5000.0, [5000, 10_000], id="more-than-an-hour"),
+        pytest.param(down(NODE, 0, 5000), 0.0, [], id="never"),
+    ],
+)
+def test_a_lease_is_offered_once_a_worker_is_down_for_the_limit(
+    history: list[tuple[float, str]], limit: float, expected: list[float]
+) -> None:
+    assert [at for at, _ in offers(history, limit)] == expected
 
 
 def test_offers_come_ever_more_seldom_and_at_least_once_an_hour() -> None:
-    times = [at for at, _ in offers(down("node-0", 0, 20_000))]
+    times = [at for at, _ in offers(down(NODE, 0, 20_000))]
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps == [600, 1200, 2400, *[MAX_INTERVAL] * 4]
 
 
-def test_once_all_workers_are_up_the_first_limit_counts_again() -> None:
-    history = [*down("node-0", 0, 1000), *down("", 1000, 1001), *down("node-0", 1001, 1900)]
-    assert [at for at, _ in offers(history)] == [300, 900, 1301]
-
-
-def test_a_worker_that_is_up_now_and_then_causes_none() -> None:
-    history = [*down("node-0", 0, 299), *down("", 299, 300), *down("node-0", 300, 599)]
-    assert offers(history) == []
-
-
-def test_workers_that_are_down_in_turns_cause_none() -> None:
-    assert offers([*down("node-0", 0, 250), *down("service", 250, 500)]) == []
-
-
 def test_another_worker_that_fails_does_not_delay_the_offer() -> None:
-    assert offers([*down("node-0", 0, 200), *down("node-0 route", 200, 400)]) == [(300, "node-0")]
-
-
-def test_a_limit_of_an_hour_and_more_is_kept() -> None:
-    assert [at for at, _ in offers(down("route", 0, 15_000), 5000.0)] == [5000, 10_000]
-
-
-def test_a_limit_of_zero_never_offers() -> None:
-    assert offers(down("node-0", 0, 5000), 0.0) == []
+    assert offers([*down(NODE, 0, 200), *down("node-0 route", 200, 400)]) == [(300, NODE)]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ccm.kube.client import Kube
 from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json, Projection
 from ccm.supervisor import informer
-from ccm.supervisor.delivery import Ownership, Owns, owner
+from ccm.supervisor.delivery import Owns
 from ccm.supervisor.informer import InformerTimings, SharedInformer
 from tests.worlds.waiting import until
 from workers.store import Store
@@ -146,17 +146,6 @@ async def world(
         await made.informer.close()
 
 
-async def test_a_snapshot_has_no_node_that_another_worker_owns() -> None:
-    names, shards = [f"n{number}" for number in range(20)], ("node-0", "node-1")
-    async with world(Nodes(*map(node, names))) as (w, _):
-        for shard in shards:
-            worker = w.workers[shard] = Worker(w.informer, shard, LABELS)
-            worker.subscribe(Ownership(shard, (shards,)))
-        await until(lambda: all(worker.is_synced for worker in w.workers.values()))
-        for shard, worker in w.workers.items():
-            assert {*worker.labels()} == {name for name in names if owner(name, shards) == shard}
-
-
 async def test_what_no_worker_wants_is_sent_to_nobody() -> None:
     nodes = Nodes(node("a", **{"is": 1}))
     async with world(nodes) as (here, _):
@@ -262,14 +251,6 @@ async def test_an_object_that_cannot_be_passed_on_is_skipped_alone(
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
         "object skipped"
     ] * 2
-
-
-@pytest.mark.parametrize("name", ["a b", "名", 'a"\\b', "a\nb", "a%2Fb", "A_b", "..."])
-async def test_an_unusual_name_arrives_as_it_is(name: str) -> None:
-    async with world(Nodes(node(name))) as (here, _):
-        worker = here.worker("w", LABELS)
-        await until(lambda: worker.is_synced)
-        assert worker.store.names() == [("Node", name)]
 
 
 async def test_status_tells_how_long_the_api_server_has_been_silent(

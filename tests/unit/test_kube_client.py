@@ -94,15 +94,6 @@ async def test_a_broken_connection_is_no_answer() -> None:
             await kube.patch("/api", JSON_PATCH, [])
 
 
-async def test_a_refused_connection_is_no_answer() -> None:
-    async with serving(silence) as (server, _):
-        pass
-    kube = server.kube()
-    with pytest.raises(Unreachable):
-        await kube.get("/api")
-    await kube.close()
-
-
 async def test_waiting_for_a_free_slot_is_part_of_the_deadline() -> None:
     async with serving(silence) as (server, _):
         narrow = server.kube(in_flight=1)

@@ -241,19 +241,6 @@ def not_ready(server: ApiServer, identity: str) -> Replica:
 
 
 @in_virtual_time
-async def test_a_replica_that_is_not_ready_leaves_a_free_lease_to_one_that_is() -> None:
-    server = ApiServer()
-    one = not_ready(server, "one")
-    await asyncio.sleep(CONFIG.lease_duration - 1.0)
-    assert one.leader.last_decision == "leaves the lease to others, as its workers are not up"
-    two = Replica(server, "two")
-    two.start()
-    await leads_at(two, 0.1)
-    await asyncio.sleep(60)
-    assert (server.holder(), one.permits) == ("two", [])
-
-
-@in_virtual_time
 async def test_a_replica_that_becomes_ready_takes_a_free_lease_at_once() -> None:
     one = not_ready(ApiServer(), "one")
     await asyncio.sleep(0.7)

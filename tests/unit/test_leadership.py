@@ -229,14 +229,3 @@ async def test_with_a_migration_the_leases_are_never_offered() -> None:
         assert [event["type"] for event in w.main.events].count("Warning") == count
         assert w.may("node")
         assert w.main.holder() == "us"
-
-
-@in_virtual_time
-async def test_without_an_election_everything_may_act() -> None:
-    w = World(None, leader_elect=False)
-    w.start()
-    for _ in range(5):
-        await asyncio.sleep(7.0)
-        assert w.acting() == {"node", "service", "route"}
-    await w.ours.release()
-    assert w.main.log == w.second.log == []

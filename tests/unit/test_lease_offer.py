@@ -10,7 +10,7 @@ import pytest
 from ccm.errors import KubernetesError
 
 from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time, play
-from .test_leader_election import ends, events, foreign_lease, leads_at, until
+from .test_leader_election import ends, foreign_lease, leads_at, until
 
 LIMIT = 60.0
 OFFERING = replace(CONFIG, offer_after=LIMIT)
@@ -37,28 +37,6 @@ async def started(*identities: str, **options: Any) -> tuple[ApiServer, list[Rep
 
 def warnings(server: ApiServer) -> list[str]:
     return [event["message"] for event in server.events if event["type"] == "Warning"]
-
-
-@in_virtual_time
-async def test_a_replica_that_is_ready_takes_an_offered_lease_and_the_first_ends() -> None:
-    server, [one, two] = await started("one", "two")
-    began = now()
-    taken = await leads_at(two, LIMIT + 20.0) - began
-    assert LIMIT + GRACE < taken < LIMIT + CONFIG.retry_period + GRACE + 0.7
-    assert two.overlaps == []
-    await ends(one, CONFIG.retry_period / 2 + 0.1)
-    assert one.leader.last_decision == "another replica took the offered lease"
-    await one.release()
-    assert server.holder() == "two"
-    [warning] = warnings(server)
-    assert warning == (
-        "one offers the lease to others, as its workers are not up: node-0: no credentials"
-    )
-    assert set(events(server)) - {warning} == {
-        "one became leader",
-        "one stopped leading",
-        "two became leader",
-    }
 
 
 @in_virtual_time

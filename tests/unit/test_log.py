@@ -5,7 +5,7 @@ import logging
 import orjson
 import pytest
 
-from ccm.log import _Line, redacted, set_up
+from ccm.log import _Line, redacted
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:
@@ -54,24 +54,6 @@ def test_a_stack_trace_stays_on_its_line(as_json: bool) -> None:
     line = _Line("node-0", as_json).format(made)
     assert "\n" not in line
     assert "ValueError: odd" in line
-
-
-@pytest.mark.parametrize(("verbosity", "level"), [(0, "INFO"), (3, "INFO"), (4, "DEBUG")])
-def test_verbosity_four_logs_every_decision(
-    monkeypatch: pytest.MonkeyPatch, verbosity: int, level: str
-) -> None:
-    names = ["", "ccm", "workers"]
-    before = [
-        (logging.getLogger(name).level, logging.getLogger(name).handlers[:]) for name in names
-    ]
-    try:
-        set_up("node-0", "text", verbosity)
-        assert logging.getLevelName(logging.getLogger("ccm.any").getEffectiveLevel()) == level
-        assert logging.getLogger("aiohttp").getEffectiveLevel() == logging.INFO
-    finally:
-        for name, (old, handlers) in zip(names, before, strict=True):
-            logging.getLogger(name).setLevel(old)
-            logging.getLogger(name).handlers[:] = handlers
 
 
 @pytest.mark.parametrize(

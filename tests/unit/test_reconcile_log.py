@@ -8,78 +8,39 @@ from hypothesis import strategies as st
 
 from workers.queue import ReconcileLog
 
-WARNING, RECOVERED = "reconcile failed", "reconcile recovered"
 
-
-def said(caplog: pytest.LogCaptureFixture, message: str) -> int:
-    return [record.message for record in caplog.records].count(message)
-
-
-def test_a_reason_that_many_keys_share_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    log = ReconcileLog()
-    for number in range(100):
-        log.failed(f"node-{number}", "the cloud is away")
-    assert (len(log), said(caplog, WARNING)) == (100, 1)
-
-
-def test_a_key_that_fails_again_for_the_same_reason_is_not_logged_again(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("history", "warnings", "recoveries", "pending"),
+    [
+        pytest.param("a! b! c!", 1, 0, "a b c", id="many-keys-share-a-reason"),
+        pytest.param("a! a a! a a!", 1, 0, "a", id="a-key-fails-again-and-waits-in-between"),
+        pytest.param("a! a? ", 2, 0, "a", id="another-reason-is-no-recovery"),
+        pytest.param("a! b! -a", 1, 0, "b", id="a-reason-has-a-key-left"),
+        pytest.param("a! b! -a -b", 1, 1, "", id="the-last-key-of-a-reason"),
+        pytest.param("a! -a a! -a", 2, 2, "", id="a-reason-comes-back"),
+        pytest.param("a -a", 0, 0, "", id="waiting-is-not-logged"),
+        pytest.param("a! b -b", 1, 0, "a", id="the-end-of-waiting-is-no-recovery-of-another"),
+    ],
+)
+def test_a_reason_is_logged_once_until_its_last_key_recovered(
+    history: str, warnings: int, recoveries: int, pending: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = ReconcileLog()
-    for _ in range(3):
-        log.failed("a", "denied")
-        log.waiting("a", "waits for the cloud's answer")
-    assert said(caplog, WARNING) == 1
-    assert log.first(9) == {"a": "denied"}
-
-
-def test_another_reason_is_logged_and_no_recovery(caplog: pytest.LogCaptureFixture) -> None:
+    """`a!` and `a?` are failures for two reasons, `a` waits for the first one, `-a` is done."""
     caplog.set_level("INFO")
     log = ReconcileLog()
-    log.failed("a", "denied")
-    log.failed("a", "throttled")
-    assert (said(caplog, WARNING), said(caplog, RECOVERED)) == (2, 0)
-    assert log.first(9) == {"a": "throttled"}
-
-
-def test_the_end_of_a_reason_is_logged_once_with_its_last_key(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level("INFO")
-    log = ReconcileLog()
-    for key in ("a", "b"):
-        log.failed(key, "denied")
-    log.done("a", "done")
-    assert said(caplog, RECOVERED) == 0
-    log.done("b", "done")
-    assert said(caplog, RECOVERED) == 1
-    assert (len(log), log.done_count) == (0, 2)
-
-
-def test_a_reason_that_comes_back_is_news(caplog: pytest.LogCaptureFixture) -> None:
-    log = ReconcileLog()
-    for _ in range(2):
-        log.failed("a", "denied")
-        log.done("a", "done")
-    assert said(caplog, WARNING) == 2
-
-
-def test_waiting_is_not_logged_and_ends_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    log = ReconcileLog()
-    log.waiting("a", "waits for the cloud's answer")
-    assert log.first(9) == {"a": "waits for the cloud's answer"}
-    log.done("a", "done")
-    assert (len(log), caplog.records) == (0, [])
-
-
-def test_the_end_of_waiting_is_no_recovery_of_another_key(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    log = ReconcileLog()
-    log.failed("a", "x")
-    log.waiting("b", "x")
-    log.done("b", "done")
-    assert said(caplog, RECOVERED) == 0
+    for word in history.split():
+        match word[0], word[-1]:
+            case "-", key:
+                log.done(key, "done")
+            case key, "!" | "?" as why:
+                log.failed(key, why)
+            case key, _:
+                log.waiting(key, "!")
+    said = [record.message for record in caplog.records]
+    assert said.count("reconcile failed") == warnings
+    assert said.count("reconcile recovered") == recoveries
+    assert len(said) == warnings + recoveries
+    assert " ".join(log.first(9)) == pending
 
 
 def test_what_is_logged_is_recent_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

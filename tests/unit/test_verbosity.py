@@ -23,5 +23,8 @@ def test_a_new_level_counts_here_in_every_worker_and_in_those_to_come() -> None:
     assert verbosity.level == 1
     verbosity.set(4)
     assert logging.getLogger("ccm").level == logging.DEBUG
+    assert logging.getLogger("aiohttp").getEffectiveLevel() > logging.DEBUG
     assert verbosity.reload() == "flags need a restart"  # without a file, what was set stays
     assert (spoken, verbosity.level) == ([LogLevel(4)], 4)
+    verbosity.set(3)
+    assert logging.getLogger("ccm").level == logging.INFO

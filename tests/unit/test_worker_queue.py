@@ -195,16 +195,6 @@ async def test_a_success_forgets_the_failures(queue: WorkQueue) -> None:
     slow.close()
 
 
-async def test_one_key_failing_holds_up_no_other(queue: WorkQueue) -> None:
-    for _ in range(3):
-        queue.add_failed("bad")
-        await get(queue)
-        queue.done("bad")
-    queue.add_failed("bad")
-    queue.add_failed("good")
-    assert await get(queue) == "good"
-
-
 async def test_a_closed_queue_hands_out_nothing_and_lets_every_consumer_go(
     queue: WorkQueue,
 ) -> None:

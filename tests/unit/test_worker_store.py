@@ -44,15 +44,10 @@ def test_a_snapshot_is_visible_once_it_is_complete() -> None:
 
 
 def test_a_delta_changes_what_it_names_and_nothing_else() -> None:
-    store = filled(entry("a", 1, "old"), entry("b", 1, "old"))
-    assert store.absorb(frame(2, entry("a", 2, "new"))).changed == [("Node", "a")]
-    assert [store.get("Node", key) for key in "ab"] == [value("new"), value("old")]
-
-
-def test_a_deleted_object_is_gone() -> None:
-    store = filled(entry("a", 1), entry("b", 1))
-    assert store.absorb(frame(2, entry("a", 0, None))).changed == [("Node", "a")]
-    assert store.names() == [("Node", "b")]
+    store = filled(entry("a", 1, "old"), entry("b", 1, "old"), entry("c", 1))
+    delta = frame(2, entry("a", 2, "new"), entry("c", 0, None))
+    assert store.absorb(delta).changed == [("Node", "a"), ("Node", "c")]
+    assert [store.get("Node", key) for key in "abc"] == [value("new"), value("old"), None]
 
 
 def test_the_deletion_of_what_nobody_knew_is_no_change() -> None:
@@ -74,19 +69,6 @@ def test_until_a_new_snapshot_is_complete_the_old_objects_stay() -> None:
     assert store.names() == [("Node", "a")]
 
 
-def test_what_is_deleted_inside_a_snapshot_is_not_in_it() -> None:
-    store = filled()
-    store.absorb(frame(1, entry("a", 1), epoch=2))
-    store.absorb(frame(2, entry("b", 2), entry("a", 0, None), epoch=2, complete=True))
-    assert store.names() == [("Node", "b")]
-
-
-def test_objects_of_two_kinds_may_have_the_same_key() -> None:
-    store = filled(entry("a", 1, "node"), entry("a", 1, "service", kind="Service"))
-    assert (store.count("Node"), store.count("Service")) == (1, 1)
-    assert store.get("Service", "a") == value("service")
-
-
 @pytest.mark.parametrize(
     "odd",
     [
@@ -104,72 +86,53 @@ def test_a_gap_is_seen_and_changes_nothing(odd: Objects) -> None:
 
 # Own writes.
 
+MINE = "mine"
 
-def test_an_own_write_is_known_at_once_and_cut_down_to_what_is_wanted() -> None:
+
+@pytest.mark.parametrize(
+    ("history", "expected"),
+    [
+        pytest.param([MINE], MINE, id="known-at-once-and-cut-down-to-what-is-wanted"),
+        pytest.param([MINE, frame(2, entry("a", 4, "before"))], MINE, id="an-older-entry"),
+        pytest.param([MINE, frame(2, entry("a", 5, "theirs"))], "theirs", id="it-comes-back"),
+        pytest.param([MINE, frame(2, entry("a", 6, "theirs"))], "theirs", id="a-newer-entry"),
+        pytest.param(
+            [MINE, snapshot(entry("a", 4, "x"), epoch=2), frame(2, entry("a", 4, "x"), epoch=2)],
+            MINE,
+            id="an-older-snapshot",
+        ),
+        pytest.param(
+            [MINE, frame(2, entry("a", 0, None)), frame(3, entry("a", 2, "another"))],
+            "another",
+            id="another-object-under-its-name",
+        ),
+        pytest.param([frame(2, entry("a", 0, None)), MINE], None, id="the-object-is-gone"),
+        pytest.param([frame(2, entry("a", 6, "newer")), MINE], "newer", id="it-was-late"),
+        pytest.param(
+            [frame(1, entry("a", 1), epoch=2), MINE, frame(2, epoch=2, complete=True)],
+            MINE,
+            id="during-a-snapshot",
+        ),
+    ],
+)
+def test_an_own_write_counts_until_the_feed_has_it_or_something_newer(
+    history: list[Objects | str], expected: str | None
+) -> None:
     store = filled(entry("a", 1, "old"))
-    store.wrote("Node", "a", answer(5, "mine"))
-    assert store.get("Node", "a") == value("mine")
-
-
-def test_an_older_entry_of_the_feed_does_not_undo_an_own_write() -> None:
-    store = filled(entry("a", 1, "old"))
-    store.wrote("Node", "a", answer(5, "mine"))
-    assert store.absorb(frame(2, entry("a", 4, "before"))).changed == []
-    assert store.get("Node", "a") == value("mine")
+    for event in history:
+        if isinstance(event, str):
+            store.wrote("Node", "a", answer(5, event))
+        else:
+            store.absorb(event)
+    assert store.get("Node", "a") == (value(expected) if expected else None)
 
 
 def test_an_own_write_that_comes_back_is_no_news() -> None:
     store = filled(entry("a", 1, "old"))
     store.wrote("Node", "a", answer(5, "mine"))
-    assert store.absorb(frame(2, entry("a", 5, "mine"))).changed == []
-    assert store.absorb(frame(3, entry("a", 6, "mine"))).changed == [("Node", "a")]
-
-
-@pytest.mark.parametrize("version", [5, 6])
-def test_the_feed_leads_again_from_the_own_write_on(version: int) -> None:
-    store = filled(entry("a", 1, "old"))
-    store.wrote("Node", "a", answer(5, "mine"))
-    store.absorb(frame(2, entry("a", version, "theirs")))
-    assert store.get("Node", "a") == value("theirs")
-
-
-def test_an_older_snapshot_does_not_undo_an_own_write() -> None:
-    store = filled(entry("a", 1, "old"))
-    store.wrote("Node", "a", answer(5, "mine"))
-    store.absorb(snapshot(entry("a", 4, "before"), epoch=2))
-    assert store.get("Node", "a") == value("mine")
-    store.absorb(frame(2, entry("a", 4, "before"), epoch=2))
-    assert store.get("Node", "a") == value("mine")
-
-
-def test_an_own_write_does_not_outlive_its_object() -> None:
-    store = filled(entry("a", 1, "old"))
-    store.wrote("Node", "a", answer(5, "mine"))
-    store.absorb(frame(2, entry("a", 0, None)))
-    store.absorb(frame(3, entry("a", 2, "another object under this name")))
-    assert store.get("Node", "a") == value("another object under this name")
-
-
-def test_a_write_of_an_object_that_is_gone_does_not_bring_it_back() -> None:
-    store = filled(entry("a", 1))
-    store.absorb(frame(2, entry("a", 0, None)))
-    store.wrote("Node", "a", answer(5, "mine"))
-    assert store.names() == []
-
-
-def test_an_own_write_does_not_undo_a_newer_entry_of_the_feed() -> None:
-    store = filled(entry("a", 1, "old"))
-    store.absorb(frame(2, entry("a", 6, "theirs, newer")))
-    store.wrote("Node", "a", answer(5, "mine, older"))
-    assert store.get("Node", "a") == value("theirs, newer")
-
-
-def test_an_own_write_during_a_snapshot_outlives_it() -> None:
-    store = filled(entry("a", 1, "old"))
-    store.absorb(frame(1, entry("a", 1, "old"), epoch=2))
-    store.wrote("Node", "a", answer(5, "mine"))
-    store.absorb(frame(2, epoch=2, complete=True))
-    assert store.get("Node", "a") == value("mine")
+    assert store.absorb(frame(2, entry("a", 4, "before"))).changed == []
+    assert store.absorb(frame(3, entry("a", 5, "mine"))).changed == []
+    assert store.absorb(frame(4, entry("a", 6, "mine"))).changed == [("Node", "a")]
 
 
 @pytest.mark.parametrize("odd", [{}, {"metadata": None}, {"metadata": {"resourceVersion": "x"}}])
