@@ -86,23 +86,6 @@ def test_a_node_that_was_ready_for_a_moment_starts_over(cluster: Cluster) -> Non
     assert cluster.why("n0") == "not-confirmed"
 
 
-@pytest.mark.parametrize(
-    ("status", "why"),
-    [
-        pytest.param({"is_ready": True}, "ready", id="NL5-ready"),
-        pytest.param({"is_foreign": True}, "foreign", id="foreign"),
-        pytest.param({"has_provider_id": False}, "no-provider-id", id="NL1-NL10-NL12"),
-    ],
-)
-def test_a_node_that_is_not_ours_to_delete_stays_for_ever(
-    cluster: Cluster, status: dict[str, bool], why: str
-) -> None:
-    cluster.fill(3).kill("n0").change("n0", **status)
-    for _ in range(10):
-        assert cluster.advance().report(["n0"]) == []
-    assert cluster.why("n0") == why
-
-
 def test_a_worker_gets_permits_only_for_its_own_proposals(cluster: Cluster) -> None:
     cluster.fill(9).kill("n0").report(["n0"])
     assert cluster.advance().report(worker="node-1.1") == []

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from .cluster import POLICY, Cluster, names
 
 
@@ -152,18 +154,16 @@ def test_allow_accepts_what_is_gone_now_and_doubts_what_vanishes_later(cluster: 
     assert [reason for reason, _ in cluster.warnings] == ["NodeDeletionsHeld"] * 2
 
 
-def test_a_node_that_came_back_is_doubted_again(cluster: Cluster) -> None:
+@pytest.mark.parametrize("is_allowed_first", [True, False])
+def test_allow_accepts_only_what_is_gone_and_stays_gone(
+    cluster: Cluster, is_allowed_first: bool
+) -> None:
     cluster.fill(6).kill(*names(2)).report(names(2))
-    cluster.ask("allow")
+    if is_allowed_first:
+        cluster.ask("allow")
     cluster.advance().report(not_gone=names(2))
-    cluster.advance().report(names(2))
-    assert cluster.status()["held"]
-
-
-def test_allow_accepts_no_node_that_is_not_gone(cluster: Cluster) -> None:
-    cluster.fill(6).kill(*names(2)).report(names(2))
-    cluster.advance().report(not_gone=names(2))
-    cluster.ask("allow")
+    if not is_allowed_first:
+        cluster.ask("allow")
     cluster.advance().report(names(2))
     assert cluster.status()["held"]
 

@@ -189,11 +189,6 @@ def test_addresses_are_written_when_they_changed(
     assert [isinstance(action, SetAddresses) for action in actions[:-1]] == [True] * is_changed
 
 
-@pytest.mark.parametrize("offered", [pytest.param(OFFERED, id="CP6"), OFFERED[:1], ()])
-def test_addresses_of_a_tainted_node_are_never_written_alone(offered: tuple[str, ...]) -> None:
-    assert isinstance(list(plan(node(tainted), machine("fake://1", *offered)))[-1], Initialize)
-
-
 BOTH_EFFECTS = {**TAINT, "effect": "NoExecute"}
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
-from tests.worlds.nodes import OTHER_TAINT, PROVIDER_IDS, node, ready, with_provider_id, with_taint
-from workers.node.plan import SHUTDOWN, SetTaints, is_watched, plan_power
+from tests.worlds.nodes import OTHER_TAINT, node, ready, with_taint
+from workers.node.plan import SHUTDOWN, SetTaints, plan_power
 
 OFF = with_taint(SHUTDOWN)
 OTHER = with_taint(OTHER_TAINT)
@@ -38,23 +38,3 @@ def test_the_taint_follows_the_power_of_the_machine(
     there: Node, answer: Answer | None, taints: list[Json] | None
 ) -> None:
     assert list(plan_power(there, answer)) == ([] if taints is None else [SetTaints(taints)])
-
-
-def test_the_taint_has_no_value() -> None:
-    assert SHUTDOWN == {
-        "key": "node.cloudprovider.kubernetes.io/shutdown",
-        "effect": "NoSchedule",
-    }
-
-
-@pytest.mark.parametrize(
-    ("there", "expected"),
-    [
-        pytest.param(node(), True, id="no-condition"),
-        pytest.param(node(ready), False, id="NL5"),
-        pytest.param(node(with_provider_id("fake://1")), True, id="ours"),
-        pytest.param(node(with_provider_id("other://1")), False, id="foreign"),
-    ],
-)
-def test_the_cloud_is_asked_about_our_nodes_that_are_not_ready(there: Node, expected: bool) -> None:
-    assert is_watched(there, PROVIDER_IDS) is expected

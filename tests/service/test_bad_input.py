@@ -149,12 +149,6 @@ async def test_without_nodes_a_balancer_is_made_empty_with_an_event() -> None:
         assert await w.told("Warning") == [told]
 
 
-async def test_both_protocols_on_one_port_are_two_listeners_where_the_cloud_can() -> None:
-    both = spec(ports=[port(53, name="tcp"), port(53, "UDP", name="udp")])
-    async with running_with(service(both), N1) as w:
-        assert w.service().ingress
-
-
 async def test_a_provider_that_fails_holds_up_only_its_service() -> None:
     both = service(name="bad"), service()
     async with running_with(*both, N1, ensure=[ValueError("a bug")]) as w:

@@ -35,6 +35,7 @@ from .world import World, running_with
 N1, N2, N3 = node("n1"), node("n2"), node("n3")
 BOTH = ("n1", "n2")
 ALL_THREE = ["default/a", "default/b", "default/c"]
+UNINITIALIZED = with_taint("node.cloudprovider.kubernetes.io/uninitialized")
 
 
 def under_pressure(raw: dict[str, dict[str, list[object]]]) -> None:
@@ -134,12 +135,16 @@ async def test_an_update_that_came_due_during_another_does_not_wait_for_the_node
         await until(lambda: len(updates(w)) == 2, "the second update")
 
 
-@row("SN3")
-async def test_only_services_with_balancers_are_updated() -> None:
-    mixed = [service(typed("ClusterIP"), name="inner"), service(), service(name="other")]
-    async with running_with(N1, *mixed) as w:
+@row("SN3", "SN6", "SN12")
+async def test_every_change_reaches_every_balancer_whatever_its_traffic_policy() -> None:
+    policies = {"a": "Local", "b": "Cluster"}
+    several = [service(spec(externalTrafficPolicy=p), name=n) for n, p in policies.items()]
+    async with running_with(N1, service(typed("ClusterIP"), name="inner"), *several) as w:
         await w.put(N2)
-        assert sorted(updates(w)) == [("other", *BOTH), ("web", *BOTH)]
+        assert sorted(updates(w)) == [("a", *BOTH), ("b", *BOTH)]
+        await w.put(N3, node("n4"))
+        all_four = ("n1", "n2", "n3", "n4")
+        assert sorted(updates(w)[2:]) == [("a", *all_four), ("b", *all_four)]
 
 
 @row("SN4")
@@ -150,22 +155,6 @@ async def test_services_are_updated_side_by_side_up_to_the_concurrency() -> None
         await w.put(N2)
         assert sorted(updates(w)) == [(f"s{number}", *BOTH) for number in range(4)]
         assert w.balancers.most_at_once == 2
-
-
-@row("SN5")
-async def test_the_same_nodes_again_are_no_work() -> None:
-    async with running_with(service(), N1, N2) as w:
-        await w.put(N1, N2)
-        assert updates(w) == []
-
-
-@row("SN6")
-async def test_the_traffic_policy_does_not_change_the_nodes() -> None:
-    policies = {"a": "Local", "b": "Local", "c": "Cluster"}
-    several = [service(spec(externalTrafficPolicy=p), name=n) for n, p in policies.items()]
-    async with running_with(N1, *several) as w:
-        await w.put(N2)
-        assert sorted(updates(w)) == [(name, *BOTH) for name in "abc"]
 
 
 @row("SN7")
@@ -189,6 +178,7 @@ async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_e
 @pytest.mark.parametrize(
     ("before", "after", "left"),
     [
+        pytest.param([], [], None, id="SN5"),
         pytest.param([], [NOT_READY], None, id="SN8"),
         pytest.param([], [EXCLUDED], ["n1"], id="SN9-ST11"),
         pytest.param([], [with_taint("other")], None, id="SN11"),
@@ -219,6 +209,8 @@ async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_e
         pytest.param([TO_BE_DELETED], [TO_BE_DELETED, NOT_READY], None, id="ST15-leaving"),
         pytest.param([EXCLUDED], [EXCLUDED, NOT_READY], None, id="ST15-excluded"),
         pytest.param([NO_PROVIDER_ID], [NO_PROVIDER_ID, NOT_READY], None, id="ST15-no-provider-id"),
+        pytest.param([NO_PROVIDER_ID, UNINITIALIZED], [], ["n1", "n2"], id="initialized"),
+        pytest.param([with_address("")], [], ["n1", "n2"], id="its-first-address"),
         # Deliberate differences: each of these changes what a balancer should send traffic to.
         pytest.param([], [being_deleted], ["n1"], id="ST13"),
         pytest.param([], [TO_BE_DELETED], ["n1"], id="autoscaler-taint"),
@@ -243,16 +235,6 @@ async def test_a_node_that_goes_away_leaves_the_balancer() -> None:
         assert updates(w)[1:] == [("web",)]
         told = ("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
         assert await w.told("Warning") == [told]
-
-
-@row("SN12")
-async def test_every_change_reaches_every_balancer() -> None:
-    async with running_with(N1, service(name="a"), service(name="b")) as w:
-        await w.put(N2)
-        await w.put(N3, node("n4"))
-        for name in ("a", "b"):
-            mine = [hosts[1:] for hosts in updates(w) if hosts[0] == name]
-            assert mine == [BOTH, ("n1", "n2", "n3", "n4")]
 
 
 @row("SN13")
@@ -303,27 +285,6 @@ async def test_an_ensure_and_a_host_update_of_one_service_never_overlap() -> Non
         await w.rest()
         assert w.balancers.most_at_once == 1
         assert len(updates(w)) == 1
-
-
-@pytest.mark.parametrize(
-    "unready",
-    [
-        pytest.param([NO_PROVIDER_ID], id="provider-id"),
-        pytest.param([with_address("")], id="addresses"),
-        pytest.param(
-            [NO_PROVIDER_ID, with_taint("node.cloudprovider.kubernetes.io/uninitialized")],
-            id="uninitialized",
-        ),
-    ],
-)
-async def test_a_node_that_is_initialized_after_the_balancer_was_made_gets_into_it(
-    unready: list[Tweak],
-) -> None:
-    async with running_with(node("n1", *unready), service()) as w:
-        await w.put(N1)
-        assert updates(w) == [("web", "n1")]
-        (record,) = w.balancers.records.values()
-        assert record.hosts == {("n1", "fake://n1")}
 
 
 async def test_a_balancer_deleted_by_hand_is_made_again_when_its_hosts_change() -> None:

@@ -6,13 +6,11 @@ import pytest
 
 from ccm.errors import KubernetesError
 from ccm.model.cloud import Ingress, IpMode
-from ccm.model.objects import Json, Node
+from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, Feature, Service
-from tests.edge_cases.rows import row
 from tests.worlds.cluster import patched
-from tests.worlds.context import TIMINGS
 from tests.worlds.nodes import PROVIDER_IDS, Tweak, labelled, with_provider_id
-from workers.service.hosts import EXCLUDE_LABEL, Hosts, HostSet, may_be_host
+from workers.service.hosts import EXCLUDE_LABEL, Hosts, may_be_host
 from workers.service.plan import (
     LAST_APPLIED_ANNOTATION,
     AddFinalizer,
@@ -43,7 +41,6 @@ from .objects import (
     service,
     spec,
     typed,
-    with_address,
     with_finalizer,
     with_status,
     with_taint,
@@ -62,7 +59,8 @@ from .objects import (
     ],
 )
 def test_what_needs_cleanup(tweaks: list[Tweak], expected: bool) -> None:
-    step = plan(service(*tweaks), hosts(), ServiceState(), Capabilities((), list(Feature)), 0.0)
+    supported = Capabilities((), list(Feature))
+    step = plan(service(*tweaks), Hosts((), frozenset()), ServiceState(), supported, 0.0)
     assert isinstance(step, DeleteBalancer) is expected
 
 
@@ -110,30 +108,6 @@ def bare(raw: dict[str, object]) -> None:
 )
 def test_who_may_be_a_host(tweaks: list[Tweak], expected: bool) -> None:
     assert may_be_host(node("n1", *tweaks), PROVIDER_IDS) is expected
-
-
-LEAVING = node("n1", being_deleted)
-
-
-def hosts(*nodes: Node) -> Hosts:
-    known = HostSet(PROVIDER_IDS, lambda name: "", TIMINGS)
-    for one in nodes:
-        known.update(one.name, one)
-    return known.current()
-
-
-@pytest.mark.parametrize("nodes", [pytest.param([LEAVING] * 3, id="SN18-list"), []])
-def test_when_nobody_may_be_a_host_the_set_is_empty(nodes: list[Node]) -> None:
-    assert hosts(*nodes).names == []
-
-
-def test_hosts_are_equal_when_a_cloud_reaches_them_alike() -> None:
-    before = hosts(node("b"), node("a"))
-    same = hosts(node("a", NOT_READY, labelled({"x": "y"})), node("b"))
-    assert before == same
-    assert before.names == ["a", "b"]
-    for tweak in (with_provider_id("fake://other"), NO_PROVIDER_ID, with_address("10.9.9.9")):
-        assert hosts(node("a", tweak), node("b")) != before
 
 
 # --- what of a Service is relevant
@@ -256,18 +230,6 @@ def after(write: ServiceWrite, found: Service | None = None) -> Service:
     return Service(patched((found or write.service).raw, patch_for(write).operations))
 
 
-@row("SV16")
-def test_a_finalizer_is_one_test_of_the_list_and_one_replacement() -> None:
-    """Row SV16 in our form: upstream sends a strategic merge that names the added one only."""
-    patch = patch_for(AddFinalizer(service(with_finalizer("foo"))))
-    assert patch.path == "/api/v1/namespaces/default/services/web/status"
-    assert patch.operations == (
-        {"op": "test", "path": "/metadata/uid", "value": "uid-of-web"},
-        {"op": "test", "path": "/metadata/finalizers", "value": ["foo"]},
-        {"op": "add", "path": "/metadata/finalizers", "value": ["foo", FINALIZER]},
-    )
-
-
 @pytest.mark.parametrize("others", [[], ["foo"], ["foo", "bar"]])
 def test_finalizers_of_others_stay(others: list[str]) -> None:
     before = service(*map(with_finalizer, others))
@@ -304,8 +266,3 @@ def test_a_write_planned_against_another_state_is_refused(
     with pytest.raises(KubernetesError) as refusal:
         after(planned, service(*meanwhile))
     assert refusal.value.status == 422
-
-
-def test_what_is_not_written_does_not_disturb_a_write() -> None:
-    found = after(AddFinalizer(service()), service(annotated({"theirs": "kept"})))
-    assert found.annotations == {"theirs": "kept"}

@@ -121,15 +121,6 @@ async def test_when_many_services_vanish_at_once_their_balancers_stay() -> None:
 # --- classes
 
 
-@pytest.mark.parametrize(
-    ("classes", "made"), [(("mine",), 2), (("mine", "other"), 2), ((), 1), (("other",), 1)]
-)
-async def test_configured_classes_are_ours_too(classes: tuple[str, ...], made: int) -> None:
-    both = [service(), service(MINE, name="classed")]
-    async with running_with(*both, N1, load_balancer_classes=classes) as w:
-        assert len(w.balancers.records) == made
-
-
 async def test_a_class_that_is_not_ours_is_left_alone_whatever_it_carries() -> None:
     async with running_with(service(MINE, finalized, with_status("198.51.100.1")), N1) as w:
         assert (w.balancers.calls, w.cluster.writes) == ([], 0)

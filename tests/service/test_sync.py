@@ -154,6 +154,8 @@ async def test_a_failed_deletion_is_remembered_and_tried_again() -> None:
         pytest.param([], 0, None, id="SV9"),
         pytest.param([CloudError("boom")], 1, 5.0, id="SV10"),
         pytest.param([RetryAfter("at work", 42.0)], 0, 42.0, id="SV11"),
+        pytest.param([Throttled("slow down", 7.0)], 0, 7.0, id="throttled"),
+        pytest.param([Throttled("slow down", None)], 0, 1.0, id="throttled-without-a-word"),
     ],
 )
 async def test_when_a_sync_is_tried_again(
@@ -182,25 +184,6 @@ async def test_back_off_is_upstreams_and_retry_after_leaves_it_alone() -> None:
             await w.later()
         short = [seconds for _, seconds in w.queue.delays if seconds < 600]
         assert short == [5, 10, 7.0, 20, 40, 80, 160, 300, 300]
-
-
-@pytest.mark.parametrize(
-    ("tweaks", "patches"),
-    [
-        pytest.param([finalized], ["loadBalancer"], id="SV13-present"),
-        pytest.param([], ["finalizers", "loadBalancer"], id="SV13-absent"),
-        pytest.param([finalized, with_status("192.0.2.1")], [], id="SV14-equal"),
-        pytest.param([finalized, with_status("192.0.2.9")], ["loadBalancer"], id="SV14-new"),
-        pytest.param(
-            [finalized, with_status("192.0.2.1"), typed("NodePort")],
-            ["loadBalancer", "finalizers"],
-            id="SV14-cleared",
-        ),
-    ],
-)
-async def test_only_differences_are_patched(tweaks: list[Tweak], patches: list[str]) -> None:
-    async with running_with(service(*tweaks), node("n1")) as w:
-        assert w.written == patches
 
 
 @row("SV17")
@@ -302,14 +285,6 @@ async def test_without_permission_neither_cluster_nor_cloud_is_changed() -> None
     assert (w.balancers.calls, w.cluster.writes) == ([], 0)
 
 
-async def test_a_service_deleted_while_its_balancer_is_made() -> None:
-    async with running_with(service(), node("n1"), ensure=[RetryAfter("provisioning", 5.0)]) as w:
-        await w.change(being_deleted)
-        assert ("Service", KEY) not in w.cluster.objects
-        assert w.balancers.records == {}
-        assert await w.told("Warning") == []
-
-
 async def test_what_was_half_made_when_the_service_disappeared_is_taken_away() -> None:
     w = World(service(), node("n1"))
 
@@ -338,18 +313,6 @@ async def test_a_change_during_a_call_that_says_wait_is_taken_up_at_once() -> No
         (record,) = w.balancers.records.values()
         assert record.asked
         assert record.asked["ports"] == [port(443)]
-
-
-@pytest.mark.parametrize(("said", "waited"), [(7.0, 7.0), (None, 1.0)])
-async def test_throttling_is_no_failure_and_no_news(said: float | None, waited: float) -> None:
-    async with running_with(node("n1")) as w:
-        w.balancers.failures["ensure"] = [Throttled("slow down", said)]
-        await w.put(service())
-        assert w.queue.delays == [(KEY, waited)]
-        assert w.queue.failed == []
-        await w.later()
-        assert w.service().ingress
-        assert await w.told("Warning") == []
 
 
 async def test_deletions_go_before_changes_and_changes_before_comparisons() -> None:

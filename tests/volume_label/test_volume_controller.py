@@ -14,7 +14,6 @@ from workers.controller import Result
 from workers.volume_label import controller as worker
 
 from .volumes import (
-    OLD_ZONE,
     REGION,
     ZONE,
     in_zones,
@@ -23,7 +22,6 @@ from .volumes import (
     place,
     volume,
     waiting,
-    with_source,
 )
 from .world import World, world
 
@@ -49,23 +47,6 @@ async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
         await w.sync()
         assert (await w.reconcile()).message == "labelled"
         assert (w.cluster.tries, len(w.places.reads)) == (1, 1)
-
-
-async def test_legacy_labels_come_with_the_flag() -> None:
-    async with world(legacy_zone_labels=True) as w:
-        w.put(volume(), answer=place("a"))
-        await w.sync()
-        assert w.cluster.volume().labels[OLD_ZONE] == "a"
-
-
-async def test_a_legacy_source_reaches_the_provider() -> None:
-    async with world() as w:
-        w.put(volume(with_source("cinder", volumeID="v-1")), answer=place("a"))
-        await w.sync()
-        stored = w.store.get("PersistentVolume", "pv-1")
-        assert stored is not None
-        assert stored["spec"]["cinder"] == {"volumeID": "v-1"}
-        assert w.cluster.volume().labels[ZONE] == "a"
 
 
 async def test_a_volume_that_is_left_alone_costs_neither_a_read_nor_a_write() -> None:
@@ -103,29 +84,9 @@ async def test_what_cannot_be_labelled_ends_in_one_event_and_stays_as_it_is(
             assert type(raised.value) is error
         ((kind, told, message),) = await w.events()
         assert (kind, told, message) == ("Warning", reason, str(raised.value))
-        assert (w.cluster.volume(), w.cluster.tries) == (before, 0)
-
-
-async def test_the_event_is_about_the_volume() -> None:
-    async with world() as w:
-        w.put(volume(), answer=Gone("404"))
-        with pytest.raises(CloudError):
-            await w.sync()
-        await w.events()
-        (event,) = w.cluster.events
         object_ref = {"apiVersion": "v1", "kind": "PersistentVolume", "name": "pv-1"}
-        assert event["involvedObject"] == {**object_ref, "uid": "uid-of-pv-1"}
-        assert event["source"] == {"component": "volume-label-controller"}
-
-
-async def test_an_operator_who_follows_the_remedy_gets_the_label() -> None:
-    async with world() as w:
-        w.put(volume(labelled(zone="z", other="x")), answer=place("a"))
-        with pytest.raises(Refused, match="remove it"):
-            await w.sync()
-        w.cluster.put(volume(labelled(other="x")))
-        await w.sync()
-        assert w.cluster.volume().labels == {ZONE: "a", REGION: "north", "other": "x"}
+        assert w.cluster.events[0]["involvedObject"] == {**object_ref, "uid": "uid-of-pv-1"}
+        assert (w.cluster.volume(), w.cluster.tries) == (before, 0)
 
 
 @pytest.mark.parametrize(
@@ -213,16 +174,6 @@ async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() 
         assert w.cluster.tries == 2
 
 
-async def test_a_failing_api_server_is_the_runners_affair() -> None:
-    async with world() as w:
-        w.put(volume(), answer=place("a"))
-        w.cluster.failures = [KubernetesError(500, "InternalError", "etcd", None)] * 5
-        for _ in range(2):
-            with pytest.raises(KubernetesError):
-                await w.sync()
-        assert await w.events() == []
-
-
 async def test_without_permission_nothing_is_written() -> None:
     async with world() as w:
         w.put(volume(), answer=place("a"))
@@ -243,12 +194,6 @@ async def test_what_status_and_events_know_of_it() -> None:
         assert object_ref is not None
         assert (object_ref.kind, object_ref.uid) == ("PersistentVolume", "uid-of-pv-1")
         assert w.controller.object_ref("nobody") is None
-
-
-async def test_without_volumes_in_the_cloud_there_is_no_controller() -> None:
-    async with world() as w:
-        w.provider.volumes = None
-        assert worker.new_controller(w.context) is None
 
 
 async def test_reads_spend_at_the_priority_of_volumes() -> None:

@@ -139,6 +139,13 @@ def test_the_cloud_is_asked_only_about_volumes_of_ours_that_lack_something(
             id="labels-name-only-zones-that-the-affinity-admits",
         ),
         pytest.param(
+            [in_zones("a", "b", "c", key=OLD_ZONE)],
+            place("a", "b"),
+            RULES,
+            SetLabels({ZONE: "a__b", REGION: "north"}, None),
+            id="all-of-them-by-its-old-key",
+        ),
+        pytest.param(
             [in_zones("a", key="topology.driver.example/zone")],
             place("a"),
             RULES,
@@ -258,30 +265,3 @@ def test_a_label_of_63_characters_fits() -> None:
     step = plan(volume(), place("x" * 31, "y" * 30), RULES)
     assert isinstance(step, SetLabels)
     assert len(step.labels[ZONE]) == 63
-
-
-# Whether the labels are written: the zones that an affinity names, against the cloud's.
-MATRIX = {
-    ("a", "a"): "a",
-    ("a", "b"): None,
-    ("a", "ab"): "a",
-    ("b", "ab"): "b",
-    ("ab", "a"): "a",
-    ("ab", "ab"): "a__b",
-    ("ab", "bc"): "b",
-    ("ab", "c"): None,
-    ("ab", "cd"): None,
-    ("abc", "ab"): "a__b",
-}
-
-
-@pytest.mark.parametrize("key", [ZONE, OLD_ZONE, "topology.driver.example/zone"])
-@pytest.mark.parametrize("zones", MATRIX)
-def test_labels_are_never_written_against_an_affinity(zones: tuple[str, str], key: str) -> None:
-    admitted, known = zones
-    step = plan(volume(in_zones(*admitted, key=key)), place(*known), RULES)
-    if isinstance(step, SetLabels):
-        assert (step.labels[ZONE], step.affinity) == (MATRIX[zones], None)
-    else:
-        assert isinstance(step, Reject)
-        assert (step.reason, MATRIX[zones]) == ("NodeAffinityConflict", None)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud.testkit.harness import port, service
-from ccm.errors import CloudError, ImplementedElsewhere, NoRoom, Refused, RetryAfter
+from ccm.errors import ImplementedElsewhere, NoRoom, Refused, RetryAfter
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.aws.elb.annotations import PREFIX
@@ -356,11 +356,3 @@ async def test_a_full_security_group_is_explained_injected(aws: Aws) -> None:
     refused = pytest.raises(NoRoom, match="raise the quota")
     with aws.proxy.fault("AuthorizeSecurityGroupIngress", full), refused:
         await aws.ensure(asking(NLB), nodes)
-
-
-async def test_a_node_with_two_tagged_groups_is_told(aws: Aws) -> None:
-    other = aws.make_group("other")
-    aws.tag(other, value="shared")
-    (made,) = aws.launch(SecurityGroupIds=[aws.nodes_group, other])
-    with pytest.raises(CloudError, match="tag exactly one"):
-        await aws.ensure(asking({}), [node_of(made)])

@@ -43,6 +43,14 @@ async def test_a_resource_based_name_is_found_by_the_id_in_it(aws: Aws) -> None:
     assert all(isinstance(answers[name], Instance) for name in names), answers
 
 
+async def test_a_node_with_a_bare_instance_id_is_ours(aws: Aws) -> None:
+    """A form that upstream takes, too."""
+    (made,) = aws.launch()
+    assert aws.cloud.provider_ids.fullmatch(made["InstanceId"])
+    answers = await aws.describe(node("bare", made["InstanceId"]))
+    assert isinstance(answers["bare"], Instance)
+
+
 async def test_several_ids_in_one_error_cost_one_more_read_injected(aws: Aws) -> None:
     """AWS names all of them in one message, moto only one."""
     (made,) = aws.launch()
@@ -79,18 +87,6 @@ async def test_no_error_is_ever_gone_injected(aws: Aws, refusal: Refusal) -> Non
             await aws.describe(asked)
         assert isinstance(raised.value, Denied) is ("Unauthorized" in str(refusal))
         assert not isinstance(raised.value, Throttled)
-
-
-async def test_one_failed_call_of_two_leaves_the_other_nodes_known_injected(aws: Aws) -> None:
-    by_id, by_name = aws.launch(2)
-
-    def rule(request: Request) -> Refusal | None:
-        is_by_name = "Filter.1.Name" in request.parameters
-        return Refusal(500, "InternalError") if is_by_name else None
-
-    aws.proxy.rule = rule
-    answers = await aws.describe(node_of(by_id), node(by_name["PrivateDnsName"]))
-    assert [type(answer) for answer in answers.values()] == [Instance, Unknown]
 
 
 @pytest.mark.parametrize("marks", [{"Name": "theirs"}, {"kubernetes.io/cluster/other": "owned"}])

@@ -177,6 +177,8 @@ async def test_one_node_with_two_tagged_groups_keeps_no_other_out(
     (odd,) = aws.launch(SecurityGroupIds=[aws.nodes_group, other])
     nodes = [node_of(good), node_of(odd)]
     one = asking(kind)
+    with pytest.raises(CloudError, match="tag exactly one"):
+        await aws.ensure(one, nodes[1:])
     await aws.ensure(one, nodes)
     await aws.ensure(one, nodes)
     found = aws.ec2.describe_security_groups(GroupIds=[aws.nodes_group])["SecurityGroups"]

@@ -6,7 +6,6 @@ import pytest
 
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route
-from ccm.model.objects import Node
 from tests.providers.aws.proxy import Refusal, Request
 from tests.providers.aws.world import ZONES, Account, Aws, node_of
 
@@ -86,14 +85,6 @@ async def test_no_route_is_made_to_an_instance_without_the_clusters_tag(aws: Aws
     assert all(aws.instance(each["InstanceId"])["SourceDestCheck"] for each in theirs)
 
 
-async def test_a_network_that_leads_elsewhere_is_refused(aws: Aws) -> None:
-    first, second = aws.launch(2)
-    await aws.create_route(node_of(first, [CIDR]))
-    await aws.create_route(node_of(first, [CIDR]))
-    with pytest.raises(Refused, match=f"already, to {first['InstanceId']}"):
-        await aws.create_route(node_of(second, [CIDR]))
-
-
 async def test_a_full_table_is_explained_injected(aws: Aws) -> None:
     (made,) = aws.launch()
     full = Refusal(400, "RouteLimitExceeded", "The maximum number of routes has been reached.")
@@ -127,11 +118,6 @@ async def test_many_new_machines_are_read_at_once(aws: Aws) -> None:
     assert aws.proxy.counted()["ec2:DescribeInstances"] == 1
     assert aws.proxy.counted()["ec2:DescribeRouteTables"] == 1
     assert len(routes_of(aws)) == 20
-
-
-async def test_a_node_without_a_machine_is_refused(aws: Aws) -> None:
-    with pytest.raises(CloudError):
-        await aws.create_route(Node({"metadata": {"name": "n"}, "spec": {}}), CIDR)
 
 
 async def test_a_table_that_went_away_is_looked_for_again(aws: Aws) -> None:

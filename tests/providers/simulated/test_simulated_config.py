@@ -4,14 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ccm.cloud.interface import CloudProvider, Quota
+from ccm.cloud.interface import Quota
 from ccm.errors import ConfigurationFaults
-from ccm.model.cloud import Instance
 from ccm.providers.simulated.config import SimulatedConfig, read_config
-from ccm.providers.simulated.instances import SimulatedInstances
-from ccm.providers.simulated.provider import SimulatedCloud
-
-from .world import World, context, nodes
 
 MINIMAL = "[Global]\nurl = http://127.0.0.1:8080\ntoken = secret\n"
 
@@ -145,21 +140,3 @@ def test_what_is_not_an_ini_file_is_one_fault_on_one_line(content: str | bytes) 
     [fault] = faults(content)
     assert fault.startswith("cloud.conf: is not an INI file")
     assert "\n" not in fault
-
-
-async def test_it_is_a_cloud_provider_from_start_to_close(w: World) -> None:
-    w.cloud.state.add_machines(30)
-    provider: CloudProvider = SimulatedCloud()
-    assert provider.name == "simulated"
-    assert provider.provider_ids.fullmatch("simulated://1")
-    lines = f"url={w.cloud.url}\ntoken={w.cloud.token}\npage-size=10\nread-rate=7\n"
-    await provider.initialize(context(f"[Global]\n{lines}"))
-    assert w.cloud.counters.count() == 0
-    assert provider.quotas["read"] == Quota(7, 14)
-    assert isinstance(provider.instances, SimulatedInstances)
-    assert provider.instances.batch_size == 10
-    answers = await provider.instances.describe(nodes(30))
-    assert all(isinstance(answer, Instance) for answer in answers.values())
-    assert w.cloud.counters.reads == 3
-    await provider.close()
-    await provider.close()

@@ -6,7 +6,7 @@ import pytest
 
 from ccm.cloud.testkit.gate import GateCall
 from ccm.errors import CloudError, Denied, Throttled
-from ccm.model.cloud import Gone, Instance, Unknown
+from ccm.model.cloud import Instance
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.instances import SimulatedInstances
 from ccm.providers.simulated.routes import SimulatedRoutes
@@ -14,7 +14,7 @@ from ccm.providers.simulated.volumes import SimulatedVolumes
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.server import CloudServer
 
-from .world import World, node, nodes, volumes
+from .world import World, nodes, volumes
 
 NO_LIST: object = {"items": {}, "not_found": []}
 ODD_TOKEN: object = {"items": [], "not_found": ["node-0"], "next_page_token": 7}
@@ -60,18 +60,6 @@ async def test_a_failing_cloud_raises_what_the_caller_can_act_on_and_is_asked_on
     assert type(raised.value) is error
     calls = {"ListRoutes": 1}.get(operation, 2) * (2 if fault is CIRCLE else 1)
     assert w.cloud.counters.reads == w.gate.calls.count(GateCall(operation, "read")) == calls
-
-
-@pytest.mark.parametrize("kind", [CloudFaultKind.PARTIAL, CloudFaultKind.EMPTY])
-async def test_machines_left_out_without_a_word_are_unknown(w: World, kind: CloudFaultKind) -> None:
-    w.cloud.state.add_machines(10)
-    w.cloud.faults.set(CloudFault(kind, share=0.5))
-    answers = await w.instances.describe([*nodes(10), node("nobody")])
-    found = [name for name, answer in answers.items() if isinstance(answer, Instance)]
-    assert len(found) == (5 if kind is CloudFaultKind.PARTIAL else 0)
-    healthy = {name: answer for name, answer in answers.items() if name != "nobody"}
-    assert not any(isinstance(answer, Gone) for answer in healthy.values())
-    assert sum(isinstance(answer, Unknown) for answer in healthy.values()) == 10 - len(found)
 
 
 async def test_a_broken_connection_is_not_tried_again_behind_the_gates_back(w: World) -> None:

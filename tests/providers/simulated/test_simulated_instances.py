@@ -4,18 +4,20 @@ from typing import Any
 
 import pytest
 
-from ccm.errors import CloudError
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.providers.simulated.instances import SimulatedInstances
-from ccm.sandbox.cloud.records import Address, Machine, Power
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
+from ccm.sandbox.cloud.records import Address, Machine
+from tests.edge_cases.rows import row
 
-from .world import World, node, nodes
+from .world import World, node
 
 
 async def answer(instances: SimulatedInstances, name: str, provider_id: str = "") -> Answer:
     return (await instances.describe([node(name, provider_id)]))[name]
 
 
+@row("NL16", "NL17")
 async def test_a_machine_becomes_an_instance(w: World) -> None:
     addresses = (Address("InternalIP", "10.1.2.3"), Address("ExternalIP", "203.0.113.9"))
     w.cloud.state.machines.add(
@@ -38,36 +40,13 @@ async def test_a_machine_becomes_an_instance(w: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("power", "expected"),
-    [
-        (Power.RUNNING, PowerState.RUNNING),
-        (Power.STOPPED, PowerState.STOPPED),
-    ],
+    ("provider_id", "asked"), [pytest.param("", "a", id="NL18"), ("simulated://m-1", "m-1")]
 )
-async def test_a_machine_that_exists_is_on_or_off(
-    w: World, power: Power, expected: PowerState
-) -> None:
-    w.cloud.state.machines.add(Machine("a", power=power))
-    found = await answer(w.instances, "a")
-    assert isinstance(found, Instance)
-    assert found.power is expected
-
-
-@pytest.mark.parametrize(("provider_id", "asked"), [("", "a"), ("simulated://m-1", "m-1")])
 async def test_a_machine_that_is_positively_not_there_is_gone(
     w: World, provider_id: str, asked: str
 ) -> None:
     expected = Gone(f"the cloud has no machine {asked}")
     assert await answer(w.instances, "a", provider_id) == expected
-
-
-async def test_a_replaced_machine_is_the_live_one(w: World) -> None:
-    w.cloud.state.machines.add(Machine("a", id="m-1"))
-    w.cloud.state.machines.terminate("a")
-    w.cloud.state.machines.add(Machine("a", id="m-2"))
-    found = await answer(w.instances, "a")
-    assert isinstance(found, Instance)
-    assert found.provider_id == "simulated://m-2"
 
 
 @pytest.mark.parametrize(
@@ -88,6 +67,15 @@ async def test_a_node_that_names_no_machine_is_unknown_without_a_call(
 ) -> None:
     assert isinstance(await answer(w.instances, name, provider_id), Unknown)
     assert w.cloud.counters.count() == 0
+
+
+@row("NL19")
+async def test_the_failure_of_one_question_keeps_its_words_and_is_no_answer(w: World) -> None:
+    w.cloud.faults.set(CloudFault(CloudFaultKind.ERROR, remaining=1))
+    answers = await w.instances.describe([node("a"), node("b", "simulated://m-1")])
+    (failed,) = [one for one in answers.values() if isinstance(one, Unknown)]
+    assert "ListMachines: 500" in failed.why
+    assert len([one for one in answers.values() if isinstance(one, Gone)]) == 1
 
 
 RECORD = {"id": "m-1", "name": "a", "power": "running", "addresses": []}
@@ -140,13 +128,6 @@ async def test_what_the_cloud_does_not_say_stays_empty(
     assert await answer(w.instances, "a") == expected
 
 
-async def test_two_nodes_of_one_machine_are_asked_for_once(w: World) -> None:
-    w.cloud.state.machines.add(Machine("a", id="m-1"))
-    answers = await w.instances.describe([node(name, "simulated://m-1") for name in ("a", "b")])
-    assert answers["a"] == answers["b"]
-    assert isinstance(answers["b"], Instance)
-
-
 async def test_all_pages_of_an_answer_are_read_before_it_is_judged(w: World) -> None:
     w.cloud.set_parameters(page=2)
     for number in range(3):
@@ -157,11 +138,6 @@ async def test_all_pages_of_an_answer_are_read_before_it_is_judged(w: World) -> 
     )
     assert isinstance(answers["nobody"], Gone)
     assert w.cloud.counters.reads == 2
-
-
-async def test_a_batch_larger_than_the_clouds_page_is_refused_and_says_why(w: World) -> None:
-    with pytest.raises(CloudError, match="at most 100 are allowed"):
-        await SimulatedInstances(w.api, batch_size=101).describe(nodes(101))
 
 
 async def test_a_machine_of_the_name_confirms_nothing_unless_it_has_the_id(w: World) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from ccm.errors import Refused, RetryAfter
-from ccm.model.objects import Node
 from ccm.sandbox.cloud import records
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Machine
@@ -93,15 +92,6 @@ async def test_a_full_table_says_how_full_it_is(w: World) -> None:
     with pytest.raises(Refused, match="2 of 2 routes are used"):
         await w.routes.create(NODE, A6)
     assert w.cloud.counters.reads == 0
-
-
-@pytest.mark.parametrize("nobody", [node("a"), node("a", "aws:///i-1"), node("a", "m-1")])
-async def test_a_node_without_a_machine_of_ours_is_refused_without_a_call(
-    w: World, nobody: Node
-) -> None:
-    with pytest.raises(Refused, match="no machine of this cloud"):
-        await w.routes.create(nobody, A4)
-    assert w.cloud.counters.count() == 0
 
 
 async def test_a_machine_that_does_not_exist_is_refused(w: World) -> None:

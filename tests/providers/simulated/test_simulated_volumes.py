@@ -4,19 +4,10 @@ from typing import Any
 
 import pytest
 
-from ccm.errors import CloudError
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
 from ccm.providers.simulated.volumes import SimulatedVolumes
-from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
-from ccm.sandbox.cloud.records import Volume
-from ccm.sandbox.cloud.server import CloudServer
 
-from .world import World, volume, volumes
-
-
-def add(cloud: CloudServer, count: int) -> None:
-    for number in range(count):
-        cloud.state.add_volume(Volume(f"vol-{number}", (f"zone-{number % 3}",), "north"))
+from .world import World, volume
 
 
 async def answer(volumes: SimulatedVolumes, handle: str = "vol-0") -> PlaceAnswer:
@@ -27,27 +18,6 @@ async def answer(volumes: SimulatedVolumes, handle: str = "vol-0") -> PlaceAnswe
 async def test_what_cannot_be_an_id_is_gone_without_a_call(w: World, handle: str) -> None:
     assert isinstance(await answer(w.volumes, handle), Gone)
     assert w.cloud.counters.count() == 0
-
-
-async def test_a_failed_page_makes_only_its_own_volumes_unknown(w: World) -> None:
-    add(w.cloud, 250)
-    w.cloud.faults.set(CloudFault(CloudFaultKind.ERROR, remaining=1))
-    answers = await w.volumes.describe([*volumes(250), volume("a,b")])
-    unknown = [name for name, answer in answers.items() if isinstance(answer, Unknown)]
-    assert len(answers) == 251
-    assert len(unknown) in (50, 100)
-    assert isinstance(answers["pv-a,b"], Gone)
-    assert [type(error) for error in w.gate.errors] == [CloudError]
-
-
-@pytest.mark.parametrize("kind", [CloudFaultKind.PARTIAL, CloudFaultKind.EMPTY])
-async def test_volumes_left_out_without_a_word_are_unknown(w: World, kind: CloudFaultKind) -> None:
-    add(w.cloud, 10)
-    w.cloud.faults.set(CloudFault(kind, share=0.5))
-    answers = await w.volumes.describe(volumes(10))
-    unknown = [name for name, answer in answers.items() if isinstance(answer, Unknown)]
-    assert len(unknown) == (5 if kind is CloudFaultKind.PARTIAL else 10)
-    assert not any(isinstance(answer, Gone) for answer in answers.values())
 
 
 RECORD = {"id": "vol-0", "zones": ["zone-a"], "region": "north"}
