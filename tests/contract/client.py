@@ -205,13 +205,6 @@ class Api:
             assert response.status == 200, await response.text()
             yield Watch(response)
 
-    @asynccontextmanager
-    async def watch_from_now(self, path: str, **query: Any) -> AsyncIterator[Watch]:
-        """Open a watch that shows what happens from here on."""
-        version = (await self.get(path)).version
-        async with self.watch(path, resourceVersion=version, **query) as watch:
-            yield watch
-
     async def clean(self) -> None:
         """Remove what was created, whatever holds it."""
         for path in reversed(self._created):

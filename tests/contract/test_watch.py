@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ccm.sandbox.kubernetes.server import SandboxServer
-from tests.contract.client import FINALIZER, LEASES, NODES, Api
+from tests.contract.client import LEASES, NODES, Api
 from tests.contract.conftest import client_of
 from tests.kube.cluster import RealCluster
 
@@ -68,20 +68,11 @@ async def test_a_watch_of_one_namespace_or_one_name_shows_no_other(api: Api) -> 
         assert (await watch.next()).seen == ("ADDED", second.name)
 
 
-async def test_a_finalized_object_is_modified_first_and_deleted_last(api: Api) -> None:
-    node = await api.new(NODES, metadata={"finalizers": [FINALIZER]})
-    async with api.watch(NODES, resourceVersion=node.version) as watch:
-        await api.delete(node.path)
-        await api.merge(node.path, {"metadata": {"finalizers": None}})
-        events = [await watch.next() for _ in range(2)]
-    assert [event.type for event in events] == ["MODIFIED", "DELETED"]
-    assert "deletionTimestamp" in events[0].object["metadata"]
-
-
 async def test_a_bookmark_tells_of_progress_two_seconds_before_the_timeout(api: Api) -> None:
     selector = f"case={api.new_name()}"
     options = {"allowWatchBookmarks": "true", "timeoutSeconds": 3, "labelSelector": selector}
-    async with api.watch_from_now(NODES, **options) as watch:
+    start = (await api.get(NODES)).version
+    async with api.watch(NODES, resourceVersion=start, **options) as watch:
         node = await api.new(NODES)
         events = await watch.rest()
     assert {event.type for event in events} == {"BOOKMARK"}

@@ -146,6 +146,34 @@ def troubled() -> Json:
     )
 
 
+def disguised(facts: Any, name: str) -> Any:
+    """The same facts where every text and every name of an object is `name`, too."""
+    match facts:
+        case dict():
+            return {key: disguised(value, name) for key, value in facts.items()}
+        case list():
+            return [disguised(value, name) for value in facts]
+        case str():
+            return f"{facts}{name}"
+    return facts
+
+
+def with_named(facts: Json, name: str) -> Json:
+    """Names that are keys of the status are from outside, too."""
+    said: Json = disguised(facts, name)
+    for facts_of in said["workers"]:
+        facts_of["name"] = facts_of["name"].removesuffix(name)  # what the supervisor gave it
+        facts_of["reasons"] = {f"{key}{name}": why for key, why in facts_of["reasons"].items()}
+    said["uninitialized_nodes"]["first"] = {
+        f"{key}{name}": 9.0 for key in said["uninitialized_nodes"]["first"]
+    }
+    for controller, keys in said["quarantined"].items():
+        said["quarantined"][controller] = {f"{key}{name}": 1.0 for key in keys}
+    for part in ("budget", "identities", "failing_checks"):
+        said[part] = {f"{key}{name}": value for key, value in said[part].items()}
+    return said
+
+
 class PageReader(HTMLParser):
     """A page, parsed. Fails when an element is not closed where it should be."""
 

@@ -9,8 +9,8 @@ import pytest
 from ccm.supervisor.https.status_html import STYLE
 
 from .browser import Tab, opened
-from .statuses import PageReader, read, troubled, worker
-from .test_render import CODE, with_named
+from .statuses import PageReader, read, troubled, with_named, worker
+from .test_render import CODE
 from .test_served import showing
 
 TOKEN = {"Authorization": "Bearer alice"}

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccm.decide.deletion import Reason
-from ccm.model.objects import Json
 from ccm.supervisor.https.status_html import duration, element
 from ccm.supervisor.https.status_page import find_problems, render
 from ccm.supervisor.https.status_sections import MEANINGS, sections
@@ -21,6 +20,7 @@ from .statuses import (
     read,
     status,
     troubled,
+    with_named,
     worker,
 )
 
@@ -186,34 +186,6 @@ def test_an_odd_or_missing_value_anywhere_costs_nobody_the_page(odd: tuple[Any, 
     for path in paths(status):
         assert render(altered(status, path, *odd), NOW).endswith("</html>\n")
     read({})
-
-
-def disguised(facts: Any, name: str) -> Any:
-    """The same facts where every text and every name of an object is `name`, too."""
-    match facts:
-        case dict():
-            return {key: disguised(value, name) for key, value in facts.items()}
-        case list():
-            return [disguised(value, name) for value in facts]
-        case str():
-            return f"{facts}{name}"
-    return facts
-
-
-def with_named(facts: Json, name: str) -> Json:
-    """Names that are keys of the status are from outside, too."""
-    said: Json = disguised(facts, name)
-    for facts_of in said["workers"]:
-        facts_of["name"] = facts_of["name"].removesuffix(name)  # what the supervisor gave it
-        facts_of["reasons"] = {f"{key}{name}": why for key, why in facts_of["reasons"].items()}
-    said["uninitialized_nodes"]["first"] = {
-        f"{key}{name}": 9.0 for key in said["uninitialized_nodes"]["first"]
-    }
-    for controller, keys in said["quarantined"].items():
-        said["quarantined"][controller] = {f"{key}{name}": 1.0 for key in keys}
-    for part in ("budget", "identities", "failing_checks"):
-        said[part] = {f"{key}{name}": value for key, value in said[part].items()}
-    return said
 
 
 def test_a_name_that_is_html_is_text() -> None:

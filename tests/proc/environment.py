@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.sandbox.cloud.client import CloudAdmin
+from ccm.sandbox.workload import SERVICE
 from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import NodeWatcher, add_machines_and_nodes
 from tests.proc.running import Cloud, Json, Supervisor, Where
@@ -63,13 +64,7 @@ class Environment:
 
 def service(number: int) -> Json:
     """Service web-<number>, which wants a balancer."""
-    port = {"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": f"web-{number}", "namespace": "default"},
-        "spec": {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [port]},
-    }
+    return SERVICE | {"metadata": SERVICE["metadata"] | {"name": f"web-{number}"}}
 
 
 async def force_delete(api: Kube, path: str) -> None:

@@ -5,23 +5,14 @@ from datetime import datetime
 
 import pytest
 
-from ccm.model.objects import UNINITIALIZED_TAINT, Node
+from ccm.model.objects import Node
+from ccm.sandbox.kubelets import registration
 from tests.proc.environment import NODES, Environment
-from tests.proc.running import Json, until, wait_for
+from tests.proc.running import until, wait_for
 
 pytestmark = pytest.mark.real
 
 HOSTILE = [f"hostile-{number}" for number in range(6)]  # so that every worker has some
-
-
-def hostile(name: str, provider_id: str) -> Json:
-    taint = {"key": UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "spec": {"providerID": provider_id, "taints": [taint]},
-    }
 
 
 async def test_a_node_of_any_worker_gets_nothing_of_a_machine_that_an_older_one_has(
@@ -34,7 +25,9 @@ async def test_a_node_of_any_worker_gets_nothing_of_a_machine_that_an_older_one_
         born = datetime.fromisoformat(victim.meta["creationTimestamp"]).timestamp()
         wait_for("the next second", lambda: time.time() > born + 1)
         for each in HOSTILE:
-            await env.api.post(NODES, hostile(each, victim.provider_id))
+            body = registration(each)
+            body["spec"]["providerID"] = victim.provider_id
+            await env.api.post(NODES, body)
         told = {(each, "DuplicateProviderID") for each in HOSTILE}
 
         async def are_told() -> bool:

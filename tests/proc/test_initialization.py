@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT
+from ccm.model.objects import PROVIDED_NODE_IP
 from ccm.sandbox.cloud.records import Machine
+from ccm.sandbox.kubelets import registration
 from tests.proc.conftest import PAGE, Written
 from tests.proc.environment import EVENTS, NODES, Environment
 from tests.proc.fault_proxy import Fault, FaultProxy, failure
-from tests.proc.running import IS_LONG, Json, Supervisor, wait_for
+from tests.proc.running import IS_LONG, Supervisor, wait_for
 
 COUNT = 1000 if IS_LONG else 200
 
@@ -61,11 +62,10 @@ async def test_events_that_the_api_server_slows_down_hold_up_no_patch(env: Envir
 
 async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment) -> None:
     """A node the cloud does not know, one of another cloud, and an odd one, among ordinary ones."""
-    for body in (
-        node("unknown-machine"),
-        node("foreign", providerID="othercloud://x"),
-        node("odd-address", annotations={PROVIDED_NODE_IP: "not an ip"}),
-    ):
+    foreign, odd = registration("foreign"), registration("odd-address")
+    foreign["spec"]["providerID"] = "othercloud://x"
+    odd["metadata"]["annotations"] = {PROVIDED_NODE_IP: "not an ip"}
+    for body in (registration("unknown-machine"), foreign, odd):
         await env.api.post(NODES, body)
     await env.admin.add([Machine("odd-address")])
     await env.add_nodes(20)
@@ -85,16 +85,4 @@ async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment)
     assert await env.warnings() == {
         ("unknown-machine", "CloudMachineNotFound"),
         ("odd-address", "InitializationFailed"),
-    }
-
-
-def node(name: str, annotations: Json | None = None, **spec: str) -> Json:
-    """A Node with the taint of an external cloud provider."""
-    taint = {"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}
-    meta = {"name": name, "annotations": annotations or {}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": meta,
-        "spec": {"taints": [taint], **spec},
     }

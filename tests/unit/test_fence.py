@@ -67,18 +67,6 @@ async def test_a_write_that_waited_for_a_slot_is_checked_again() -> None:
         assert len(server.requests) == 1
 
 
-async def test_a_write_that_waited_for_the_rate_limit_is_checked_again() -> None:
-    async with fenced(OK, rate=RateLimit(10, 1)) as (server, kube, permission):
-        performer = Performer(kube, permission, grace=1.0)
-        await performer.perform(PATCH)
-        second = asyncio.create_task(performer.perform(PATCH))
-        await asyncio.sleep(0)
-        permission.renew(0.0)
-        with pytest.raises(NotLeading):
-            await second
-        assert len(server.requests) == 1
-
-
 async def test_a_write_that_the_server_put_off_is_checked_again() -> None:
     busy = failure(429, "TooManyRequests", Retry_After="1")
     async with fenced(busy, OK) as (server, kube, permission):

@@ -102,13 +102,6 @@ async def test_a_response_is_put_together(
         assert raw.connections == 1
 
 
-async def test_a_response_may_have_no_body() -> None:
-    async with serving([NO_BODY], [HELLO]) as (_, client):
-        response = await get(client)
-        assert (response.status, response.body, response.header("X-Word")) == (204, b"", "")
-        assert (await get(client)).body == b"hello"
-
-
 @pytest.mark.parametrize(
     "text",
     [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 2x0 OK\r\n\r\n", b"\x16\x03\x01\x00\x05" * 4],
@@ -289,15 +282,6 @@ async def test_a_stream_is_read_as_it_comes() -> None:
                 async with asyncio.timeout(0.02):
                     await content.read()
         await until(lambda: raw.open == 0)
-
-
-async def test_a_stream_has_an_end() -> None:
-    async with serving([CHUNKED]) as (_, client), client.stream("/x", ()) as (_, content):
-        said = b""
-        while data := await content.read():
-            said += data
-        assert said == b"hello"
-        assert await content.read() == b""
 
 
 async def test_a_stream_that_breaks_gives_what_came_and_then_the_error() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -59,28 +58,12 @@ async def test_nothing_acts_between_the_offer_and_the_end_of_it() -> None:
 
 
 @in_virtual_time
-async def test_a_leader_alone_takes_the_lease_back_and_offers_ever_more_seldom() -> None:
-    server, [one] = await started("one")
-    await asyncio.sleep(8 * LIMIT)
-    told = [at for at, end in one.permits if not end]
-    assert len(told) == len(warnings(server)) == 3
-    gaps = [after - before for before, after in pairwise(told)]
-    assert gaps == [pytest.approx(2 * LIMIT, abs=3.0), pytest.approx(4 * LIMIT, abs=3.0)]
-    assert one.leader.is_leading()
-    assert not one.has_ended
-    one.mend()
-    await asyncio.sleep(5.0)
-    one.hurt()
-    await asyncio.sleep(LIMIT + 5.0)
-    assert len(warnings(server)) == 4
-
-
-@in_virtual_time
 async def test_a_standby_whose_workers_are_not_up_does_not_take_it() -> None:
-    _, [one, two] = await started("one", "two")
+    server, [one, two] = await started("one", "two")
     two.hurt()
     await asyncio.sleep(8 * LIMIT)
     assert one.leader.is_leading()
+    assert len(warnings(server)) == 3  # ever more seldom
     assert two.permits == []
 
 

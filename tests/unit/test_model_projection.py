@@ -47,20 +47,6 @@ def test_a_path_selects_its_part_in_its_shape(path: FieldPath, expected: object)
     assert project(NODE, [path]) == expected
 
 
-def test_several_paths_come_together() -> None:
-    paths: list[FieldPath] = [
-        ("metadata", "name"),
-        ("status", "conditions", ("type", "Ready"), "status"),
-        ("status", "conditions", ("type", "Ready"), "reason"),
-        ("status", "conditions", ("type", "MemoryPressure"), "status"),
-        ("metadata", "labels"),
-    ]
-    assert project(NODE, paths) == {
-        "metadata": {"name": "n1", "labels": {"a/b": "c"}},
-        "status": {"conditions": [PRESSURE, READY]},
-    }
-
-
 def test_paths_survive_the_wire() -> None:
     paths = (("metadata", "name"), ("status", "conditions", ("type", "Ready"), "status"))
     on_the_wire: list[list[Any]] = [

@@ -29,21 +29,6 @@ def test_a_directory_that_others_may_read_is_shut(short_dir: Path) -> None:
         assert mode(paths.directory) == 0o700
 
 
-def test_the_lock_ends_with_its_file(short_dir: Path) -> None:
-    for _ in range(2):
-        _, lock = claim(str(short_dir))
-        lock.close()
-
-
-def test_leftover_sockets_of_a_dead_supervisor_are_cleared(short_dir: Path) -> None:
-    for name in ("bus.sock", "control.sock"):
-        (short_dir / name).touch()
-    paths, lock = claim(str(short_dir))
-    with lock:
-        assert not paths.bus.exists()
-        assert not paths.control.exists()
-
-
 def directory_of_length(base: Path, length: int) -> str:
     """A directory in which the control socket's path has this many bytes."""
     return str(base / ("x" * (length - len(os.fsencode(base / "x" / "control.sock")) + 1)))

@@ -57,16 +57,6 @@ def journal(path: Path) -> InFlightJournal:
     return InFlightJournal(path)
 
 
-async def test_no_more_keys_execute_than_there_are_places() -> None:
-    keys = Keys(new_executor(FakePort(), 2))
-    keys.start("a", "b", "c", "d")
-    await let_run(20)
-    assert keys.executing == {"a", "b"}
-    keys.finished.set()
-    await asyncio.gather(*keys.tasks.values())
-    assert keys.most == 2
-
-
 async def test_a_key_that_waits_gives_its_place_away_and_takes_it_back(
     path: Path, journal: InFlightJournal
 ) -> None:
