@@ -10,7 +10,7 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit demo bench bench-smoke test test-oldest test-fast edge-cases kube tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv lock audit demo bench bench-smoke test test-oldest test-fast edge-cases kube peers tools check docs fmt fmt-check lint types layers clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -52,9 +52,12 @@ bench-smoke: venv kube ## Count writes, cloud reads and frames on a real API ser
 kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run against
 	$(PYTHON) -m tests.kube.build
 
+peers: ## Build (once) the upstream controller that tests compare ours with
+	$(PYTHON) -m tests.kube.build peer
+
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
 # Which tests share a pytest worker: see tests/conftest.py. Those that measure time run last.
-test: venv $(if $(CI),kube tools) ## Run all tests (for those on a real API server, `make kube` first)
+test: venv $(if $(CI),kube peers tools) ## Run all tests (for those on a real API server, `make kube` first)
 	$(BIN)/python -m pytest -n 4 --dist loadgroup -q -m "not alone"
 	$(BIN)/python -m pytest tests/proc -n 4 --dist load -q -m alone
 

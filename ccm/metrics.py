@@ -51,6 +51,7 @@ _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WORKQUEUE = (0.001, 0.01, 0.1, 1, 10, 100, 1000)
 _CALL = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 _NODE_AGE = (1, 4, 16, 64, 256, 1024)
+_MONITOR_PASS = tuple(0.001 * 2**power for power in range(15))
 _HOST_UPDATE = tuple(float(2**power) for power in range(15))
 
 GENERAL = "General"
@@ -251,6 +252,20 @@ OLDEST_UNINITIALIZED_SECONDS = _gauge(
     NODES, "ccm_nodes_oldest_uninitialised_seconds", "Time since the first of them was seen."
 )
 
+MONITOR_PASS_SECONDS = _histogram(
+    NODES,
+    "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+    "How long one pass over the nodes that are not ready took.",
+    _MONITOR_PASS,
+)
+MONITOR_CALLS = _counter(
+    NODES,
+    "cloud_node_lifecycle_controller_cloud_provider_calls_total",
+    "Reads of the cloud by these passes, each about a page of nodes.",
+    "operation",
+    "result",
+)
+
 DELETIONS = "Node deletions"
 DELETIONS_PROPOSED = _counter(
     DELETIONS, "ccm_node_deletions_proposed_total", "Nodes whose machine is gone, by the cloud."
@@ -277,7 +292,13 @@ DELETION_STATE_BROKEN = _gauge(
 DELETIONS_LEFT = _gauge(DELETIONS, "ccm_node_deletions_left", "Deletions left in this window.")
 
 ROUTES = "Routes"
-ROUTE_SYNCS = _counter(ROUTES, "route_controller_route_sync_total", "Full syncs of all routes.")
+ROUTE_SYNCS = _counter(
+    ROUTES,
+    "route_controller_route_sync_total",
+    "Comparisons of all routes with the cloud: error, changed when something has to be, or noop.",
+    "outcome",
+    "trigger",
+)
 ROUTES_CREATED = _counter(ROUTES, "ccm_routes_created_total", "Routes created.")
 ROUTES_DELETED = _counter(ROUTES, "ccm_routes_deleted_total", "Routes deleted.")
 

@@ -29,7 +29,7 @@ CLOCK_LIMIT = 240.0  # seconds; clouds accept signatures that are up to five min
 
 OLDEST = (1, 30)
 """Older ones drop `ipMode` from a Service, and may run cloud controllers of their own."""
-NEWEST = (1, 36)
+NEWEST = (1, 37)
 """What the tests run against."""
 
 VerbsByResource = Mapping[tuple[str, str], frozenset[str]]

@@ -38,7 +38,7 @@ def evaluate_provider_ids(
         return ok(f"{pluralize(ours, 'node')} of {provider}")
     if ours:
         return warning(
-            f"{counts} are left alone; {pluralize(ours, 'node')} of {provider}",
+            f"left alone: {counts}; looked after: {pluralize(ours, 'node')} of {provider}",
             "let a controller of their cloud look after them",
         )
     return failed(

@@ -13,10 +13,10 @@ from ccm import __version__
 from ccm.cli.reporting import fail, say
 from ccm.errors import ExitCode
 from ccm.settings import (
+    KNOWN_FEATURE_GATES,
     CommandLine,
     Flag,
     Origin,
-    RawValue,
     Reading,
     default_runtime_dir,
     flags,
@@ -92,20 +92,24 @@ start = StartCommand(
 
 
 def startup_notices(
-    raw_values: Mapping[str, RawValue], environ: Mapping[str, str]
+    reading: Reading, environ: Mapping[str, str]
 ) -> Iterator[tuple[int, str, dict[str, str]]]:
     """Log records (level, message, fields) about flags that are valid, but not what they seem.
 
-    They are deprecated, have no effect, or are variables that name no flag.
+    They are deprecated, have no effect, name feature gates that upstream does not have, or are
+    variables that name no flag.
     """
     for flag in flags():
-        if flag.field not in raw_values:
+        if flag.field not in reading.raw_values:
             continue
         if flag.deprecated:
             fields = {"flag": flag.label, "remedy": flag.deprecated}
             yield logging.WARNING, "flag is deprecated", fields
         if flag.origin is Origin.NO_EFFECT:
             yield logging.INFO, "flag has no effect", {"flag": flag.label, "why": flag.help}
+    if unknown := sorted(reading.settings.feature_gates.keys() - KNOWN_FEATURE_GATES):
+        fields = {"flag": "--feature-gates", "gates": ",".join(unknown)}
+        yield logging.WARNING, "feature gates are not known", fields
     known = OTHER_VARIABLES | {flag.variable for flag in flags()}
     if unknown := sorted({name for name in environ if name.startswith("CCM_")} - known):
         fields = {"variables": ",".join(unknown)}
@@ -132,7 +136,7 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
     paths, lock = claim(settings.runtime_dir or default_runtime_dir())
     with lock:
         set_up("supervisor", settings.logging_format, settings.v)
-        for level, message, fields in startup_notices(reading.raw_values, os.environ):
+        for level, message, fields in startup_notices(reading, os.environ):
             log.log(level, message, extra=fields)
         kube = Kube(access, "ccm-supervisor/supervisor", settings.kube_api_in_flight)
         # Its own client, so that a slow list does not hold up a renewal.

@@ -3,9 +3,10 @@
 from ccm.settings.declaration import Flag, Origin
 from ccm.settings.flags import Settings, default_runtime_dir, flags
 from ccm.settings.reading import CommandLine, RawValue, Reading, read, read_arguments
-from ccm.settings.syntax import CertKey
+from ccm.settings.syntax import KNOWN_FEATURE_GATES, CertKey
 
 __all__ = [
+    "KNOWN_FEATURE_GATES",
     "CertKey",
     "CommandLine",
     "Flag",

@@ -22,6 +22,10 @@ def configz(settings: Settings, migration: LeaderMigration | None = None) -> Jso
                 "ConcurrentNodeSyncs": syncs,
                 "ConcurrentNodeStatusUpdates": settings.concurrent_node_status_updates or syncs,
             },
+            "NodeLifecycleController": {
+                "NodeMonitorPeriod": _go_duration(settings.node_monitor_period),
+                "ConcurrentNodeLifecycleSyncs": settings.concurrent_node_lifecycle_syncs,
+            },
             "ServiceController": {"ConcurrentServiceSyncs": settings.concurrent_service_syncs},
             "NodeStatusUpdateFrequency": _go_duration(settings.node_status_update_frequency),
             "Webhook": {"Webhooks": list(settings.webhooks) or None},
@@ -82,7 +86,6 @@ def _kube_cloud_shared(settings: Settings) -> Json:
         "UseServiceAccountCredentials": settings.use_service_account_credentials,
         "AllowUntaggedCloud": settings.allow_untagged_cloud,
         "RouteReconciliationPeriod": _go_duration(settings.route_reconciliation_period),
-        "NodeMonitorPeriod": _go_duration(settings.node_monitor_period),
         "ClusterName": settings.cluster_name,
         "ClusterCIDR": ",".join(settings.cluster_cidr),
         "AllocateNodeCIDRs": settings.allocate_node_cidrs,

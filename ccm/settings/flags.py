@@ -31,7 +31,6 @@ from ccm.settings.syntax import (
     SIZE,
     TEXT,
     TLS_CURVES,
-    WEBHOOKS,
     CertKey,
     choice,
 )
@@ -203,6 +202,9 @@ class Settings:
     concurrent_node_status_updates: int = ignored(
         0, NON_NEGATIVE, "Status updates count towards --concurrent-node-syncs."
     )
+    concurrent_node_lifecycle_syncs: int = ignored(
+        1, POSITIVE, "Nodes that are not ready are asked about page by page."
+    )
     node_status_update_frequency: float = upstream(
         300.0, DURATION, "Time in which each node's addresses and labels are refreshed once."
     )
@@ -303,7 +305,7 @@ class Settings:
         10.0, DURATION_OR_ZERO, "How long a 'denied' is cached."
     )
 
-    webhooks: tuple[str, ...] = ignored((), WEBHOOKS, NO_WEBHOOKS, heading="Webhooks")
+    webhooks: tuple[str, ...] = ignored((), NAMES, NO_WEBHOOKS, heading="Webhooks")
     webhook_bind_address: str = ignored("0.0.0.0", ADDRESS, NO_WEBHOOKS)
     webhook_secure_port: int = ignored(10260, PORT, NO_WEBHOOKS)
     webhook_cert_dir: str = ignored("", DIRECTORY, NO_WEBHOOKS)

@@ -11,33 +11,32 @@ from typing import Any
 from ccm.controllers import KNOWN, canonical
 from ccm.durations import format_duration, parse_duration
 
-_CONTROLLER_MANAGER_GATES = """
-    AllAlpha AllBeta
-    CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
-    ControllerManagerReleaseLeaderElectionLockOnExit
-    ContextualLogging LoggingAlphaOptions LoggingBetaOptions
-    NativeHistograms ComponentFlagz ComponentStatusz
-"""
-
-_API_SERVER_LIBRARY_GATES = """
-    APIResponseCompression APIServerIdentity APIServerTracing APIServingWithRoutine
-    AggregatedDiscoveryRemoveBetaType AllowParsingUserUIDFromCertAuth
-    AllowUnsafeMalformedObjectDeletion AnonymousAuthConfigurableEndpoints AuthorizeWithSelectors
-    BtreeWatchCache CBORServingAndStorage ConcurrentWatchObjectDecode ConsistentListFromCache
-    ConstrainedImpersonation CoordinatedLeaderElection DeclarativeValidation
-    DeclarativeValidationBeta DeclarativeValidationTakeover DetectCacheInconsistency KMSv1
-    ListFromCacheSnapshot ManifestBasedAdmissionControlConfig MutatingAdmissionPolicy OpenAPIEnums
+_FEATURE_GATES = """
+    APIResponseCompression APIServerIdentity APIServerTracing
+    APIServerWebhookAuthenticationToken APIServingWithRoutine AggregatedDiscoveryRemoveBetaType
+    AllAlpha AllBeta AllowParsingUserUIDFromCertAuth AllowUnsafeMalformedObjectDeletion
+    AnonymousAuthConfigurableEndpoints AuthorizeWithSelectors BtreeWatchCache
+    CBORServingAndStorage CloudControllerManagerWatchBasedRoutesReconciliation
+    CloudControllerManagerWebhook CloudNodeAdditionalLabelsReconciliation ComponentFlagz
+    ComponentStatusz ConcurrentWatchObjectDecode ConsistentListFromCache
+    ConsistentListFromCacheSkipTimeoutFallback ConstrainedImpersonation ContextualLogging
+    ControllerManagerReleaseLeaderElectionLockOnExit CoordinatedLeaderElection
+    DeclarativeValidation DeclarativeValidationBeta DeclarativeValidationTakeover
+    DetectCacheInconsistency EtcdRangeStream ExcludeAdmissionWebhookVirtualResources KMSv1
+    ListFromCacheSnapshot LoggingAlphaOptions LoggingBetaOptions LoggingStableOptions
+    ManifestBasedAdmissionControlConfig MutatingAdmissionPolicy NativeHistograms OpenAPIEnums
     RemoteRequestHeaderUID ResilientWatchCacheInitialization RetryGenerateName
     SeparateCacheWatchRPC ShardedListAndWatch SizeBasedListCostEstimate StorageVersionAPI
     StorageVersionHash StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
     StructuredAuthenticationConfiguration StructuredAuthenticationConfigurationEgressSelector
     StructuredAuthenticationConfigurationJWKSMetrics TokenRequestServiceAccountUIDValidation
     UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
-    WatchCacheInitializationPostStartHook WatchList
+    WatchCacheInitializationPostStartHook WatchList WatchListCompression
+    WebhookRoundTripLoadBalancing
 """
 
-KNOWN_FEATURE_GATES = frozenset((_CONTROLLER_MANAGER_GATES + _API_SERVER_LIBRARY_GATES).split())
-"""Upstream's feature gates by name: none of them changes anything here."""
+KNOWN_FEATURE_GATES = frozenset(_FEATURE_GATES.split())
+"""Upstream's, of 1.36 and newer: none changes anything here, and a start tells of any other."""
 
 
 class InvalidValue(ValueError):
@@ -175,19 +174,8 @@ def _controllers(text: str) -> tuple[str, ...]:
     try:
         return canonical(_names(text))
     except ValueError as unknown:
-        raise _unknown_name(str(unknown), "controllers", KNOWN) from None
-
-
-def _webhooks(text: str) -> tuple[str, ...]:
-    for name in _names(text):
-        if name != "*":
-            raise _unknown_name(name.removeprefix("-"), "webhooks")
-    return _names(text)
-
-
-def _unknown_name(name: str, what: str, known: Iterable[str] = ()) -> InvalidValue:
-    problem = f'is not understood: "{name}" is not in the list of known {what}'
-    return InvalidValue(problem, f"choose from: {', '.join(('*', *known))}")
+        problem = f'is not understood: "{unknown}" is not in the list of known controllers'
+        raise InvalidValue(problem, f"choose from: {', '.join(('*', *KNOWN))}") from None
 
 
 def _rates(text: str) -> dict[str, float]:
@@ -213,10 +201,6 @@ def _levels(text: str) -> dict[str, int]:
 
 def _feature_gates(text: str) -> dict[str, bool]:
     pairs = _pairs(text, InvalidValue("is not a list of feature gates", "write Name=true,…"))
-    for name, _ in pairs:
-        if name not in KNOWN_FEATURE_GATES:
-            known = f"choose from: {', '.join(sorted(KNOWN_FEATURE_GATES))}"
-            raise InvalidValue(f"has an unknown gate {name!r}", known)
     return {name: _boolean(value) for name, value in pairs}
 
 
@@ -329,7 +313,6 @@ TLS_CURVES = Syntax(
     _chained,
 )
 CONTROLLERS = Syntax("NAME,-NAME,*", _controllers, _list, _chained)
-WEBHOOKS = Syntax("NAME,-NAME,*", _webhooks, _list, _chained)
 CERT_KEYS = Syntax("CERT,KEY[:NAME,…]", _cert_key, _list, _chained)
 RATES = Syntax("CLASS=RATE,…", _rates, _mapping, _merged)
 FEATURE_GATES = Syntax("NAME=BOOL,…", _feature_gates, _mapping, _merged)

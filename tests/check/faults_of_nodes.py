@@ -111,7 +111,7 @@ ROWS = (
     ),
     warns(
         "a node is of another cloud",
-        "provider-ids: 3 nodes of simulated, 1 node of nimbus",
+        "provider-ids: left alone: 1 node of nimbus; looked after: 3 nodes of simulated",
         "let a controller of their cloud look after them",
         nodes(node("foreign", provider_id="nimbus://1")),
     ),

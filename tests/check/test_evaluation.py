@@ -106,10 +106,10 @@ def test_the_newest_supported_version_is_the_one_that_tests_run_against() -> Non
 @pytest.mark.parametrize(
     ("version", "state"),
     [
-        ("v1.36.3", "ok"),
+        ("v1.37.2", "ok"),
         ("v1.30.0-eks-1234", "ok"),
         ("v1.29.9", "warning"),
-        ("v1.37.0", "warning"),
+        ("v1.38.0", "warning"),
         ("v2.0.0", "warning"),
         ("", "warning"),
     ],

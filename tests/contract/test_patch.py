@@ -165,7 +165,7 @@ async def test_a_refused_patch_changes_nothing(
         (
             {"spec": {"providerID": "x://1"}},
             {"spec": {"providerID": "x://2"}},
-            "spec.providerID Forbidden",
+            "spec.providerID Invalid",
         ),
         (
             {"spec": {"podCIDR": "10.1.0.0/24"}},

@@ -1,6 +1,7 @@
-"""Find or build the real kube-apiserver, etcd and kubectl; starts none of them.
+"""Find or build the real kube-apiserver, etcd and kubectl, and upstream's controller; starts none.
 
-`python3 -m tests.kube.build` prints their folder. It needs Go, and no Python package.
+`python3 -m tests.kube.build` prints the folder of the servers, with `peer` that of the controller.
+It needs Go, and no Python package. With CCM_KUBE=oldest it is about the oldest supported servers.
 """
 
 import fcntl
@@ -15,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-BINARIES = ("kube-apiserver", "etcd", "kubectl")
 REMEDY = "run `make kube`"
 PINS = Path(__file__).with_name("pins")
 
 # The time of the release commit, so that a build says the same whenever it is made.
-KUBERNETES_BUILD_DATE = "2026-07-22T18:07:38Z"
+KUBERNETES_BUILD_DATE = "2026-10-27T12:01:04Z"
 VERSION_PACKAGES = ("k8s.io/client-go/pkg/version", "k8s.io/component-base/version")
 
 
@@ -50,7 +50,7 @@ class Pin:
 
 
 KUBERNETES = Pin(
-    PINS / "kubernetes",
+    PINS / ("oldest" if os.environ.get("CCM_KUBE") == "oldest" else "kubernetes"),
     "k8s.io/kubernetes",
     {
         "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -60,54 +60,58 @@ KUBERNETES = Pin(
 ETCD = Pin(PINS / "etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
 
 
-def find_binaries() -> Path | None:
+PEER = Pin(PINS / "peer", "k8s.io/cloud-provider", {"cloud-controller-manager": "."})
+SERVERS = (ETCD, KUBERNETES)
+
+
+def find_binaries(pins: Sequence[Pin] = SERVERS) -> Path | None:
     """Return the folder of the binaries, or None when they must be built first; never builds.
 
-    Raises BuildError when `KUBEBUILDER_ASSETS` is set and does not hold all of them.
+    Raises BuildError when `KUBEBUILDER_ASSETS` is set and does not hold all of the servers.
     """
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if assets:
+    if assets and pins is SERVERS:
         folder = Path(assets).absolute()
-        if missing := _missing(folder):
+        if missing := _missing(folder, pins):
             raise BuildError(f"KUBEBUILDER_ASSETS={assets} does not hold {', '.join(missing)}")
         return folder
-    folder = cache_folder()
-    return None if _missing(folder) else folder
+    folder = cache_folder(pins)
+    return None if _missing(folder, pins) else folder
 
 
-def build_binaries() -> Path:
+def build_binaries(pins: Sequence[Pin] = SERVERS) -> Path:
     """Return the folder of the binaries and build them first when needed, which takes minutes."""
-    if found := find_binaries():
+    if found := find_binaries(pins):
         return found
-    folder = cache_folder()
+    folder = cache_folder(pins)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if found := find_binaries():  # another process built them while we waited
+        if found := find_binaries(pins):  # another process built them while we waited
             return found
-        _check_go()
+        _check_go(pins)
         partial = folder.with_suffix(".partial")
         for leftover in (partial, folder):
             shutil.rmtree(leftover, ignore_errors=True)
         partial.mkdir()
-        for pin in (ETCD, KUBERNETES):
+        for pin in pins:
             _build(pin, partial)
         partial.rename(folder)
     return folder
 
 
-def cache_folder() -> Path:
+def cache_folder(pins: Sequence[Pin]) -> Path:
     """Return where the pinned build belongs: one folder for each versions, checksums and flags."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
-    versions = f"{KUBERNETES.version}-etcd-{ETCD.version}"
-    return cache / "ccm-supervisor" / "kube" / versions / _key()
+    versions = "-".join(f"{next(iter(pin.programs))}-{pin.version}" for pin in pins)
+    return cache / "ccm-supervisor" / "kube" / versions / _key(pins)
 
 
-def _key() -> str:
+def _key(pins: Sequence[Pin]) -> str:
     digest = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
-    for pin in (KUBERNETES, ETCD):
-        for name in ("go.mod", "go.sum"):
-            digest.update((pin.folder / name).read_bytes())
+    for pin in pins:
+        for path in sorted(pin.folder.iterdir()):
+            digest.update(path.read_bytes())
         for program in pin.programs:
             digest.update(" ".join(_command(pin, program, Path())).encode())
     return digest.hexdigest()[:16]
@@ -148,15 +152,15 @@ def _environment() -> Mapping[str, str]:
     return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
 
 
-def _check_go() -> None:
-    needed = max((pin.go_version for pin in (KUBERNETES, ETCD)), key=_numbers)
+def _check_go(pins: Sequence[Pin]) -> None:
+    needed = max((pin.go_version for pin in pins), key=_numbers)
     remedy = f"install Go {needed} or newer from https://go.dev/dl/ and put it on PATH"
     if shutil.which("go") is None:
         raise BuildError(f"Go is missing: {remedy}")
     # Asked in the pin's folder: an older Go that may fetch a newer one answers with that one.
     asked = ("go", "env", "GOVERSION")
     answer = subprocess.run(
-        asked, cwd=KUBERNETES.folder, env=_environment(), capture_output=True, text=True
+        asked, cwd=pins[-1].folder, env=_environment(), capture_output=True, text=True
     )
     version = answer.stdout.strip().removeprefix("go")
     if answer.returncode != 0 or _numbers(version) < _numbers(needed):
@@ -167,8 +171,9 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
-def _missing(folder: Path) -> list[str]:
-    return [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+def _missing(folder: Path, pins: Sequence[Pin]) -> list[str]:
+    names = [name for pin in pins for name in pin.programs]
+    return [name for name in names if not os.access(folder / name, os.X_OK)]
 
 
 def _search(pattern: str, text: str) -> str:
@@ -180,6 +185,6 @@ def _search(pattern: str, text: str) -> str:
 
 if __name__ == "__main__":
     try:
-        print(build_binaries())
+        print(build_binaries((PEER,) if sys.argv[1:] == ["peer"] else SERVERS))
     except BuildError as error:
         sys.exit(f"error: {error}")

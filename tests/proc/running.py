@@ -57,7 +57,8 @@ async def until(what: str, condition: Callable[[], Any], timeout: float = 60.0) 
     """`wait_for` beside this loop, which goes on; what `condition` returns may be awaited."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        result = await asyncio.to_thread(condition)
+        is_async = inspect.iscoroutinefunction(condition)
+        result = condition() if is_async else await asyncio.to_thread(condition)
         if done := await result if inspect.isawaitable(result) else result:
             return done
         await asyncio.sleep(0.02)

@@ -127,12 +127,19 @@ async def test_without_a_right_its_work_is_refused(
 async def until_refused(
     grain: Grain, deployed: Deployed, story: Story, supervisor: Supervisor
 ) -> None:
-    """Tell the story until just this is forbidden; it can go on no more."""
+    """Tell the story until just this is forbidden; it can go on no more.
+
+    Whoever has no other right to work does not even start.
+    """
     since = deployed.now()
 
     async def is_refused() -> bool:
         entries = deployed.asked(since)
-        return any(entry.code == 403 and grain.allows(entry) for entry in entries)
+        if any(entry.code == 403 and grain.allows(entry) for entry in entries):
+            return True
+        log = supervisor.log.read_text()
+        what = f"{grain.account} may not {grain.verb} {grain.resource}"
+        return "nobody may do the work of" in log and what in log
 
     telling = asyncio.create_task(story.tell(supervisor, deployed.page))
     try:

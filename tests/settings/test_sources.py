@@ -140,10 +140,10 @@ def test_an_invalid_value_is_reported_with_its_source(file: Path) -> None:
 
 
 def notices(*words: str, **variables: str) -> list[tuple[int, str, str]]:
-    raw_values = reading(*words, **variables).raw_values
+    made = reading(*words, **variables)
     return [
         (level, message, next(iter(fields.values())))
-        for level, message, fields in startup_notices(raw_values, variables)
+        for level, message, fields in startup_notices(made, variables)
     ]
 
 
@@ -160,6 +160,14 @@ def test_a_deprecated_flag_is_a_warning() -> None:
         (logging.WARNING, "flag is deprecated", "--node-sync-period"),
         (logging.INFO, "flag has no effect", "--node-sync-period"),
     ]
+
+
+def test_a_feature_gate_of_a_newer_upstream_is_a_warning() -> None:
+    assert notices("--feature-gates=AllAlpha=true,FromTheFuture=false")[-1] == (
+        logging.WARNING,
+        "feature gates are not known",
+        "--feature-gates",
+    )
 
 
 def test_variables_that_name_no_flag_are_a_warning_and_break_nothing() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+from ccm import metrics
 from ccm.bus.frames import ProposeDeletions
 from ccm.cloud.interface import ConfirmsGone, Instances
 from ccm.cloud.lookup import batches
@@ -54,6 +55,7 @@ class MonitorPass:
             await self._pass()
 
     async def _pass(self) -> None:
+        began = time.monotonic()
         ours = self._context.provider.provider_ids
         nodes = await nodes_where(self._context.store, lambda node: is_watched(node, ours))
         again = [node for node in nodes if (node.name, node.uid) in self._unconfirmed]
@@ -76,6 +78,8 @@ class MonitorPass:
         for name in self._answers.keys() | before.keys():
             if self._answers.get(name) != before.get(name):
                 self._context.queue.add(name)
+        seconds = time.monotonic() - began
+        self._context.counters.observe(metrics.MONITOR_PASS_SECONDS, seconds=seconds)
 
     async def _confirm_all(self, nodes: Sequence[Node]) -> TimedAnswers:
         """What the other kind of read says; where it finds a machine, one of the two is wrong."""
@@ -103,6 +107,9 @@ class MonitorPass:
             answers = await self._reader.describe(batch, Priority.REFRESH, read)
         except NotLeading as error:
             return {node.name: Unknown(str(error)) for node in batch}
+        known = [each for each in (answers or {}).values() if not isinstance(each, Unknown)]
+        result = "success" if known else "error"
+        self._context.counters.count(metrics.MONITOR_CALLS, "instance_exists", result)
         return answers or {node.name: Unknown("throttled") for node in batch}
 
 

@@ -189,12 +189,18 @@ class RouteController:
             return Result("no node is known, so nothing is compared")
         self._listing.begin()
         self._state.table.begin_listing()
-        listed = await self._steps.list_routes(nodes, is_urgent=self._listing.is_awaited)
-        self._context.counters.count(metrics.ROUTE_SYNCS)
+        try:
+            listed = await self._steps.list_routes(nodes, is_urgent=self._listing.is_awaited)
+        except CloudError:
+            self._context.counters.count(metrics.ROUTE_SYNCS, "error", "periodic")
+            raise
         state = replace(self._state, table=self._state.table.relisted(listed))
         self._listing.believe(sum(is_missing(cidrs, state) for cidrs in state.pod_cidrs))
         self._steps.state = state
-        keys = self._listing.end() | set(self._unfinished())
+        unfinished = set(self._unfinished())
+        outcome = "changed" if unfinished else "noop"
+        self._context.counters.count(metrics.ROUTE_SYNCS, outcome, "periodic")
+        keys = self._listing.end() | unfinished
         for key in keys:
             self._context.queue.add(key)
         return Result(f"{len(listed)} routes compared, {len(keys)} keys have something to do")

@@ -72,11 +72,11 @@ def _admit_node(node: Object, old: Object | None, storage: Storage) -> None:
         if NOT_READY not in taints:
             taints.append(dict(NOT_READY))
         return
-    for field in ("podCIDRs", "providerID"):
+    for field, refusal in (("podCIDRs", forbidden_field), ("providerID", invalid_field)):
         had = old["spec"].get(field)
         if had and spec.get(field) != had:
             why = f'node updates may not change {field} except from "" to valid'
-            raise forbidden_field(kinds.NODE, node, f"spec.{field}", why)
+            raise refusal(kinds.NODE, node, f"spec.{field}", why)
 
 
 def _admit_service(service: Object, old: Object | None, storage: Storage) -> None:
