@@ -11,13 +11,6 @@ from ccm.bus.frames import ProposeDeletions
 from .cluster import POLICY, Cluster
 
 
-@pytest.mark.parametrize("size", [1, 2, pytest.param(3, id="NL4-NL6-NL13"), 100])
-def test_a_terminated_machine_goes_with_the_second_pass(cluster: Cluster, size: int) -> None:
-    cluster.fill(size).kill("n0")
-    assert cluster.report(["n0"]) == []
-    assert cluster.advance().report(["n0"]) == ["n0"]
-
-
 @pytest.mark.parametrize("seconds", [5.0, 30.0, 45.0])
 def test_the_cloud_has_to_say_it_for_the_whole_confirmation_period(
     tmp_path: Path, seconds: float
@@ -74,22 +67,6 @@ def test_the_end_of_another_worker_breaks_no_evidence(cluster: Cluster) -> None:
     cluster.fill(9).kill("n0").report(["n0"])
     cluster.governor.forget("node-1.1")
     assert cluster.advance().report(["n0"]) == ["n0"]
-
-
-def test_a_node_that_was_ready_for_a_moment_starts_over(cluster: Cluster) -> None:
-    cluster.fill(9).kill("n0").report(["n0"])
-    cluster.change("n0", is_ready=True)
-    cluster.advance(2.0).report(worker="node-1.1")
-    cluster.kill("n0")
-    cluster.advance(3.0).report(worker="node-1.1")
-    assert cluster.report(["n0"]) == []
-    assert cluster.why("n0") == "not-confirmed"
-
-
-def test_a_worker_gets_permits_only_for_its_own_proposals(cluster: Cluster) -> None:
-    cluster.fill(9).kill("n0").report(["n0"])
-    assert cluster.advance().report(worker="node-1.1") == []
-    assert cluster.advance().report(["n0"], worker="node-1.1") == []
 
 
 def test_another_worker_that_has_not_looked_since_is_waited_for_but_not_for_ever(

@@ -92,16 +92,6 @@ def test_many_gone_at_once_over_all_workers_hold_every_deletion(cluster: Cluster
     assert "31 of 100" in cluster.warnings[0][1]
 
 
-def test_a_second_worker_that_reports_the_rest_of_the_mass_comes_in_time(cluster: Cluster) -> None:
-    cluster.fill(100).kill(*names(40))
-    cluster.report(worker="node-1.1")
-    cluster.advance(1.0).report(names(20))
-    assert cluster.advance().report(names(20)) == []  # the second worker was not heard since
-    cluster.advance(0.1).report(names(20, first=20), worker="node-1.1")
-    assert cluster.advance().report(names(20)) == []
-    assert cluster.why("n0") == "many-vanished"
-
-
 def test_nodes_that_were_never_a_machine_hold_no_deletion(cluster: Cluster) -> None:
     cluster.fill(6).kill(*names(6))
     for name in names(5, first=1):
@@ -133,15 +123,6 @@ def test_a_worker_that_crashes_does_not_end_the_hold(cluster: Cluster) -> None:
     for _ in range(4):
         assert cluster.advance().report(names(16)) == []
     assert cluster.status()["held"]
-
-
-def test_nodes_deleted_a_moment_ago_still_count_as_vanished(cluster: Cluster) -> None:
-    cluster.fill(10).kill(*names(6)).report(names(3))
-    for name in cluster.advance().report(names(3)):
-        del cluster.nodes[name]
-    cluster.advance().report(names(3, first=3))
-    assert cluster.advance().report(names(3, first=3)) == []
-    assert "6 of 10" in cluster.warnings[0][1]
 
 
 def test_allow_accepts_what_is_gone_now_and_doubts_what_vanishes_later(cluster: Cluster) -> None:

@@ -13,11 +13,14 @@ from ccm.kube import config
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
+from ccm.model.volume import PersistentVolume
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.kube.cluster import RealCluster
 
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
+VOLUMES = "/api/v1/persistentvolumes"
+COLLECTIONS = {Node: NODES, Service: SERVICES, PersistentVolume: VOLUMES}
 
 
 class ApiServer:
@@ -37,11 +40,14 @@ class ApiServer:
         """A Service like this under a name of its own."""
         return Service(await self.kube.get(await self._create(SERVICES, like.raw)))
 
-    async def find(self, of: Node | Service) -> Json | None:
+    async def volume(self, like: PersistentVolume) -> PersistentVolume:
+        """A volume like this under a name of its own."""
+        return PersistentVolume(await self.kube.get(await self._create(VOLUMES, like.raw)))
+
+    async def find(self, of: Node | Service | PersistentVolume) -> Json | None:
         """What it is by now; None when it is gone."""
-        collection = NODES if isinstance(of, Node) else SERVICES
         try:
-            return await self.kube.get(f"{collection}/{of.name}")
+            return await self.kube.get(f"{COLLECTIONS[type(of)]}/{of.name}")
         except KubernetesError as error:
             if error.status == 404:
                 return None

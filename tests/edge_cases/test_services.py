@@ -12,11 +12,10 @@ from tests.service.objects import (
     finalized,
     service,
     spec,
-    with_finalizer,
     with_status,
 )
 from tests.service.world import World
-from tests.worlds.nodes import Tweak
+from tests.worlds.nodes import Tweak, with_finalizer
 
 from .rows import row
 from .servers import SERVICES, ApiServer

@@ -11,7 +11,7 @@ import pytest
 from ccm.bus.frames import ProposeDeletions
 from ccm.controllers import LIFECYCLE, NODE
 from ccm.errors import CloudError, Denied, KubernetesError, NotLeading
-from ccm.model.cloud import Gone, Instance, Unknown
+from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
 from tests.worlds.context import TIMINGS
 from tests.worlds.nodes import (
@@ -90,46 +90,38 @@ async def test_what_is_no_answer_is_the_providers_failure(answers: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tweaks", "provider_id", "complaint"),
+    ("tweaks", "answer", "reason", "complaint"),
     [
         pytest.param(
             [provided_ip("nonsense")],
-            "fake://1",
+            machine("fake://1", "InternalIP 10.0.0.1"),
+            "InitializationFailed",
             "'nonsense' is neither one IP nor one of each family",
             id="CN8",
         ),
         pytest.param(
             [],
-            "",
+            machine(""),
+            "InitializationFailed",
             "cloud provider does not set node provider ID for node node-1",
             id="CN9-CN15",
         ),
+        pytest.param([], Gone("404 seen"), "CloudMachineNotFound", "404 seen", id="no-machine"),
     ],
 )
 async def test_what_does_not_fit_the_node_is_told_to_people(
-    tweaks: list[Tweak], provider_id: str, complaint: str
+    tweaks: list[Tweak], answer: Answer, reason: str, complaint: str
 ) -> None:
     async with world() as w:
         w.cluster.put(node(tainted, *tweaks))
         before = w.cluster.node()
-        w.machines.answers["node-1"] = machine(provider_id, "InternalIP 10.0.0.1")
+        w.machines.answers["node-1"] = answer
         with pytest.raises(CloudError, match=complaint):
             await w.sync()
         assert w.cluster.node() == before
-        ((kind, reason, message),) = await w.events()
-        assert (kind, reason) == ("Warning", "InitializationFailed")
+        ((kind, told, message),) = await w.events()
+        assert (kind, told) == ("Warning", reason)
         assert complaint in message
-
-
-async def test_a_node_without_a_machine_is_told_to_people_and_not_deleted() -> None:
-    async with world() as w:
-        w.put(node(tainted), answer=Gone("404 from the cloud"))
-        with pytest.raises(CloudError):
-            await w.sync()
-        ((kind, reason, message),) = await w.events()
-        assert (kind, reason) == ("Warning", "CloudMachineNotFound")
-        assert "404 from the cloud" in message
-        assert w.cluster.node().is_uninitialized
 
 
 @pytest.mark.parametrize(

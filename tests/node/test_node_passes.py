@@ -19,11 +19,6 @@ def filled(number: int) -> Store:
     return store
 
 
-async def test_those_that_are_wanted_come_by_name() -> None:
-    nodes = await nodes_where(filled(5), lambda node: node.name != "n0002")
-    assert [node.name for node in nodes] == ["n0000", "n0001", "n0003", "n0004"]
-
-
 async def test_others_have_their_turn_meanwhile() -> None:
     store = filled(5 * NODES_AT_ONCE)
     seen: list[int] = []

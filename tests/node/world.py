@@ -45,7 +45,6 @@ async def world(
     *controllers: str,
     page: int = 100,
     limit: int = MANY,
-    scheme: str = "fake",
     timings: Timings = TIMINGS,
     **flags: Any,
 ) -> AsyncIterator[World]:
@@ -53,8 +52,7 @@ async def world(
     if controllers:
         flags |= {"controllers": controllers, "node_monitor_period": 0.01}
     settings = replace(SETTINGS, **flags)
-    options = {"scheme": scheme, "limit": limit, "timings": timings}
-    async with World(page, settings=settings, **options).running() as made:
+    async with World(page, settings=settings, limit=limit, timings=timings).running() as made:
         yield made
 
 

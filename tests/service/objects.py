@@ -50,10 +50,6 @@ def finalized(raw: Json) -> None:
     raw["metadata"].setdefault("finalizers", []).append(FINALIZER)
 
 
-def with_finalizer(name: str) -> Tweak:
-    return lambda raw: raw["metadata"].setdefault("finalizers", []).append(name)
-
-
 def being_deleted(raw: Json) -> None:
     raw["metadata"]["deletionTimestamp"] = DELETED_AT
 

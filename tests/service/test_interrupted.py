@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ccm.errors import CloudError, KubernetesError, Refused, RetryAfter
 from ccm.model.service import Feature, Service
 from tests.worlds.cluster import Cluster
-from tests.worlds.nodes import Tweak, with_provider_id
+from tests.worlds.nodes import Tweak, with_finalizer, with_provider_id
 
 from .cloud import Balancers, Record
 from .objects import (
@@ -24,7 +24,6 @@ from .objects import (
     service,
     spec,
     typed,
-    with_finalizer,
     with_status,
     with_uid,
 )

@@ -9,7 +9,7 @@ from ccm.model.cloud import Ingress, IpMode
 from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, Feature, Service
 from tests.worlds.cluster import patched
-from tests.worlds.nodes import PROVIDER_IDS, Tweak, labelled, with_provider_id
+from tests.worlds.nodes import PROVIDER_IDS, Tweak, labelled, with_finalizer, with_provider_id
 from workers.service.hosts import EXCLUDE_LABEL, Hosts, may_be_host
 from workers.service.plan import (
     LAST_APPLIED_ANNOTATION,
@@ -41,7 +41,6 @@ from .objects import (
     service,
     spec,
     typed,
-    with_finalizer,
     with_status,
     with_taint,
     with_uid,

@@ -10,7 +10,7 @@ from ccm.model.cloud import IpMode
 from ccm.model.objects import Json
 from tests.worlds.cluster import Cluster
 from tests.worlds.context import TIMINGS
-from tests.worlds.nodes import Tweak
+from tests.worlds.nodes import Tweak, with_finalizer
 from tests.worlds.waiting import until
 
 from .cloud import Record
@@ -22,7 +22,6 @@ from .objects import (
     service,
     spec,
     typed,
-    with_finalizer,
     with_status,
     with_uid,
 )

@@ -13,9 +13,9 @@ from ccm.model.service import (
     Service,
     admits_everybody,
 )
-from tests.worlds.nodes import Tweak
+from tests.worlds.nodes import Tweak, with_finalizer
 
-from .objects import annotated, port, service, spec, typed, with_finalizer
+from .objects import annotated, port, service, spec, typed
 
 
 def as_annotation(*ranges: str) -> Tweak:

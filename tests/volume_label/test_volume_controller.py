@@ -143,20 +143,6 @@ async def test_an_answer_about_an_earlier_volume_of_that_name_is_not_taken() -> 
         assert len(w.places.reads) == 2
 
 
-async def test_a_volume_that_changed_since_the_plan_is_planned_again() -> None:
-    async with world() as w:
-        w.put(volume(), answer=place("a", "b"))
-        w.feed()
-        w.cluster.put(volume(in_zones("b")))
-        with pytest.raises(KubernetesError) as refusal:
-            await w.reconcile()
-        assert refusal.value.status == 422
-        assert (w.cluster.volume().labels, await w.events()) == ({}, [])
-        await w.sync()
-        assert w.cluster.volume().labels[ZONE] == "b"
-        assert len(w.places.reads) == 1
-
-
 async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() -> None:
     w = World(None)
     async with under_runner(worker, w.context, w.controller, w.port):

@@ -1,7 +1,6 @@
 """What fakes of a cloud are made of: grants for everything, and parts that answer in batches."""
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -9,6 +8,7 @@ from typing import Any, Protocol
 from ccm.cloud.gate import WorkerGate
 from ccm.decide.budget import Priority
 
+from .nodes import PROVIDER_IDS, SCHEME
 from .waiting import DEADLINE
 
 GRANTED = 123.0  # when the source says that every call was granted
@@ -40,10 +40,9 @@ class GrantSource:
         self.throttles.append((budget, seconds, granted))
 
 
-def new_provider(scheme: str = "fake", **parts: object) -> Any:
+def new_provider(**parts: object) -> Any:
     """A provider with these parts and nothing else."""
-    ours = re.compile(f"{scheme}://.*")
-    return SimpleNamespace(name=scheme, provider_ids=ours, **dict.fromkeys(PARTS) | parts)
+    return SimpleNamespace(name=SCHEME, provider_ids=PROVIDER_IDS, **dict.fromkeys(PARTS) | parts)
 
 
 class Inventory:

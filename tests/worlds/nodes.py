@@ -65,6 +65,10 @@ def created(at: str) -> Tweak:
     return lambda raw: raw["metadata"].update(creationTimestamp=at)
 
 
+def with_finalizer(name: str) -> Tweak:
+    return lambda raw: raw["metadata"].setdefault("finalizers", []).append(name)
+
+
 def recreated(raw: Json) -> None:
     """Another object under the same name."""
     raw["metadata"]["uid"] += "-again"

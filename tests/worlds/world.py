@@ -127,8 +127,7 @@ class InventoryWorld(World):
     """A world whose cloud has one part, which answers for many objects in one read."""
 
     def __init__(self, module: Any, part: str, inventory: Inventory, **options: Any) -> None:
-        provider = new_provider(options.pop("scheme", "fake"), **{part: inventory})
-        super().__init__(module, provider, **options)
+        super().__init__(module, new_provider(**{part: inventory}), **options)
         self.inventory = inventory
         inventory.check = self.permission.check
 

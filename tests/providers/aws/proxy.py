@@ -51,9 +51,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The connection breaks before the call, or after it when `is_done`."""
-
-    is_done: bool = False
+    """The connection breaks before the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
             case Refusal(status, code, message):
                 form = ERROR if request.client == "ec2" else QUERY_ERROR
                 self._send(status, form.format(code=code, message=message).encode())
-            case Reset(is_done):
-                if is_done:
-                    self._forward(body)
+            case Reset():
                 self.close_connection = True
             case Silence():
                 proxy.closing.wait()

@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.errors import CloudError, Denied, Throttled
-from ccm.model.cloud import AddressType, Gone, Instance, NodeAddress, PowerState, Unknown
+from ccm.model.cloud import AddressType, Gone, Instance, Unknown
 from ccm.providers.aws.tags import tag_list
 from tests.providers.aws.proxy import Garbage, Refusal, Request, Reset
 from tests.providers.aws.world import MARK, ZONES, Aws, node, node_of
@@ -11,29 +11,11 @@ from tests.providers.aws.world import MARK, ZONES, Aws, node, node_of
 ABSENT = "aws:///us-east-1a/i-0123456789abcdef0"
 
 
-async def test_a_node_is_found_by_its_private_dns_name(aws: Aws) -> None:
+async def test_the_id_of_its_zone_is_a_label(aws: Aws) -> None:
     (made,) = aws.launch(zone=ZONES[1])
-    name, private, public = (
-        made["PrivateDnsName"],
-        made["PrivateIpAddress"],
-        made["PublicIpAddress"],
-    )
-    answers = await aws.describe(node(name))
-    assert answers[name] == Instance(
-        provider_id=f"aws:///{ZONES[1]}/{made['InstanceId']}",
-        type="m5.large",
-        zone=ZONES[1],
-        region="us-east-1",
-        addresses=(
-            NodeAddress(AddressType.INTERNAL_IP, private),
-            NodeAddress(AddressType.EXTERNAL_IP, public),
-            NodeAddress(AddressType.INTERNAL_DNS, name),
-            NodeAddress(AddressType.HOSTNAME, name),
-            NodeAddress(AddressType.EXTERNAL_DNS, made["PublicDnsName"]),
-        ),
-        labels={"topology.k8s.aws/zone-id": "use1-az1"},
-        power=PowerState.RUNNING,
-    )
+    (answer,) = (await aws.describe(node(made["PrivateDnsName"]))).values()
+    assert isinstance(answer, Instance)
+    assert (answer.type, answer.labels) == ("m5.large", {"topology.k8s.aws/zone-id": "use1-az1"})
 
 
 async def test_a_resource_based_name_is_found_by_the_id_in_it(aws: Aws) -> None:

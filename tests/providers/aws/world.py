@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import Gate, ProviderContext
+from ccm.cloud.interface import ProviderContext
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import port, service
 from ccm.model.cloud import Answer, Route
@@ -229,7 +229,6 @@ async def started(
     has_cluster_id: bool = True,
     allow_untagged: bool = False,
     caller: str = "test",
-    gate: Gate | None = None,
     timings: AwsTimings = AwsTimings(),
 ) -> AwsCloud:
     """A provider at work, with `extra` lines in its configuration; close it."""
@@ -237,7 +236,7 @@ async def started(
     if not has_cluster_id:
         config = config.replace(f"KubernetesClusterID = {CLUSTER}", "")
     context = ProviderContext(
-        gate or KitGate(10.0), config.encode(), "cloud.conf", "test", caller, allow_untagged
+        KitGate(10.0), config.encode(), "cloud.conf", "test", caller, allow_untagged
     )
     cloud = AwsCloud(timings)
     await cloud.initialize(context)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ccm.cloud.testkit.gate import GateCall
 from ccm.errors import CloudError, Denied, Refused, Throttled
 from ccm.providers.simulated.api import Conflict, SimulatedApi
 
@@ -20,13 +19,6 @@ async def create(api: SimulatedApi, name: str, **more: object) -> Any:
 
 async def delete(api: SimulatedApi, name: str) -> Any:
     return await api.call("DeleteLoadBalancer", "DELETE", f"/v1/load-balancers/{name}")
-
-
-async def test_a_write_spends_the_write_budget_and_returns_json(w: World) -> None:
-    made = await create(w.api, "web")
-    assert made["name"] == "web"
-    assert w.gate.calls == [GateCall("CreateLoadBalancer", "write")]
-    assert (w.cloud.counters.reads, w.cloud.counters.writes) == (0, 1)
 
 
 async def test_a_name_that_is_taken_is_refused(w: World) -> None:

@@ -1,6 +1,7 @@
 """The --cloud-config file and the provider that reads it: all faults are told at once."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from ccm.cloud.interface import Quota
 from ccm.errors import ConfigurationFaults
 from ccm.providers.simulated.config import SimulatedConfig, read_config
 
+WRONG_URLS = ("", "banana", "ftp://host", "http://", "http://host:port", "http://host/?a=b")
 MINIMAL = "[Global]\nurl = http://127.0.0.1:8080\ntoken = secret\n"
 
 
@@ -17,20 +19,20 @@ def faults(content: str | bytes) -> list[str]:
     return [str(fault) for fault in raised.value.faults]
 
 
-def test_the_url_and_a_token_are_enough() -> None:
-    config = read_config(MINIMAL.encode(), "cloud.conf")
-    assert config == SimulatedConfig("http://127.0.0.1:8080", "secret")
-
-
-def test_everything_can_be_set() -> None:
-    more = "page-size = 50\nread-rate = 2.5\nwrite-rate = 0.2\ntimeout = 1m30s\n"
-    config = read_config((MINIMAL + more).encode(), "cloud.conf")
-    assert (config.page_size, config.timeout) == (50, 90)
-    assert (config.read_quota, config.write_quota) == (Quota(2.5, 5), Quota(0.2, 1))
-
-
-def test_a_bare_number_is_a_timeout_in_seconds() -> None:
-    assert read_config(f"{MINIMAL}timeout = 2.5\n".encode(), "").timeout == 2.5
+@pytest.mark.parametrize(
+    ("lines", "more"),
+    [
+        ("", {}),
+        ("page-size = 50", {"page_size": 50}),
+        ("read-rate = 2.5", {"read_quota": Quota(2.5, 5)}),
+        ("write-rate = 0.2", {"write_quota": Quota(0.2, 1)}),
+        ("timeout = 1m30s", {"timeout": 90}),
+        ("timeout = 2.5", {"timeout": 2.5}),
+    ],
+)
+def test_the_url_and_a_token_are_enough_and_more_can_be_set(lines: str, more: Any) -> None:
+    config = read_config(f"{MINIMAL}{lines}\n".encode(), "cloud.conf")
+    assert config == SimulatedConfig("http://127.0.0.1:8080", "secret", **more)
 
 
 def test_the_token_comes_from_a_file(tmp_path: Path) -> None:
@@ -71,14 +73,6 @@ def test_a_wrong_line_is_named_with_its_remedy(line: str, key: str, words: str) 
 
 
 @pytest.mark.parametrize(
-    "url", ["", "banana", "ftp://host", "http://", "http://host:port", "http://host/?a=b"]
-)
-def test_a_wrong_url_is_a_fault(url: str) -> None:
-    [fault] = faults(f"[Global]\nurl = {url}\ntoken = t\n")
-    assert fault.startswith("cloud.conf [Global] url: ")
-
-
-@pytest.mark.parametrize(
     "content",
     [
         "[Global]\nurl = http://me:hunter2@host\ntoken = t\n",
@@ -91,9 +85,17 @@ def test_a_fault_never_shows_a_secret(content: str) -> None:
     assert "hunter2" not in "\n".join(faults(content))
 
 
-def test_a_token_is_needed() -> None:
-    [fault] = faults("[Global]\nurl = http://host\n")
-    assert "set token or token-file" in fault
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        *((f"url = {url}\ntoken = t", "url: ") for url in WRONG_URLS),
+        ("token = t", "url: is missing"),
+        ("url = http://host", "token: is missing; set token or token-file"),
+    ],
+)
+def test_what_is_needed_is_a_fault_when_it_is_wrong_or_missing(content: str, told: str) -> None:
+    [fault] = faults(f"[Global]\n{content}\n")
+    assert fault.startswith(f"cloud.conf [Global] {told}")
 
 
 @pytest.mark.parametrize(
@@ -118,11 +120,6 @@ def test_all_faults_are_told_at_once() -> None:
     fields = {fault.split(": ", 1)[0].removeprefix("cloud.conf [Global] ") for fault in found}
     keys = {"colour", "url", "token", "page-size", "read-rate", "write-rate", "timeout"}
     assert fields == {"cloud.conf", "token-file", *keys}
-
-
-def test_an_empty_file_says_how_to_start() -> None:
-    found = faults("")
-    assert any("[Global] url: is missing" in fault for fault in found)
 
 
 @pytest.mark.parametrize(
