@@ -92,20 +92,17 @@ class Watch:
 
     response: aiohttp.ClientResponse
 
-    async def next(self, within: float = WITHIN) -> Event:
+    async def next(self) -> Event:
         """Return the next event; TimeoutError when none comes."""
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(WITHIN):
             line = await self.response.content.readline()
         assert line, "the watch has ended"
         raw = orjson.loads(line)
         return Event(raw["type"], raw["object"])
 
-    async def take(self, count: int) -> list[tuple[str, str]]:
-        return [(await self.next()).seen for _ in range(count)]
-
-    async def rest(self, within: float = WITHIN) -> list[Event]:
+    async def rest(self) -> list[Event]:
         """Return what comes until the server ends the watch."""
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(WITHIN):
             lines = [orjson.loads(line) async for line in self.response.content]
         return [Event(raw["type"], raw["object"]) for raw in lines]
 

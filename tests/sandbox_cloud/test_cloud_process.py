@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from ccm.errors import ExitCode
 from ccm.sandbox.cloud.client import CloudAdmin
+from tests.proc.running import wait_for
 
 Launch = Callable[..., "subprocess.Popen[str]"]
 
@@ -33,15 +33,6 @@ def launch() -> Iterator[Launch]:
         child.communicate()
 
 
-def url_in(file: Path) -> str:
-    """The URL once the process has written it."""
-    deadline = time.monotonic() + 20
-    while not file.exists():
-        assert time.monotonic() < deadline, "the cloud did not get ready"
-        time.sleep(0.01)
-    return file.read_text()
-
-
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 async def test_it_writes_its_url_serves_its_seed_and_stops_cleanly(
     launch: Launch, tmp_path: Path, ending: signal.Signals
@@ -52,7 +43,8 @@ async def test_it_writes_its_url_serves_its_seed_and_stops_cleanly(
         f"--url-file={url}", f"--seed-file={seed}", "--read-rate=20:40",
         "--page=7", "--latency=0.001", "--parameter=retention=5", "--parameter=max_routes=3",
     )  # fmt: skip
-    async with CloudAdmin(url_in(url)) as admin:
+    wait_for("the cloud listens", url.exists)
+    async with CloudAdmin(url.read_text()) as admin:
         assert [machine.zone for machine in await admin.machines()] == ["zone-q"]
         limits = await admin.set_limits()
     assert limits["read"] == {"per_second": 20, "burst": 40}

@@ -20,7 +20,6 @@ from ccm.kube.client import Kube
 from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json, Projection
 from ccm.supervisor import informer
-from ccm.supervisor.delivery import Owns
 from ccm.supervisor.informer import InformerTimings, SharedInformer
 from tests.worlds.waiting import until
 from workers.store import Store
@@ -82,11 +81,11 @@ class Worker:
         self._informer, self.name = shared, name
         self.is_synced, self.is_taking = False, True
 
-    def subscribe(self, owns: Owns = lambda kind, key: True) -> None:
+    def subscribe(self) -> None:
         projections = [{"kind": want.kind, "paths": want.paths} for want in self.store.projections]
         hello = decode(encode(Hello(projections, {})))  # as it arrives: tuples are lists then
         assert isinstance(hello, Hello)
-        self._informer.subscribe(self.name, hello, owns)
+        self._informer.subscribe(self.name, hello, lambda kind, key: True)
 
     def take(self, frame: bytes) -> bool:
         if not self.is_taking:

@@ -100,7 +100,7 @@ def test_an_offer_that_the_api_server_does_not_answer_leaves_one_leader(
 async def test_a_replica_that_led_does_not_lead_after_another_that_came_and_went() -> None:
     server, [one] = await started("one")
     await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
-    lease = foreign_lease("guest", 1)
+    lease = foreign_lease("guest")
     lease["spec"]["leaseTransitions"] = server.spec["leaseTransitions"] + 1
     lease["spec"]["holderIdentity"] = ""
     server.put(lease)
