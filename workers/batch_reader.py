@@ -124,8 +124,20 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         """
         if not batch:
             return {}
-        with self._executor.journaled([obj.name for obj in batch]):
-            return await self._describe(batch, priority, read)
+        read = read or self._part.describe
+        try:
+            with self._executor.journaled([obj.name for obj in batch]), with_priority(priority):
+                answers = await invoke(read, batch)
+            return {obj.name: _checked(answers.get(obj.name)) for obj in batch}
+        except Throttled:
+            return None
+        except NotLeading:
+            raise
+        except CloudError as error:
+            return {obj.name: Unknown(str(error)) for obj in batch}
+        except Exception as error:  # around one callback: a provider's bug is one failed read
+            log.exception("provider failed", extra={"call": getattr(read, "__qualname__", "")})
+            return {obj.name: Unknown(f"provider failed: {error!r}") for obj in batch}
 
     async def _join(self, obj: ObjectT) -> AnswerT | Unknown:
         """Wait for the answer in the next batch."""
@@ -166,8 +178,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         objects = [obj for obj, _ in batch]
         error: Exception = CloudError("the read was broken off")
         try:
-            with self._executor.journaled([obj.name for obj in objects]):
-                answers = await self._until_answered(objects)
+            answers = await self._until_answered(objects)
             for obj, answered in batch:
                 if not answered.done():
                     answered.set_result(answers[obj.name])
@@ -181,30 +192,9 @@ class BatchReader(Generic[ObjectT, AnswerT]):
 
     async def _until_answered(self, batch: Sequence[ObjectT]) -> dict[str, AnswerT | Unknown]:
         """Describe again while the cloud throttles: the budget sets the pace."""
-        while (answers := await self._describe(batch, self._priority)) is None:  # noqa: ASYNC110
+        while (answers := await self.describe(batch, self._priority)) is None:  # noqa: ASYNC110
             await asyncio.sleep(self._timings.throttled_batch_retry)
         return answers
-
-    async def _describe(
-        self,
-        batch: Sequence[ObjectT],
-        priority: Priority,
-        read: Read[ObjectT, AnswerT] | None = None,
-    ) -> dict[str, AnswerT | Unknown] | None:
-        read = read or self._part.describe
-        try:
-            with with_priority(priority):
-                answers = await invoke(read, batch)
-            return {obj.name: _checked(answers.get(obj.name)) for obj in batch}
-        except Throttled:
-            return None
-        except NotLeading:
-            raise
-        except CloudError as error:
-            return {obj.name: Unknown(str(error)) for obj in batch}
-        except Exception as error:  # around one callback: a provider's bug is one failed read
-            log.exception("provider failed", extra={"call": getattr(read, "__qualname__", "")})
-            return {obj.name: Unknown(f"provider failed: {error!r}") for obj in batch}
 
 
 def _checked(answer: AnswerT | None) -> AnswerT | Unknown:

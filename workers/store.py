@@ -65,7 +65,7 @@ class Store:
         return list(self._objects)
 
     def absorb(self, frame: Objects) -> Absorbed:
-        """Take in a frame of the feed; raises `Gap` when one before it is missing."""
+        """Take in a frame of objects; raises `Gap` when one before it is missing."""
         if frame.epoch != self._epoch:
             self._epoch, self._seq, self._coming = frame.epoch, 0, {}
         if frame.restores != self._restores:
@@ -89,7 +89,7 @@ class Store:
         return self._complete() if frame.complete else Absorbed([], completed=False)
 
     def wrote(self, kind: str, key: str, answer: Json) -> None:
-        """Remember what a write of ours answered; older entries of the feed are ignored."""
+        """Remember what a write of ours answered; older entries of a frame are ignored."""
         if (kind, key) in self._objects:
             version = text(mapping(answer.get("metadata")).get("resourceVersion"))
             value = project(answer, self._paths(kind))
@@ -108,7 +108,7 @@ class Store:
     def _put(self, name: Name, version: int, value: Json | None) -> bool:
         """Whether this is news: what has the higher version is newer; 0 is not known.
 
-        What we wrote comes back through the feed, and is no news then.
+        What we wrote comes back from the watch, and is no news then.
         """
         if value is None:
             self._versions.pop(name, None)

@@ -27,8 +27,8 @@ class WorkerSpec:
     """One start of one worker.
 
     `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
-    ("node-0.3"), `controller` is the package under `workers` that it runs. The token for `server`
-    comes in a file: see `UseToken`.
+    ("node-0.3-" and something random), `controller` is the package under `workers` that it runs.
+    The token for `server` comes in a file: see `UseToken`.
     """
 
     name: str
@@ -166,7 +166,7 @@ class TokenRefused:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Part of the feed: entries `[kind, key, version, value]`, value null for a deleted object.
+    """Changed objects: entries `[kind, key, version, value]`, value null for a deleted one.
 
     `moved` names the null entries, as `[kind, key]`, whose objects now belong to another worker.
     `epoch` counts snapshots, `seq` the frames of one epoch from 1. The frame with `complete` ends
@@ -235,7 +235,7 @@ class LogLevel:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Take no new keys, finish those in hand within `seconds`, then end."""
+    """Take no new keys, finish those in flight within `seconds`, then end."""
 
     seconds: float
 

@@ -1,4 +1,4 @@
-"""Which keys a worker has in hand, in a file that outlives it, however it ends."""
+"""Which keys a worker has in flight, in a file that outlives it, however it ends."""
 
 import errno
 import logging
@@ -64,7 +64,7 @@ def _allocated(path: Path) -> mmap.mmap:
 
 
 def read_in_flight(path: Path) -> list[str]:
-    """The keys that were in hand when the worker ended; none when it left no file."""
+    """The keys that were in flight when the worker ended; none when it left no file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -19,7 +19,7 @@ from ccm.kube.service_accounts import (
 from ccm.manifests.rbac import subjects, worker_rules
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
-from ccm.supervisor.accounts import APPLY_MANIFESTS, Candidate, best, may_be_left_out, nobody
+from ccm.supervisor.accounts import APPLY_MANIFESTS, AccountCandidate, best, may_be_left_out, nobody
 
 
 async def check_permissions(context: CheckContext) -> Iterable[Finding]:
@@ -76,7 +76,7 @@ async def check_accounts(context: CheckContext) -> Iterable[Finding]:
 
 
 def evaluate_candidates(
-    settings: Settings, candidates: Mapping[str, Sequence[Candidate]]
+    settings: Settings, candidates: Mapping[str, Sequence[AccountCandidate]]
 ) -> Iterator[Finding]:
     """As whom each worker acts, by package; what nobody may do is a failure or is left out."""
     for worker, reviewed in candidates.items():
@@ -89,7 +89,7 @@ def evaluate_candidates(
 
 
 @once
-async def review_candidates(context: CheckContext) -> Mapping[str, Sequence[Candidate]]:
+async def review_candidates(context: CheckContext) -> Mapping[str, Sequence[AccountCandidate]]:
     """Whom each worker may act as, as a start finds out, but without a token of theirs."""
     kube = await connect(context)
     own = await own_account(kube)
@@ -101,14 +101,16 @@ async def review_candidates(context: CheckContext) -> Mapping[str, Sequence[Cand
     }
 
 
-async def _candidate(kube: Kube, account: ServiceAccount, rules: Sequence[PolicyRule]) -> Candidate:
+async def _candidate(
+    kube: Kube, account: ServiceAccount, rules: Sequence[PolicyRule]
+) -> AccountCandidate:
     needed = policy_rules([account.name], account.namespace)
     if await exists(kube, f"{account.collection}/{account.name}") is False:
         if account.name not in BUILT_IN.values():
-            return Candidate(account, problem="there is no such account")
+            return AccountCandidate(account, problem="there is no such account")
         create = PolicyRule("serviceaccounts", ("create",), "", namespace=account.namespace)
         needed = (*needed, create)
-    own = Candidate(account, await review_access(kube, needed))
+    own = AccountCandidate(account, await review_access(kube, needed))
     if own.lacks:
-        return Candidate(account, problem=f"we may not {', '.join(own.lacks)} there")
-    return Candidate(account, await review_access(kube, rules, account.user))
+        return AccountCandidate(account, problem=f"we may not {', '.join(own.lacks)} there")
+    return AccountCandidate(account, await review_access(kube, rules, account.user))

@@ -9,7 +9,7 @@ from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping
 from ccm.model.rbac import PolicyRule
 
-REVIEWS_PATH = "/apis/authorization.k8s.io/v1"
+API_VERSION = "authorization.k8s.io/v1"
 REQUEST_TIMEOUT = 5.0  # seconds
 
 
@@ -58,9 +58,9 @@ async def _answered(kube: Kube, review: AccessReview, user: str) -> AccessReview
         everywhere = "system:serviceaccounts"
         groups = [everywhere, f"{everywhere}:{user.split(':')[2]}", "system:authenticated"]
         spec |= {"user": user, "groups": groups}
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    body = {"apiVersion": API_VERSION, "kind": kind, "spec": spec}
     try:
-        answer = await kube.post(f"{REVIEWS_PATH}/{kind.lower()}s", body, REQUEST_TIMEOUT)
+        answer = await kube.post(f"/apis/{API_VERSION}/{kind.lower()}s", body, REQUEST_TIMEOUT)
     except KubernetesError as error:
         if error.status == 403:
             return review

@@ -15,18 +15,19 @@ from ccm.kube.events import Event, EventRecorder, ObjectRef
 from ccm.model.objects import Json, mapping, text
 from ccm.model.rbac import PolicyRule
 
-_GROUP = "coordination.k8s.io/v1"
+_GROUP = "coordination.k8s.io"
+_API_VERSION = f"{_GROUP}/v1"
 
 COMPONENT = "cloud-controller-manager"  # the source of our Events, as upstream names it
 
 
 def policy_rules(namespace: str, names: Iterable[str]) -> tuple[PolicyRule, ...]:
     """What these Leases need; RBAC cannot restrict the name of a new object."""
-    group, purpose = "coordination.k8s.io", "leader election"
+    purpose = "leader election"
     both = f"{purpose}; a freeze of deletions"
     return (
-        PolicyRule("leases", ("create",), purpose, group, namespace),
-        PolicyRule("leases", ("get", "update"), both, group, namespace, tuple(names)),
+        PolicyRule("leases", ("create",), purpose, _GROUP, namespace),
+        PolicyRule("leases", ("get", "update"), both, _GROUP, namespace, tuple(names)),
     )
 
 
@@ -53,7 +54,7 @@ class LeaseClient:
     def __post_init__(self) -> None:
         self._raw: Json = {}
         self.annotations: Mapping[str, str] = {}  # as last seen; a Lease made anew has them, too
-        self._collection = f"/apis/{_GROUP}/namespaces/{self.namespace}/leases"
+        self._collection = f"/apis/{_API_VERSION}/namespaces/{self.namespace}/leases"
         self._recorder = EventRecorder(self.kube.lane(), COMPONENT, self.identity)
 
     @property
@@ -75,7 +76,7 @@ class LeaseClient:
     async def create(self, timeout: float) -> LeaderElectionRecord:
         """Create a Lease that we hold; 409 when somebody was faster."""
         body = {
-            "apiVersion": _GROUP,
+            "apiVersion": _API_VERSION,
             "kind": "Lease",
             "metadata": {
                 "name": self.name,
@@ -105,7 +106,7 @@ class LeaseClient:
     def object_ref(self) -> ObjectRef:
         """The Lease as the object of an Event; without a UID before it was read."""
         uid = text(mapping(self._raw.get("metadata")).get("uid"))
-        return ObjectRef(_GROUP, "Lease", self.name, uid, self.namespace)
+        return ObjectRef(_API_VERSION, "Lease", self.name, uid, self.namespace)
 
     async def record_event(self, what: str, warning: str = "") -> None:
         """Send an Event on the Lease that says what happened to us: `became leader`, say.

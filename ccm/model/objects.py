@@ -201,6 +201,13 @@ FieldPath = tuple[Step, ...]
 NODE_IDENTITY = "NodeIdentity"
 """All Nodes, for a worker that owns only some; what `Node` is to it are those."""
 VIEWS = {NODE_IDENTITY: "Node"}
+NODE_IDENTITY_PATHS: tuple[FieldPath, ...] = (
+    ("metadata", "name"),
+    ("metadata", "uid"),
+    ("metadata", "creationTimestamp"),
+    ("spec", "providerID"),
+)
+"""What tells the Nodes of one machine apart, and which of them is the oldest."""
 
 
 def watched_kind(kind: str) -> str:

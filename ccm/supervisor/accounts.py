@@ -35,7 +35,7 @@ RulesByWorker = Mapping[str, Sequence[PolicyRule]]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AccountCandidate:
     """Somebody a worker may act as, ourselves if there is no account, and what he may do.
 
     `problem` says why he is out of the question.
@@ -65,7 +65,7 @@ class Candidate:
         )
 
 
-def best(candidates: Iterable[Candidate]) -> Candidate | None:
+def best(candidates: Iterable[AccountCandidate]) -> AccountCandidate | None:
     """The first of those who lack least; None when nobody may do any of the work."""
     useful = (each for each in candidates if each.is_useful)
     return min(useful, key=lambda each: len(each.lacks), default=None)
@@ -106,7 +106,9 @@ async def choose_accounts(
     return settings, accounts
 
 
-def nobody(settings: Settings, worker: str, candidates: Iterable[Candidate]) -> ConfigurationFault:
+def nobody(
+    settings: Settings, worker: str, candidates: Iterable[AccountCandidate]
+) -> ConfigurationFault:
     """The fault that none of the candidates may do any of the worker's work."""
     has_own = settings.use_service_account_credentials
     return ConfigurationFault(
@@ -129,18 +131,18 @@ async def _candidates(
     own: ServiceAccount | None,
     worker: str,
     rules: Sequence[PolicyRule],
-) -> list[Candidate]:
+) -> list[AccountCandidate]:
     """Those whom the worker may act as, up to the first who lacks nothing."""
     if not settings.use_service_account_credentials:
-        return [Candidate(None, await review_access(kube, rules))]
-    found: list[Candidate] = []
+        return [AccountCandidate(None, await review_access(kube, rules))]
+    found: list[AccountCandidate] = []
     for account in accounts_of(worker, own):
         try:
             token = await request_token(kube, account)
         except KubernetesError as error:
-            found.append(Candidate(account, problem=f"no token ({error})"))
+            found.append(AccountCandidate(account, problem=f"no token ({error})"))
             continue
-        found.append(Candidate(account, await _reviewed(kube, token, rules)))
+        found.append(AccountCandidate(account, await _reviewed(kube, token, rules)))
         if not found[-1].lacks:
             break
     return found

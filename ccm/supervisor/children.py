@@ -183,7 +183,7 @@ class Children:
     def restart(self, child: Child) -> str:
         """Hand the work over to a new process; returns a sentence that says what happens."""
         if child.is_leaving:
-            return f"{child.name} is scaled away, and finishes what it has in hand"
+            return f"{child.name} is scaled away, and finishes what it has in flight"
         if child.successor:
             return f"{child.name} is being replaced already"
         if child.current and child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING):

@@ -4,6 +4,7 @@ the status says that nothing is deleted."""
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from ccm.directories import replace_file
 from ccm.durations import format_duration
 from ccm.model.objects import mapping, number
 
+NO_REASON = "no reason given"
+
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
@@ -21,6 +24,11 @@ class Freeze:
     why: str
     by: str
     at: str
+
+
+def new_freeze(why: str, by: str) -> Freeze:
+    """A freeze from now on."""
+    return Freeze(why or NO_REASON, by, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -37,7 +36,13 @@ from ccm.decide.deletion import (
 )
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.supervisor.deletion_state import DeletionState, Freeze, read_state, write_state
+from ccm.supervisor.deletion_state import (
+    DeletionState,
+    Freeze,
+    new_freeze,
+    read_state,
+    write_state,
+)
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +94,7 @@ class _Record:
 
 
 @dataclass(frozen=True, slots=True)
-class _Permits:
+class _PermitRecord:
     """Those of one name within the window: however many, they count once in the budget."""
 
     last: float
@@ -118,7 +123,7 @@ class DeletionGovernor:
         self._warn, self._clock = warn, clock
         self._records: dict[str, _Record] = {}  # by name of the Node
         self._reported_at: dict[str, float] = {}  # worker → its last pass
-        self._permits: dict[str, _Permits] = {}  # by name of the Node
+        self._permits: dict[str, _PermitRecord] = {}  # by name of the Node
         self._freeze: Freeze | None = None
         self._hold: Hold | None = None
         self._error = ""  # why the state file is of no use
@@ -297,8 +302,8 @@ class DeletionGovernor:
         before, cluster, chosen = dict(self._permits), self._cluster(), []
         for answer in sorted(reported.gone, key=lambda a: self._records[a.name].history.first):
             if self._evaluate(answer.name, cluster, now).decision is DeletionDecision.PERMIT:
-                earlier = self._permits.pop(answer.name, _Permits(now, 0))
-                self._permits[answer.name] = _Permits(now, earlier.times + 1)
+                earlier = self._permits.pop(answer.name, _PermitRecord(now, 0))
+                self._permits[answer.name] = _PermitRecord(now, earlier.times + 1)
                 cluster = replace(cluster, permits=self._permitted_at())
                 chosen.append(answer)
         if chosen and not self._save():
@@ -326,11 +331,11 @@ class DeletionGovernor:
             state = read_state(self._path)
         except (OSError, ValueError) as error:
             why = f"the state file {self._path} cannot be read: {error}"
-            self._freeze = Freeze(why, "ccm-supervisor", _wall_time())
+            self._freeze = new_freeze(why, "ccm-supervisor")
             log.error("deletions frozen", extra={"why": why, "remedy": "deletions allow"})
             return
         self._freeze = state.freeze
-        self._permits = dict.fromkeys(state.permitted, _Permits(self._clock()))
+        self._permits = dict.fromkeys(state.permitted, _PermitRecord(self._clock()))
         self._save()
 
     def _save(self) -> bool:
@@ -358,7 +363,3 @@ def _why_held(hold: Hold) -> str:
         f" until {HEALTHY_PASSES} healthy passes have been made or a person runs"
         " 'ccm-supervisor deletions allow'"
     )
-
-
-def _wall_time() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

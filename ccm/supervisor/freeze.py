@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import orjson
 
@@ -11,7 +10,7 @@ from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json, mapping
-from ccm.supervisor.deletion_state import Freeze, freeze_in
+from ccm.supervisor.deletion_state import NO_REASON, Freeze, freeze_in, new_freeze
 from ccm.supervisor.deletions import DeletionGovernor
 
 log = logging.getLogger(__name__)
@@ -40,7 +39,7 @@ class SharedFreeze:
             freeze = freeze_in(orjson.loads(value))
         except ValueError:
             freeze = None
-        return freeze or Freeze(value or "no reason given", "unknown", "an unknown time")
+        return freeze or Freeze(value or NO_REASON, "unknown", "an unknown time")
 
     async def set(self, freeze: Freeze | None) -> None:
         """Write it, whoever holds the Lease; raises `KubernetesError` or `Unreachable`."""
@@ -89,10 +88,7 @@ class DeletionCommands:
                 return self._governor.show() | {"standby": self._standby()}
             case "freeze":
                 why, by = request.get("reason"), request.get("by")
-                at = datetime.now(UTC).isoformat(timespec="seconds")
-                return await self._freeze(
-                    Freeze(str(why or "no reason given"), str(by or "unknown"), at)
-                )
+                return await self._freeze(new_freeze(str(why or ""), str(by or "unknown")))
             case "allow":
                 return await self._allow()
             case other:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from ccm.background import start_task
 from ccm.decide.lease import (
     AcquireLease,
     CreateLease,
@@ -329,6 +330,5 @@ class LeaderElector:
 
     def _record_event(self, what: str, warning: str = "") -> None:
         """Beside the election, which must not wait for an Event."""
-        event = asyncio.create_task(self._lease.record_event(what, warning))
-        self._events.add(event)
-        event.add_done_callback(self._events.discard)
+        event = self._lease.record_event(what, warning)
+        self._events.add(start_task(event, self._events.discard))

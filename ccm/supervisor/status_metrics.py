@@ -91,15 +91,15 @@ def _controllers(workers: list[Json], enabled: tuple[str, ...]) -> Iterator[Samp
             yield metrics.RUNNING_CONTROLLERS, labels, float(runs_in in controllers)
 
 
-def _watches(feed: Json) -> Iterator[Sample]:
-    for kind, watch in feed["kinds"].items():
+def _watches(informer: Json) -> Iterator[Sample]:
+    for kind, watch in informer["kinds"].items():
         yield metrics.INFORMER_OBJECTS, (kind,), watch["objects"]
         yield metrics.WATCH_SILENT_SECONDS, (kind,), watch["silent_seconds"]
         yield metrics.WATCH_BROKEN, (kind,), float(bool(watch["trouble"]))
         yield metrics.INFORMER_LISTS, (kind,), watch["lists"]
-    yield metrics.OBJECTS_UNDECODABLE, (), feed["undecodable"]
+    yield metrics.OBJECTS_UNDECODABLE, (), informer["undecodable"]
     queues: Counter[tuple[Metric, str]] = Counter()
-    for ident, queue in feed["delivery_queues"].items():  # two of one worker during a hand-over
+    for ident, queue in informer["delivery_queues"].items():  # two of one worker during a hand-over
         queues[metrics.DELIVERY_QUEUE_DEPTH, worker_name(ident)] += queue["depth"]
         queues[metrics.DELIVERY_FRAMES_IN_FLIGHT, worker_name(ident)] += queue["in_flight"]
     yield from ((metric, (worker,), value) for (metric, worker), value in queues.items())

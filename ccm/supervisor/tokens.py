@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccm.decide.backoff import Backoff
+from ccm.directories import replace_file
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube, RestConfig
 from ccm.kube.service_accounts import ServiceAccount, Token, request_token
@@ -190,12 +190,8 @@ class TokenFiles:
     def write(self, controller: str, token: str) -> str:
         """The path of the file that now holds the token; a reader sees the old or the new one."""
         path = self._directory / f"{controller}.token"
-        draft = path.with_suffix(".new")
         try:
-            draft.unlink(missing_ok=True)
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(token)
-            draft.replace(path)
+            replace_file(path, token.encode())
         except OSError as error:
             # What a failed write says does not name the file.
             raise OSError(error.errno, error.strerror, str(path)) from error

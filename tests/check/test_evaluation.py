@@ -33,7 +33,7 @@ from ccm.model.service import Service
 from ccm.providers.simulated.instances import PROVIDER_IDS
 from ccm.settings import Settings
 from ccm.settings import flags as declared_flags
-from ccm.supervisor.accounts import Candidate, best
+from ccm.supervisor.accounts import AccountCandidate, best
 from tests.kube.build import KUBERNETES
 from workers.service.plan import Capabilities
 
@@ -136,13 +136,13 @@ def test_the_verbs_of_a_rule_are_one_finding() -> None:
     assert found.message == wanted
 
 
-def candidate(name: str, *denied: str, problem: str = "") -> Candidate:
+def candidate(name: str, *denied: str, problem: str = "") -> AccountCandidate:
     """An account that needs to patch and delete nodes and to record Events."""
     reviews = [
         AccessReview(PolicyRule(resource, (verb,), ""), verb, "", verb not in denied)
         for resource, verb in (("nodes", "patch"), ("nodes", "delete"), ("events", "create"))
     ]
-    return Candidate(ServiceAccount(name), reviews, problem)
+    return AccountCandidate(ServiceAccount(name), reviews, problem)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def candidate(name: str, *denied: str, problem: str = "") -> Candidate:
     ],
 )
 def test_a_worker_acts_as_the_first_who_lacks_least(
-    candidates: list[Candidate], chosen: str | None
+    candidates: list[AccountCandidate], chosen: str | None
 ) -> None:
     found = best(candidates)
     assert (found and found.account and found.account.name) == chosen

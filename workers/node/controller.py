@@ -15,7 +15,14 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, NotLeading, Outdated, Unreachable
 from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
-from ccm.model.objects import NODE_IDENTITY, PROVIDED_NODE_IP, Json, Node, Projection
+from ccm.model.objects import (
+    NODE_IDENTITY,
+    NODE_IDENTITY_PATHS,
+    PROVIDED_NODE_IP,
+    Json,
+    Node,
+    Projection,
+)
 from ccm.model.writes import Delete
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
@@ -42,24 +49,14 @@ UNREPORTED_FAILURES = 2  # failed reads about a node of which no Event tells
 BACKOFF = RETRY
 
 PROJECTIONS = (
-    Projection(  # before the Nodes themselves, so that none is taken in without it
-        NODE_IDENTITY,
-        (
-            ("metadata", "name"),
-            ("metadata", "uid"),
-            ("metadata", "creationTimestamp"),
-            ("spec", "providerID"),
-        ),
-    ),
+    # Before the Nodes themselves, so that none is taken in without it.
+    Projection(NODE_IDENTITY, NODE_IDENTITY_PATHS),
     Projection(
         "Node",
         (
-            ("metadata", "name"),
-            ("metadata", "uid"),
-            ("metadata", "creationTimestamp"),
+            *NODE_IDENTITY_PATHS,
             ("metadata", "labels"),
             ("metadata", "annotations", PROVIDED_NODE_IP),
-            ("spec", "providerID"),
             ("spec", "taints"),
             ("status", "addresses"),
             ("status", "conditions", ("type", "Ready"), "status"),

@@ -37,9 +37,7 @@ class MonitorPass:
     ) -> None:
         self._context, self._reader, self._batch_size = context, reader, instances.batch_size
         self._confirm = instances.confirm_gone if isinstance(instances, ConfirmsGone) else None
-        self._unconfirmed: set[tuple[str, str]] = (
-            set()
-        )  # names and UIDs that `describe` called gone
+        self._unconfirmed = set[tuple[str, str]]()  # names and UIDs that `describe` called gone
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
 
     def answer(self, node: Node) -> Answer | None:

@@ -10,7 +10,7 @@ from ccm.bus.frames import Message
 from ccm.cloud.interface import Routes
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.kube.events import Event, ObjectRef
-from ccm.model.objects import Json, Node, Projection
+from ccm.model.objects import NODE_IDENTITY_PATHS, Json, Node, Projection
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
 from workers.queue import RETRY
@@ -48,12 +48,9 @@ PROJECTIONS = (
     Projection(
         "Node",
         (
-            ("metadata", "name"),
-            ("metadata", "uid"),
-            ("metadata", "creationTimestamp"),
+            *NODE_IDENTITY_PATHS,
             ("spec", "podCIDR"),
             ("spec", "podCIDRs"),
-            ("spec", "providerID"),
             ("status", "addresses"),
             ("status", "conditions", ("type", CONDITION)),
         ),

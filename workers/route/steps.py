@@ -138,7 +138,7 @@ class Steps:
         self._remember_condition(name)
 
     def _remember_condition(self, name: str) -> None:
-        """Nothing else of the answer is taken up here: that comes with the feed, as a change."""
+        """Nothing else of the answer is taken up here: that comes as a change from the informer."""
         cidrs, stored = self.state.pod_cidrs.get(name), self._context.store.get("Node", name)
         if cidrs and stored:
             seen = mapping(cidrs.node.raw.get("status"))

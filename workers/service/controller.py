@@ -12,7 +12,7 @@ from ccm.cloud.interface import LoadBalancers
 from ccm.decide.backoff import Backoff
 from ccm.errors import Refused, RetryAfter
 from ccm.kube.events import ObjectRef
-from ccm.model.objects import FieldPath, Json, Node, Projection
+from ccm.model.objects import NODE_IDENTITY_PATHS, FieldPath, Json, Node, Projection
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
@@ -50,12 +50,9 @@ _SERVICE: tuple[FieldPath, ...] = (
     ("status", "loadBalancer"),
 )
 _NODE: tuple[FieldPath, ...] = (
-    ("metadata", "name"),
-    ("metadata", "uid"),
-    ("metadata", "creationTimestamp"),
+    *NODE_IDENTITY_PATHS,
     ("metadata", "deletionTimestamp"),
     ("metadata", "labels"),  # a provider may choose hosts by them
-    ("spec", "providerID"),
     ("spec", "taints", ("key", TO_BE_DELETED_TAINT)),
     ("status", "addresses"),
 )
