@@ -38,12 +38,12 @@ class Counters:
         self._histograms: dict[str, dict[tuple[str, ...], Histogram]] = {}
         self._lock = Lock()
 
-    def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
-        """Raise a counter; by 0 to show that it exists."""
+    def count(self, metric: Metric, *labels: str) -> None:
+        """Raise a counter by one."""
         with self._lock:
             series = self._counters.setdefault(metric.name, {})
             labels = _bounded(labels, series)
-            series[labels] = series.get(labels, 0) + by
+            series[labels] = series.get(labels, 0) + 1
 
     def observe(self, metric: Metric, *labels: str, seconds: float) -> None:
         """Put a duration into a histogram."""

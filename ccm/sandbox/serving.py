@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ccm.directories import replace_file
 
 
-class SandboxServer(Protocol):
+class ListensAtUrl(Protocol):
     """A server that listens, at `url`, while its context is open."""
 
     @property
@@ -21,7 +21,7 @@ class SandboxServer(Protocol):
 
 
 async def serve(
-    server: SandboxServer, url_file: Path | None, on_ready: Callable[[], object] = lambda: None
+    server: ListensAtUrl, url_file: Path | None, on_ready: Callable[[], object] = lambda: None
 ) -> None:
     """Listen, say where, and wait for SIGTERM or SIGINT."""
     stopping = asyncio.Event()

@@ -67,7 +67,7 @@ class Child:
     current: WorkerProcess | None = None
     successor: WorkerProcess | None = None
     is_leaving: bool = False  # scaled away: it is not started again
-    is_newcomer: bool = False  # scaled up: it must not act, as others still own its keys
+    is_joining: bool = False  # scaled up: it must not act, as others still own its keys
     last_faults: list[str] = field(default_factory=list)
 
     def processes(self) -> list[WorkerProcess]:
@@ -147,10 +147,10 @@ class Children:
             if not self._is_stopping and not is_up(child.life, now, steady)
         }
 
-    def add(self, controllers: Mapping[str, str], is_newcomer: bool = False) -> None:
+    def add(self, controllers: Mapping[str, str], is_joining: bool = False) -> None:
         """Start workers: name → controller."""
         for name, controller in controllers.items():
-            child = self._children[name] = Child(name, controller, is_newcomer=is_newcomer)
+            child = self._children[name] = Child(name, controller, is_joining=is_joining)
             self._start(child)
 
     def transition(self, child: Child, event: WorkerEvent) -> None:
@@ -267,7 +267,7 @@ class Children:
     def _check_controllers(self, child: Child) -> None:
         process = child.current
         is_working = child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING)
-        if not process or not is_working or child.is_newcomer or child.successor:
+        if not process or not is_working or child.is_joining or child.successor:
             return
         if process.controllers != self._hooks.settings_for(child.controller).controllers:
             log.info("worker restarts with more controllers", extra={"worker": child.name})

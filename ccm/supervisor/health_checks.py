@@ -85,7 +85,7 @@ class HealthChecks:
         yield HealthChecker("freshness", self._silent_watches)
         now = time.monotonic()
         for child in self._children:
-            must_act = not child.is_newcomer and self._leader.until(child.controller) > now
+            must_act = not child.is_joining and self._leader.until(child.controller) > now
             yield HealthChecker(child.name, partial(_not_ready, child, must_act))
         yield HealthChecker("shutdown", lambda: "it stops" if self._is_stopping() else None)
 

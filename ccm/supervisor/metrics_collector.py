@@ -87,7 +87,7 @@ class SupervisorCollector(Collector):
     worker_counters: WorkerCounters
     own_counters: tuple[Counters, ...]
     grant_waits: Callable[[], Iterator[tuple[str, str, Histogram]]]  # class, priority
-    newcomers: UninitializedNodes
+    uninitialized: UninitializedNodes
     leaders: Callable[[], Iterator[LeaderElector]]
     certificate_expiry: Callable[[], float | None]
     started: float = field(default_factory=time.time)
@@ -140,8 +140,8 @@ class SupervisorCollector(Collector):
         for worker in status["workers"]:
             name = worker["name"]
             yield metrics.WORKER_EXITS, (name,), self.worker_counters.exits[name]
-        yield metrics.NODES_UNINITIALIZED, (), len(self.newcomers)
-        oldest = self.newcomers.oldest(time.monotonic())
+        yield metrics.NODES_UNINITIALIZED, (), len(self.uninitialized)
+        oldest = self.uninitialized.oldest(time.monotonic())
         yield metrics.OLDEST_UNINITIALIZED_SECONDS, (), oldest
 
     def _own_process(self) -> Iterator[Sample]:

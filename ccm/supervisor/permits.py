@@ -25,7 +25,7 @@ class Permits:
     def send(self, child: Child) -> None:
         """Let the current process act, unless its keys still belong to others."""
         process = child.current
-        if process is None or not process.said_hello or child.is_newcomer:
+        if process is None or not process.said_hello or child.is_joining:
             return
         until = self._leader.until(child.controller)
         self._hub.send(process.ident, Permit(until))

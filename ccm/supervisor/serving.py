@@ -63,7 +63,7 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
             worker_counters=parts.worker_counters,
             own_counters=(parts.api_counters, uninitialized.counters, server.counters),
             grant_waits=parts.budget.waits,
-            newcomers=uninitialized,
+            uninitialized=uninitialized,
             leaders=leader.electors,
             certificate_expiry=server.certificate_expiry,
         )

@@ -92,7 +92,7 @@ class Shards:
         await self._until(lambda: not any(child.is_leaving for child in self._children))
         old = [child for child in self._children if child.name in self._current]
         added = [name for name in self._next if name not in self._current]
-        self._children.add(dict.fromkeys(added, "node"), is_newcomer=True)
+        self._children.add(dict.fromkeys(added, "node"), is_joining=True)
         await self._until(lambda: all(self._is_synced(name) for name in added))
         self._reassign(old)
         await self._until(lambda: all(self._informer.is_caught_up(name) for name in _idents(old)))
@@ -104,7 +104,7 @@ class Shards:
         staying = [child for child in self._children if child.name in self._current]
         self._reassign(staying)
         for child in staying:
-            child.is_newcomer = False
+            child.is_joining = False
             self._permit(child)
 
     def _roll_back(self) -> None:

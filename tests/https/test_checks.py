@@ -127,13 +127,13 @@ def test_a_worker_that_is_not_in_place_is_not_ready_and_costs_no_life(
     assert supervisor.failing() == {"alive": {}, "ready": lack}
 
 
-@pytest.mark.parametrize(("is_newcomer", "is_ready"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("is_joining", "is_ready"), [(False, False), (True, True)])
 def test_of_a_leader_a_worker_in_standby_is_in_place_only_while_others_own_its_keys(
-    supervisor: Supervisor, is_newcomer: bool, is_ready: bool
+    supervisor: Supervisor, is_joining: bool, is_ready: bool
 ) -> None:
     supervisor.leads_until = float("inf")
     supervisor.children[0].life = Life(WorkerState.STANDBY)
-    supervisor.children[0].is_newcomer = is_newcomer
+    supervisor.children[0].is_joining = is_joining
     assert (supervisor.failing()["ready"] == {}) is is_ready
 
 

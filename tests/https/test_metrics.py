@@ -32,7 +32,7 @@ class Supervisor:
     def __init__(self, directory: Path) -> None:
         self.settings = Settings(cloud_provider="simulated", controllers=("*",))
         self.worker_counters, self.counters, self.wait = WorkerCounters(), Counters(), Waits()
-        self.newcomers = UninitializedNodes(ProjectedStore("Node"), lambda: True)
+        self.uninitialized = UninitializedNodes(ProjectedStore("Node"), lambda: True)
         self.leader = SimpleNamespace(lease_name="ccm", is_leading=lambda: True, slow_paths=2)
         feed = SharedInformer(cast(Kube, None), lambda *_: True)
         budget = Budget({}, lambda *_: True, lambda _: True)
@@ -66,9 +66,9 @@ class Supervisor:
             settings=self.settings,
             status=lambda: self.status,
             worker_counters=self.worker_counters,
-            own_counters=(self.counters, self.newcomers.counters),
+            own_counters=(self.counters, self.uninitialized.counters),
             grant_waits=lambda: iter([("read", "node-init", self.wait.histogram)]),
-            newcomers=self.newcomers,
+            uninitialized=self.uninitialized,
             leaders=lambda: iter([cast(LeaderElector, self.leader)]),
             certificate_expiry=lambda: 1_800_000_000.0,
         )
@@ -116,7 +116,7 @@ def test_buckets_are_cumulative_and_written_as_go_does(supervisor: Supervisor) -
 def test_shards_are_one_controller_and_each_a_worker_of_its_own(supervisor: Supervisor) -> None:
     for number, cpu in enumerate((1.5, 2.5)):
         counters = Counters()
-        counters.count(metrics.QUEUE_ADDS, by=10)
+        counters.count(metrics.QUEUE_ADDS)
         counters.count(metrics.RECONCILES, "failed")
         counters.count(metrics.NODES_DELETED)
         counters.observe(metrics.CLOUD_CALL_SECONDS, "describe", "ok", seconds=0.2)
@@ -124,7 +124,7 @@ def test_shards_are_one_controller_and_each_a_worker_of_its_own(supervisor: Supe
         supervisor.worker_counters.update(f"node-{number}.1", numbers)
     calls = 'controller="node",operation="describe",result="ok"'
     assert supervisor.lines() >= {
-        'workqueue_adds_total{name="Nodes"} 20.0',
+        'workqueue_adds_total{name="Nodes"} 2.0',
         'ccm_reconciles_total{controller="node",result="failed"} 2.0',
         "ccm_node_deletions_done_total 2.0",
         'ccm_worker_cpu_seconds_total{worker="node-0"} 1.5',
@@ -145,9 +145,9 @@ def test_cloud_calls_are_there_under_upstreams_name_as_well(supervisor: Supervis
 
 
 def test_the_supervisors_own_requests_are_counted_as_its_own(supervisor: Supervisor) -> None:
-    supervisor.counters.count(metrics.API_REQUESTS, "200", "GET", by=3)
+    supervisor.counters.count(metrics.API_REQUESTS, "200", "GET")
     labels = 'code="200",controller="supervisor",method="GET"'
-    assert f"rest_client_requests_total{{{labels}}} 3.0" in supervisor.lines()
+    assert f"rest_client_requests_total{{{labels}}} 1.0" in supervisor.lines()
 
 
 def test_queues_have_upstreams_names_and_the_oldest_key_of_all_shards(

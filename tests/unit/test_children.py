@@ -211,7 +211,7 @@ async def test_a_worker_that_is_scaled_away_finishes_its_keys_whoever_asks_for_a
     assert (killed, child.successor) == ([], None)
 
 
-async def test_a_newcomer_that_starts_anew_may_act_once_it_owns_its_keys(
+async def test_a_joining_worker_that_starts_anew_may_act_once_it_owns_its_keys(
     short_dir: Path, spawns: Spawns
 ) -> None:
     """It is in back-off as the move of the keys ends."""
@@ -227,13 +227,13 @@ async def test_a_newcomer_that_starts_anew_may_act_once_it_owns_its_keys(
     is_moved = False
     scaling = asyncio.create_task(shards.scale(2))
     await until(lambda: children.get("node-1"))
-    newcomer = children.get("node-1")
-    assert newcomer
-    assert [child.is_newcomer for child in children] == [False, True]
-    assert newcomer.current
-    newcomer.current.is_synced = True
+    joining = children.get("node-1")
+    assert joining
+    assert [child.is_joining for child in children] == [False, True]
+    assert joining.current
+    joining.current.is_synced = True
     await until(lambda: asked)  # the keys move now
-    newcomer.current, newcomer.life = None, Life(WorkerState.BACKOFF)
+    joining.current, joining.life = None, Life(WorkerState.BACKOFF)
     is_moved = True
     assert await scaling == "2 node workers instead of 1"
-    assert not any(child.is_newcomer for child in children)
+    assert not any(child.is_joining for child in children)

@@ -13,6 +13,7 @@ from ccm.kube.events import Event, ObjectRef
 from ccm.model.objects import NODE_IDENTITY_PATHS, Json, Node, Projection
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
+from workers.machine_holders import DUPLICATE, duplicate_message
 from workers.queue import RETRY
 from workers.route.listing import Listing
 from workers.route.plan import (
@@ -33,7 +34,6 @@ from workers.route.pod_cidrs import (
     read_network,
 )
 from workers.route.steps import Failures, Steps
-from workers.store import DUPLICATE, duplicate_message
 
 log = logging.getLogger(__name__)
 

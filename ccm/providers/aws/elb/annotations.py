@@ -66,8 +66,8 @@ class Annotations:
     def text(self, name: str, default: str = "") -> str:
         return self.values.get(name, default).strip()
 
-    def boolean(self, name: str, default: bool = False) -> bool:
-        value = self.text(name, str(default)).lower()
+    def boolean(self, name: str) -> bool:
+        value = self.text(name, "false").lower()
         if value not in ("true", "false"):
             raise self.invalid(name, "true or false")
         return value == "true"

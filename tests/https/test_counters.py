@@ -24,12 +24,12 @@ def test_a_histogram_counts_what_is_not_above_a_bound() -> None:
 def test_the_export_is_what_a_frame_can_carry() -> None:
     counters = Counters()
     counters.count(metrics.QUEUE_ADDS)
-    counters.count(metrics.RECONCILES, "failed", by=0)
+    counters.count(metrics.RECONCILES, "failed")
     counters.observe(metrics.CLOUD_CALL_SECONDS, "describe", "ok", seconds=0.3)
     counts = [0, 0, 0, 0, 1, *[0] * 8]
     assert orjson.loads(orjson.dumps(counters.export())) == {
         "workqueue_adds_total": [[[], 1]],
-        "ccm_reconciles_total": [[["failed"], 0]],
+        "ccm_reconciles_total": [[["failed"], 1]],
         "ccm_cloud_request_duration_seconds": [[["describe", "ok"], [0.3, *counts]]],
     }
 

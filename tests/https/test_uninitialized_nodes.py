@@ -18,7 +18,7 @@ class Cluster:
         self.now, self.is_leading = 1000.0, True
         monkeypatch.setattr("ccm.supervisor.nodes.time.monotonic", lambda: self.now)
         self.view = ProjectedStore("Node")
-        self.newcomers = UninitializedNodes(self.view, lambda: self.is_leading)
+        self.uninitialized = UninitializedNodes(self.view, lambda: self.is_leading)
 
     def put(self, name: str, tainted: bool, uid: str = "1", created: str | None = None) -> None:
         taints = [{"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}] if tainted else []
@@ -33,7 +33,7 @@ class Cluster:
 
     def counted(self, metric: str = "ccm_node_initialisation_seconds") -> tuple[int, float]:
         """How many, and how long all together."""
-        series = self.newcomers.counters.export().get(metric, [[[], [0.0]]])
+        series = self.uninitialized.counters.export().get(metric, [[[], [0.0]]])
         total, *counts = series[0][1]
         return sum(counts), total
 
@@ -52,19 +52,19 @@ def test_from_the_first_sight_of_the_taint_to_its_end(cluster: Cluster) -> None:
     cluster.now += 1.5
     cluster.put("a", tainted=True)
     cluster.now += 0.5
-    assert (len(cluster.newcomers), cluster.newcomers.oldest(cluster.now)) == (1, 2.0)
+    assert (len(cluster.uninitialized), cluster.uninitialized.oldest(cluster.now)) == (1, 2.0)
     cluster.put("a", tainted=False)
     cluster.put("a", tainted=False)
     assert cluster.counted() == (1, 2.0)
-    assert (len(cluster.newcomers), cluster.newcomers.oldest(cluster.now)) == (0, 0.0)
+    assert (len(cluster.uninitialized), cluster.uninitialized.oldest(cluster.now)) == (0, 0.0)
 
 
 def test_who_stands_by_counts_nothing_but_sees_them_wait(cluster: Cluster) -> None:
     cluster.is_leading = False
     cluster.put("a", tainted=True)
-    assert len(cluster.newcomers) == 1
+    assert len(cluster.uninitialized) == 1
     cluster.put("a", tainted=False)
-    assert (len(cluster.newcomers), cluster.counted()) == (0, (0, 0.0))
+    assert (len(cluster.uninitialized), cluster.counted()) == (0, (0, 0.0))
 
 
 def test_a_node_that_was_never_tainted_was_not_initialized(cluster: Cluster) -> None:
@@ -78,7 +78,7 @@ def test_a_node_that_goes_was_not_initialized_and_one_of_its_name_begins_anew(
     cluster.put("a", tainted=True)
     cluster.now += 50
     cluster.remove("a")
-    assert len(cluster.newcomers) == 0
+    assert len(cluster.uninitialized) == 0
     cluster.put("a", tainted=True, uid="2")
     cluster.now += 1
     cluster.put("a", tainted=True, uid="3")  # the deletion between was not seen
@@ -114,6 +114,6 @@ def test_those_that_wait_longest_are_named(cluster: Cluster) -> None:
         cluster.put(f"vm-{number}", tainted=True)
         cluster.now += 1.0
     cluster.put("vm-0", tainted=True, uid="2")
-    facts = cluster.newcomers.status(cluster.now)
+    facts = cluster.uninitialized.status(cluster.now)
     assert facts["count"] == 30
     assert facts["first"] == {f"vm-{number}": 30.0 - number for number in range(1, 21)}
