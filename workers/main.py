@@ -33,6 +33,7 @@ from workers.store import Store
 
 log = logging.getLogger(__name__)
 
+GRACE_WITHOUT_ELECTION = 30.0  # seconds; there is no other replica
 SPARE_THREADS = 8  # beside those in which a provider's plain methods wait: for batches, and DNS
 
 
@@ -163,7 +164,7 @@ def _kube(spec: WorkerSpec, component: str, fence: Fence, token: WorkerToken) ->
 def _grace(settings: Settings) -> float:
     """Seconds between the end of a permission and the first moment another replica may lead."""
     if not settings.leader_elect:
-        return 30.0
+        return GRACE_WITHOUT_ELECTION
     return write_grace(settings.leader_elect_lease_duration, settings.leader_elect_renew_deadline)
 
 

@@ -10,9 +10,8 @@ from ccm.model.objects import (
     Json,
     KubernetesObject,
     Projection,
-    mapping,
     project,
-    text,
+    resource_version,
 )
 
 K = TypeVar("K", bound=KubernetesObject)
@@ -86,9 +85,8 @@ class Store:
     def wrote(self, kind: str, key: str, answer: Json) -> None:
         """Remember what a write of ours answered; older entries of a frame are ignored."""
         if (kind, key) in self._objects:
-            version = text(mapping(answer.get("metadata")).get("resourceVersion"))
             value = project(answer, self._paths(kind))
-            self._put((kind, key), int(version) if version.isdecimal() else 0, value)
+            self._put((kind, key), resource_version(answer), value)
 
     def _complete(self) -> Absorbed:
         """The snapshot replaces everything but the answers to our own writes that are newer."""

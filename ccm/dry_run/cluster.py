@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from urllib.parse import unquote
 
 from ccm.errors import KubernetesError
-from ccm.model.objects import Json, mapping
+from ccm.model.objects import Json, mapping, object_key, resource_version
 from ccm.model.writes import Delete, Merge, Patch, Write
 from ccm.sandbox.kubernetes.errors import StatusError
 from ccm.sandbox.kubernetes.kinds import NODE, PERSISTENT_VOLUME, SERVICE, ResourceKind
@@ -38,11 +38,13 @@ class ClusterCopy:
     """
 
     def __init__(self, listed: Mapping[str, list[Json]]) -> None:
-        self.before = {kind: {key_of(obj): obj for obj in objs} for kind, objs in listed.items()}
+        self.before = {
+            kind: {object_key(obj): obj for obj in objs} for kind, objs in listed.items()
+        }
         self.now = deepcopy(self.before)
         self.on_change: Callable[[str, str, Json | None], None] = lambda *_: None
         self.writes = 0
-        versions = (version_of(obj) for objs in listed.values() for obj in objs)
+        versions = (resource_version(obj) for objs in listed.values() for obj in objs)
         self._version = max(versions, default=0)
 
     def apply(self, write: Write) -> Json:
@@ -83,18 +85,6 @@ class ClusterCopy:
         else:
             self.now[kind][key] = obj
         self.on_change(kind, key, None if is_gone else obj)
-
-
-def key_of(obj: Json) -> str:
-    """`namespace/name` of an object, or its name when it has no namespace."""
-    meta = obj["metadata"]
-    return "/".join(filter(None, (meta.get("namespace"), meta["name"])))
-
-
-def version_of(obj: Json) -> int:
-    """The resource version as a number; 0 when it is none."""
-    version = str(obj["metadata"].get("resourceVersion", ""))
-    return int(version) if version.isdecimal() else 0
 
 
 def _target(path: str) -> tuple[ResourceKind, str]:

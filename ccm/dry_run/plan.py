@@ -33,12 +33,12 @@ from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider
 from ccm.cloud.registry import load_provider
 from ccm.decide.deletion import Reason
-from ccm.dry_run.cluster import KINDS, Change, ClusterCopy, version_of
+from ccm.dry_run.cluster import KINDS, Change, ClusterCopy
 from ccm.errors import ConfigurationFault, NotLeading
 from ccm.kube.client import Check, Fence, Kube, RestConfig
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
-from ccm.model.objects import Json, Projection, project, watched_kind
+from ccm.model.objects import Json, Projection, project, resource_version, watched_kind
 from ccm.model.writes import Write
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget
@@ -270,7 +270,7 @@ class DryRun:
         self._seen.values.pop(name, None)
         if obj is not None:
             seen = orjson.dumps(project(obj, NODE_PROJECTION.paths))
-            self._seen.values[name] = version_of(obj), seen
+            self._seen.values[name] = resource_version(obj), seen
 
     def _on_cloud_message(self, message: Message) -> bool:
         match message:
@@ -304,7 +304,7 @@ class DryRun:
 def _entry(projection: Projection, key: str, obj: Json | None) -> list[object]:
     """An object as a frame has it; one that is gone has no value."""
     value = project(obj, projection.paths) if obj else None
-    return [projection.kind, key, version_of(obj) if obj else 0, value]
+    return [projection.kind, key, resource_version(obj) if obj else 0, value]
 
 
 def is_idle(controllers: Iterable[Json], deletion_candidates: Iterable[Json]) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 from ccm.errors import KubernetesError, NotLeading, Unreachable
 from ccm.kube.client import Kube
-from ccm.model.objects import Json, KubernetesObject
+from ccm.model.objects import Json, KubernetesObject, format_time
 from ccm.model.rbac import PolicyRule
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class EventRecorder:
             log.warning("event not sent", extra={"reason": event.reason, "error": str(error)})
 
     def _body(self, event: Event, namespace: str) -> Json:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = format_time(datetime.now(UTC))
         object_ref = {
             "apiVersion": event.object_ref.api_version,
             "kind": event.object_ref.kind,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -36,6 +37,27 @@ def text(value: object) -> str:
 def number(value: object) -> float:
     """`value` when it is a number that somebody may mean, else 0."""
     return value if isinstance(value, int | float) and abs(value) < MAX_NUMBER else 0
+
+
+def object_key(raw: Json) -> str:
+    """`namespace/name` of an object, or its name without a namespace; KeyError when it has none."""
+    meta = mapping(raw.get("metadata"))
+    namespace = text(meta.get("namespace"))
+    return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
+
+
+def resource_version(raw: Json) -> int:
+    """The version of an object as a number; 0 when it is none.
+
+    Versions of one kind grow with each write (Kubernetes 1.35 made it official).
+    """
+    version = text(mapping(raw.get("metadata")).get("resourceVersion"))
+    return int(version) if version.isdecimal() and len(version) < 19 else 0
+
+
+def format_time(moment: datetime) -> str:
+    """A time as Kubernetes writes it: whole seconds of UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True, slots=True)

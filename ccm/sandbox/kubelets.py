@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.objects import UNINITIALIZED_TAINT, Json
+from ccm.model.objects import UNINITIALIZED_TAINT, Json, format_time
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine, Power
 
@@ -60,7 +60,7 @@ def registration(name: str, pod_cidr: str = "") -> Json:
 
 def ready_condition(is_ready: bool) -> Json:
     """The `Ready` condition of a kubelet that works, or of one that fell silent."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = format_time(datetime.now(UTC))
     return {
         "type": "Ready",
         "status": "True" if is_ready else "Unknown",

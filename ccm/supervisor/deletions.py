@@ -172,6 +172,10 @@ class DeletionGovernor:
         log.info("deletions allowed")
         return {"ok": "nodes that the cloud goes on to call gone are deleted, within the limit"}
 
+    def show(self) -> Json:
+        """The status as it is now."""
+        return self.status(self._clock())
+
     def status(self, now: float) -> Json:
         """The part `deletions`; `proposed` and `permitted` count from the start, `held` is now."""
         candidates = list(self._candidates(now))

@@ -85,7 +85,7 @@ class DeletionCommands:
         """The control command `deletions`."""
         match request.get("action"):
             case "show":
-                return self._governor.status(time.monotonic()) | {"standby": self._standby()}
+                return self._governor.show() | {"standby": self._standby()}
             case "freeze":
                 why, by = request.get("reason"), request.get("by")
                 return await self._freeze(new_freeze(str(why or ""), str(by or "unknown")))

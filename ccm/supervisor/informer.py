@@ -28,10 +28,10 @@ from ccm.model.objects import (
     FieldPath,
     Json,
     Projection,
-    mapping,
+    object_key,
     paths_from_json,
     project,
-    text,
+    resource_version,
     watched_kind,
 )
 from ccm.model.rbac import PolicyRule
@@ -315,7 +315,7 @@ class Reflector:
             case Updated(raw):
                 self._update(raw)
             case Deleted(raw):
-                self._delete(_key(raw))
+                self._delete(object_key(raw))
             case ListCompleted():
                 self._complete_list()
             case Malformed(why):
@@ -323,7 +323,7 @@ class Reflector:
         self._on_alive()
 
     def _update(self, raw: Json) -> None:
-        key, version = _key(raw), _version(raw)
+        key, version = object_key(raw), resource_version(raw)
         if self._listed is not None:
             self._listed.add(key)
         for (_, paths), store in self._stores.items():
@@ -375,15 +375,3 @@ class Reflector:
             seconds = round(self._alive_at - self._failed_at, 3)
             log.info("watch works again", extra={"kind": self._kind, "seconds": seconds})
             self._failure = ""
-
-
-def _key(raw: Json) -> str:
-    meta = mapping(raw.get("metadata"))
-    namespace = text(meta.get("namespace"))
-    return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
-
-
-def _version(raw: Json) -> int:
-    # Versions of one kind are numbers that grow with each write (Kubernetes 1.35 made it official).
-    version = text(mapping(raw.get("metadata")).get("resourceVersion"))
-    return int(version) if version.isdecimal() and len(version) < 19 else 0

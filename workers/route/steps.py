@@ -14,7 +14,7 @@ from ccm.cloud.interface import Routes
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, Refused
 from ccm.model.cloud import Route
-from ccm.model.objects import Json, Node, mapping
+from ccm.model.objects import Json, Node, format_time, mapping
 from ccm.model.writes import Merge
 from workers.controller import ControllerContext
 from workers.route.listing import Listing
@@ -154,13 +154,9 @@ def patch_for(node: Node, action: SetCondition, now: datetime) -> Merge:
         "status": "True" if action.is_unavailable else "False",
         "reason": NOT_CREATED if action.is_unavailable else CREATED,
         "message": action.message,
-        "lastHeartbeatTime": _time(now),
+        "lastHeartbeatTime": format_time(now),
     }
     if action.is_turn:
-        written["lastTransitionTime"] = _time(now)
+        written["lastTransitionTime"] = format_time(now)
     body: Json = {"metadata": {"uid": node.uid}, "status": {"conditions": [written]}}
     return Merge(f"/api/v1/nodes/{quote(node.name)}/status", body)
-
-
-def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
