@@ -1,4 +1,4 @@
-"""Executing keys: side by side up to a limit, each in the journal, suspects fewer and later.
+"""Executing keys: side by side up to a limit, each in the journal, suspects later and by groups.
 
 Suspects are keys that were executing when workers of this controller died. What a key only waits
 for is not executing: then it holds no slot and is in no journal.
@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 
 from ccm.bus.frames import Message, Survived
 from ccm.bus.in_flight import InFlightJournal
-from ccm.decide.quarantine import Suspected, Suspicions, suspects_at_once
+from ccm.decide.quarantine import FREE, Suspicions
 
-SUSPECT_DELAY = 1.0  # seconds from the start in which a suspect cannot end what others do
-HELD_RETRY = 0.1  # seconds until a suspect is tried again that others left no place
+SUSPECT_DELAY = 1.0  # seconds from the start, and from one group of suspects to the next
+HELD_RETRY = 0.1  # seconds until a suspect is tried again while another group executes
 
 
 class KeyExecutor:
@@ -33,26 +33,32 @@ class KeyExecutor:
     ) -> None:
         self._journal, self._send = journal, send
         self._suspicions = dict(suspicions)
-        self._suspects_at_once = suspects_at_once(suspicions)
         self._suspects: set[str] = set()  # that execute, or wait for what they need to go on
-        self._suspects_from = time.monotonic() + SUSPECT_DELAY
+        self._turn = FREE  # the group of these suspects
+        groups = sorted({(it.until, it.group) for it in suspicions.values() if it.group != FREE})
+        start = time.monotonic()  # whoever was hit last comes last: it may end what others do
+        self._starts = {
+            group: start + SUSPECT_DELAY * turn for turn, (_, group) in enumerate(groups, 1)
+        }
         self._slots = asyncio.Semaphore(limit)
         self._without_slot: set[str] = set()  # keys that wait and have left their slot to another
         self._executing: Counter[str] = Counter()
 
     def seconds_to_wait(self, key: str) -> float:
-        """How long a suspect or quarantined key is still left alone; 0 or less for all others."""
-        suspicion, now = self._suspicions.get(key), time.monotonic()
-        if suspicion is None or suspicion.grade is Suspected.ONCE:
+        """How long a suspect or quarantined key is still left alone; 0 or less for all others.
+
+        A group of suspects executes beside no other group: a death in it is then its own.
+        """
+        suspicion = self._suspicions.get(key)
+        if suspicion is None or suspicion.group == FREE:
             return 0.0
-        if suspicion.is_quarantined:
-            return suspicion.until - now
-        if len(self._suspects) >= self._suspects_at_once:
-            return HELD_RETRY
-        return self._suspects_from - now
+        wait = max(suspicion.until, self._starts[suspicion.group]) - time.monotonic()
+        is_held = bool(self._suspects) and self._turn != suspicion.group
+        return max(wait, HELD_RETRY) if is_held else wait
 
     def is_quarantined(self, key: str) -> bool:
-        return key in self._suspicions and self._suspicions[key].is_quarantined
+        """Whether it is left alone for now; once its time is over it waits for its turn only."""
+        return key in self._suspicions and self._suspicions[key].until > time.monotonic()
 
     def survived(self, key: str) -> None:
         """`key` was reconciled to an end, and this process is still there."""
@@ -74,8 +80,9 @@ class KeyExecutor:
     def executing(self, key: str) -> Iterator[None]:
         """Execute `key`, which has a slot and need not wait any longer."""
         suspicion = self._suspicions.get(key)
-        if suspicion and suspicion.grade is Suspected.REPEATEDLY:
+        if suspicion and suspicion.group != FREE:
             self._suspects.add(key)
+            self._turn = suspicion.group
         self._take(key)
         try:
             yield

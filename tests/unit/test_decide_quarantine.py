@@ -3,105 +3,144 @@
 import math
 import random
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ccm.decide.quarantine import (
     FORGOTTEN_AFTER,
+    FREE,
     RETRY,
-    Suspected,
     Suspicion,
     after_death,
     after_survival,
-    suspects_at_once,
 )
 
 NOW = 1000.0
-RANDOMS = st.integers(0, 2**32).map(random.Random)  # drawn as a whole, and not call by call
 
 
-def grades(known: Mapping[str, Suspicion]) -> dict[str, Suspected]:
-    return {key: suspicion.grade for key, suspicion in known.items()}
+def groups(known: Mapping[str, Suspicion]) -> dict[str, int]:
+    return {key: suspicion.group for key, suspicion in known.items()}
 
 
-def one_life(
-    known: dict[str, Suspicion], keys: list[str], killers: set[str], chance: random.Random
-) -> tuple[dict[str, Suspicion], bool]:
-    """What is known after a worker executed all `keys` in some order, and whether it died.
+@dataclass
+class Controller:
+    """Keys of which some kill; its workers execute them in an order that `chance` draws.
 
-    Suspects come last and so many at a time as may; a killer ends it while others execute.
+    Either in small parts, free keys beside suspects, or each group as a whole, free keys first.
     """
-    free = [key for key in keys if known.get(key, Suspicion(Suspected.ONCE, 0)).grade == 1]
-    suspects = [key for key in keys if key in known and known[key].grade is Suspected.REPEATEDLY]
-    chance.shuffle(free)
-    chance.shuffle(suspects)
-    width, at_once = max(len(free), 1), suspects_at_once(known)
-    groups = [free] + [suspects[at : at + at_once] for at in range(0, len(suspects), at_once)]
-    for group in groups:
-        if killers & {*group}:
-            beside = chance.sample(free, chance.randrange(width)) if group is not free else []
-            return after_death(known, group + [k for k in beside if k not in killers], NOW), True
-        for key in known.keys() & {*group}:
-            known = after_survival(known, key)
-    return known, False
+
+    count: int
+    killer_count: int
+    chance: random.Random
+    is_in_parts: bool
+    accidents: float = 0.0  # how likely an executing group ends its worker though none kills
+    known: dict[str, Suspicion] = field(default_factory=dict)
+    deaths: int = 0  # by killers
+
+    def __post_init__(self) -> None:
+        self.keys = [f"k{number}" for number in range(self.count)]
+        self.killers = {*self.chance.sample(self.keys, self.killer_count)}
+
+    @property
+    def quarantined(self) -> set[str]:
+        return {key for key in self.known if self.known[key].is_quarantined}
+
+    def search(self) -> None:
+        """Start one worker after another until every killer is quarantined."""
+        for _ in range(500):
+            self._live()
+            if self.killers <= self.quarantined:
+                return
+        raise AssertionError(f"{self.killers - self.quarantined} are still at large")
+
+    def _live(self) -> None:
+        """One worker, until it dies or has executed all keys."""
+        for executing in self._parts():
+            is_killed = bool(self.killers & {*executing})
+            if is_killed or self.chance.random() < self.accidents:
+                self.deaths += is_killed
+                self.known = after_death(self.known, executing, NOW)
+                return
+            for key in executing:
+                self.known = after_survival(self.known, key)
+
+    def _parts(self) -> list[list[str]]:
+        """What executes at the same time, in order."""
+        by_group: dict[int, list[str]] = {}
+        for key in self.chance.sample(self.keys, self.count):
+            suspicion = self.known.get(key, Suspicion(NOW))
+            if suspicion.until <= NOW:
+                by_group.setdefault(suspicion.group, []).append(key)
+        if not self.is_in_parts:
+            return [by_group.pop(FREE, []), *by_group.values()]
+        free = self._cut(by_group.pop(FREE, []))
+        parts = [part for group in by_group.values() for part in self._cut(group)]
+        beside = [free.pop() if free and self.chance.random() < 0.5 else [] for _ in parts]
+        mixed = free + [part + keys for part, keys in zip(parts, beside, strict=True)]
+        return self.chance.sample(mixed, len(mixed))
+
+    def _cut(self, keys: list[str]) -> list[list[str]]:
+        size = self.chance.choice([1, 2, 10, 1000])
+        return [keys[at : at + size] for at in range(0, len(keys), size)]
 
 
-@given(st.integers(1, 300), RANDOMS)
-def test_a_killer_is_found_in_two_logarithms_of_deaths(count: int, chance: random.Random) -> None:
-    keys = [f"k{number}" for number in range(count)]
-    killer = chance.choice(keys)
-    known: dict[str, Suspicion] = {}
-    deaths = 0
-    while not (killer in known and known[killer].is_quarantined):
-        known, died = one_life(known, keys, {killer}, chance)
-        deaths += died
-        assert died
-    assert deaths <= max(2 * math.log2(count), 2 + (count > 1))
-    assert [key for key in known if known[key].is_quarantined] == [killer]
+SEEDS = [(seed, is_in_parts) for seed in range(10) for is_in_parts in (False, True)]
 
 
-@given(st.integers(2, 60), st.integers(1, 4), st.randoms(use_true_random=False))
-def test_several_killers_are_found_and_nobody_else_stays_in_quarantine(
-    count: int, many: int, chance: random.Random
+@pytest.mark.parametrize("killer_count", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 10, 30, 100])
+def test_killers_are_found_in_two_logarithms_of_deaths_each(count: int, killer_count: int) -> None:
+    most = max(2 * math.log2(count), 3)
+    for seed, is_in_parts in SEEDS:
+        controller = Controller(count, min(killer_count, count), random.Random(seed), is_in_parts)
+        controller.search()
+        assert controller.deaths <= controller.killer_count * most
+        if killer_count == 1:
+            assert controller.quarantined == controller.killers
+
+
+@pytest.mark.parametrize(("count", "killer_count"), [(1, 1), (10, 4), (30, 3), (60, 1)])
+def test_accidents_in_between_hide_no_killer_and_keep_nobody_in_quarantine(
+    count: int, killer_count: int
 ) -> None:
-    """Also with workers that die by accident in between."""
-    keys = [f"k{number}" for number in range(count)]
-    killers = set(chance.sample(keys, min(many, count)))
-    known: dict[str, Suspicion] = {}
-    for _ in range(40 * many):
-        known, died = one_life(known, keys, killers, chance)
-        if not died:
-            break
-        if chance.random() < 0.1:
-            known = after_death(known, chance.sample(keys, chance.randrange(count)), NOW)
-    assert not died
-    found = {key for key in known if known[key].is_quarantined}
-    assert killers <= found
-    for key in found - killers:  # by an accident; it is tried again, and survives
-        known = after_survival(known, key)
-    assert {key for key in known if known[key].is_quarantined} == killers
+    most = max(2 * math.log2(count), 3)
+    for seed, is_in_parts in SEEDS:
+        chance = random.Random(seed)
+        controller = Controller(count, killer_count, chance, is_in_parts, accidents=0.1)
+        controller.search()
+        assert controller.deaths <= killer_count * most
+        for key in controller.quarantined - controller.killers:  # tried again, it survives
+            controller.known = after_survival(controller.known, key)
+        assert controller.quarantined == controller.killers
+
+
+def test_whoever_was_in_the_other_half_is_no_part_of_the_next_split() -> None:
+    """A second killer may be there: the search for it begins where it was interrupted."""
+    known = after_death(after_death({}, "abcd", NOW), "abcd", NOW)
+    assert groups(known) == {"a": 1, "b": 1, "c": 2, "d": 2}
+    known = after_death(known, "abxy", NOW)
+    assert groups(known) == {"a": 3, "b": 4, "c": 2, "d": 2, "x": FREE, "y": FREE}
+    known = after_death(known, "cdxy", NOW)
+    assert {key: groups(known)[key] for key in "abcd"} == {"a": 3, "b": 4, "c": 5, "d": 6}
 
 
 def test_one_death_makes_nobody_wait() -> None:
     known = after_death({}, ["a", "b"], NOW)
-    assert grades(known) == {"a": Suspected.ONCE, "b": Suspected.ONCE}
+    assert groups(known) == {"a": FREE, "b": FREE}
+    assert not any(suspicion.is_quarantined for suspicion in known.values())
 
 
 def test_deaths_of_different_keys_are_accidents() -> None:
     known = after_death(after_death({}, ["a", "b"], NOW), ["c"], NOW)
-    assert set(grades(known).values()) == {Suspected.ONCE}
+    assert set(groups(known).values()) == {FREE}
 
 
 def test_two_workers_that_die_in_turn_hide_no_killer() -> None:
     known: dict[str, Suspicion] = {}
     for executing in (["a", "x"], ["b", "y"], ["a", "z"], ["b", "u"]):
         known = after_death(known, executing, NOW)
-    assert {key for key, grade in grades(known).items() if grade is Suspected.REPEATEDLY} == {
-        "a",
-        "b",
-    }
+    assert {key for key, group in groups(known).items() if group != FREE} == {"a", "b"}
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 12])
@@ -116,4 +155,4 @@ def test_a_key_that_lived_is_forgotten_and_one_of_long_ago_too() -> None:
     known = after_survival(after_death({}, ["a", "b"], NOW), "a")
     assert list(known) == ["b"]
     later = after_death(known, ["a", "b"], NOW + FORGOTTEN_AFTER)
-    assert set(grades(later).values()) == {Suspected.ONCE}
+    assert set(groups(later).values()) == {FREE}

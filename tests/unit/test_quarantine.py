@@ -8,7 +8,7 @@ import pytest
 
 from ccm.bus.frames import Survived
 from ccm.bus.in_flight import InFlightJournal, read_in_flight
-from ccm.decide.quarantine import Suspected, Suspicion
+from ccm.decide.quarantine import FREE, Suspicion
 from tests.worlds.context import FakePort, new_executor
 from tests.worlds.waiting import let_run, until
 from workers.executor import HELD_RETRY, SUSPECT_DELAY, KeyExecutor
@@ -115,45 +115,61 @@ async def test_a_key_of_a_batch_is_in_the_journal_as_long_as_anything_is_done_fo
     assert read_in_flight(path) == []
 
 
-def suspicions(grade: Suspected, *keys: str) -> dict[str, Suspicion]:
-    return {key: Suspicion(grade, 0.0) for key in keys}
+def suspicions(*groups: str, first: int = 1) -> dict[str, Suspicion]:
+    """The letters of each word are the keys of one group."""
+    return {key: Suspicion(0.0, at) for at, keys in enumerate(groups, first) for key in keys}
 
 
 def test_a_key_of_one_death_is_held_up_by_nothing_and_told_about_once(
     journal: InFlightJournal,
 ) -> None:
     port = FakePort()
-    executor = KeyExecutor(journal, port.send, suspicions(Suspected.ONCE, "a", "b"))
+    executor = KeyExecutor(journal, port.send, suspicions("ab", first=FREE))
     assert executor.seconds_to_wait("a") <= 0
     for key in ("a", "a", "other"):
         executor.survived(key)
     assert port.sent == [Survived("a")]
 
 
-def test_suspects_leave_others_a_second_and_then_execute_by_halves(
+def test_suspects_leave_others_a_second_and_then_execute_by_groups(
     journal: InFlightJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    suspects = suspicions(Suspected.REPEATEDLY, "a", "b", "c", "d")
-    executor = KeyExecutor(journal, FakePort().send, suspects)
+    executor = KeyExecutor(journal, FakePort().send, suspicions("ab", "c"))
     assert executor.seconds_to_wait("newcomer") <= 0
     assert executor.seconds_to_wait("a") == SUSPECT_DELAY
-    now += SUSPECT_DELAY
-    assert executor.seconds_to_wait("a") <= 0
-    with executor.executing("a"), executor.executing("b"):
+    assert executor.seconds_to_wait("c") == 2 * SUSPECT_DELAY
+    now += 2 * SUSPECT_DELAY
+    with executor.executing("a"):
+        assert executor.seconds_to_wait("b") <= 0
         assert executor.seconds_to_wait("c") == HELD_RETRY
         assert executor.seconds_to_wait("newcomer") <= 0
-    assert executor.seconds_to_wait("c") <= 0
+    with executor.executing("c"):
+        assert executor.seconds_to_wait("b") == HELD_RETRY
+
+
+def test_the_group_that_was_hit_last_executes_last(journal: InFlightJournal) -> None:
+    """So that everybody else is served before a worker dies again."""
+    known = {
+        "hit": Suspicion(20.0, 4),
+        "before": Suspicion(10.0, 3),
+        "retried": Suspicion(15.0, 2, 1),
+        "quarantined": Suspicion(time.monotonic() + 60.0, 1, 1),
+    }
+    executor = KeyExecutor(journal, FakePort().send, known)
+    order = ["before", "retried", "hit", "quarantined"]
+    assert sorted(known, key=executor.seconds_to_wait) == order
 
 
 def test_a_quarantined_key_is_left_alone_for_its_time(journal: InFlightJournal) -> None:
     known = {
-        "now": Suspicion(Suspected.ALONE, 0.0, 1),
-        "later": Suspicion(Suspected.ALONE, time.monotonic() + 60.0, 1),
+        "now": Suspicion(0.0, 1, 1),
+        "later": Suspicion(time.monotonic() + 60.0, 2, 1),
     }
     executor = KeyExecutor(journal, FakePort().send, known)
     assert executor.seconds_to_wait("later") == pytest.approx(60.0, abs=5.0)
-    assert executor.seconds_to_wait("now") <= 0
+    assert executor.seconds_to_wait("now") <= SUSPECT_DELAY
     assert executor.seconds_to_wait("any") <= 0
     assert executor.is_quarantined("later")
+    assert not executor.is_quarantined("now")
