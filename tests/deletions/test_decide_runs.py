@@ -1,8 +1,6 @@
 """How evidence grows and ends, and which passes of a worker are believed."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ccm.decide.deletion import (
     GoneAnswer,
@@ -67,20 +65,6 @@ def test_a_run_of_answers_grows_only_by_new_unbroken_ones(
 def test_a_new_run_still_remembers_what_came_before_it() -> None:
     known = extend(not_gone_at(996.0), gone(998.0), "w", POLICY, 998.0)
     assert extend(known, gone(995.0), "w2", POLICY, NOW) == known
-
-
-@given(st.lists(st.tuples(st.sampled_from(["gone", "else"]), st.floats(0, 40)), max_size=8))
-def test_a_contradiction_is_never_inside_a_run(passes: list[tuple[str, float]]) -> None:
-    now, known, contradicted = 0.0, GoneHistory("u1", "w"), float("-inf")
-    for word, age in passes:
-        now += 5.0
-        if word == "gone":
-            known = extend(known, gone(now - age), "w", POLICY, now)
-        else:
-            known, contradicted = interrupt(known, LastAnswer.NOT_GONE, now), now
-        assert (
-            known.answer is not LastAnswer.GONE or contradicted < known.first <= known.last <= now
-        )
 
 
 # Passes, as a process that runs provider code may send them.

@@ -16,7 +16,7 @@ from tests.worlds.nodes import (
     with_addresses,
     with_provider_id,
 )
-from workers.node.plan import CannotPlan, SetAddresses, SetLabels, follow, patch_for
+from workers.node.plan import CannotPlan, SetLabels, follow, patch_for
 
 from .test_node_interrupted import machines, tweaks
 
@@ -132,12 +132,3 @@ def test_an_interrupted_plan_converges_to_the_same_node(
     resumed = after(Node(states[min(performed, len(states) - 1)]), instance, beta_wins)
     assert resumed.raw == states[-1]
     assert list(follow(resumed, instance, beta_wins)) == []
-
-
-def test_an_equal_node_costs_no_write() -> None:
-    before = node(labelled(GA), with_addresses("InternalIP 10.0.0.1"))
-    same = machine("fake://1", "InternalIP 10.0.0.1", type="t", zone="z", region="r")
-    assert list(follow(before, same, beta_wins=False)) == []
-    moved = machine("fake://1", "InternalIP 10.0.0.2", type="t", zone="z", region="r")
-    (only,) = follow(before, moved, beta_wins=False)
-    assert isinstance(only, SetAddresses)

@@ -48,14 +48,15 @@ def updates(w: World) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(
-    "kinds", [pytest.param([], id="SN1-none"), pytest.param(["ClusterIP", "NodePort"], id="SN1")]
+    "kinds",
+    [pytest.param([], id="SN1-none"), pytest.param(["ClusterIP", "NodePort"], id="SN1-SV1")],
 )
 async def test_without_a_balancer_a_node_is_no_work(kinds: list[str]) -> None:
     several = [service(typed(kind), name=kind.lower()) for kind in kinds]
     async with running_with(N1, *several) as w:
         await w.put(*(node(f"n{number}") for number in range(1, 1001)))
         assert w.controller.status()["hosts"] == 1000
-        assert w.balancers.calls == []
+        assert (w.balancers.calls, w.cluster.writes, await w.told()) == ([], 0, [])
 
 
 async def test_a_newer_node_on_the_machine_of_another_is_no_host() -> None:

@@ -32,15 +32,6 @@ from .objects import (
 )
 from .world import World, running, running_with
 
-CONFLICT = KubernetesError(409, "Conflict", "the object has been modified", None)
-
-
-@row("SV1")
-async def test_a_service_of_another_type_is_no_work() -> None:
-    async with running_with(service(typed("ClusterIP")), node("n1")) as w:
-        assert (w.balancers.calls, w.cluster.writes) == ([], 0)
-        assert await w.told() == []
-
 
 @pytest.mark.parametrize("protocol", [pytest.param(p, id=f"SV2-{p}") for p in ("TCP", "UDP")])
 async def test_a_new_service_costs_one_ensure_and_two_patches(protocol: str) -> None:
@@ -85,41 +76,38 @@ async def test_cleanup_costs_a_delete_and_two_patches(tweak: Tweak) -> None:
         assert w.controller.status()["balancers"] == 0
 
 
-@row("SV5")
-async def test_a_conflict_is_planned_again_and_no_event() -> None:
-    """Deliberate difference: a conflict is a race, and no news."""
+@pytest.mark.parametrize(
+    ("failure", "reason", "words"),
+    [
+        # Deliberate difference: a conflict is a race, and no news.
+        pytest.param(KubernetesError(409, "Conflict", "it changed", None), "", "", id="SV5"),
+        pytest.param(
+            KubernetesError(403, "Forbidden", "the webhook says no", None),
+            "WriteRefused",
+            "the webhook says no",
+            id="refused",
+        ),
+        pytest.param(
+            KubernetesError(500, "InternalError", "etcd", None),
+            "SyncLoadBalancerFailed",
+            "Error syncing load balancer: failed to update load balancer status: 500",
+            id="failed",
+        ),
+    ],
+)
+async def test_a_status_that_could_not_be_written_is_told_and_written_later(
+    failure: KubernetesError, reason: str, words: str
+) -> None:
     w = World(service(finalized), node("n1"))
-    w.cluster.failures = [CONFLICT, CONFLICT]
-    async with running(w):
-        await w.later()
-        await w.later()
-        assert w.service().ingress
-        assert await w.told("Warning") == []
-    assert len(w.balancers.named("ensure")) == 1
-
-
-async def test_a_status_that_the_api_server_refuses_is_told_and_seldom_tried_again() -> None:
-    w = World(service(finalized), node("n1"))
-    w.cluster.failures = [KubernetesError(403, "Forbidden", "the webhook says no", None)]
-    async with running(w):
-        await w.rest()
-        assert not w.service().ingress
-        ((reason, message),) = await w.told("Warning")
-        assert (reason, "the webhook says no" in message) == ("WriteRefused", True)
-        assert 8.0 <= w.queue.delays[-1][1] <= 10.0
-        await w.later()
-        assert w.service().ingress
-    assert len(w.balancers.named("ensure")) == 1
-
-
-async def test_a_status_that_cannot_be_written_is_told_in_upstreams_words() -> None:
-    w = World(service(finalized), node("n1"))
-    w.cluster.failures = [KubernetesError(500, "InternalError", "etcd", None)]
+    w.cluster.failures = [failure]
     async with running(w):
         await w.rest()
-        ((reason, message),) = await w.told("Warning")
-        assert reason == "SyncLoadBalancerFailed"
-        assert "Error syncing load balancer: failed to update load balancer status: 500" in message
+        told = await w.told("Warning")
+        assert [why for why, _ in told] == ([reason] if reason else [])
+        assert all(words in message for _, message in told)
+        await w.later()
+        assert w.service().ingress
+    assert len(w.balancers.named("ensure")) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 import ccm.cloud.testkit
 from ccm import errors
-from ccm.cli.main import main
 from ccm.cloud.testkit.adapter import Adapter, Untestable
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node, node_of
@@ -99,11 +98,3 @@ def test_every_area_of_the_kit_is_in_the_table() -> None:
     folder = Path(str(ccm.cloud.testkit.__file__)).parent
     areas = {path.stem.removeprefix("test_").replace("_", " ") for path in folder.glob("test_*.py")}
     assert first_cells("areas") == areas
-
-
-def test_the_commands_are_there() -> None:
-    commands = re.findall(r"\$ ccm-supervisor ([a-z]+) ([a-z]+)", PAGE)
-    assert commands
-    for group, command in commands:
-        found = main.get_command(None, group)  # type: ignore[arg-type]
-        assert command in found.commands  # type: ignore[union-attr]

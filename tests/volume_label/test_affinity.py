@@ -3,9 +3,9 @@
 import pytest
 
 from ccm.model.objects import Json
-from workers.volume_label.plan import admits, affinity_for
+from workers.volume_label.plan import admits
 
-from .volumes import OLD_REGION, OLD_ZONE, REGION, ZONE, place, requirement, terms
+from .volumes import OLD_REGION, OLD_ZONE, REGION, ZONE, requirement, terms
 
 DRIVER_ZONE = "topology.driver.example/zone"
 HOST = "kubernetes.io/hostname"
@@ -55,9 +55,3 @@ def test_whether_an_affinity_admits_a_node_in_zone_a_of_the_north(
 
 def test_a_region_that_is_not_known_is_not_held_against_an_affinity() -> None:
     assert admits(terms([requirement(REGION, "In", "south")]), "a", "")
-
-
-def test_what_is_written_admits_exactly_its_zones() -> None:
-    written = affinity_for(place("a", "b"))
-    assert [admits(written, zone, "north") for zone in "abc"] == [True, True, False]
-    assert not admits(written, "a", "south")

@@ -16,7 +16,6 @@ from workers.volume_label import controller as worker
 from .volumes import (
     REGION,
     ZONE,
-    in_zones,
     labelled,
     of_driver,
     place,
@@ -65,10 +64,7 @@ async def test_a_volume_that_is_gone_needs_nothing() -> None:
     ("tweaks", "answer", "error", "reason"),
     [
         pytest.param([], Gone("404"), CloudError, "VolumeNotFound", id="unknown-handle"),
-        pytest.param([], place(), CloudError, "ZoneNotFound", id="no-zone"),
-        pytest.param([in_zones("z")], place("a"), Refused, "NodeAffinityConflict", id="affinity"),
         pytest.param([labelled(zone="z")], place("a"), Refused, "LabelConflict", id="label"),
-        pytest.param([], place("a b"), Refused, "LabelImpossible", id="impossible"),
     ],
 )
 async def test_what_cannot_be_labelled_ends_in_one_event_and_stays_as_it_is(

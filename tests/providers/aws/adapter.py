@@ -103,11 +103,11 @@ class AwsAdapter(Adapter):
         for one in made[:5]:  # as nodes with routes are: the check of sources is off
             instance = {"InstanceId": one["InstanceId"]}
             self.account.ec2.modify_instance_attribute(**instance, SourceDestCheck={"Value": False})
-        return [_machine(one) for one in made]
+        return [machine_of(one) for one in made]
 
     def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
         marks = [{"ResourceType": "instance", "Tags": tag_list(TAGS[owner])}]
-        return _machine(self.account.launch(TagSpecifications=marks)[0])
+        return machine_of(self.account.launch(TagSpecifications=marks)[0])
 
     def stop_machine(self, machine: Machine) -> None:
         self.account.ec2.stop_instances(InstanceIds=[_instance_id(machine.provider_id)])
@@ -289,10 +289,15 @@ class NetworkAdapter(AwsAdapter):
         return [{PREFIX + key: value for key, value in one.items()} for one in asked]
 
 
-def _machine(instance: Json) -> Machine:
+def machine_of(instance: Json) -> Machine:
+    """What the cloud's own record says of an instance."""
     name, zone = instance["PrivateDnsName"], instance["Placement"]["AvailabilityZone"]
     pairs = (
-        (AddressType.INTERNAL_IP, instance["PrivateIpAddress"]),
+        *(
+            (AddressType.INTERNAL_IP, private["PrivateIpAddress"])
+            for interface in instance["NetworkInterfaces"]
+            for private in interface["PrivateIpAddresses"]
+        ),
         (AddressType.EXTERNAL_IP, instance.get("PublicIpAddress")),
         (AddressType.INTERNAL_DNS, name),
         (AddressType.HOSTNAME, name),

@@ -10,6 +10,7 @@ from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.kube.cluster import RealCluster
 from tests.proc.running import Supervisor, Where, long, until
+from tests.providers.aws.adapter import machine_of
 from tests.providers.aws.proxy import Limit, Proxy
 from tests.providers.aws.world import ZONES, Account, config_text
 
@@ -78,33 +79,22 @@ def shapes(account: Account) -> dict[str, Json]:
 
 def expected(name: str, instance: Json) -> Json:
     """What upstream's controller makes of the Node of an instance."""
-    zone, kind = instance["Placement"]["AvailabilityZone"], instance["InstanceType"]
-    dns = instance["PrivateDnsName"]
-    addresses = [
-        {"type": "InternalIP", "address": private["PrivateIpAddress"]}
-        for interface in instance["NetworkInterfaces"]
-        for private in interface["PrivateIpAddresses"]
-    ]
-    if public := instance.get("PublicIpAddress"):
-        addresses.append({"type": "ExternalIP", "address": public})
-    addresses += [{"type": kind, "address": dns} for kind in ("InternalDNS", "Hostname")]
-    if public_dns := instance.get("PublicDnsName"):
-        addresses.append({"type": "ExternalDNS", "address": public_dns})
+    machine = machine_of(instance)
     return {
         "labels": {
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/hostname": name,
             "kubernetes.io/os": "linux",
-            "node.kubernetes.io/instance-type": kind,
-            "beta.kubernetes.io/instance-type": kind,
-            "topology.kubernetes.io/zone": zone,
-            "failure-domain.beta.kubernetes.io/zone": zone,
+            "node.kubernetes.io/instance-type": machine.type,
+            "beta.kubernetes.io/instance-type": machine.type,
+            "topology.kubernetes.io/zone": machine.zone,
+            "failure-domain.beta.kubernetes.io/zone": machine.zone,
             "topology.kubernetes.io/region": "us-east-1",
             "failure-domain.beta.kubernetes.io/region": "us-east-1",
-            "topology.k8s.aws/zone-id": ZONE_IDS[zone],
+            "topology.k8s.aws/zone-id": ZONE_IDS[machine.zone],
         },
-        "providerID": f"aws:///{zone}/{instance['InstanceId']}",
-        "addresses": addresses,
+        "providerID": machine.provider_id,
+        "addresses": [{"type": str(a.type), "address": a.address} for a in machine.addresses],
     }
 
 

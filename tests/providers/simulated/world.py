@@ -36,12 +36,11 @@ class World:
         *,
         url: str = "",
         caller: str = "test",
-        timeout: float = 10.0,
         token_file: Path | None = None,
     ) -> SimulatedApi:
         """Another client of this cloud; it is closed after the test."""
         url, token = url or self.cloud.url, token or self.cloud.token
-        config = SimulatedConfig(url, token, token_file=token_file, timeout=timeout)
+        config = SimulatedConfig(url, token, token_file=token_file, timeout=10.0)
         self.clients.append(SimulatedApi(config, self.gate, caller))
         return self.clients[-1]
 
