@@ -11,9 +11,8 @@ from ccm.checks.context import CheckContext
 from ccm.checks.finding import Finding, NotChecked, abbreviate, failed, ok, pluralize, warning
 from ccm.checks.leaders import age_of, current_leader
 from ccm.durations import format_duration
-from ccm.model.cloud import Answer, Gone, Unknown
+from ccm.model.cloud import Answer, Gone, Network, Unknown, read_network
 from ccm.model.objects import Node
-from workers.route.pod_cidrs import Network, read_network
 
 INITIALIZATION_DEADLINE = 300.0  # seconds after which a Node should not be tainted any more
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import ip_network
 
-from ccm.model.cloud import OwnedBalancer, Route
+from ccm.model.cloud import OwnedBalancer, Route, read_network
 from ccm.model.objects import Node
 from ccm.model.service import Service
 
@@ -38,18 +37,15 @@ def orphaned_balancers(
 
 def orphaned_routes(routes: Iterable[Route], nodes: Iterable[Node]) -> Iterator[Orphan]:
     """Routes that lead to no Node, or to one with other pod networks."""
-    networks = {node.name: set(_networks(node.pod_cidrs)) for node in nodes}
+    networks = {node.name: {*map(_network, node.pod_cidrs)} for node in nodes}
     for route in routes:
         name = f"{route.cidr} ({route.id})"
         if route.node not in networks:
             yield Orphan("route", name, "no Node has the machine it leads to")
-        elif not networks[route.node] & {*_networks([route.cidr])}:
+        elif _network(route.cidr) not in networks[route.node]:
             yield Orphan("route", name, f"Node {route.node} has other pod networks")
 
 
-def _networks(cidrs: Iterable[str]) -> Iterator[object]:
-    for cidr in cidrs:
-        try:
-            yield ip_network(cidr, strict=False)
-        except ValueError:
-            yield cidr
+def _network(cidr: str) -> object:
+    """What is compared: a network, or the text that is none."""
+    return read_network(cidr) or cidr

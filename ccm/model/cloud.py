@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 
 class AddressType(StrEnum):
@@ -64,6 +65,19 @@ class Unknown:
 
 
 Answer = Instance | Gone | Unknown
+
+
+Network = IPv4Network | IPv6Network
+
+
+def read_network(cidr: str) -> Network | None:
+    """The network that `cidr` names, or None; host bits are dropped, as Go's ParseCIDR does."""
+    if "/" not in cidr:
+        return None
+    try:
+        return ip_network(cidr, strict=False)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, ip_network
 
 from ccm.errors import Refused
+from ccm.model.cloud import Network
 from ccm.model.objects import Json, KubernetesObject, mapping, objects, text
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 EXAMPLE_RANGES = "10.0.0.0/24,192.168.2.0/24"
-
-Network = IPv4Network | IPv6Network
 
 EVERYBODY = IPv4Network("0.0.0.0/0")
 

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccm.model.cloud import Route
+from ccm.model.cloud import Network, Route
 from ccm.model.objects import Node
 from tests.worlds.nodes import (
     PROVIDER_IDS,
@@ -32,7 +32,6 @@ from workers.route.plan import (
     plan_orphans,
 )
 from workers.route.pod_cidrs import (
-    Network,
     PodCidrIndex,
     PodCidrLimits,
     PodCidrs,

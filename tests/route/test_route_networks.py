@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.model.cloud import Route
+from ccm.model.cloud import Route, read_network
 from tests.worlds.nodes import node, routed
 from workers.route.pod_cidrs import (
     PodCidrIndex,
     PodCidrLimits,
     is_managed,
     pod_cidrs_of,
-    read_network,
 )
 from workers.route.table import RouteTable
 

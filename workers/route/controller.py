@@ -10,6 +10,7 @@ from ccm.bus.frames import Message
 from ccm.cloud.interface import Routes
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.kube.events import Event, ObjectRef
+from ccm.model.cloud import Network, read_network
 from ccm.model.objects import NODE_IDENTITY_PATHS, Json, Node, Projection
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
@@ -27,11 +28,9 @@ from workers.route.plan import (
     problems,
 )
 from workers.route.pod_cidrs import (
-    Network,
     PodCidrIndex,
     PodCidrLimits,
     PodCidrs,
-    read_network,
 )
 from workers.route.steps import Failures, Steps
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ccm.errors import CloudError, RetryAfter
-from ccm.model.cloud import Route
+from ccm.model.cloud import Network, Route
 from ccm.model.objects import Json, Node, mapping, objects
-from workers.route.pod_cidrs import Network, PodCidrIndex, PodCidrs, is_managed
+from workers.route.pod_cidrs import PodCidrIndex, PodCidrs, is_managed
 from workers.route.table import KnownRoute, RouteTable
 
 CONDITION = "NetworkUnavailable"

@@ -3,21 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Network, ip_network
 
+from ccm.model.cloud import Network, read_network
 from ccm.model.objects import Node
-
-Network = IPv4Network | IPv6Network
-
-
-def read_network(cidr: str) -> Network | None:
-    """The network that `cidr` names, or None; host bits are dropped, as Go's ParseCIDR does."""
-    if "/" not in cidr:
-        return None
-    try:
-        return ip_network(cidr, strict=False)
-    except ValueError:
-        return None
 
 
 def is_managed(network: Network, cluster_cidrs: Iterable[Network]) -> bool:

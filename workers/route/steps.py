@@ -13,7 +13,7 @@ from ccm.cloud.gate import call
 from ccm.cloud.interface import Routes
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, Refused
-from ccm.model.cloud import Route
+from ccm.model.cloud import Network, Route
 from ccm.model.objects import Json, Node, format_time, mapping
 from ccm.model.writes import Merge
 from workers.controller import ControllerContext
@@ -28,7 +28,6 @@ from workers.route.plan import (
     RouteState,
     SetCondition,
 )
-from workers.route.pod_cidrs import Network
 from workers.route.table import KnownRoute
 
 log = logging.getLogger(__name__)

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ccm.model.cloud import Route
-from workers.route.pod_cidrs import Network, read_network
+from ccm.model.cloud import Network, Route, read_network
 
 K = TypeVar("K")
 

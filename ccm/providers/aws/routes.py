@@ -3,11 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_network
 from typing import Any
 
 from ccm.errors import CloudError, Refused
-from ccm.model.cloud import Route
+from ccm.model.cloud import Route, read_network
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.aws import ids
 from ccm.providers.aws.client import AwsApi, AwsError
@@ -221,7 +220,4 @@ def destination(table_id: str, cidr: str) -> dict[str, str]:
 
 def is_same_network(one: str, other: str) -> bool:
     """Whether two texts name the same network."""
-    try:
-        return ip_network(one) == ip_network(other)
-    except ValueError:
-        return False
+    return read_network(one) == read_network(other) is not None

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ccm.errors import Refused
+from ccm.model.cloud import Network
 from ccm.model.objects import Node
-from ccm.model.service import EVERYBODY, HealthCheck, Network, Service, ServicePort
+from ccm.model.service import EVERYBODY, HealthCheck, Service, ServicePort
 from ccm.providers.aws import ids
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import Annotations, is_internal
