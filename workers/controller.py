@@ -12,10 +12,9 @@ from ccm.kube.events import EventRecorder, ObjectRef
 from ccm.model.objects import Json, Projection
 from ccm.settings import Settings
 from workers.executor import KeyExecutor
-from workers.machine_holders import MachineHolders
 from workers.performer import Performer
 from workers.queue import WorkQueue
-from workers.store import Store
+from workers.store import MachineHolders, Store
 from workers.timings import Timings
 
 

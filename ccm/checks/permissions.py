@@ -20,6 +20,7 @@ from ccm.manifests.rbac import subjects, worker_rules
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from ccm.supervisor.accounts import APPLY_MANIFESTS, AccountCandidate, best, may_be_left_out, nobody
+from ccm.supervisor.shards import process_name
 
 
 async def check_permissions(context: CheckContext) -> Iterable[Finding]:
@@ -31,7 +32,7 @@ async def check_permissions(context: CheckContext) -> Iterable[Finding]:
     if workers:
         for worker, candidates in (await review_candidates(context)).items():
             if chosen := best(candidates):
-                process = f"the {worker.replace('_', '-')} worker ({chosen.account})"
+                process = f"{process_name(worker)} ({chosen.account})"
                 findings += evaluate_reviews(process, chosen.reviews)
     return findings
 
@@ -81,7 +82,7 @@ def evaluate_candidates(
     """As whom each worker acts, by package; what nobody may do is a failure or is left out."""
     for worker, reviewed in candidates.items():
         if chosen := best(reviewed):
-            yield ok(f"the {worker.replace('_', '-')} worker acts as {chosen.account}")
+            yield ok(f"{process_name(worker)} acts as {chosen.account}")
             continue
         fault = nobody(settings, worker, reviewed)
         report = warning if may_be_left_out(settings, worker) else failed

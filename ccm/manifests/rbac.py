@@ -14,7 +14,7 @@ from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor import nodes
 from ccm.supervisor.informer import watch_rule
-from ccm.supervisor.shards import wanted_workers
+from ccm.supervisor.shards import process_name, wanted_workers
 from workers.rbac import POLICY_RULES
 
 APP_NAME = "ccm-supervisor"
@@ -57,13 +57,8 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
     own += service_accounts.policy_rules(accounts[worker] for worker in wanted)
     supervisor = Subject(APP_NAME, namespace, "the supervisor", merge_rules(own))
     return supervisor, *(
-        Subject(
-            accounts[name],
-            service_accounts.NAMESPACE,
-            f"the {name.replace('_', '-')} worker",
-            rules,
-        )
-        for name, rules in by_worker.items()
+        Subject(accounts[worker], service_accounts.NAMESPACE, process_name(worker), rules)
+        for worker, rules in by_worker.items()
     )
 
 

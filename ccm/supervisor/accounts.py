@@ -25,7 +25,7 @@ from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from ccm.settings.leader_migration import disable_controllers
 from ccm.supervisor.preflight import address_flag
-from ccm.supervisor.shards import controller_names
+from ccm.supervisor.shards import controller_names, process_name
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +113,7 @@ def nobody(
     has_own = settings.use_service_account_credentials
     return ConfigurationFault(
         "--use-service-account-credentials" if has_own else address_flag(settings),
-        f"nobody may do the work of the {worker.replace('_', '-')} worker: "
-        + "; ".join(map(str, candidates)),
+        f"nobody may do the work of {process_name(worker)}: {'; '.join(map(str, candidates))}",
         APPLY_MANIFESTS,
     )
 

@@ -34,6 +34,11 @@ def controller_names(controller: str) -> tuple[str, ...]:
     return tuple(name for package, name in SINGLE_WORKERS.values() if package == controller)
 
 
+def process_name(controller: str) -> str:
+    """What people call the processes of the package `workers.<controller>`."""
+    return f"the {controller.replace('_', '-')} worker"
+
+
 def wanted_workers(settings: Settings) -> dict[str, str]:
     """Worker name → package under `workers`, for the controllers that are enabled."""
     wanted: dict[str, str] = {}

@@ -6,7 +6,7 @@ from ccm.controllers import NODE
 from ccm.errors import CloudError
 from ccm.model.objects import Node
 from tests.worlds.nodes import Tweak, changed, created, machine, node, tainted, with_provider_id
-from workers.machine_holders import MachineHolders
+from workers.store import MachineHolders
 
 from .world import World, world
 

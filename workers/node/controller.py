@@ -27,7 +27,6 @@ from ccm.model.writes import Delete
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, Result
-from workers.machine_holders import DUPLICATE, duplicate_message
 from workers.node.passes import MonitorPass, RefreshPass
 from workers.node.plan import (
     Action,
@@ -40,6 +39,7 @@ from workers.node.plan import (
     plan_power,
 )
 from workers.queue import RETRY
+from workers.store import DUPLICATE, duplicate_message
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from ccm.model.cloud import Network, read_network
 from ccm.model.objects import NODE_IDENTITY_PATHS, Json, Node, Projection
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, Result
-from workers.machine_holders import DUPLICATE, duplicate_message
 from workers.queue import RETRY
 from workers.route.listing import Listing
 from workers.route.plan import (
@@ -33,6 +32,7 @@ from workers.route.pod_cidrs import (
     PodCidrs,
 )
 from workers.route.steps import Failures, Steps
+from workers.store import DUPLICATE, duplicate_message
 
 log = logging.getLogger(__name__)
 
