@@ -22,7 +22,7 @@ from ccm.model.objects import SHUTDOWN_TAINT
 from ccm.printable import printable, printable_values
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
 from ccm.sandbox.components import default_directory
-from ccm.sandbox.observer import TYPE, ZONE, ObservedNode, missing_fields, percentile
+from ccm.sandbox.observer import TYPE, ZONE, TimedNode, missing_fields, percentile
 from ccm.sandbox.scenario import Scenario
 
 MAX_NODE_ROWS = 14
@@ -174,14 +174,14 @@ def _workload(sandbox: Sandbox) -> Table:
     return table
 
 
-def _cells(sighting: ObservedNode) -> tuple[str, str, str, str]:
+def _cells(sighting: TimedNode) -> tuple[str, str, str, str]:
     node = sighting.node
     ips = [each.get("address", "") for each in node.addresses if each.get("type") == "InternalIP"]
     labels = node.labels
     return node.provider_id, "".join(ips[:1]), labels.get(TYPE, ""), labels.get(ZONE, "")
 
 
-def _state(sighting: ObservedNode) -> Text:
+def _state(sighting: TimedNode) -> Text:
     missing = missing_fields(sighting.node)
     if missing:
         return Text(f"lacks {', '.join(missing)}", style="yellow")

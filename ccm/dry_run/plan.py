@@ -137,7 +137,7 @@ class EventList(EventRecorder):
         self.events[event] = None
 
 
-class Port:
+class DryRunPort:
     """The supervisor as one controller sees it, in this process."""
 
     def __init__(self, governor: DeletionGovernor, store: Store) -> None:
@@ -166,7 +166,7 @@ class DryRun:
         self._directory = directory
         self._changes: Changes = {}
         self._events = EventList(kube)
-        self._ports: list[Port] = []
+        self._ports: list[DryRunPort] = []
         self._seen = ProjectedStore("Node")
         self._nodes = NodeLister(self._seen)
         policy = policy_of(settings)
@@ -230,7 +230,7 @@ class DryRun:
     def _start(self, controller: str, provider: CloudProvider) -> None:
         name = f"workers.{controller}.controller"
         module = cast(ControllerModule, importlib.import_module(name))
-        port = Port(self._governor, Store(module.PROJECTIONS))
+        port = DryRunPort(self._governor, Store(module.PROJECTIONS))
         journal = InFlightJournal(self._directory / f"{controller}.journal")
         context = ControllerContext(
             settings=self._settings,

@@ -26,7 +26,7 @@ def missing_fields(node: Node) -> list[str]:
 
 
 @dataclass
-class ObservedNode:
+class TimedNode:
     """One node as it is now, and when it was first seen and first ready (monotonic)."""
 
     node: Node
@@ -43,7 +43,7 @@ class NodeObserver:
     """Watches the nodes from outside, with a client of its own."""
 
     kube: Kube
-    nodes: dict[str, ObservedNode] = field(default_factory=dict)
+    nodes: dict[str, TimedNode] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -69,7 +69,7 @@ class NodeObserver:
 
     def _see(self, node: Node) -> None:
         now = time.monotonic()
-        seen = self.nodes.setdefault(node.name, ObservedNode(node, now))
+        seen = self.nodes.setdefault(node.name, TimedNode(node, now))
         seen.node = node
         if seen.ready_at is None and not missing_fields(node):
             seen.ready_at = now

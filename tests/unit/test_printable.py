@@ -25,7 +25,7 @@ from ccm.errors import CloudError
 from ccm.log import _Line
 from ccm.model.objects import Node
 from ccm.printable import printable, printable_json, printable_values
-from ccm.sandbox.observer import ObservedNode
+from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
 from tests.page.statuses import troubled, with_named
 
@@ -168,7 +168,7 @@ def test_the_table_of_a_sandbox_shows_escapes_and_markup_as_they_are() -> None:
         }
     )
     sandbox = SimpleNamespace(
-        observer=SimpleNamespace(delays=list, nodes={HOSTILE: ObservedNode(node, 0.0)}),
+        observer=SimpleNamespace(delays=list, nodes={HOSTILE: TimedNode(node, 0.0)}),
         power={HOSTILE: HOSTILE},
         workload=WorkloadStatus(service_address=HOSTILE, volume_zone=HOSTILE),
         paths=SimpleNamespace(directory=Path("/tmp/s"), kubeconfig="k", runtime="r"),
