@@ -90,7 +90,7 @@ class KubernetesError(Exception):
     """The API server answered with an error; `status` is the HTTP code, `reason` its own word."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None) -> None:
-        super().__init__(f"{status} {reason}: {message}")
+        super().__init__(f"the API server answered {status} {reason}: {message}")
         self.status, self.reason = status, reason
         self.message, self.retry_after = message, retry_after
 

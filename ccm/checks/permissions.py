@@ -82,7 +82,12 @@ def evaluate_candidates(
     """As whom each worker acts, by package; what nobody may do is a failure or is left out."""
     for worker, reviewed in candidates.items():
         if chosen := best(reviewed):
-            yield ok(f"{process_name(worker)} acts as {chosen.account}")
+            message = f"{process_name(worker)} acts as {chosen.account}"
+            if chosen.is_hidden:
+                hidden = "which may not exist: this identity may not get service accounts"
+                yield not_checked(f"{message}, {hidden}")
+            else:
+                yield ok(message if chosen is reviewed[0] else f"{message}, because {reviewed[0]}")
             continue
         fault = nobody(settings, worker, reviewed)
         report = warning if may_be_left_out(settings, worker) else failed
@@ -106,7 +111,8 @@ async def _candidate(
     kube: Kube, account: ServiceAccount, rules: Sequence[PolicyRule]
 ) -> AccountCandidate:
     needed = policy_rules([account.name], account.namespace)
-    if await exists(kube, f"{account.collection}/{account.name}") is False:
+    is_there = await exists(kube, f"{account.collection}/{account.name}")
+    if is_there is False:
         if account.name not in BUILT_IN.values():
             return AccountCandidate(account, problem="there is no such account")
         create = PolicyRule("serviceaccounts", ("create",), "", namespace=account.namespace)
@@ -114,4 +120,5 @@ async def _candidate(
     own = AccountCandidate(account, await review_access(kube, needed))
     if own.lacks:
         return AccountCandidate(account, problem=f"we may not {', '.join(own.lacks)} there")
-    return AccountCandidate(account, await review_access(kube, rules, account.user))
+    reviews = await review_access(kube, rules, account.user)
+    return AccountCandidate(account, reviews, is_hidden=is_there is None)

@@ -112,7 +112,7 @@ def allow(runtime_dir: str) -> None:
 def _deletions_lines(status: dict[str, Any]) -> Iterator[str]:
     if status["standby"]:
         yield f"this replica deletes nothing ({status['standby']}); below is what it knows itself"
-    yield from [*why_blocked(status)] or ["allowed"]
+    yield from [*why_blocked(status)] or ["not frozen" if status["standby"] else "allowed"]
     counts, budget = status["counts"], status["budget"]
     window = format_duration(budget["window_seconds"])
     yield f"budget: {budget['left']} of {budget['limit']} left in {window}"

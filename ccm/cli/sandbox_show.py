@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,7 @@ async def _until_done(sandbox: Sandbox, how: Show, stop: asyncio.Event) -> bool:
 
 
 async def _live(sandbox: Sandbox, story: Scenario) -> None:
+    say(*_hints(sandbox))
     first = _view(sandbox, await sandbox.status(), story.events)
     with Live(first, console=terminal(), auto_refresh=False) as live:
         while True:
@@ -95,6 +96,9 @@ async def _live(sandbox: Sandbox, story: Scenario) -> None:
 async def _lines(sandbox: Sandbox, story: Scenario, how: Show) -> None:
     """A line whenever the count of ready nodes changed, then the story, twice a second."""
     last, shown = "", 0
+    if not how.exit_when_settled:
+        for hint in _hints(sandbox):
+            _say(how, hint)
     while True:
         ready = len(sandbox.observer.delays())
         line = f"{ready} of {len(sandbox.observer.nodes)} nodes ready"
@@ -114,7 +118,7 @@ def _say(how: Show, line: str) -> None:
 
 
 def _view(sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[str]) -> RenderableType:
-    """Everything at once, top down: nodes, workers, budget, what happened, hints."""
+    """Everything at once, top down: nodes, workers, budget, what happened."""
     status = printable_values(status)
     parts: list[RenderableType] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if "error" not in status:
@@ -122,7 +126,6 @@ def _view(sandbox: Sandbox, status: Mapping[str, Any], lines: Sequence[str]) -> 
         parts += why_nothing_is_deleted(status)
     if lines:
         parts.append(Panel("\n".join(map(printable, lines)), title="Scenario"))
-    parts.append(_hints(sandbox, status))
     return Group(*parts)
 
 
@@ -193,18 +196,18 @@ def _state(sighting: TimedNode) -> Text:
     return Text(f"ready after {ready_after * 1000:.0f} ms", style="green")
 
 
-def _hints(sandbox: Sandbox, status: Mapping[str, Any]) -> Panel:
+def _hints(sandbox: Sandbox) -> Iterator[str]:
+    """What somebody may do to this sandbox, with the paths that it has."""
     command, directory = sys.argv[0], sandbox.paths.directory
-    pids = [str(worker["pid"]) for worker in status.get("workers", []) if worker["pid"]]
     here = "" if directory == Path(default_directory()) else f" --directory {directory}"
-    lines = [
+    yield "Try in another terminal (Ctrl-C here ends it all):"
+    yield from (
         f"kubectl --kubeconfig {sandbox.paths.kubeconfig} get nodes -o wide",
-        f"kill -9 {pids[0] if pids else 'PID'}   # a worker dies; the others do not notice",
+        "kill -9 PID   # of a worker in its table; the others do not notice",
         f"{command} sandbox add 20{here}   # twenty more nodes",
         f"{command} sandbox machine stop vm-3{here}   # then: start vm-3",
-        f"{command} sandbox machine terminate vm-4{here}   # the node, its route and host go",
+        f"{command} sandbox machine terminate vm-4{here}   # its node, route and host go",
         f"{command} sandbox fault set throttle --times 5{here}   # the cloud pushes back",
         f"{command} status --runtime-dir {sandbox.paths.runtime}",
         f"less {directory}/supervisor.log",
-    ]
-    return Panel("\n".join(lines), title="Try in another terminal (Ctrl-C here ends it all)")
+    )

@@ -75,6 +75,7 @@ class Sandbox:
         self.kube = Kube(await config.load(source), "sandbox-kubelets")
         self._stack.push_async_callback(self.kube.close)
         self.cloud = await self._stack.enter_async_context(CloudAdmin(cloud_url))
+        self._machines = await self.cloud.add(new_machines(1, self.options.nodes))
         self.observer = NodeObserver(self.kube)
         self._in_background(self.observer.run())
         self._supervisor = await components.start_supervisor(self.paths, self.options.node_workers)
@@ -134,10 +135,10 @@ class Sandbox:
         self._supervisor.check()
 
     async def add_nodes(self) -> None:
-        """Ask for a Service and a volume, build the machines, let their kubelets register."""
+        """Ask for a Service and a volume, and let the kubelets of the machines register."""
         await workload.create(self.kube, self.cloud)
-        machines = await self.cloud.add(new_machines(1, self.options.nodes))
-        await register(self.kube, [machine.name for machine in machines], self.options.stagger)
+        names = [machine.name for machine in self._machines]
+        await register(self.kube, names, self.options.stagger)
 
     async def status(self) -> Json:
         """The supervisor's own status, or `{"error": …}`."""

@@ -38,12 +38,13 @@ RulesByWorker = Mapping[str, Sequence[PolicyRule]]
 class AccountCandidate:
     """Somebody a worker may act as, ourselves if there is no account, and what he may do.
 
-    `problem` says why he is out of the question.
+    `problem` says why he is out of the question; who is hidden may not exist.
     """
 
     account: ServiceAccount | None
     reviews: Sequence[AccessReview] = ()
     problem: str = ""
+    is_hidden: bool = False
 
     @property
     def lacks(self) -> list[str]:

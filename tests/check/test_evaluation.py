@@ -163,7 +163,7 @@ def test_a_worker_acts_as_the_first_who_lacks_least(
     assert (found and found.account and found.account.name) == chosen
 
 
-def test_nobody_is_a_failure_unless_nobody_asked_for_it() -> None:
+def test_nobody_is_a_failure_unless_nobody_asked_for_it_and_who_is_hidden_may_be_nobody() -> None:
     settings = Settings(cloud_provider="simulated", use_service_account_credentials=True)
     nobody = {
         "node": [candidate("a", problem="no")],

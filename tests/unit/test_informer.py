@@ -265,7 +265,7 @@ async def test_status_tells_how_long_the_api_server_has_been_silent(
         before = len(api.requests)
         await until(lambda: len(api.requests) > before + 10)
         assert here.nodes["silent_seconds"] > 0.05
-        assert here.nodes["trouble"] == "500 InternalError: no"
+        assert here.nodes["trouble"] == "the API server answered 500 InternalError: no"
         assert here.nodes["objects"] == 1
         nodes.is_up = True
         await until(lambda: not here.nodes["trouble"])

@@ -115,7 +115,7 @@ async def test_a_list_whose_rest_expired_begins_again() -> None:
     answers = (listing(5, obj("a", 1), more="next"), expired, listing(6), stream(then="silence"))
     async with serving(*answers) as (server, kube):
         found = await events(kube, 6)
-        assert found.pop(2) == WatchFailed("410 Expired: no")
+        assert found.pop(2) == WatchFailed("the API server answered 410 Expired: no")
         assert found == story("[ a1 [ ] open")
         assert asked(server) == ["list", "list", "list", "watch 6"]
 
@@ -300,7 +300,10 @@ async def test_failures_in_a_row_wait_longer_and_longer_until_a_change_comes_thr
 async def test_another_error_event_is_a_failure_and_no_relist() -> None:
     async with serving(listing(5), stream(ERROR), stream(then="silence")) as (server, kube):
         found = await events(kube, 5)
-        assert found[3:] == [WatchFailed("500 InternalError: etcd"), Bookmark()]
+        assert found[3:] == [
+            WatchFailed("the API server answered 500 InternalError: etcd"),
+            Bookmark(),
+        ]
         assert asked(server) == ["list", "watch 5", "watch 5"]
 
 
