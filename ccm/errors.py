@@ -104,6 +104,11 @@ class KubernetesError(Exception):
         """The very content of a write is not taken: invalid, or an admission policy denies it."""
         return self.status in (400, 403, 413, 422) and not self.is_race
 
+    @property
+    def is_denied_or_gone(self) -> bool:
+        """What was asked for is not there, or not for us; any other error may pass."""
+        return self.status in (403, 404)
+
 
 class Unreachable(Exception):
     """No answer from the API server: refused, reset, timed out or malformed."""

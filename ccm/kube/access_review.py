@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ccm.errors import KubernetesError
+from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping
 from ccm.model.rbac import PolicyRule
@@ -65,4 +65,7 @@ async def _answered(kube: Kube, review: AccessReview, user: str) -> AccessReview
         if error.status == 403:
             return review
         raise
-    return replace(review, is_allowed=mapping(answer.get("status")).get("allowed") is True)
+    is_allowed = mapping(answer.get("status")).get("allowed")
+    if not isinstance(is_allowed, bool):
+        raise Unreachable(f"{kind}: the answer says nothing")
+    return replace(review, is_allowed=is_allowed)

@@ -72,7 +72,9 @@ async def own_account(kube: Kube) -> ServiceAccount | None:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = await kube.post(SELF_REVIEWS, body, REQUEST_TIMEOUT)
-    except KubernetesError:
+    except KubernetesError as error:
+        if not error.is_denied_or_gone:
+            raise
         return None
     user = text(mapping(mapping(answer.get("status")).get("userInfo")).get("username"))
     namespace, _, name = user.removeprefix(_PREFIX).partition(":")

@@ -79,7 +79,8 @@ async def choose_accounts(
 
     Upstream's library has no volume-label controller, so its rights may be missing everywhere:
     unless `--controllers` names that one, it is left out. Raises `ConfigurationFault` when nobody
-    may do any of the work of another worker, `Unreachable` when the API server does not answer.
+    may do any of the work of another worker, and `Unreachable` or `KubernetesError` when the API
+    server does not say who may: what is chosen here lasts as long as this process.
     """
     own = await own_account(kube) if settings.use_service_account_credentials else None
     reviewed = await asyncio.gather(
@@ -140,6 +141,8 @@ async def _candidates(
         try:
             token = await request_token(kube, account)
         except KubernetesError as error:
+            if not error.is_denied_or_gone:
+                raise
             found.append(AccountCandidate(account, problem=f"no token ({error})"))
             continue
         found.append(AccountCandidate(account, await _reviewed(kube, token, rules)))

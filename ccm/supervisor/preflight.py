@@ -12,26 +12,45 @@ log = logging.getLogger(__name__)
 API_SERVER_TIMEOUT = 10.0  # seconds, as upstream waits for the API server
 
 
-async def check_api_server(kube: Kube, url: str, settings: Settings) -> None:
+async def check_api_server(
+    kube: Kube, url: str, settings: Settings, timeout: float = API_SERVER_TIMEOUT
+) -> None:
     """Return when the API server answers; raise `ConfigurationFault` when it denies us access.
 
-    Raises `Unreachable` when it does not answer within `API_SERVER_TIMEOUT`.
+    An API server that starts denies everything until it has read all roles and accounts: denials
+    count when it was ready before, or after `timeout` seconds. Raises `Unreachable` when it does
+    not answer until then.
     """
     field = address_flag(settings)
-    deadline = asyncio.get_running_loop().time() + API_SERVER_TIMEOUT
+    deadline = asyncio.get_running_loop().time() + timeout
     while True:
+        readiness = await _readiness(kube)
+        is_late = asyncio.get_running_loop().time() >= deadline
         try:
             await kube.request("GET", "/api/v1/nodes", params={"limit": "1"}, timeout=5.0)
-            return
+            if is_late or readiness < 500:
+                return
+            why = f"it is not ready ({readiness})"
         except KubernetesError as error:
-            if fault := denied_fault(field, url, error):
+            if (is_late or readiness == 200) and (fault := denied_fault(field, url, error)):
                 raise fault from error
             why = str(error)
         except Unreachable as error:
             why = str(error)
-        if asyncio.get_running_loop().time() >= deadline:
+        if is_late:
             raise Unreachable(str(unreachable_fault(field, url, why)))
         await asyncio.sleep(0.5)
+
+
+async def _readiness(kube: Kube) -> int:
+    """The API server's answer to whether it is ready; 503 when there is none."""
+    try:
+        async with kube.stream("/readyz", {}, begins_within=5.0):
+            return 200
+    except KubernetesError as error:
+        return error.status
+    except Unreachable:
+        return 503
 
 
 def address_flag(settings: Settings) -> str:

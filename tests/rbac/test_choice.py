@@ -1,0 +1,62 @@
+"""Whom each worker acts as is chosen by answers alone: trouble of the API server is none."""
+
+import pytest
+from aiohttp import web
+
+from ccm.errors import KubernetesError, Unreachable
+from ccm.kube.service_accounts import SELF_REVIEWS, ServiceAccount
+from ccm.manifests.rbac import worker_rules
+from ccm.model.objects import Json
+from ccm.settings import Settings
+from ccm.supervisor.accounts import choose_accounts
+from tests.unit.api_server import Handler, failure, json_answer, serving
+
+REVIEWS = "/selfsubjectaccessreviews"
+OWN = ServiceAccount("ccm", "cloud")
+SETTINGS = Settings(use_service_account_credentials=True)
+DEFAULTS: dict[str, Handler] = {
+    SELF_REVIEWS: json_answer({"status": {"userInfo": {"username": OWN.user}}}),
+    "/token": json_answer({"spec": {"expirationSeconds": 3600}, "status": {"token": "t"}}),
+    REVIEWS: json_answer({"status": {"allowed": True}}),
+}
+
+
+async def chosen(**changed: Handler) -> dict[str, ServiceAccount]:
+    """Whom the workers act as; `changed` answers to paths that contain the key."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        for part, handler in (*changed.items(), *DEFAULTS.items()):
+            if part in request.path:
+                return await handler(request)
+        raise AssertionError(request.path)
+
+    async with serving(answer) as (_, kube):
+        _, accounts = await choose_accounts(kube, SETTINGS, worker_rules(SETTINGS))
+        return accounts
+
+
+async def test_where_an_account_is_missing_the_next_one_is_taken() -> None:
+    found = await chosen(
+        **{"cloud-node-controller": failure(404, "NotFound")},
+        **{"volume-label-controller": failure(404, "NotFound")},
+    )
+    assert found["node"] == ServiceAccount("node-controller")
+    assert found["volume_label"] == OWN
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
+async def test_a_worker_acts_as_no_other_while_a_token_is_not_to_be_had(status: int) -> None:
+    with pytest.raises(KubernetesError):
+        await chosen(**{"cloud-node-controller": failure(status, "Trouble")})
+
+
+async def test_no_controller_is_left_out_as_nobody_says_who_we_are() -> None:
+    missing = failure(404, "NotFound")
+    with pytest.raises(KubernetesError):
+        await chosen(**{SELF_REVIEWS: failure(500, "Trouble"), "volume-label-controller": missing})
+
+
+@pytest.mark.parametrize("body", [{}, {"status": {}}, {"status": {"allowed": "yes"}}])
+async def test_an_answer_that_says_nothing_is_no_denial(body: Json) -> None:
+    with pytest.raises(Unreachable):
+        await chosen(**{REVIEWS: json_answer(body)})
