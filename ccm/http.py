@@ -240,7 +240,7 @@ class HttpClient:
         self._idle: list[HttpConnection] = []
         self._idle_timeout = idle_timeout
         self._open: set[HttpConnection] = set()
-        self._closed = asyncio.Event()
+        self._closed, self._is_closing = asyncio.Event(), False
 
     async def request(
         self,
@@ -287,10 +287,11 @@ class HttpClient:
             connection.abort()
 
     async def close(self) -> None:
-        """Abort all connections; returns when they are closed."""
-        for connection in list(self._open):
-            connection.abort()
+        """Abort all connections, and open no more; returns when they are closed."""
+        self._is_closing = True
         while self._open:
+            for connection in list(self._open):
+                connection.abort()
             self._closed.clear()
             await self._closed.wait()
 
@@ -324,6 +325,8 @@ class HttpClient:
             connection.abort()
 
     async def _connect(self) -> HttpConnection:
+        if self._is_closing:
+            raise ConnectionAbortedError("the client is closed")
         loop = asyncio.get_running_loop()
         addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         connected = await start_connection(

@@ -199,3 +199,16 @@ async def test_a_rate_limit_without_a_burst_still_lets_one_through() -> None:
     began = loop.time()
     await limit.wait()
     assert loop.time() - began < 1.0
+
+
+@pytest.mark.parametrize("turns", range(16))
+async def test_a_client_closes_whatever_connects_meanwhile(turns: int) -> None:
+    async with serving(json_answer({})) as (server, _):
+        kube = server.kube()
+        async with kube.stream("/watch", {}, 5.0):
+            asking = asyncio.create_task(kube.get("/late"))
+            for _ in range(turns):  # of the loop, in one of which the second connection is there
+                await asyncio.sleep(0)
+            async with asyncio.timeout(5.0):
+                await kube.close()
+        await asyncio.gather(asking, return_exceptions=True)
