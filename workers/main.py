@@ -84,13 +84,13 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
     grants = SupervisorGrants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
-    port.is_idle = lambda: not gate.under_way
     provider = load_provider(settings.cloud_provider)
     await provider.initialize(provider_context(settings, gate, spec.name))
     require_cluster_id(provider, settings)
     grace = _grace(settings)
     port.permission.outlive_by(grace)
     kube = _kube(spec, module.COMPONENT, Fence(port.permission.check, grace), token)
+    port.is_idle = lambda: not (gate.under_way or kube.writes_under_way)
     try:
         context = ControllerContext(
             settings=settings,

@@ -158,7 +158,7 @@ class Port:
 
     `on_message` may be set later; what comes before is dropped. `on_token` gets the path of a file
     with the token that the worker has to use from now on. `is_idle` says whether no request to a
-    cloud is under way.
+    cloud and no write to Kubernetes is under way.
     """
 
     def __init__(self, path: Path, worker: str, on_token: Callable[[str], None]) -> None:

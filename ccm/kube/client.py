@@ -140,7 +140,7 @@ class Kube:
         self._rate, self._fence, self._max_attempts = rate, fence, max_attempts
         self._throttled_until = 0.0
         self._http = HttpClient(config.server, fence.socket_for)
-        self.writes = 0
+        self.writes = self.writes_under_way = 0
         self.counters = Counters()
         self.server_date = ""  # header of the last answer: the API server's clock
         self.on_unauthorized: Callable[[], None] = lambda: None  # the server answered 401
@@ -154,7 +154,8 @@ class Kube:
         What is slowed down (429) or waits in a lane holds up nobody else; closing is the owner's.
         """
         lane = copy(self)
-        lane._slots, lane._rate, lane.writes = asyncio.Semaphore(1), copy(self._rate), 0
+        lane._slots, lane._rate = asyncio.Semaphore(1), copy(self._rate)
+        lane.writes = lane.writes_under_way = 0
         return lane
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
@@ -220,9 +221,9 @@ class Kube:
         self, method: str, target: str, headers: RequestHeaders, data: bytes, check: Check
     ) -> HttpResponse:
         """One request and its complete response, counted."""
-        began, code = time.monotonic(), "<error>"
+        began, code, is_read = time.monotonic(), "<error>", method == "GET"
+        self.writes_under_way += not is_read
         try:
-            is_read = method == "GET"
             before_send = (lambda: None) if is_read else partial(self._before_write, check)
             answer = await self._http.request(method, target, headers, data, is_read, before_send)
             code = str(answer.status)
@@ -232,6 +233,7 @@ class Kube:
             code = ""  # nothing was sent
             raise
         finally:
+            self.writes_under_way -= not is_read
             if code:
                 seconds = time.monotonic() - began
                 self.counters.count(metrics.API_REQUESTS, code, method)

@@ -128,3 +128,20 @@ async def test_events_of_a_fenced_worker_are_lost_and_nothing_breaks() -> None:
         await until(lambda: server.requests)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_a_write_is_under_way_until_the_server_has_answered_it() -> None:
+    async with fenced(silence) as (server, kube, permission):
+        reading = asyncio.create_task(kube.get("/x"))
+        writing = asyncio.create_task(Performer(kube, permission, grace=1.0).perform(PATCH))
+        await until(lambda: len(server.requests) == 2)
+        permission.renew(0.0)
+        assert kube.writes_under_way == 1
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        assert kube.writes_under_way == 0
+        with pytest.raises(NotLeading):
+            await kube.post("/x", {})
+        assert kube.writes_under_way == 0
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
