@@ -1,7 +1,6 @@
 """Names of AWS's objects as Kubernetes writes them: provider IDs of Nodes, IDs of volumes."""
 
 import re
-from urllib.parse import urlsplit
 
 SCHEME = "aws"
 INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,32}")
@@ -44,8 +43,8 @@ def provider_id(zone: str, instance_id: str) -> str:
 
 def _last_part(text: str, form: re.Pattern[str]) -> str:
     if "://" in text:
-        parts = urlsplit(text)
-        if parts.scheme != SCHEME or parts.query or parts.fragment:
+        scheme, _, rest = text.partition("://")
+        if scheme != SCHEME or "?" in rest or "#" in rest:
             return ""
-        text = parts.path.strip("/").rpartition("/")[2]
+        text = rest.partition("/")[2].strip("/").rpartition("/")[2]
     return text if form.fullmatch(text) else ""

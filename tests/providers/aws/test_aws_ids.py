@@ -23,6 +23,10 @@ VOLUME = "vol-0123456789abcdef0"
         ("aws:///us-east-1a/vol-12345678", ""),
         ("aws:///us-east-1a/i-XYZ", ""),
         (f"aws:///us-east-1a/{INSTANCE}?x=1", ""),
+        (f"aws://[/{INSTANCE}", INSTANCE),  # a kubelet writes anything: it must not raise
+        (f"aws://\u2100/{INSTANCE}", INSTANCE),
+        ("aws:///us-east-1a/i-0123456\t789abcdef0", ""),
+        (f"aws:///us-east-1a/{INSTANCE}\n", ""),
         ("aws:///us-east-1a/fargate-ip-10-0-0-1", ""),
         ("", ""),
     ],
