@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint
 
 from ccm.cloud import registry
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
-from tests.check.planting import Ground, fails, flags, planted, warns
+from tests.check.planting import Ground, fails, flags, planted
 
 
 @planted
@@ -71,28 +71,10 @@ ROWS = (
         config("url", "http://127.0.0.1:9"),
     ),
     fails(
-        "one read is denied",
-        "cloud-reads: the cloud does not let us read routes: ListRoutes: 403",
-        "or allow them this call",
-        fault(CloudFault(CloudFaultKind.DENIED, "ListRoutes")),
-    ),
-    fails(
         "one read is never answered",
         "cloud-reads: no answer about a load balancer: GetLoadBalancer: no answer within 200ms",
         "that the cloud works",
         fault(CloudFault(CloudFaultKind.TIMEOUT, "GetLoadBalancer"), "--cloud-call-timeout=200ms"),
-    ),
-    warns(
-        "the account is throttled",
-        "cloud-reads: the cloud throttled us when we read routes: ListRoutes: 429",
-        "--cloud-reserve",
-        fault(CloudFault(CloudFaultKind.THROTTLE, "ListRoutes", retry_after=0.1)),
-    ),
-    fails(
-        "the quota is too small for the cluster",
-        "cloud-budget: more than the quota allows",
-        "lengthen --node-status-update-frequency",
-        flags("--cloud-rate=read=0.001"),
     ),
     fails(
         "a rate is given for a class that is not there",

@@ -157,18 +157,6 @@ ROWS = (
         "see --runtime-config of kube-apiserver",
         answer("/apis/coordination.k8s.io/v1", 404, {}),
     ),
-    warns(
-        "the API server is older than what we know",
-        "api-resources: Kubernetes v1.19.3; ccm-supervisor",
-        "use versions that fit",
-        answer("/version", 200, {"gitVersion": "v1.19.3"}),
-    ),
-    fails(
-        "the API server fails to list Services",
-        "services: 500 InternalError",
-        "see the log of the API server",
-        answer("/api/v1/services", 500, {"reason": "InternalError"}),
-    ),
     fails(
         "this machine's clock is ten minutes slow",
         "clock: this clock is 10m behind the API server's",
@@ -201,24 +189,11 @@ ROWS = (
         "kubectl create namespace nowhere",
         flags("--leader-elect-resource-namespace=nowhere"),
     ),
-    fails(
-        "no election although somebody leads",
-        "lease: --leader-elect is false, and",
-        "set --leader-elect=true, or stop the other one first",
-        flags("--leader-elect=false"),
-    ),
     admin_warns(
         "an upstream controller leads",
         f"lease: is held by {UPSTREAM}, which is alive and a real-cluster: a start stands by",
         "stop that one",
         held(UPSTREAM),
-        also=frozenset({"other-controllers"}),  # the Lease of the supervisor at work
-    ),
-    admin_warns(
-        "something else holds the Lease",
-        "lease: no cloud controller manager by its name",
-        "--leader-elect-resource-name",
-        held("kube-vip-1"),
         also=frozenset({"other-controllers"}),  # the Lease of the supervisor at work
     ),
     admin_warns(

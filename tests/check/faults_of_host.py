@@ -112,34 +112,10 @@ ROWS = (
         free_port(),
     ),
     warns(
-        "routes are asked for without --cluster-cidr",
-        "flags: routes are left alone: without --cluster-cidr",
-        "give --cluster-cidr, or set --configure-cloud-routes=false",
-        flags("--cluster-cidr="),
-    ),
-    warns(
-        "a flag has no effect",
-        "flags: --allocate-node-cidrs=true has no effect",
-        "leave it out",
-        flags("--allocate-node-cidrs=true"),
-    ),
-    warns(
         "a flag is for a controller that is off",
         "flags: "
         "--load-balancer-classes=a has no effect: --controllers turns service-lb-controller off",
         "leave it out, or turn service-lb-controller on",
         flags("--load-balancer-classes=a", "--controllers=-service"),
-    ),
-    warns(
-        "a burst without a rate",
-        "flags: --kube-api-burst has no effect without --kube-api-qps",
-        "give both",
-        flags("--kube-api-burst=30"),
-    ),
-    warns(
-        "the Lease hardly outlasts the permission",
-        "flags: the Lease ends only 1s after the renew deadline",
-        "lengthen --leader-elect-lease-duration",
-        flags("--leader-elect-lease-duration=11s"),
     ),
 )

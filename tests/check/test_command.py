@@ -71,21 +71,7 @@ def test_flags_come_from_environment_and_file_too(
     assert "--master" in found["findings"][0]["message"]
 
 
-def test_help_names_its_own_option_and_those_of_start() -> None:
-    text = check("--help").stdout
-    assert "-o [table|json]" in text
-    assert "--leader-elect-lease-duration" in text
-
-
 def test_an_unknown_format_is_refused() -> None:
     done = check("-o", "xml")
     assert done.exit_code == 2
     assert "choose one of table, json" in done.stderr
-
-
-def test_in_json_standard_output_is_nothing_but_json(tmp_path: Path) -> None:
-    config = tmp_path / "cloud.conf"
-    config.write_text("[Global]\nurl = http://127.0.0.1:9\ntoken = t\n")
-    done = check("-o", "json", *flags(tmp_path), f"--cloud-config={config}")
-    assert done.stdout.startswith("{")
-    assert json.loads(done.stdout)["version"]

@@ -73,6 +73,10 @@ WITHOUT_ROUTES = replace(FITTING, controllers=("*", "-node-route-controller"))
         (replace(FITTING, concurrent_node_syncs=64), (), "--kube-api-in-flight=32 lets through"),
         (replace(FITTING, concurrent_node_syncs=64, kube_api_in_flight=64), (), ""),
         (replace(FITTING, kube_api_burst=30, kube_api_qps=20.0), (), ""),
+        (replace(FITTING, kube_api_burst=30), (), "no effect without --kube-api-qps"),
+        (replace(FITTING, leader_elect_lease_duration=11.0), (), "only 1s after the renew"),
+        (replace(FITTING, allocate_node_cidrs=True), ("allocate_node_cidrs",), "has no effect"),
+        (Settings(), (), "routes are left alone: without --cluster-cidr"),
     ],
 )
 def test_flags_are_told_of_only_when_they_do_not_do_what_they_say(
@@ -192,7 +196,9 @@ HELD = ObservedLease("ccm", OURS, "ccm-supervisor", "t", 15.0, 3.0, is_alive=Tru
         ({"lease": replace(HELD, field_manager="")}, "warning", "stands by until it ends"),
         ({"lease": replace(HELD, field_manager=""), "leads_here": True}, "ok", "stands by"),
         ({"lease": replace(HELD, holder="me", field_manager="x")}, "warning", "for ever"),
+        ({"lease": replace(HELD, holder="kube-vip-1", field_manager="")}, "warning", "for ever"),
         (NOT_ELECTED, "ok", "run one replica only"),
+        ({**NOT_ELECTED, "lease": HELD}, "failed", "both would act"),
     ],
 )
 def test_a_lease_is_evaluated_by_its_holder(changes: Any, state: str, word: str) -> None:
@@ -219,20 +225,23 @@ def test_the_field_manager_of_a_lease_is_the_last_program_that_renewed_it() -> N
 
 
 @pytest.mark.parametrize(
-    ("error", "state"),
+    ("error", "state", "message"),
     [
-        (None, "ok"),
-        (Denied("403"), "failed"),
-        (Throttled("429"), "warning"),
-        (Refused("no"), "failed"),
-        (CloudError("reset"), "failed"),
-        (NotImplementedByProvider("never"), "ok"),
+        (None, "ok", "the cloud answers about routes, volumes"),
+        (Denied("403"), "failed", "the cloud does not let us read routes, a volume: 403"),
+        (Throttled("429"), "warning", "the cloud throttled us when we read routes, a volume: 429"),
+        (Refused("no"), "failed", "the cloud refused to read routes, a volume: no"),
+        (CloudError("reset"), "failed", "no answer about routes, a volume: reset"),
+        (NotImplementedByProvider("never"), "ok", "the cloud answers about routes, volumes"),
     ],
 )
-def test_an_error_of_the_cloud_is_told_of_once(error: CloudError | None, state: str) -> None:
+def test_an_error_of_the_cloud_is_told_of_once(
+    error: CloudError | None, state: str, message: str
+) -> None:
     parts = ("routes", "routes"), ("volumes", "a volume")
     reads = [cloud.CloudRead(*part, error=error) for part in parts]
-    assert states(cloud.evaluate_reads(reads)) == [state]
+    [found] = cloud.evaluate_reads(reads)
+    assert (found.state, found.message) == (state, message)
 
 
 LARGE = BudgetEvidence(
@@ -303,21 +312,22 @@ def test_a_node_waits_too_long_only_for_one_who_leads(age: float, leader: str, s
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_ready", "provider_id", "state"),
+    ("answer", "is_ready", "provider_id", "state", "word"),
     [
-        (Instance("ours://1"), "True", "ours://1", "ok"),
-        (Gone("no such"), "True", "ours://1", "failed"),
-        (Gone("no such"), "Unknown", "ours://1", "ok"),  # it is about to be deleted
-        (Gone("no such"), "Unknown", "", "failed"),
-        (Unknown("denied"), "True", "ours://1", "warning"),
+        (Instance("ours://1"), "True", "ours://1", "ok", "knows them"),
+        (Gone("no such"), "True", "ours://1", "failed", "of Ready Nodes are gone: n"),
+        (Gone("no such"), "Unknown", "ours://1", "ok", ""),  # it is about to be deleted
+        (Gone("no such"), "Unknown", "", "failed", "no machine of these names: n"),
+        (Unknown("denied"), "True", "ours://1", "warning", "no clear answer about n: denied"),
     ],
 )
 def test_a_machine_that_is_gone_is_wrong_while_its_node_is_ready(
-    answer: Answer, is_ready: str, provider_id: str, state: str
+    answer: Answer, is_ready: str, provider_id: str, state: str, word: str
 ) -> None:
     one = node("n", provider_id=provider_id)
     one.raw["status"] = {"conditions": [{"type": "Ready", "status": is_ready}]}
-    assert states(evaluate_machines([one], {"n": answer})) == [state]
+    [found] = evaluate_machines([one], {"n": answer})
+    assert (found.state, word in found.message) == (state, True)
 
 
 NETWORKS = st.tuples(st.integers(0, 255), st.integers(20, 28)).map(
@@ -326,8 +336,9 @@ NETWORKS = st.tuples(st.integers(0, 255), st.integers(20, 28)).map(
 
 
 def messages(cluster_cidr: str, cidrs: list[str]) -> list[str]:
-    nodes = [node(f"n{number}", cidr) for number, cidr in enumerate(cidrs)]
-    return [each.message for each in evaluate_pod_cidrs([ip_network(cluster_cidr)], nodes)]
+    nodes = [node(f"n{number}", *cidr.split()) for number, cidr in enumerate(cidrs)]
+    networks = [*map(ip_network, cluster_cidr.split(","))]
+    return [each.message for each in evaluate_pod_cidrs(networks, nodes)]
 
 
 @given(st.lists(NETWORKS, max_size=12))
@@ -347,10 +358,28 @@ def test_overlaps_are_told_exactly_when_there_are_some(cidrs: list[str]) -> None
             assert one.overlaps(other)
 
 
-def test_every_network_inside_another_one_is_named() -> None:
-    [message] = messages("10.0.0.0/8", ["10.0.0.0/16", "10.0.0.0/24", "10.0.2.0/24"])
-    pairs = "10.0.0.0/16 of n0 and 10.0.0.0/24 of n1, 10.0.0.0/16 of n0 and 10.0.2.0/24 of n2"
-    assert pairs in message
+@pytest.mark.parametrize(
+    ("cluster_cidr", "cidrs", "word"),
+    [
+        (
+            "10.0.0.0/8",
+            ["10.0.0.0/16", "10.0.0.0/24", "10.0.2.0/24"],  # each inside another one is named
+            "10.0.0.0/16 of n0 and 10.0.0.0/24 of n1, 10.0.0.0/16 of n0 and 10.0.2.0/24 of n2",
+        ),
+        ("10.0.0.0/8", [""], "no pod CIDR, so no route: n0"),
+        (
+            "10.0.0.0/8",
+            ["10.0.0.0/24", "fd00::/64"],
+            "no IPv6 network, nodes have: fd00::/64 of n1",
+        ),
+        ("10.0.0.0/8,fd00::/48", ["10.0.0.0/24"], "has fd00::/48, and no node an IPv6 pod CIDR"),
+    ],
+)
+def test_pod_networks_that_get_no_route_are_named(
+    cluster_cidr: str, cidrs: list[str], word: str
+) -> None:
+    [message] = messages(cluster_cidr, cidrs)
+    assert word in message
 
 
 # Services.

@@ -1,6 +1,5 @@
 """Pytest fixtures for tests that need a real API server."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from tests.kube.build import REMEDY, find_binaries
 from tests.kube.cluster import RealCluster
+from tests.worlds.needed import needed
 
 MISSING = f"kube-apiserver, etcd and kubectl are not built: {REMEDY}"
 
@@ -15,12 +15,7 @@ MISSING = f"kube-apiserver, etcd and kubectl are not built: {REMEDY}"
 @pytest.fixture(scope="session")
 def kube_binaries() -> Path:
     """The folder of the binaries; without them a skip on a laptop and a failure in CI."""
-    folder = find_binaries()
-    if folder is None and os.environ.get("CI"):
-        pytest.fail(MISSING)
-    if folder is None:
-        pytest.skip(MISSING)
-    return folder
+    return needed(find_binaries(), MISSING)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 
 from tests.kube.child import Nursery
+from tests.worlds.needed import needed
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "no Chromium to read the page with: apt-get install chromium"
@@ -39,12 +40,7 @@ Json = dict[str, Any]
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """Its path; without it a skip on a laptop and a failure in CI."""
-    found = find()
-    if not found and os.environ.get("CI"):
-        pytest.fail(MISSING)
-    if not found:
-        pytest.skip(MISSING)
-    return found
+    return needed(find(), MISSING)
 
 
 def find() -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import sysconfig
@@ -22,6 +21,7 @@ from tests.proc.running import Cloud, Json, until, wait_for
 from tests.rbac.grants import applied, objects, rendered
 from tests.rbac.story import Page, Story
 from tests.worlds.namespaces import ROOT, why_no_namespaces
+from tests.worlds.needed import needed
 
 SOURCE = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("pod.sh")
@@ -121,19 +121,11 @@ def port() -> int:
     return port.number
 
 
-@pytest.fixture
-def possible() -> None:
-    missing = why_no_namespaces("setpriv", "util-linux")
-    if missing and os.environ.get("CI"):
-        pytest.fail(missing)
-    if missing:
-        pytest.skip(f"NOT RUN as a Pod: {missing}")
-
-
-@pytest.mark.usefixtures("possible")
 async def test_a_pod_of_these_manifests_initializes_nodes(
     cluster: RealCluster, api: Kube, port: int, tmp_path: Path
 ) -> None:
+    missing = why_no_namespaces("setpriv", "util-linux")
+    needed(not missing, missing)
     text = rendered(*FLAGS, f"--secure-port={port}")
     (daemon_set,) = objects(text, "DaemonSet")
     spec = daemon_set["spec"]["template"]["spec"]

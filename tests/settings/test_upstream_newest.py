@@ -1,6 +1,5 @@
 """What the newest upstream library offers is known here, so that its next release is noticed."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ from ccm import metrics
 from ccm.settings import KNOWN_FEATURE_GATES, flags
 from tests.kube.build import PEER, find_binaries
 from tests.proc.running import long
+from tests.worlds.needed import needed
 
 NOT_BUILT = "upstream's controller is not built: run `make peers`"
 NO_COUNTERPART = {
@@ -24,11 +24,7 @@ NO_COUNTERPART = {
 @pytest.fixture(scope="module")
 def usage() -> str:
     """What its `--help` prints."""
-    folder = find_binaries((PEER,))
-    if not folder and os.environ.get("CI"):
-        pytest.fail(NOT_BUILT)
-    if not folder:
-        pytest.skip(NOT_BUILT)
+    folder = needed(find_binaries((PEER,)), NOT_BUILT)
     command = [str(folder / "cloud-controller-manager"), "--help"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

@@ -81,7 +81,7 @@ class Machine:
 
     def journal(self) -> str:
         """The last that systemd and the service have said."""
-        return self.attempt("journalctl", "--no-pager", "--lines=40").stdout
+        return self.attempt("journalctl", "--no-pager", "--lines=200").stdout
 
     def _is_up(self) -> bool:
         if not self._read("pid"):

@@ -1,6 +1,5 @@
 """The unit file as systemd's own tools see it, and what `make install-systemd` stages."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -9,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ccm.cli.start import start as start_command
-from ccm.errors import ExitCode
 from ccm.settings import Settings
 from ccm.supervisor.systemd import STOP_MARGIN
+from tests.worlds.needed import needed
 
 SOURCE = Path(__file__).parents[2]
 FOLDER = SOURCE / "systemd"
@@ -27,12 +26,7 @@ def run(*command: str | Path) -> "subprocess.CompletedProcess[str]":
 @pytest.fixture
 def analyze() -> str:
     """The program; without it a skip on a laptop and a failure in CI."""
-    program = shutil.which("systemd-analyze")
-    if program is None and os.environ.get("CI"):
-        pytest.fail(MISSING)
-    if program is None:
-        pytest.skip(f"NOT RUN: {MISSING}")
-    return program
+    return needed(shutil.which("systemd-analyze"), MISSING)
 
 
 @pytest.fixture
@@ -98,24 +92,8 @@ def test_the_stop_may_take_as_long_as_the_shutdown_timeout() -> None:
     assert float(timeout) >= Settings().shutdown_timeout + STOP_MARGIN
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("RestartPreventExitStatus", str(int(ExitCode.CONFIGURATION))),  # it would fail again
-        ("Restart", "on-failure"),
-        ("OOMPolicy", "continue"),  # a worker killed for its memory does not stop the service
-    ],
-)
-def test_a_failure_stops_the_service_only_if_a_restart_cannot_help(
-    setting: str, value: str
-) -> None:
-    assert unit_lines(setting) == [value]
-
-
-def test_the_credentials_are_named_as_the_flags_say() -> None:
-    (command,) = unit_lines("ExecStart")
-    names = {line.partition(":")[0] for line in unit_lines("LoadCredential")}
-    assert set(re.findall(r"\$\{CREDENTIALS_DIRECTORY\}/(\S+)", command)) == names
+def test_a_worker_killed_for_its_memory_does_not_stop_the_service() -> None:
+    assert unit_lines("OOMPolicy") == ["continue"]
 
 
 def test_the_installation_stages_every_file_and_keeps_secrets_private(staged: Path) -> None:
