@@ -1,10 +1,8 @@
 """Medians with their spread, percentiles, tables, and what the picture shows of them."""
 
-from pathlib import Path
-
 import pytest
 
-from bench import plots, results
+from bench import results
 from bench.figures import percentile, spread
 from bench.plots import PANELS, curves
 
@@ -12,11 +10,6 @@ from bench.plots import PANELS, curves
 @pytest.mark.parametrize(("share", "found"), [(0.0, 1.0), (0.5, 51.0), (0.99, 100.0), (1.0, 100.0)])
 def test_a_percentile_is_a_value_with_that_share_below_it(share: float, found: float) -> None:
     assert percentile(map(float, range(100, 0, -1)), share) == found
-
-
-def test_of_no_values_the_percentile_is_zero_and_of_one_it_is_that() -> None:
-    assert percentile([], 0.5) == 0.0
-    assert percentile([7.0], 0.01) == percentile([7.0], 0.99) == 7.0
 
 
 def test_a_spread_is_the_median_between_the_least_and_the_most() -> None:
@@ -44,11 +37,3 @@ def test_a_curve_is_the_medians_from_few_nodes_to_many() -> None:
 def test_what_was_measured_last_can_be_drawn() -> None:
     [rows] = [record["rows"] for record in results.recorded() if record["part"] == "initialise"]
     assert all(curves(rows, panel) for panel in PANELS)
-
-
-def test_without_figures_it_says_how_to_get_some(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "LINES", tmp_path / "none")
-    with pytest.raises(SystemExit, match="python -m bench initialise"):
-        plots.main()

@@ -29,7 +29,8 @@ def sections(page: Path) -> dict[str, str]:
 
 
 def test_a_part_is_told_with_its_table_and_where_and_how_large_it_ran(page: Path) -> None:
-    results.keep("kill", ABOUT, Plan(sizes=(10, 20)), found(1.5))
+    assert results.recorded() == []
+    results.keep("kill", ABOUT, Plan(sizes=(10, 20)), found(1.5, "one write too many"))
     text = page.read_text()
     assert text.startswith("# What was measured last\n")
     section = sections(page)["kill"]
@@ -37,7 +38,7 @@ def test_a_part_is_told_with_its_table_and_where_and_how_large_it_ran(page: Path
     assert "\n| figure | 1.5 |\n" in section
     assert ". sizes [10, 20], repeats 3, " in section
     assert " cores (" in section
-    assert "Broken" not in section
+    assert "**Broken:** one write too many\n" in section
 
 
 def test_a_part_that_was_not_run_again_keeps_its_section_and_its_place(page: Path) -> None:
@@ -49,22 +50,6 @@ def test_a_part_that_was_not_run_again_keeps_its_section_and_its_place(page: Pat
     assert list(after) == ["initialise", "kill", "routes"]
     assert {part for part in after if after[part] != before[part]} == {"kill"}
     assert "repeats 9" in after["kill"]
-
-
-def test_a_broken_budget_is_on_the_page_until_the_part_keeps_it_again(page: Path) -> None:
-    results.keep("kill", ABOUT, Plan(), found(1.0, "one write too many", "and another"))
-    assert "**Broken:** one write too many\n\n**Broken:** and another\n" in page.read_text()
-    results.keep("kill", ABOUT, Plan(), found(1.0))
-    assert "Broken" not in page.read_text()
-
-
-def test_what_was_kept_is_read_back_a_record_for_each_part() -> None:
-    assert results.recorded() == []
-    results.keep("kill", ABOUT, Plan(), found("1.00 (0.90–1.10)"))
-    results.keep("routes", ABOUT, Plan(), found(3, "too many"))
-    kill, routes = results.recorded()
-    assert (kill["part"], kill["rows"]) == ("kill", [{"what": "figure", "s": "1.00 (0.90–1.10)"}])
-    assert (routes["rows"], routes["broken"]) == ([{"what": "figure", "s": 3}], ["too many"])
 
 
 def test_the_page_in_the_tree_is_what_its_lines_say(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,11 @@ class Signed:
         key_file.write_bytes(self.key_pem)
         return cert_file, key_file
 
+    def flags(self, directory: Path) -> dict[str, str]:
+        """Those of a server with this pair, which is in files named `tls`."""
+        cert_file, key_file = self.write(directory, "tls")
+        return {"tls_cert_file": str(cert_file), "tls_private_key_file": str(key_file)}
+
     def present(self, directory: Path) -> ssl.SSLContext:
         """A client's context that shows this certificate and believes any server."""
         context = trusting_anybody()

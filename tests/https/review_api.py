@@ -11,9 +11,8 @@ import orjson
 from aiohttp import web
 
 from ccm.model.objects import Json
+from tests.unit.api_server import serving
 
-TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
-ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
 Permission = tuple[str, str, str]  # user or group, verb, path
@@ -50,7 +49,10 @@ class ReviewApi:
             "requestheader-allowed-names": json.dumps(names),
         }
 
-    async def review(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
+        return await (self._config_map() if request.path == CONFIG_MAP else self._review(request))
+
+    async def _review(self, request: web.Request) -> web.Response:
         body = orjson.loads(await request.read())
         self.counts[body["kind"]] += 1
         self.specs.append(body["spec"])
@@ -62,7 +64,7 @@ class ReviewApi:
         result = self._token if body["kind"] == "TokenReview" else self._access
         return web.json_response({**body, "status": result(body["spec"])}, status=201)
 
-    async def config_map(self, request: web.Request) -> web.Response:
+    async def _config_map(self) -> web.Response:
         self.counts["ConfigMap"] += 1
         if self.config is None:
             return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
@@ -82,17 +84,11 @@ class ReviewApi:
 
 @asynccontextmanager
 async def serving_reviews() -> AsyncIterator[ReviewApi]:
-    reviews, app = ReviewApi(), web.Application()
-    app.router.add_post(TOKEN_REVIEWS, reviews.review)
-    app.router.add_post(ACCESS_REVIEWS, reviews.review)
-    app.router.add_get(CONFIG_MAP, reviews.config_map)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    reviews.url = "http://{}:{}".format(*runner.addresses[0])
-    try:
-        yield reviews
-    finally:
-        if reviews.hangs:
-            reviews.hangs.set()
-        await runner.cleanup()
+    reviews = ReviewApi()
+    async with serving(reviews.answer) as (server, _):
+        reviews.url = server.url
+        try:
+            yield reviews
+        finally:
+            if reviews.hangs:
+                reviews.hangs.set()

@@ -102,14 +102,6 @@ async def test_only_a_plain_yes_allows(
     assert (await server.get("/page")).status == 403
 
 
-async def test_the_verb_is_the_method(server: LocalServer, reviews: ReviewApi) -> None:
-    reviews.allow("system:unauthenticated", "/page", "get")
-    assert (await server.get("/page")).status == 200
-    assert (await server.request("PUT", "/page")).status == 403
-    reviews.allow("system:anonymous", "/other", "get")
-    assert (await server.get("/other")).status == 404
-
-
 @pytest.mark.parametrize(
     ("paths", "path", "is_open"),
     [

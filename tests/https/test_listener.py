@@ -137,17 +137,6 @@ async def test_no_server_means_no_listening(reviews: ReviewApi) -> None:
     await server.close()
 
 
-async def test_a_plain_http_client_of_a_kept_connection_may_ask_twice(
-    server: LocalServer,
-) -> None:
-    reader, writer = await greeted(server)
-    for _ in range(2):
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
-        assert await reader.readexactly(4) == b"page"
-    writer.close()
-
-
 async def test_the_server_offers_no_http2(server: LocalServer) -> None:
     tls = trusting_anybody()
     tls.set_alpn_protocols(["h2", "http/1.1"])

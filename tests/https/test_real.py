@@ -104,15 +104,6 @@ async def test_without_rights_the_refusal_names_the_account(
     assert (await server.get("/healthz")).status == 200
 
 
-async def test_a_prefix_and_a_group_are_granted_as_rbac_means_it(
-    real: Real, server: LocalServer
-) -> None:
-    token = real.token("all-of-debug", "/debug/*")
-    assert (await server.get("/debug/stacks", token=token)).status == 200
-    assert (await server.get("/metrics", token=token)).status == 403
-    assert (await server.get("/metrics", token=real.cluster.token("admin"))).status == 200
-
-
 async def test_a_client_certificate_of_the_api_server_counts_here(
     real: Real, server: LocalServer, tmp_path: Path
 ) -> None:

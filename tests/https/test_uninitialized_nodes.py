@@ -48,6 +48,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def test_from_the_first_sight_of_the_taint_to_its_end(cluster: Cluster) -> None:
+    cluster.put("never", tainted=False)
     cluster.put("a", tainted=True)
     cluster.now += 1.5
     cluster.put("a", tainted=True)
@@ -67,11 +68,6 @@ def test_who_stands_by_counts_nothing_but_sees_them_wait(cluster: Cluster) -> No
     assert (len(cluster.uninitialized), cluster.counted()) == (0, (0, 0.0))
 
 
-def test_a_node_that_was_never_tainted_was_not_initialized(cluster: Cluster) -> None:
-    cluster.put("a", tainted=False)
-    assert cluster.counted() == (0, 0.0)
-
-
 def test_a_node_that_goes_was_not_initialized_and_one_of_its_name_begins_anew(
     cluster: Cluster,
 ) -> None:
@@ -87,16 +83,14 @@ def test_a_node_that_goes_was_not_initialized_and_one_of_its_name_begins_anew(
     assert cluster.counted() == (1, 1.0)
 
 
-@pytest.mark.parametrize("metric", ["taint_removal_delay", "initial_node_sync_delay"])
+@pytest.mark.parametrize(
+    "metric", ["cloud_provider_taint_removal_delay", "initial_node_sync_delay"]
+)
 def test_upstreams_delays_count_from_the_creation(cluster: Cluster, metric: str) -> None:
-    name = {
-        "taint_removal_delay": "node_controller_cloud_provider_taint_removal_delay_seconds",
-        "initial_node_sync_delay": "node_controller_initial_node_sync_delay_seconds",
-    }[metric]
     created = (datetime.now(UTC) - timedelta(seconds=100)).strftime("%Y-%m-%dT%H:%M:%SZ")
     cluster.put("a", tainted=True, created=created)
     cluster.put("a", tainted=False, created=created)
-    count, seconds = cluster.counted(name)
+    count, seconds = cluster.counted(f"node_controller_{metric}_seconds")
     assert count == 1
     assert 99 <= seconds < 110
 

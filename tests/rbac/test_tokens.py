@@ -129,12 +129,6 @@ async def kept(
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_each_controller_gets_a_token_of_its_own_account() -> None:
-    async with accounts(NODE, ROUTE) as (_, kube), kept(kube, "node", "route") as (own, _):
-        assert (own.token("node") or "").startswith(NODE)
-        assert (own.token("route") or "").startswith(ROUTE)
-
-
 async def test_an_account_is_created_only_where_the_api_server_gives_it_its_rights() -> None:
     async with accounts() as (known, kube):
         assert (await request_token(kube, ServiceAccount(BUILT_IN["node"]))).bearer
