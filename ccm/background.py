@@ -7,7 +7,8 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-RETRY_DELAY = 1.0  # seconds until a callback that raised is called again
+RETRY_DELAY = 1.0  # seconds until a callback that raised is called again, doubled each time
+MAX_RETRY_DELAY = 60.0
 
 
 def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
@@ -17,11 +18,16 @@ def call_later(seconds: float, callback: Callable[..., object], *args: Any) -> a
 
 def call_until_done(callback: Callable[..., object], *args: Any) -> None:
     """Call it; when it raises, log that and call it again later, until it does not."""
+    _call(RETRY_DELAY, callback, *args)
+
+
+def _call(retry_delay: float, callback: Callable[..., object], *args: Any) -> None:
     try:
         callback(*args)
     except Exception:  # around one callback: what it was to do is done when that is possible
-        log.exception("callback failed and is called again", extra={"seconds": RETRY_DELAY})
-        call_later(RETRY_DELAY, callback, *args)
+        log.exception("callback failed and is called again", extra={"seconds": retry_delay})
+        following = min(2 * retry_delay, MAX_RETRY_DELAY)
+        asyncio.get_running_loop().call_later(retry_delay, _call, following, callback, *args)
 
 
 def start_task(

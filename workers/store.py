@@ -1,5 +1,6 @@
 """A worker's copy of the objects it wants, own writes read back; and which Node has a machine."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from ccm.model.objects import (
     project,
     resource_version,
 )
+
+log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=KubernetesObject)
 
@@ -141,7 +144,7 @@ class MachineHolders:
     def update(self, name: str, node: Node | None) -> set[str]:
         """Take in a Node, or that there is none; the other Nodes of its machines, old and new."""
         before = self._machines.pop(name, "")
-        machine = self._machine_of(node.provider_id) if node and node.provider_id else ""
+        machine = self._machine(node.provider_id) if node and node.provider_id else ""
         if before:
             self._nodes[before].pop(name)
         if node and machine:
@@ -160,10 +163,17 @@ class MachineHolders:
 
     def older_on(self, provider_id: str, node: Node) -> str:
         """The older Node that has the machine of a provider ID which `node` is about to get."""
-        nodes = self._nodes.get(self._machine_of(provider_id), {})
+        nodes = self._nodes.get(self._machine(provider_id), {})
         older = {name: age for name, age in nodes.items() if age < node.age_order}
         older.pop(node.name, None)
         return min(older, key=older.__getitem__, default="")
+
+    def _machine(self, provider_id: str) -> str:
+        try:
+            return self._machine_of(provider_id)
+        except Exception:  # a provider's code, about whatever a kubelet wrote
+            log.exception("provider ID not understood", extra={"provider_id": provider_id})
+            return provider_id
 
 
 def duplicate_message(holder: str) -> str:

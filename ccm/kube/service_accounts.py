@@ -123,8 +123,8 @@ async def _request(kube: Kube, account: ServiceAccount) -> Token:
     bearer = text(mapping(answer.get("status")).get("token"))
     # The lifetime that the API server allows; its clock need not agree with ours.
     seconds = mapping(answer.get("spec")).get("expirationSeconds")
-    if not bearer or not isinstance(seconds, int):
-        raise Unreachable(f"a token of {account}: the answer has none")
+    if not bearer or not isinstance(seconds, int) or seconds <= 0:
+        raise Unreachable(f"a token of {account}: the answer has none that is valid")
     return Token(bearer, float(seconds))
 
 

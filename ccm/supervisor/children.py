@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
@@ -327,9 +328,7 @@ class Children:
         extra = {"worker": child.name, "pid": process.handle.pid, "exit_code": code}
         was_draining = process is child.current and child.life.state is WorkerState.DRAINING
         if code == -signal.SIGALRM:
-            log.error(
-                "worker ended by itself: its permission ran out", extra=extra
-            )
+            log.error("worker ended by itself: its permission ran out", extra=extra)
         elif code not in ORDERLY_EXITS and not self._is_stopping:
             in_flight = read_in_flight(process.journal_path)
             log.error("worker died", extra=extra)
@@ -339,7 +338,8 @@ class Children:
                     "quarantined: its reconcile ended a worker again",
                     extra={"controller": child.controller, "key": key, "deaths": suspicion.deaths},
                 )
-        process.journal_path.unlink(missing_ok=True)
+        with suppress(OSError):  # what stands above must not happen twice
+            process.journal_path.unlink()
         if process is child.successor:
             self._lose_successor(child, process)
         else:

@@ -211,9 +211,9 @@ class LeaderElector:
             return
         async with self._requests:
             if not self._is_over:
+                await self._release()
                 ends_at = self._clock() + OFFERED_PERIODS * self._config.retry_period
                 self._offer = replace(self._offer, ends_at=ends_at)
-                await self._release()
 
     async def _are_fenced_within(self, seconds: float) -> bool:
         """Whether all workers stopped in time; what they sent has then arrived, or never will."""

@@ -96,3 +96,10 @@ def test_the_oldest_of_several_holds_a_machine_however_its_id_is_written() -> No
     assert holders.holder("a") == ""
     assert holders.update("c", node(name="c")) == set()
     assert holders.holder("c") == ""
+
+
+def test_a_provider_id_that_the_provider_stumbles_over_is_a_machine_of_its_own() -> None:
+    holders = MachineHolders(lambda provider_id: provider_id.split("://")[1])
+    for name in ("a", "b"):
+        holders.update(name, node(with_provider_id("odd"), name=name))
+    assert (holders.holder("a"), holders.holder("b")) == ("", "a")
