@@ -9,7 +9,7 @@ import pytest
 from ccm.kube.client import Kube
 from tests.life.life import Life, living
 from tests.life.processes import started
-from tests.proc.conftest import api, cluster, where
+from tests.proc.conftest import api, cluster, proxy, where
 from tests.proc.running import Cloud, Where
 
 STRANGERS = {
@@ -25,7 +25,7 @@ STRANGERS = {
 }
 """What is in the cloud from the start and belongs to others, although it is in our networks."""
 
-__all__ = ["api", "cluster", "where"]
+__all__ = ["api", "cluster", "proxy", "where"]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -104,12 +103,6 @@ class ApiFaults:
 
     async def mend(self) -> None:
         self._proxy.clear()
-
-
-@pytest.fixture
-def proxy(cluster: RealCluster) -> Iterator[FaultProxy]:
-    with FaultProxy(cluster.url, cluster.ca_file) as proxy:
-        yield proxy
 
 
 async def test_under_everything_at_once_nothing_is_lost_and_nobody_writes_out_of_turn(

@@ -17,8 +17,8 @@ from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Volume
 from tests.life.life import Life
-from tests.life.users import UNKNOWN, persistent_volume
-from tests.proc.environment import EVENTS, SERVICES, VOLUMES
+from tests.life.users import UNKNOWN
+from tests.proc.environment import EVENTS, SERVICES, VOLUMES, persistent_volume
 from tests.proc.running import until_none
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -94,11 +94,11 @@ async def ask_for_what_cannot_be(life: Life) -> None:
     await life.admin.add_volume(Volume("vol-bad", ("zone-a",), "region-1"))
     elsewhere = {"key": ZONE, "operator": "In", "values": ["zone-z"]}
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}}
-    for name, handle, spec in (
-        ("bad-handle", "vol-404", {}),
-        ("bad-zone", "vol-bad", {"nodeAffinity": affinity}),
+    for volume in (
+        persistent_volume("bad-handle", "vol-404"),
+        persistent_volume("bad-zone", "vol-bad", nodeAffinity=affinity),
     ):
-        await life.api.post(VOLUMES, persistent_volume(name, handle, **spec))
+        await life.api.post(VOLUMES, volume)
 
 
 async def test_each_is_told_once_and_holds_up_nobody(life: Life) -> None:

@@ -8,11 +8,10 @@ from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.model.service import SOURCE_RANGES
 from ccm.providers.simulated.load_balancers import PREFIX
-from ccm.providers.simulated.volumes import CSI_DRIVER
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Volume
 from tests.life.kubelets import unless
-from tests.proc.environment import SERVICES, VOLUMES
+from tests.proc.environment import SERVICES, VOLUMES, persistent_volume
 
 UNKNOWN = f"{PREFIX}colour"
 """An annotation that the provider of the simulated cloud refuses."""
@@ -30,17 +29,6 @@ def listed(ports: Sequence[Any]) -> list[Json]:
         {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol}
         for port, protocol in ports
     ]
-
-
-def persistent_volume(name: str, handle: str, **spec: Any) -> Json:
-    csi = {"driver": CSI_DRIVER, "volumeHandle": handle}
-    wanted = {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "csi": csi, **spec}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": wanted,
-    }
 
 
 class Users:

@@ -11,6 +11,7 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import NodeWatcher, connect
 from tests.proc.environment import Environment, emptied
+from tests.proc.fault_proxy import FaultProxy
 from tests.proc.running import RULES, Cloud, Where, in_background
 
 PAGE = 100
@@ -58,6 +59,13 @@ async def api(cluster: RealCluster) -> AsyncIterator[Kube]:
 @pytest.fixture
 def where(tmp_path: Path, cluster: RealCluster, cloud: Cloud) -> Where:
     return Where(tmp_path, cluster.kubeconfig("ccm"), cloud.config)
+
+
+@pytest.fixture
+def proxy(cluster: RealCluster) -> Iterator[FaultProxy]:
+    """A way to the API server that spoils watches on command."""
+    with FaultProxy(cluster.url, cluster.ca_file) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.workload import SERVICE
+from ccm.sandbox.workload import DRIVER, SERVICE
 from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import NodeWatcher, add_machines_and_nodes
 from tests.proc.running import Cloud, Json, Supervisor, Where
@@ -65,6 +66,18 @@ class Environment:
 def service(number: int) -> Json:
     """Service web-<number>, which wants a balancer."""
     return SERVICE | {"metadata": SERVICE["metadata"] | {"name": f"web-{number}"}}
+
+
+def persistent_volume(name: str, handle: str, driver: str = DRIVER, **spec: Any) -> Json:
+    """The PersistentVolume of a volume of the cloud."""
+    csi = {"driver": driver, "volumeHandle": handle}
+    wanted = {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "csi": csi, **spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": wanted,
+    }
 
 
 async def force_delete(api: Kube, path: str) -> None:

@@ -5,14 +5,14 @@ test, which creates, changes and deletes nodes meanwhile, does not.
 """
 
 import asyncio
-import itertools
 import json
 import os
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,10 @@ from aiohttp import web
 from bench.processes import pss_mib
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import PROVIDED_NODE_IP, Node
-from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Address, Machine
 from ccm.sandbox.kubelets import registration
 from ccm.sandbox.observer import missing_fields
-from tests.kube.cluster import RealCluster
-from tests.proc.cluster_nodes import NodeWatcher, add_machines_and_nodes, connect
-from tests.proc.environment import NODES
+from tests.proc.environment import NODES, Environment
 from tests.proc.fault_proxy import (
     REFUSED,
     Fault,
@@ -40,7 +37,7 @@ from tests.proc.fault_proxy import (
     reset_in_the_middle,
     spoilt,
 )
-from tests.proc.running import Cloud, Json, Supervisor, Where, in_background, until, until_none
+from tests.proc.running import Json, Supervisor, Where, until, until_none
 
 pytestmark = pytest.mark.real
 
@@ -70,57 +67,24 @@ CASES = {
 """Faults, and how many times the supervisor runs into each before it is mended."""
 
 
-@pytest.fixture(scope="module")
-def proxy(cluster: RealCluster) -> Iterator[FaultProxy]:
-    with FaultProxy(cluster.url, cluster.ca_file) as proxy:
-        yield proxy
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with Cloud(tmp_path_factory.mktemp("informer")) as cloud:
-        yield cloud
-
-
-@pytest.fixture(scope="module")
-def where(cluster: RealCluster, proxy: FaultProxy, cloud: Cloud) -> Where:
-    """What the supervisors of this module are pointed at."""
-    kubeconfig = proxy.kubeconfig(cluster.kubeconfig("ccm"))
-    return Where(cloud.config.parent, kubeconfig, cloud.config)
-
-
-@pytest.fixture(scope="module")
-def supervisor(where: Where) -> Iterator[Supervisor]:
-    """One for all faults: it lives through them. Its lease outlasts a restart of the API server."""
-    durations = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s")
-    with Supervisor(where, "--node-workers=2", *durations, name="faults") as supervisor:
-        supervisor.wait_running()
-        yield supervisor
-        assert supervisor.end() == 0
-
-
 @pytest.fixture
-async def api(cluster: RealCluster) -> AsyncIterator[Kube]:
-    """The test's own client, straight to the API server; it leaves no nodes behind."""
-    api = await connect(cluster.kubeconfig("admin"))
-    yield api
-    await api.request("DELETE", NODES)
-    await api.close()
+def where(where: Where, proxy: FaultProxy) -> Where:
+    """Supervisors see the API server through the proxy."""
+    return replace(where, kubeconfig=proxy.kubeconfig(where.kubeconfig))
 
 
 @dataclass
 class ClusterNodes:
     """The nodes as they are, and what the supervisor and its workers know of them."""
 
-    api: Kube
-    cloud: Cloud
+    env: Environment
     supervisor: Supervisor
-    numbers: Iterator[int]
+    added: int = 0
 
     async def add(self, count: int) -> list[str]:
         """New machines, with a tainted Node each."""
-        first = 100 * next(self.numbers)
-        return await add_machines_and_nodes(self.api, self.cloud.url, count, first)
+        self.added += count
+        return await self.env.add_nodes(count, first=self.added - count + 1)
 
     async def add_initialized(self, count: int) -> list[str]:
         names = await self.add(count)
@@ -130,10 +94,11 @@ class ClusterNodes:
     async def change(self, names: list[str]) -> None:
         """Nodes come, go and register anew, in numbers that tell a missed one."""
         for name in names[:3]:
-            await self.api.request("DELETE", f"{NODES}/{name}")
+            await self.env.api.request("DELETE", f"{NODES}/{name}")
         taints = registration("any")["spec"]["taints"]
         for name in names[3:7]:
-            await self.api.patch(f"{NODES}/{name}", MERGE_PATCH, {"spec": {"taints": taints}})
+            body = {"spec": {"taints": taints}}
+            await self.env.api.patch(f"{NODES}/{name}", MERGE_PATCH, body)
         await self.add(5)
 
     async def until_in_sync(self) -> float:
@@ -143,7 +108,7 @@ class ClusterNodes:
         return time.monotonic() - began
 
     async def _faults(self) -> list[str]:
-        nodes = [Node(raw) for raw in (await self.api.get(NODES))["items"]]
+        nodes = [Node(raw) for raw in (await self.env.api.get(NODES))["items"]]
         faults = [
             f"{node.name} lacks {missing_fields(node)}" for node in nodes if missing_fields(node)
         ]
@@ -155,25 +120,17 @@ class ClusterNodes:
         return [*faults, f"{known} are known"] if sum(known) != len(nodes) else faults
 
 
-@pytest.fixture(scope="module")
-def numbers() -> Iterator[int]:
-    return itertools.count(1)
-
-
-@pytest.fixture
-def nodes(api: Kube, cloud: Cloud, supervisor: Supervisor, numbers: Iterator[int]) -> ClusterNodes:
-    return ClusterNodes(api, cloud, supervisor, numbers)
-
-
-# The first two tests have supervisors of their own; the rest share one, which starts after them.
-
-
-async def test_a_half_open_connection_is_given_up(
-    where: Where, cloud: Cloud, api: Kube, proxy: FaultProxy, numbers: Iterator[int]
-) -> None:
-    with Supervisor(where, "--watch-idle-limit=2s", name="half-open") as supervisor:
+@asynccontextmanager
+async def known_nodes(env: Environment, *flags: str) -> AsyncIterator[ClusterNodes]:
+    """Under a supervisor with these flags, which lives to the end of the block."""
+    with env.supervisor("--node-workers=2", *flags) as supervisor:
         supervisor.wait_running()
-        nodes = ClusterNodes(api, cloud, supervisor, numbers)
+        yield ClusterNodes(env, supervisor)
+        assert supervisor.end() == 0
+
+
+async def test_a_half_open_connection_is_given_up(env: Environment, proxy: FaultProxy) -> None:
+    async with known_nodes(env, "--watch-idle-limit=2s") as nodes:
         names = await nodes.add_initialized(10)
         proxy.go_silent()
         assert proxy.met[NODES]
@@ -181,14 +138,13 @@ async def test_a_half_open_connection_is_given_up(
         await nodes.change(names)
         await nodes.until_in_sync()
         print(f"\nrecovery after half-open: {time.monotonic() - began:.2f} s")
-        assert supervisor.end() == 0
 
 
 CHANGES, ASLEEP = 50_000, 500
 
 
 async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest_state(
-    where: Where, cloud: Cloud, api: Kube, proxy: FaultProxy
+    env: Environment, proxy: FaultProxy
 ) -> None:
     """50,000 changes of what it wants to know pass while the node worker is stopped.
 
@@ -199,10 +155,10 @@ async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest
     """
     names = [f"sleeper-{number}" for number in range(ASLEEP)]
     old, new = node_ips(1), node_ips(2)
-    async with CloudAdmin(cloud.url) as admin:
-        addresses = {n: tuple(Address("InternalIP", ip[n]) for ip in (old, new)) for n in names}
-        await admin.add([Machine(name, addresses=addresses[name]) for name in names])
-    with Supervisor(where, "--worker-silence-limit=10m", name="sleep") as supervisor:
+    addresses = {n: tuple(Address("InternalIP", ip[n]) for ip in (old, new)) for n in names}
+    await env.admin.add([Machine(name, addresses=addresses[name]) for name in names])
+    api = env.api
+    with env.supervisor("--worker-silence-limit=10m") as supervisor:
         workers = supervisor.wait_running()
         os.kill(workers["node-0"]["pid"], signal.SIGSTOP)
         await asyncio.gather(*(create(api, name, old[name]) for name in names))
@@ -218,16 +174,14 @@ async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest
         # A node worker is told its Nodes, and of all Nodes which machine each says it is.
         assert ASLEEP < queue["depth"] <= 2 * (ASLEEP + 1)
         assert queue["in_flight"] == 8
-        watcher = NodeWatcher(api)
-        async with in_background(watcher.run()):
-            began = time.monotonic()
-            os.kill(workers["node-0"]["pid"], signal.SIGCONT)
-            await watcher.until_initialized(ASLEEP, 60)
-            seconds = time.monotonic() - began
+        began = time.monotonic()
+        os.kill(workers["node-0"]["pid"], signal.SIGCONT)
+        await env.nodes.until_initialized(ASLEEP, 60)
+        seconds = time.monotonic() - began
         assert supervisor.end() == 0
     for name in names:
-        assert [entry["address"] for entry in watcher.nodes[name].addresses][:1] == [new[name]]
-    assert watcher.rewritten() == []
+        assert [entry["address"] for entry in env.nodes.nodes[name].addresses][:1] == [new[name]]
+    assert env.nodes.rewritten() == []
     print(
         f"\n{CHANGES} changes: supervisor {before:.1f} MiB before, {peak:.1f} at "
         f"most, {after:.1f} after; all right {seconds:.2f} s after waking"
@@ -235,34 +189,40 @@ async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest
     assert peak - before < 24.0
 
 
-@pytest.mark.parametrize("name", CASES)
-async def test_a_broken_watch_loses_nothing(
-    name: str, nodes: ClusterNodes, proxy: FaultProxy
-) -> None:
-    fault, times = CASES[name]
-    names = await nodes.add_initialized(10)
-    proxy.inject(fault)
-    await nodes.change(names)
-    await until("the fault was met", lambda: proxy.met[NODES] >= times)
-    proxy.clear()
-    print(f"\nrecovery after {name}: {await nodes.until_in_sync():.2f} s")
+@pytest.mark.timeout(300)
+async def test_a_broken_watch_loses_nothing(env: Environment, proxy: FaultProxy) -> None:
+    """One supervisor lives through all the faults."""
+    async with known_nodes(env) as nodes:
+        for name, (fault, times) in CASES.items():
+            print(f"\nrecovery after {name}:", end=" ")
+            names = await nodes.add_initialized(10)
+            proxy.inject(fault)
+            await nodes.change(names)
+            await until("the fault was met", lambda: proxy.met[NODES] >= times)  # noqa: B023
+            proxy.clear()
+            print(f"{await nodes.until_in_sync():.2f} s")
 
 
 async def test_an_api_server_that_dies_and_comes_back_loses_nothing(
-    nodes: ClusterNodes, proxy: FaultProxy, cluster: RealCluster
+    env: Environment, proxy: FaultProxy
 ) -> None:
-    """Watches stay away until nodes were changed; then what they knew is too old for the server."""
-    names = await nodes.add_initialized(10)
-    await asyncio.to_thread(cluster.kill_apiserver)
-    await until(
-        "status tells it",
-        lambda: nodes.supervisor.status()["informer"]["kinds"]["Node"]["trouble"],
-    )
-    proxy.inject(REFUSED)
-    await asyncio.to_thread(cluster.start_apiserver)
-    await nodes.change(names)
-    proxy.clear()
-    print(f"\nrecovery after restart: {await nodes.until_in_sync():.2f} s")
+    """Watches stay away until nodes were changed; then what they knew is too old for the server.
+
+    The lease outlasts the restart.
+    """
+    durations = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s")
+    async with known_nodes(env, *durations) as nodes:
+        names = await nodes.add_initialized(10)
+        await asyncio.to_thread(env.cluster.kill_apiserver)
+        await until(
+            "status tells it",
+            lambda: nodes.supervisor.status()["informer"]["kinds"]["Node"]["trouble"],
+        )
+        proxy.inject(REFUSED)
+        await asyncio.to_thread(env.cluster.start_apiserver)
+        await nodes.change(names)
+        proxy.clear()
+        print(f"\nrecovery after restart: {await nodes.until_in_sync():.2f} s")
 
 
 def node_ips(net: int) -> dict[str, str]:

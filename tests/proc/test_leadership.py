@@ -20,8 +20,15 @@ pytestmark = pytest.mark.real
 MICROTIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
-async def test_leadership_moves_on_and_initialized_nodes_are_left_alone(env: Environment) -> None:
-    election = Election(env, "ccm-moves")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "durations",
+    [pytest.param(SHORT, id="short"), pytest.param(DEFAULT, id="default", marks=long)],
+)
+async def test_leadership_moves_on_and_initialized_nodes_are_left_alone(
+    env: Environment, durations: Durations
+) -> None:
+    election = Election(env, f"ccm-moves-{durations.lease:g}", durations)
     initialized = await env.add_nodes(20)
     with Replica("a", election) as a:
         await env.nodes.until_initialized(20, 30)
@@ -47,7 +54,7 @@ async def test_leadership_moves_on_and_initialized_nodes_are_left_alone(env: Env
     print(f"orderly hand-over {handed_over:.3f} s, after SIGKILL {silent:.2f} s, ", end="")
     print(f"workers of the killed gone after {gone_after:.3f} s")
     assert handed_over < 1.0
-    assert SHORT.lease <= silent <= SHORT.lease + SHORT.retry
+    assert durations.lease <= silent <= durations.lease + durations.retry
     touched = {write.entry.name for write in history.work if write.user != a.user}
     assert not touched & set(initialized)
     assert touched >= {f"vm-{number}" for number in range(21, 26)}
@@ -138,29 +145,3 @@ async def test_a_misconfigured_replica_does_not_win_a_free_lease(env: Environmen
     with Replica("right", election) as right:
         await until("it leads", right.is_leading)
     assert {write.user for write in election.history().lease_writes} == {right.user}
-
-
-async def test_without_leader_election_there_is_no_lease(env: Environment) -> None:
-    await env.add_nodes(5)
-    flags = ("--leader-elect=false", "--leader-elect-resource-name=ccm-none")
-    with env.supervisor(*flags) as supervisor:
-        await env.nodes.until_initialized(5, 30)
-        assert supervisor.is_leading()
-        assert supervisor.end() == 0
-    leases = (await env.api.get(LEASES))["items"]
-    assert "ccm-none" not in {lease["metadata"]["name"] for lease in leases}
-
-
-@long
-async def test_a_killed_leader_is_replaced_with_the_default_durations(env: Environment) -> None:
-    election = Election(env, "ccm-default", DEFAULT)
-    with Replica("a", election) as a:
-        await until("a leads", a.is_leading)
-        with Replica("b", election) as b:
-            await until("b stands by", lambda: b.is_in("standby"))
-            kill(a.process.pid)
-            await until("b leads", b.is_leading)
-    one, two = election.history().terms()
-    silent = two.taken - one.last_written
-    print(f"default durations, after SIGKILL {silent:.2f} s")
-    assert DEFAULT.lease <= silent <= DEFAULT.lease + DEFAULT.retry

@@ -7,7 +7,7 @@ import pytest
 
 from ccm.kube.client import MERGE_PATCH
 from ccm.model.objects import UNINITIALIZED_TAINT
-from tests.proc.environment import NODES, Environment
+from tests.proc.environment import LEASES, NODES, Environment
 from tests.proc.running import until
 
 pytestmark = pytest.mark.real
@@ -16,10 +16,14 @@ COUNT = 5
 
 
 async def test_after_a_restore_of_etcd_the_restored_state_is_the_truth(env: Environment) -> None:
-    """The backup is older than the nodes' first initialization: they have to get another."""
+    """The backup is older than the nodes' first initialization: they have to get another.
+
+    The supervisor leads without an election, and so without a Lease.
+    """
     names = await env.add_nodes(COUNT)
     backup = await asyncio.to_thread(env.cluster.back_up)
-    with env.supervisor("--leader-elect=false") as supervisor:
+    flags = ("--leader-elect=false", "--leader-elect-resource-name=ccm-none")
+    with env.supervisor(*flags) as supervisor:
         await until("the nodes are initialized", lambda: all_initialized(env))
         pids = supervisor.pids()
         for number in range(50):  # so that the versions of the restored past stay below
@@ -32,6 +36,10 @@ async def test_after_a_restore_of_etcd_the_restored_state_is_the_truth(env: Envi
         await until("the restored nodes are initialized", lambda: all_initialized(env), 60)
         print(f"restored nodes initialized after {time.monotonic() - restored:.1f} s")
         assert supervisor.pids() == pids
+        assert supervisor.is_leading()
+        assert supervisor.end() == 0
+    leases = (await env.api.get(LEASES))["items"]
+    assert "ccm-none" not in {lease["metadata"]["name"] for lease in leases}
 
 
 async def nodes(env: Environment) -> list[dict[str, dict[str, object]]]:

@@ -11,11 +11,12 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
+from tests.kube.cluster import RealCluster
 from tests.proc.cluster_nodes import kill
 from tests.proc.environment import Environment
 from tests.proc.fault_proxy import FaultProxy
 from tests.proc.replicas import churn
-from tests.proc.running import Supervisor, command, in_background, long, until
+from tests.proc.running import Supervisor, Where, command, in_background, long, until
 
 pytestmark = pytest.mark.real
 
@@ -28,8 +29,8 @@ DISTURBANCES = 3  # of each change of the number
 class NodeWrites(FaultProxy):
     """Holds each write of a Node for a while; `doubled` are Nodes with two at the same time."""
 
-    def __init__(self, env: Environment) -> None:
-        super().__init__(env.cluster.url, env.cluster.ca_file)
+    def __init__(self, cluster: RealCluster) -> None:
+        super().__init__(cluster.url, cluster.ca_file)
         self.done, self.doubled = 0, Counter[str]()
         self._under_way: set[str] = set()
 
@@ -49,14 +50,14 @@ class NodeWrites(FaultProxy):
 
 
 @pytest.fixture
-def writes(env: Environment) -> Iterator[NodeWrites]:
-    with NodeWrites(env) as writes:
+def writes(cluster: RealCluster) -> Iterator[NodeWrites]:
+    with NodeWrites(cluster) as writes:
         yield writes
 
 
-def supervisor_behind(writes: NodeWrites, env: Environment, *flags: str) -> Supervisor:
-    kubeconfig = writes.kubeconfig(env.cluster.kubeconfig("ccm"))
-    return Supervisor(replace(env.where, kubeconfig=kubeconfig), *flags)
+@pytest.fixture
+def where(where: Where, writes: NodeWrites) -> Where:
+    return replace(where, kubeconfig=writes.kubeconfig(where.kubeconfig))
 
 
 async def disturb(supervisor: Supervisor, chance: random.Random) -> str:
@@ -86,7 +87,7 @@ async def test_no_node_has_two_owners_while_workers_are_restarted_and_killed_in_
 ) -> None:
     chance = random.Random(seed)
     names = await env.add_nodes(COUNT)
-    with supervisor_behind(writes, env, "--worker-steady-time=10ms") as supervisor:
+    with env.supervisor("--worker-steady-time=10ms") as supervisor:
         supervisor.wait_running()
         await env.nodes.until_initialized(COUNT, 30)
         async with churn(env.api, names, GAP):
@@ -117,7 +118,7 @@ async def test_a_scale_that_is_given_up_leaves_no_node_without_an_owner(
     """An old worker is stopped, so that it never lets its Nodes go."""
     names = await env.add_nodes(COUNT)
     flags = ("--worker-silence-limit=300s", f"--node-workers={before}")
-    with supervisor_behind(writes, env, *flags) as supervisor:
+    with env.supervisor(*flags) as supervisor:
         stopped = supervisor.wait_running()[f"node-{before - 1}"]["pid"]
         await env.nodes.until_initialized(COUNT, 30)
         async with in_background(until_each_is_handled(env, names)):

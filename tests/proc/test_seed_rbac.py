@@ -1,8 +1,10 @@
 """In the place of an upstream controller: its command line and rights, and no manifest of ours."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +15,12 @@ from ccm.sandbox.cloud.records import Volume
 from ccm.sandbox.kubelets import new_machines, registration
 from ccm.sandbox.observer import ZONE, missing_fields
 from tests.kube.access import Rule
-from tests.proc.environment import NODES, SERVICES, VOLUMES, Environment, service
-from tests.proc.running import Supervisor, until
-from tests.rbac.story import volume
+from tests.proc.environment import NODES, SERVICES, VOLUMES, Environment, persistent_volume, service
+from tests.proc.running import Controlled, Supervisor, Where, until
 
 pytestmark = pytest.mark.real
+
+COMMAND = Path(sys.executable).with_name("cloud-controller-manager")
 
 FLAGS = (
     "--controllers=*",
@@ -62,7 +65,7 @@ async def add_work(env: Environment) -> None:
     await env.admin.add_volume(Volume(id="vol-1", zones=("zone-b",), region="region-1"))
     await env.api.post(NODES, registration("vm-1", "172.17.1.0/24"))
     await env.api.post(SERVICES, service(1))
-    await env.api.post(VOLUMES, volume("vol-1"))
+    await env.api.post(VOLUMES, persistent_volume("vol-1", "vol-1"))
 
 
 async def is_done(env: Environment, with_volume: bool) -> bool:
@@ -82,10 +85,29 @@ def identities(supervisor: Supervisor) -> set[str]:
     return {*supervisor.status()["identities"]}
 
 
+class DropIn(Supervisor):
+    """The installed command. What a Pod gives by its account and volumes, variables give here."""
+
+    def __init__(self, where: Where, *flags: str) -> None:
+        self.runtime = where.directory / "run"
+        variables = (
+            f"CCM_KUBECONFIG={where.kubeconfig}",
+            f"CCM_RUNTIME_DIR={self.runtime}",
+            "CCM_SECURE_PORT=0",
+        )
+        cloud = ("--cloud-provider=simulated", f"--cloud-config={where.cloud_config}")
+        words = [*variables, str(COMMAND), *cloud, *flags]
+        Controlled.__init__(self, "drop-in", where.directory, words)
+
+    def command(self, arguments: list[str]) -> list[str]:
+        return ["env", "--unset=CCM_LONG", *arguments]  # which is of ours alone and names no flag
+
+
 async def test_the_historical_command_works_with_the_rights_that_it_had(env: Environment) -> None:
+    """The image is swapped and the flags stay."""
     seeded = as_upstream(env, "cloud-controller-manager", EVERYTHING)
     await add_work(env)
-    with seeded.supervisor(*FLAGS) as supervisor:
+    with DropIn(seeded.where, *FLAGS) as supervisor:
         await until("all is done", lambda: is_done(env, with_volume=True))
         assert identities(supervisor) == {
             "kube-system/node-controller",
@@ -93,6 +115,12 @@ async def test_the_historical_command_works_with_the_rights_that_it_had(env: Env
             "kube-system/service-controller",
             "kube-system/cloud-controller-manager",
         }
+        assert supervisor.end() == 0
+    assert [route["cidr"] for route in (await env.admin.state())["routes"]] == ["172.17.1.0/24"]
+    log = supervisor.log.read_text()
+    assert log.count("flag has no effect flag=--allocate-node-cidrs") == 1
+    assert "is deprecated" not in log
+    assert "name no flag" not in log
 
 
 async def test_what_upstream_never_did_is_left_out_where_nobody_may(env: Environment) -> None:

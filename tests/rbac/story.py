@@ -12,7 +12,8 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine, Volume
 from ccm.sandbox.kubelets import new_machines, ready_condition, register, registration
 from ccm.sandbox.observer import ZONE, missing_fields
-from ccm.sandbox.workload import DRIVER, SERVICE
+from ccm.sandbox.workload import SERVICE
+from tests.proc.environment import SERVICES, VOLUMES, persistent_volume
 from tests.proc.running import Json, Supervisor, until
 
 FLAGS = (
@@ -23,8 +24,6 @@ FLAGS = (
     "--node-vanish-share=0.9",
     "--worker-silence-limit=1m",  # on a busy machine a start takes its time
 )
-SERVICES = "/api/v1/namespaces/default/services"
-VOLUMES = "/api/v1/persistentvolumes"
 MACHINES = ("vm-1", "vm-2", "vm-3")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
@@ -98,7 +97,7 @@ class Story:
             await self._api.post(SERVICES, {**SERVICE, "metadata": meta})
         await self._admin.add_volume(Volume(id="vol-1", zones=("zone-b",), region="region-1"))
         for name in ("vol-1", "vol-2"):
-            await self._api.post(VOLUMES, volume(name))
+            await self._api.post(VOLUMES, persistent_volume(name, name))
 
     async def _all(self, path: str) -> list[Json]:
         items: list[Json] = (await self._api.get(path))["items"]
@@ -160,17 +159,3 @@ class Story:
             ("volume-label-controller", "default"),
             ("cloud-controller-manager", "kube-system"),
         }
-
-
-def volume(name: str) -> Json:
-    """The PersistentVolume of a volume of this name in the simulated cloud."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "10Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "csi": {"driver": DRIVER, "volumeHandle": name},
-        },
-    }

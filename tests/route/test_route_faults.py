@@ -116,7 +116,10 @@ async def test_a_list_that_always_leaves_a_route_out_costs_a_creation_that_finds
         assert w.failures == {}
 
 
-async def test_a_full_table_is_told_on_the_node_and_tried_when_there_is_room() -> None:
+@pytest.mark.parametrize("makes_room", [True, False], ids=["a-node-leaves", "a-full-pass"])
+async def test_a_full_table_is_told_on_the_node_and_tried_when_there_is_room(
+    makes_room: bool,
+) -> None:
     async with world(routed("a", A4), routed("b", B4)) as w:
         w.cloud.most = 1
         await w.settle()
@@ -136,45 +139,35 @@ async def test_a_full_table_is_told_on_the_node_and_tried_when_there_is_room() -
         assert creates == 2  # the echo of the condition did not lead to another one
         await w.retry()
         assert await w.told() == [event]
-        w.cluster.remove("Node", fits)
-        await w.settle()
-        assert w.cloud.routes == {cidr: full}
+        if makes_room:
+            w.cluster.remove("Node", fits)
+            await w.settle()
+            assert w.cloud.routes == {cidr: full}
+        else:
+            w.cloud.most = 2
+            await w.full_pass()
+            assert w.cloud.routes == {A4: "a", B4: "b"}
         assert told(w, full)[0] == "False"
-
-
-async def test_a_refused_node_is_tried_again_by_the_full_pass() -> None:
-    async with world(routed("a", A4)) as w:
-        w.cloud.most = 0
-        await w.settle()
-        w.cloud.most = 1
-        await w.full_pass()
-        assert w.cloud.routes == {A4: "a"}
-        assert told(w, "a")[0] == "False"
         assert w.controller.status()["refused"] == 0
 
 
 async def test_one_network_that_fails_does_not_hold_up_the_other_of_the_node() -> None:
+    """The message names the latest cause."""
     async with world(routed("a", A4, A6)) as w:
         w.cloud.answers["create"] = outage()
         await w.settle()
         assert w.cloud.routes == {A6: "a"}
         assert told(w, "a")[0] == "True"
-        assert isinstance(w.failures["a"], CloudError)
-        await w.retry()
-        assert w.cloud.routes == {A4: "a", A6: "a"}
-        assert told(w, "a")[0] == "False"
-        assert w.cloud.calls["create"] == 3
-
-
-async def test_the_message_names_the_latest_cause() -> None:
-    async with world(routed("a", A4)) as w:
-        w.cloud.answers["create"] = outage()
-        await w.settle()
         assert "500 from the cloud" in told(w, "a")[1]
+        assert isinstance(w.failures["a"], CloudError)
         w.cloud.answers["create"] = [Refused("50 of 50\n routes are used")]
         await w.retry()
         assert "50 of 50 routes are used" in told(w, "a")[1]
         assert w.cluster.writes == 2
+        await w.retry()
+        assert w.cloud.routes == {A4: "a", A6: "a"}
+        assert told(w, "a")[0] == "False"
+        assert w.cloud.calls["create"] == 4
 
 
 @pytest.mark.parametrize("wait", [Throttled("429", 0.0), RetryAfter("busy", 0.0)])
@@ -310,37 +303,34 @@ async def test_a_route_that_was_made_without_an_answer_goes_with_its_node(is_bac
         assert w.cloud.routes == {A4: "a", B4: "b"} | ({A6: "c"} if is_back else {})
 
 
-async def test_a_node_that_comes_back_on_another_machine_gets_its_network_there() -> None:
+@pytest.mark.parametrize("is_listing", [False, True], ids=["at-rest", "while-routes-are-listed"])
+async def test_a_node_that_comes_back_on_another_machine_gets_its_network_there(
+    is_listing: bool,
+) -> None:
     """Same name and network, and nothing in between was seen; the machine was replaced."""
+    another = routed("a", A4, tweaks=(recreated, with_provider_id(f"{SCHEME}://a2")))
     async with world(routed("a", A4), routed("b", B4)) as w:
         await w.settle()
         told_before: list[tuple[str, str]] = []
         w.cloud.before_call = lambda: told_before.append(told(w, "a"))
-        w.cluster.put(routed("a", A4, tweaks=(recreated, with_provider_id(f"{SCHEME}://a2"))))
-        await w.settle()
-        assert w.cloud.routes == {A4: "a2", B4: "b"}
-        assert told_before == [("", "")] * 2
-        assert told(w, "a")[0] == "False"
-
-
-async def test_a_node_that_comes_back_while_routes_are_listed_is_not_taken_for_the_old_one() -> (
-    None
-):
-    async with world(routed("a", A4), routed("b", B4)) as w:
-        await w.settle()
         real = w.cloud.list
 
         async def meanwhile(nodes: Sequence[Node]) -> Sequence[Route]:
             w.cloud.list = real  # type: ignore[method-assign]
             found = await real(nodes)
-            tweaks = (recreated, with_provider_id(f"{SCHEME}://a2"))
-            w.cluster.put(routed("a", A4, tweaks=tweaks))
+            w.cluster.put(another)
             w.feed()
             return found
 
-        w.cloud.list = meanwhile  # type: ignore[method-assign]
-        await w.full_pass()
+        if is_listing:
+            w.cloud.list = meanwhile  # type: ignore[method-assign]
+            await w.full_pass()
+        else:
+            w.cluster.put(another)
+            await w.settle()
+            assert told_before == [("", "")] * 2
         assert w.cloud.routes == {A4: "a2", B4: "b"}
+        assert told(w, "a")[0] == "False"
 
 
 def test_lists_that_nodes_ask_for_keep_their_distance() -> None:

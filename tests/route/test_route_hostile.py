@@ -50,16 +50,6 @@ async def test_a_marked_route_outside_the_cluster_goes_wherever_it_points() -> N
         assert len(cloud.entries) == 2, "a route of somebody else is gone"
 
 
-async def test_a_route_without_a_mark_outside_the_cluster_stays_and_its_node_works() -> None:
-    """Somebody else may have made it: where routes carry no mark, as on AWS, none is deleted."""
-    cloud = FakeRoutes()
-    cloud.put("10.9.0.0/24", "a")
-    async with world(routed("a", "10.9.0.0/24"), routed("b", B4), cloud=cloud) as w:
-        await w.settle()
-        assert cloud.routes == {"10.9.0.0/24": "a", B4: "b"}
-        assert not is_unavailable(w, "a")
-
-
 async def test_a_pod_cidr_wider_than_the_given_mask_gets_no_route_and_loses_the_one_it_has() -> (
     None
 ):

@@ -147,7 +147,10 @@ class Life:
 
 
 async def lived(case: Case, *cuts: int) -> Life:
-    """The end of a life whose first starts were cut off after so many writes each."""
+    """The end of a life whose first starts were cut off after so many writes each.
+
+    Another start writes nothing.
+    """
     life = Life(case)
     for cut in cuts:
         await life.start(cut)
@@ -155,6 +158,9 @@ async def lived(case: Case, *cuts: int) -> Life:
     life.change(case.changes)
     await life.start()
     life.check_no_orphan()
+    written = life.cluster.writes, life.balancers.writes
+    await life.start(0)
+    assert (life.cluster.writes, life.balancers.writes) == written
     return life
 
 
@@ -181,33 +187,6 @@ def test_a_change_between_two_starts_leaves_neither_orphan_nor_remains(case: Cas
         assert record.asked["ports"] == seen.spec["ports"]
         assert len(record.hosts) == case.nodes
         assert seen.ingress == [{"ip": record.ip}]
-
-
-@PROPERTY
-@given(cases)
-def test_a_new_start_after_the_end_writes_nothing(case: Case) -> None:
-    async def again() -> None:
-        life = await lived(case)
-        patches, writes = life.cluster.writes, life.balancers.writes
-        await life.start(0)
-        assert (life.cluster.writes, life.balancers.writes) == (patches, writes)
-
-    asyncio.run(again())
-
-
-@PROPERTY
-@given(cases, st.integers(0, 6))
-def test_a_finalizer_is_never_added_to_what_is_being_deleted(case: Case, cut: int) -> None:
-    deleted = replace(case, tweaks=(being_deleted, *case.tweaks), changes=())
-    life = asyncio.run(lived(deleted, cut))
-    added = [
-        operation
-        for _, operations in life.cluster.patches
-        for operation in operations
-        if operation["op"] == "add" and operation["path"] == "/metadata/finalizers"
-    ]
-    before = service(*((finalized,) if case.record else ()), *case.tweaks).finalizers
-    assert all(set(operation["value"]) < set(before) for operation in added)
 
 
 @PROPERTY

@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar, cast
+from functools import wraps
+from typing import Any, ParamSpec, cast
 
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
@@ -14,7 +15,7 @@ from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json, mapping, text
 from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector, WorkerProbes
 
-T = TypeVar("T")
+P = ParamSpec("P")
 
 CONFIG = LeaderElectionConfig(lease_duration=15.0, renew_deadline=10.0, retry_period=2.0)
 
@@ -42,19 +43,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._no_waiting.now
 
 
-def play(story: Coroutine[Any, Any, T]) -> T:
-    """Run `story` in virtual time."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(story)
-
-
-def in_virtual_time(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def in_virtual_time(story: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """A test that plays `story`."""
 
-    def test() -> None:
-        play(story())
+    @wraps(story)
+    def test(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(story(*args, **kwargs))
 
-    test.__doc__ = story.__doc__
     return test
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ccm.model.objects import Json
 
-from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time, play
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time
 
 
 async def leads_at(replica: Replica, within: float = 60.0) -> float:
@@ -138,22 +138,20 @@ async def test_a_change_by_somebody_else_costs_no_time() -> None:
 @pytest.mark.parametrize(
     "fate", [Fate.REFUSED, Fate.FAILED, Fate.FORBIDDEN, Fate.LOST, Fate.UNHEARD]
 )
-def test_a_holder_that_cannot_renew_ends_with_its_permission_and_before_another_leads(
+@in_virtual_time
+async def test_a_holder_that_cannot_renew_ends_with_its_permission_and_before_another_leads(
     fate: Fate,
 ) -> None:
-    async def story() -> None:
-        _, [one, two] = await started("one", "two")
-        two.rivals = [one]
-        one.wire.normally = Request(fate)
-        end = one.permits[-1][1]
-        await ends(one)
-        assert asyncio.get_running_loop().time() == pytest.approx(end, abs=0.05)
-        assert one.permits[-1][1] == 0.0
-        assert "could not reach the lease" in one.leader.last_decision
-        await leads_at(two)
-        assert two.overlaps == []
-
-    play(story())
+    _, [one, two] = await started("one", "two")
+    two.rivals = [one]
+    one.wire.normally = Request(fate)
+    end = one.permits[-1][1]
+    await ends(one)
+    assert asyncio.get_running_loop().time() == pytest.approx(end, abs=0.05)
+    assert one.permits[-1][1] == 0.0
+    assert "could not reach the lease" in one.leader.last_decision
+    await leads_at(two)
+    assert two.overlaps == []
 
 
 @in_virtual_time
@@ -271,24 +269,22 @@ async def test_a_replica_that_becomes_ready_while_the_server_fails_does_not_spin
 
 @pytest.mark.parametrize("others", [True, False])
 @pytest.mark.parametrize("is_orderly", [True, False])
-def test_a_standby_that_is_not_ready_takes_over_last(is_orderly: bool, others: bool) -> None:
-    async def story() -> None:
-        server, [one] = await started("one")
-        two = not_ready(server, "two")
-        await asyncio.sleep(40)  # it leaves nothing to others while another leads
-        three = Replica(server, "three")
-        if others:
-            three.start()
-            await asyncio.sleep(1.0)
-        await (one.release() if is_orderly else one.kill())
-        last = last_write(server, "" if is_orderly else "one")
-        without = await leads_at(three if others else two) - last
-        expected = (not is_orderly) + (not others)
-        assert 0 <= without - expected * CONFIG.lease_duration < 2 * CONFIG.retry_period
-        await asyncio.sleep(60)
-        assert others == (two.permits == [])
-
-    play(story())
+@in_virtual_time
+async def test_a_standby_that_is_not_ready_takes_over_last(is_orderly: bool, others: bool) -> None:
+    server, [one] = await started("one")
+    two = not_ready(server, "two")
+    await asyncio.sleep(40)  # it leaves nothing to others while another leads
+    three = Replica(server, "three")
+    if others:
+        three.start()
+        await asyncio.sleep(1.0)
+    await (one.release() if is_orderly else one.kill())
+    last = last_write(server, "" if is_orderly else "one")
+    without = await leads_at(three if others else two) - last
+    expected = (not is_orderly) + (not others)
+    assert 0 <= without - expected * CONFIG.lease_duration < 2 * CONFIG.retry_period
+    await asyncio.sleep(60)
+    assert others == (two.permits == [])
 
 
 @in_virtual_time
@@ -306,18 +302,18 @@ async def test_a_leader_that_is_not_ready_keeps_its_lease() -> None:
 
 @pytest.mark.parametrize("there", [0.0, 0.005, 0.5])
 @pytest.mark.parametrize("fate", [Fate.ANSWERED, Fate.UNHEARD])
-def test_a_release_while_a_write_is_under_way_leaves_nothing_held(fate: Fate, there: float) -> None:
-    async def story() -> None:
-        server = ApiServer()
-        one = Replica(server, "one", [Request(), Request(fate, there=there)])
-        one.start()
-        await asyncio.sleep(0.012)  # its first write is under way
-        await one.release()
-        await asyncio.sleep(1.0)
-        assert server.holder() == ""
-        assert one.permits == [] or one.permits[-1][1] == 0.0
-
-    play(story())
+@in_virtual_time
+async def test_a_release_while_a_write_is_under_way_leaves_nothing_held(
+    fate: Fate, there: float
+) -> None:
+    server = ApiServer()
+    one = Replica(server, "one", [Request(), Request(fate, there=there)])
+    one.start()
+    await asyncio.sleep(0.012)  # its first write is under way
+    await one.release()
+    await asyncio.sleep(1.0)
+    assert server.holder() == ""
+    assert one.permits == [] or one.permits[-1][1] == 0.0
 
 
 @in_virtual_time

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, play
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time
 
 seconds = st.sampled_from([0.0, 0.01, 0.5, 2.0, 4.9, 5.1, 9.9, 10.1, 14.9, 15.1]) | st.floats(0, 20)
 requests = st.builds(Request, st.sampled_from(Fate), there=seconds, back=seconds)
@@ -79,12 +79,10 @@ class Duel:
 
 @settings(max_examples=150)
 @given(st.lists(scripts, min_size=2, max_size=2), st.lists(clocks, min_size=2, max_size=2), deeds)
-def test_two_replicas_never_have_a_valid_permit_at_the_same_instant(
+@in_virtual_time
+async def test_two_replicas_never_have_a_valid_permit_at_the_same_instant(
     scripts: list[list[Request]], clocks: list[tuple[float, float]], deeds: list[tuple[float, str]]
 ) -> None:
-    async def story() -> list[str]:
-        duel = Duel(scripts, clocks)
-        await duel.play(deeds)
-        return duel.overlaps
-
-    assert play(story()) == []
+    duel = Duel(scripts, clocks)
+    await duel.play(deeds)
+    assert duel.overlaps == []

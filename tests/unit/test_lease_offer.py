@@ -8,7 +8,7 @@ import pytest
 
 from ccm.errors import KubernetesError
 
-from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time, play
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time
 from .test_leader_election import ends, foreign_lease, leads_at, until
 
 LIMIT = 60.0
@@ -81,19 +81,17 @@ async def test_a_leader_with_a_worker_that_does_not_stop_goes_on() -> None:
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.FAILED, Fate.LOST, Fate.UNHEARD])
 @pytest.mark.parametrize("others", [0, 1])
-def test_an_offer_that_the_api_server_does_not_answer_leaves_one_leader(
+@in_virtual_time
+async def test_an_offer_that_the_api_server_does_not_answer_leaves_one_leader(
     fate: Fate, others: int
 ) -> None:
-    async def story() -> None:
-        server, [one, *rest] = await started(*("one", "two")[: 1 + others])
-        await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
-        one.wire.script = iter([Request(), Request(fate)])  # it reads, and releases
-        await asyncio.sleep(CONFIG.lease_duration + OFFERED)
-        [leader] = [replica for replica in (one, *rest) if replica.leader.is_leading()]
-        assert server.holder() == leader.identity
-        assert [replica.overlaps for replica in (one, *rest)] == [[]] * (1 + others)
-
-    play(story())
+    server, [one, *rest] = await started(*("one", "two")[: 1 + others])
+    await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
+    one.wire.script = iter([Request(), Request(fate)])  # it reads, and releases
+    await asyncio.sleep(CONFIG.lease_duration + OFFERED)
+    [leader] = [replica for replica in (one, *rest) if replica.leader.is_leading()]
+    assert server.holder() == leader.identity
+    assert [replica.overlaps for replica in (one, *rest)] == [[]] * (1 + others)
 
 
 @in_virtual_time
@@ -120,18 +118,16 @@ async def test_a_lease_that_is_taken_back_by_a_write_that_went_unheard_is_ours()
 
 
 @pytest.mark.parametrize("moment", [1.0, GRACE + 1.0])
-def test_a_stop_during_an_offer_leaves_nothing_held(moment: float) -> None:
-    async def story() -> None:
-        server, [one] = await started("one")
-        await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
-        await asyncio.sleep(moment)
-        await one.release()
-        await ends(one, OFFERED)
-        await asyncio.sleep(30.0)
-        assert server.holder() == ""
-        assert one.permits[-1][1] == 0.0
-
-    play(story())
+@in_virtual_time
+async def test_a_stop_during_an_offer_leaves_nothing_held(moment: float) -> None:
+    server, [one] = await started("one")
+    await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
+    await asyncio.sleep(moment)
+    await one.release()
+    await ends(one, OFFERED)
+    await asyncio.sleep(30.0)
+    assert server.holder() == ""
+    assert one.permits[-1][1] == 0.0
 
 
 @in_virtual_time

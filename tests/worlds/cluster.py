@@ -161,6 +161,9 @@ class Cluster:
 
 
 def _check(old: Json, new: Json) -> None:
+    before, after = (mapping(one["metadata"]).get("finalizers") or () for one in (old, new))
+    if old["metadata"].get("deletionTimestamp") and not set(after) <= set(before):
+        raise KubernetesError(422, "Invalid", "no new finalizers on what is being deleted", None)
     affinity = old["spec"].get("nodeAffinity")
     if affinity and new["spec"].get("nodeAffinity") != affinity:
         raise KubernetesError(422, "Invalid", "nodeAffinity: field is immutable", None)

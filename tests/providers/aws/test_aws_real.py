@@ -9,6 +9,8 @@ from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.kube.cluster import RealCluster
+from tests.life import users
+from tests.proc.environment import SERVICES, VOLUMES, persistent_volume
 from tests.proc.running import Supervisor, Where, long, until
 from tests.providers.aws.adapter import machine_of
 from tests.providers.aws.proxy import Limit, Proxy
@@ -24,7 +26,6 @@ FLAGS = (
     "--node-deletion-confirmation-period=0",
 )
 TYPE = "service.beta.kubernetes.io/aws-load-balancer-type"
-SERVICES = "/api/v1/namespaces/default/services"
 ZONE_IDS = {ZONES[0]: "use1-az6", ZONES[1]: "use1-az1"}
 
 
@@ -56,13 +57,8 @@ def _tainted(node: Json) -> bool:
 
 
 def service(name: str, port: int, **annotations: str) -> Json:
-    ports = [{"name": "main", "port": port, "targetPort": 8080, "protocol": "TCP"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
-        "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports},
-    }
+    body = users.service(name, [(port, "TCP")])
+    return {**body, "metadata": {"name": name, "annotations": annotations}}
 
 
 def shapes(account: Account) -> dict[str, Json]:
@@ -113,7 +109,8 @@ async def test_a_cluster_is_served_and_leaves_nothing_behind(
     volume_id = account.ec2.create_volume(AvailabilityZone=ZONES[2], Size=1)["VolumeId"]
     await api.post(SERVICES, service("nlb", 443, **{TYPE: "nlb"}))
     await api.post(SERVICES, service("classic", 80))
-    await api.post("/api/v1/persistentvolumes", persistent_volume(volume_id))
+    volume = persistent_volume("data", volume_id, driver="ebs.csi.aws.com")
+    await api.post(VOLUMES, volume)
     for number, name in enumerate(instances):
         await api.post("/api/v1/nodes", registration(name, f"10.244.{number}.0/24"))
     with Supervisor(where, *FLAGS) as supervisor:
@@ -214,19 +211,6 @@ async def delete_everything(api: Kube, account: Account) -> None:
     assert {group["GroupName"] for group in groups} == {"default", "nodes"}
     rules = [rule for group in groups for rule in group["IpPermissions"]]
     assert [rule for rule in rules if "kubernetes.io" in str(rule)] == []
-
-
-def persistent_volume(volume_id: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": "data"},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": volume_id},
-        },
-    }
 
 
 @pytest.mark.timeout(300)
