@@ -9,8 +9,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ccm.kube.client import Kube
-from ccm.metrics import MetricType, catalogue
+from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.metrics import MONITOR_CALLS, MetricType, catalogue
+from ccm.sandbox.kubelets import ready_condition
 from tests.https.pki import Authority
 from tests.https.served import ServerAddress, eventually
 from tests.https.test_real import REVIEWER
@@ -90,6 +91,8 @@ async def test_what_happens_is_counted_and_a_death_takes_no_count_back(
         await served.ready()
         await add_machines_and_nodes(api, cloud.url, NODES)
         await env.nodes.until_initialized(NODES, 60)
+        silent = {"status": {"conditions": [ready_condition(False)]}}
+        await api.patch("/api/v1/nodes/vm-1/status", MERGE_PATCH, silent)
         before = await eventually(
             served.samples,  # workers tell once a second
             lambda found: total(found, "rest_client_requests_total", **PATCHED) >= 2 * NODES,
@@ -103,7 +106,12 @@ async def test_what_happens_is_counted_and_a_death_takes_no_count_back(
         )
         assert (await served.place.get("/livez")).text == "ok", "a worker's death is not ours"
         await served.ready()
-        after = await served.samples()
+        after = await eventually(
+            served.samples,  # passes over nodes that are not ready have a period of their own
+            lambda found: total(found, MONITOR_CALLS.name),
+            seconds=30,
+            pause=0.1,
+        )
     went_back = {it: n for it, n in counters(before).items() if after.get(it, 0) < n}
     assert went_back == {}
     _is_complete(after)

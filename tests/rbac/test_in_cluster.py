@@ -3,8 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -20,10 +18,9 @@ from tests.kube.ports import ReservedPort
 from tests.proc.running import Cloud, Json, until, wait_for
 from tests.rbac.grants import applied, objects, rendered
 from tests.rbac.story import Page, Story
-from tests.worlds.namespaces import ROOT, why_no_namespaces
+from tests.worlds.namespaces import ROOT, in_root, why_no_namespaces
 from tests.worlds.needed import needed
 
-SOURCE = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("pod.sh")
 MOUNT_OF_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -52,12 +49,10 @@ class Pod:
         (directory / "volumes").write_text("".join(lines))
 
     def __enter__(self) -> Self:
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        places = (self._directory, sys.base_prefix, python, sysconfig.get_path("purelib"), SOURCE)
         words = (*self._container["command"], *self._container["args"])
-        command = ("env", "-i", *self._environment, *words)
-        script = ("/usr/bin/env", *ROOT, "sh", str(SCRIPT), *map(str, places), self._user)
-        self._child = self._nursery.start("pod", (*script, *command), self._directory)
+        command = (self._user, "env", "-i", *self._environment, *words)
+        script = in_root(SCRIPT, self._directory, *command)
+        self._child = self._nursery.start("pod", script, self._directory)
         wait_for("the Pod runs", lambda: self._pid() or not self._child.is_running())
         assert self._child.is_running(), self.log()
         return self

@@ -1,16 +1,13 @@
 """A real systemd with the shipped unit: a little machine in namespaces of its own on this host."""
 
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 from typing import Self
 
 from tests.kube.child import Nursery
 from tests.proc.running import wait_for
-from tests.worlds.namespaces import ROOT, why_no_namespaces
+from tests.worlds.namespaces import ROOT, in_root, why_no_namespaces
 
-SOURCE = Path(__file__).parents[2]
 BOOT = Path(__file__).with_name("boot.sh")
 UNIT = "ccm-supervisor.service"
 DROP_IN = f"/etc/systemd/system/{UNIT}.d/test.conf"
@@ -34,9 +31,7 @@ class Machine:
         self._nursery = Nursery()
 
     def __enter__(self) -> Self:
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        places = (self._directory, sys.base_prefix, python, sysconfig.get_path("purelib"), SOURCE)
-        command = ("/usr/bin/env", *ROOT, "sh", str(BOOT), *map(str, places))
+        command = in_root(BOOT, self._directory)
         boot = self._nursery.start("machine", command, self._directory)
         try:
             wait_for("the machine boots", lambda: self._is_up() or not boot.is_running())

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.proc.running import Cloud, Running, wait_for
-from tests.systemd.machine import SOURCE, UNIT, Machine, why_not
+from tests.systemd.machine import UNIT, Machine, why_not
+from tests.worlds.namespaces import SOURCE
 from tests.worlds.needed import needed
 
 COMMAND = "/opt/ccm-supervisor/bin/ccm-supervisor"

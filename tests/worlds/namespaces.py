@@ -3,8 +3,19 @@
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
+from pathlib import Path
 
 ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
+SOURCE = Path(__file__).parents[2]
+
+
+def in_root(script: Path, directory: Path, *words: str) -> tuple[str, ...]:
+    """The command that runs a script that makes a root file system in `directory`."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    places = (directory, sys.base_prefix, python, sysconfig.get_path("purelib"), SOURCE)
+    return ("/usr/bin/env", *ROOT, "sh", str(script), *map(str, places), *words)
 
 
 def why_no_namespaces(program: str, packages: str) -> str:
