@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ccm.supervisor.https.status_html import STYLE
+from ccm.supervisor.https.status_sections import sections
 
 from .browser import Tab, opened
 from .statuses import PageReader, read, troubled, with_named, worker
@@ -62,10 +63,13 @@ async def test_a_screen_reader_finds_every_table_by_name_with_titles_of_rows_and
         await _show(tab, server.port)
         nodes = (await tab.call("Accessibility.getFullAXTree"))["nodes"]
     page = read(troubled())
+    assert page.rows.keys() == {section.title for section in sections(troubled())}
     assert _names(nodes, "table") == [*page.captions.values()]
     assert _names(nodes, "region") == [*page.headings.values()]
     assert {"vm-77", "default/api", "node-0", "Node"} <= {*_names(nodes, "rowheader")}
-    assert {"State", "Reason", "Pending for"} <= {*_names(nodes, "columnheader")}
+    titles = [title for titled, *_ in page.rows.values() for title in titled]
+    assert _names(nodes, "columnheader") == titles
+    assert ("lang", "en") in page.attributes
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
