@@ -46,9 +46,13 @@ async def desk(api_server: ApiServer) -> AsyncIterator[Desk]:
     await desk.kube.close()
 
 
-def wanting(*tweaks: Tweak, protocol: str = "TCP") -> Service:
-    """A Service that leaves its node port to the API server."""
-    return service(spec(ports=[{"port": 53, "protocol": protocol}]), *tweaks)
+def over(protocol: str) -> Tweak:
+    """Leaves its node port to the API server."""
+    return spec(ports=[{"port": 53, "protocol": protocol}])
+
+
+def wanting(*tweaks: Tweak) -> Service:
+    return service(over("TCP"), *tweaks)
 
 
 async def found(api_server: ApiServer, of: Service) -> Service:
@@ -66,24 +70,12 @@ async def change(api_server: ApiServer, of: Service, body: Json, part: str = "")
     await api_server.kube.patch(f"{SERVICES}/{of.name}{part}", MERGE_PATCH, body)
 
 
-async def provided(
-    api_server: ApiServer, desk: Desk, *tweaks: Tweak, protocol: str = "TCP"
-) -> Service:
+async def provided(api_server: ApiServer, desk: Desk, *tweaks: Tweak) -> Service:
     """A Service after its first reconcile."""
-    made = await api_server.service(wanting(*tweaks, protocol=protocol))
+    made = await api_server.service(wanting(*tweaks))
     await desk.see(made)
     assert (await desk.reconcile(made.key)).is_done
     return await found(api_server, made)
-
-
-@pytest.mark.parametrize("protocol", [pytest.param(p, id=f"SV2-{p}") for p in ("TCP", "UDP")])
-async def test_a_new_balancer_is_one_ensure_and_two_writes(
-    api_server: ApiServer, desk: Desk, protocol: str
-) -> None:
-    after = await provided(api_server, desk, protocol=protocol)
-    assert (after.finalizers, addresses(after)) == ([FINALIZER], [ADDRESS])
-    assert len(desk.balancers.calls) == 1
-    assert desk.kube.writes == 2
 
 
 @row("SV3")
@@ -131,19 +123,22 @@ async def test_a_status_that_somebody_wrote_meanwhile_is_not_overwritten_unseen(
 
 
 @pytest.mark.parametrize(
-    ("tweaks", "writes"),
+    ("tweaks", "finalizers", "writes"),
     [
-        pytest.param([], 2, id="SV13-absent"),
-        pytest.param([finalized], 1, id="SV13-present"),
-        pytest.param([finalized, with_status("192.0.2.9")], 1, id="SV14-new"),
-        pytest.param([finalized, with_status(ADDRESS)], 0, id="SV14-equal"),
+        pytest.param([over("TCP")], [FINALIZER], 2, id="SV2-SV13-absent"),
+        pytest.param([over("UDP")], [FINALIZER], 2, id="SV2-UDP"),
+        pytest.param([finalized], [FINALIZER], 1, id="SV13-present"),
+        pytest.param([finalized, with_status("192.0.2.9")], [FINALIZER], 1, id="SV14-new"),
+        pytest.param([finalized, with_status(ADDRESS)], [FINALIZER], 0, id="SV14-equal"),
+        pytest.param([with_finalizer(THEIRS)], [THEIRS, FINALIZER], 2, id="SV16"),
     ],
 )
-async def test_only_differences_are_written(
-    api_server: ApiServer, desk: Desk, tweaks: list[Tweak], writes: int
+async def test_a_new_balancer_is_one_ensure_and_only_differences_are_written(
+    api_server: ApiServer, desk: Desk, tweaks: list[Tweak], finalizers: list[str], writes: int
 ) -> None:
     after = await provided(api_server, desk, *tweaks)
-    assert (after.finalizers, addresses(after)) == ([FINALIZER], [ADDRESS])
+    assert (after.finalizers, addresses(after)) == (finalizers, [ADDRESS])
+    assert len(desk.balancers.calls) == 1
     assert desk.kube.writes == writes
     await desk.see(after)
     await desk.reconcile(after.key)
@@ -164,11 +159,3 @@ async def test_what_others_wrote_since_we_looked_survives(
     assert after.annotations == {"theirs": "kept"}
     assert (after.finalizers, addresses(after)) == ([FINALIZER], [ADDRESS])
     assert after.spec == before.spec
-
-
-@row("SV16")
-async def test_our_finalizer_is_added_behind_those_of_others(
-    api_server: ApiServer, desk: Desk
-) -> None:
-    after = await provided(api_server, desk, with_finalizer(THEIRS))
-    assert after.finalizers == [THEIRS, FINALIZER]

@@ -1,5 +1,6 @@
 """Replicas under everything at once: in the end all is right, and nobody wrote out of turn."""
 
+import asyncio
 import os
 import time
 from dataclasses import replace
@@ -32,6 +33,7 @@ SIZE = Size(nodes=60, services=30, volumes=40) if IS_LONG else Size(10, 5, 5)
 REPLICAS = 3 if IS_LONG else 2
 ROUND = 120.0  # seconds of chaos after which everything has to become right
 RECOVERY_TIMEOUT = 180.0
+NO_WRITES_FOR = 2.0  # seconds after everything is right
 FAULTS = {
     "410": Fault(failure(410, "Expired")),
     "410-event": Fault(error_event(410, "Expired")),
@@ -119,6 +121,7 @@ async def test_under_everything_at_once_nothing_is_lost_and_nobody_writes_out_of
     began, steps = time.monotonic(), 0
     async with living(start, cloud, api, REPLICAS) as life:
         life.actors["api"] = ApiFaults(proxy)
+        await life.nodes.add_foreign("foreign", network=4000)
         for step in script.beginning(SIZE):
             await life.take(step)
         await life.until_done(RECOVERY_TIMEOUT)
@@ -132,6 +135,10 @@ async def test_under_everything_at_once_nothing_is_lost_and_nobody_writes_out_of
             resting = time.monotonic()
             await life.until_done(RECOVERY_TIMEOUT)
             print(f"right after {time.monotonic() - resting:.1f} s")
+        await life.admin.reset_counters()
+        await asyncio.sleep(NO_WRITES_FOR)
+        counters = await life.admin.counters()
+        assert counters["writes"] == 0, counters["rows"]
         assert await life.wrong() == []
     history = election.history()
     print(f"{steps} steps, {len(history.work)} writes, {len(history.terms())} terms")

@@ -15,7 +15,7 @@ from ccm.model.objects import UNINITIALIZED_TAINT
 from tests.kube.audit import AuditEntry
 from tests.proc.environment import NODES, Environment
 from tests.proc.fault_proxy import FaultProxy
-from tests.proc.running import RULES, Supervisor, in_background, is_alive, until
+from tests.proc.running import RULES, Json, Supervisor, in_background, is_alive, until
 
 NAMESPACE = "ccm-replicas"
 
@@ -51,6 +51,11 @@ class Election:
     lease: str
     durations: Durations = SHORT
     proxy: FaultProxy | None = None
+
+    async def events(self) -> list[Json]:
+        """Those about its Lease."""
+        found = (await self.env.api.get("/api/v1/namespaces/kube-system/events"))["items"]
+        return [event for event in found if event["involvedObject"]["name"] == self.lease]
 
     def history(self) -> "History":
         return History(list(self.env.cluster.audit()), self.lease)

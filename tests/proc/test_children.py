@@ -16,6 +16,7 @@ from tests.proc.environment import Environment
 from tests.proc.running import (
     ALL_CONTROLLERS,
     IS_LONG,
+    Json,
     Supervisor,
     command,
     in_background,
@@ -84,38 +85,33 @@ async def test_a_hanging_worker_is_replaced_and_leaves_its_stacks(env: Environme
         assert not is_alive(old)
 
 
-async def test_a_hand_over_in_the_middle_of_work_leaves_nothing_out_and_does_nothing_twice(
-    env: Environment, written: Written
-) -> None:
-    await env.add_nodes(COUNT)
-    with env.supervisor(*SLOWLY) as supervisor:
-        await env.nodes.until_initialized(10, 60)
-        old = supervisor.pids()["node-0"]
-        assert "hands over" in await command(supervisor, "restart", worker="node-0")
-        assert env.nodes.initialized() < COUNT
-        await until("the successor works", lambda: supervisor.is_replaced("node-0", old))
-        await env.nodes.until_initialized(COUNT, 60)
-        assert not is_alive(old)
-        assert supervisor.end() == 0
-    assert set(written().values()) == {1}
-    assert len(written()) == 2 * COUNT
-
-
-@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
-async def test_scaling_in_the_middle_of_work_leaves_nothing_out_and_does_nothing_twice(
-    before: int, after: int, env: Environment, written: Written
+@pytest.mark.parametrize(
+    ("before", "asked", "arguments", "after"),
+    [
+        (1, "restart", {"worker": "node-0"}, 1),
+        (1, "scale", {"count": 3}, 3),
+        (3, "scale", {"count": 1}, 1),
+    ],
+    ids=["hand-over", "more", "fewer"],
+)
+async def test_new_workers_in_the_middle_of_work_leave_nothing_out_and_do_nothing_twice(
+    before: int, asked: str, arguments: Json, after: int, env: Environment, written: Written
 ) -> None:
     await env.add_nodes(COUNT)
     with env.supervisor(*SLOWLY, f"--node-workers={before}") as supervisor:
         await env.nodes.until_initialized(10, 60)
-        await command(supervisor, "scale", count=after)
+        old = supervisor.pids()
+        await command(supervisor, asked, **arguments)
         assert env.nodes.initialized() < COUNT
         assert len(supervisor.wait_running()) == after
         await env.nodes.until_initialized(COUNT, 60)
-        workers = supervisor.wait_running()
+        if asked == "restart":
+            await until("the successor works", lambda: supervisor.pids()["node-0"] != old["node-0"])
+            assert not is_alive(old["node-0"])
         await until("they know their share", lambda: node_count(supervisor) == COUNT)
+        new = supervisor.pids()
         assert supervisor.end() == 0
-    assert not any(is_alive(worker["pid"]) for worker in workers.values())
+    assert not any(map(is_alive, new.values()))
     assert set(written().values()) == {1}
     assert len(written()) == 2 * COUNT
 

@@ -68,10 +68,8 @@ def leading(*replicas: Replica) -> Replica | None:
 
 
 async def check_events(election: Election) -> None:
-    api, lease = election.env.api, election.lease
-    found = (await api.get("/api/v1/namespaces/kube-system/events"))["items"]
-    events = [event for event in found if event["involvedObject"]["name"] == lease]
-    uid = (await api.get(f"{LEASES}/{lease}"))["metadata"]["uid"]
+    events = await election.events()
+    uid = (await election.env.api.get(f"{LEASES}/{election.lease}"))["metadata"]["uid"]
     for event in events:
         assert event["involvedObject"]["kind"] == "Lease"
         assert event["involvedObject"]["uid"] == uid

@@ -34,9 +34,7 @@ def lose_a_worker(replica: Replica, configuration: Path) -> None:
 
 async def warnings(election: Election) -> list[Json]:
     """The Warning Events on its Lease."""
-    found = (await election.env.api.get("/api/v1/namespaces/kube-system/events"))["items"]
-    ours = [event for event in found if event["involvedObject"]["name"] == election.lease]
-    return [event for event in ours if event["type"] == "Warning"]
+    return [event for event in await election.events() if event["type"] == "Warning"]
 
 
 async def test_a_leader_that_cannot_run_a_controller_makes_way_for_a_replica_that_can(

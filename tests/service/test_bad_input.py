@@ -142,13 +142,6 @@ async def test_a_refused_service_that_is_deleted_goes_away() -> None:
         assert ("Service", KEY) not in w.cluster.objects
 
 
-async def test_without_nodes_a_balancer_is_made_empty_with_an_event() -> None:
-    async with running_with(service()) as w:
-        assert w.service().ingress
-        told = ("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
-        assert await w.told("Warning") == [told]
-
-
 async def test_a_provider_that_fails_holds_up_only_its_service() -> None:
     both = service(name="bad"), service()
     async with running_with(*both, N1, ensure=[ValueError("a bug")]) as w:

@@ -33,19 +33,6 @@ from .objects import (
 from .world import World, running, running_with
 
 
-@pytest.mark.parametrize("protocol", [pytest.param(p, id=f"SV2-{p}") for p in ("TCP", "UDP")])
-async def test_a_new_service_costs_one_ensure_and_two_patches(protocol: str) -> None:
-    async with running_with(service(spec(ports=[port(53, protocol)])), node("n1")) as w:
-        assert w.balancers.calls == [("ensure", "web", "n1")]
-        assert w.written == ["finalizers", "loadBalancer"]
-        assert w.service().finalizers == [FINALIZER]
-        assert w.service().ingress == [{"ip": "192.0.2.1"}]
-        assert await w.told() == [
-            ("EnsuringLoadBalancer", "Ensuring load balancer"),
-            ("EnsuredLoadBalancer", "Ensured load balancer"),
-        ]
-
-
 async def with_balancer(*tweaks: Tweak) -> World:
     """A cluster and a cloud as an earlier start left them: one Service with its balancer."""
     async with running_with(service(), node("n1")) as w:
@@ -59,7 +46,16 @@ async def with_balancer(*tweaks: Tweak) -> World:
     "tweak",
     [pytest.param(typed("ClusterIP"), id="SV3"), pytest.param(being_deleted, id="SV4")],
 )
-async def test_cleanup_costs_a_delete_and_two_patches(tweak: Tweak) -> None:
+async def test_a_balancer_comes_and_goes_with_two_patches_each(tweak: Tweak) -> None:
+    async with running_with(service(), node("n1")) as w:
+        assert w.balancers.calls == [("ensure", "web", "n1")]
+        assert w.written == ["finalizers", "loadBalancer"]
+        assert w.service().finalizers == [FINALIZER]
+        assert w.service().ingress == [{"ip": "192.0.2.1"}]
+        assert await w.told() == [
+            ("EnsuringLoadBalancer", "Ensuring load balancer"),
+            ("EnsuredLoadBalancer", "Ensured load balancer"),
+        ]
     async with running(await with_balancer(tweak)) as w:
         assert w.balancers.calls == [("delete", "web")]
         assert w.balancers.records == {}

@@ -13,19 +13,7 @@ from ccm.decide.budget import whole_tokens
 from ccm.decide.rate_law import Bucket, next_token_in, refill, spend, throttled
 
 RetryAfter = Callable[[float], float | None]
-
-
-def whole_seconds(seconds: float) -> float | None:
-    """As the header of RFC 9110 says it."""
-    return math.ceil(seconds)
-
-
-def exactly(seconds: float) -> float | None:
-    return seconds
-
-
-def not_said(_seconds: float) -> float | None:
-    return None
+"""What the cloud says of the seconds to wait: whole ones, as the header of RFC 9110, or none."""
 
 
 class Limit(Protocol):
@@ -88,7 +76,7 @@ class World:
 
     limit: Limit
     bucket: Bucket
-    retry_after: RetryAfter = whole_seconds
+    retry_after: RetryAfter = math.ceil
     callers: int = 40
     latency: float = 0.004
     seed: int = 1

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from ccm.model.objects import Json
+from ccm.supervisor.leader_election import LeaderElectionConfig
 
 from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time
 
@@ -27,11 +28,14 @@ async def until(condition: Callable[[], bool], within: float) -> None:
             await asyncio.sleep(0.01)
 
 
-async def started(*identities: str) -> tuple[ApiServer, list[Replica]]:
-    """Replicas that run, of which the first leads."""
+async def started(
+    *identities: str, timing: LeaderElectionConfig = CONFIG
+) -> tuple[ApiServer, list[Replica]]:
+    """Replicas that run, all rivals of one another, of which the first leads."""
     server = ApiServer()
-    replicas = [Replica(server, identity) for identity in identities]
+    replicas = [Replica(server, identity, timing=timing) for identity in identities]
     for replica in replicas:
+        replica.rivals = [other for other in replicas if other is not replica]
         replica.start()
         await leads_at(replicas[0])
     await asyncio.sleep(1.0)
@@ -143,7 +147,6 @@ async def test_a_holder_that_cannot_renew_ends_with_its_permission_and_before_an
     fate: Fate,
 ) -> None:
     _, [one, two] = await started("one", "two")
-    two.rivals = [one]
     one.wire.normally = Request(fate)
     end = one.permits[-1][1]
     await ends(one)

@@ -2,14 +2,13 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from ccm.errors import KubernetesError
 
 from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time
-from .test_leader_election import ends, foreign_lease, leads_at, until
+from .test_leader_election import ends, foreign_lease, leads_at, started, until
 
 LIMIT = 60.0
 OFFERING = replace(CONFIG, offer_after=LIMIT)
@@ -21,15 +20,10 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def started(*identities: str, **options: Any) -> tuple[ApiServer, list[Replica]]:
-    """Replicas that run, of which the first leads and is hurt, all rivals of one another."""
-    server = ApiServer()
-    replicas = [Replica(server, name, timing=OFFERING, **options) for name in identities]
-    for replica in replicas:
-        replica.rivals = [other for other in replicas if other is not replica]
-        replica.start()
-        await leads_at(replicas[0])
-    await asyncio.sleep(10.0)
+async def hurt(*identities: str) -> tuple[ApiServer, list[Replica]]:
+    """Replicas that run, all rivals of one another, of which the first leads and is hurt."""
+    server, replicas = await started(*identities, timing=OFFERING)
+    await asyncio.sleep(9.0)
     replicas[0].hurt()
     return server, replicas
 
@@ -40,7 +34,7 @@ def warnings(server: ApiServer) -> list[str]:
 
 @in_virtual_time
 async def test_nothing_acts_between_the_offer_and_the_end_of_it() -> None:
-    server, [one] = await started("one")
+    server, [one] = await hurt("one")
     await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
     stopped = now()
     assert "offers the lease" in one.leader.last_decision
@@ -59,7 +53,7 @@ async def test_nothing_acts_between_the_offer_and_the_end_of_it() -> None:
 
 @in_virtual_time
 async def test_a_standby_whose_workers_are_not_up_does_not_take_it() -> None:
-    server, [one, two] = await started("one", "two")
+    server, [one, two] = await hurt("one", "two")
     two.hurt()
     await asyncio.sleep(8 * LIMIT)
     assert one.leader.is_leading()
@@ -70,7 +64,7 @@ async def test_a_standby_whose_workers_are_not_up_does_not_take_it() -> None:
 @in_virtual_time
 async def test_a_leader_with_a_worker_that_does_not_stop_goes_on() -> None:
     """It is frozen, say, right before a write."""
-    server, [one, two] = await started("one", "two")
+    server, [one, two] = await hurt("one", "two")
     one.fencing = None
     await asyncio.sleep(LIMIT + 20.0)
     assert len(warnings(server)) == 1
@@ -85,7 +79,7 @@ async def test_a_leader_with_a_worker_that_does_not_stop_goes_on() -> None:
 async def test_an_offer_that_the_api_server_does_not_answer_leaves_one_leader(
     fate: Fate, others: int
 ) -> None:
-    server, [one, *rest] = await started(*("one", "two")[: 1 + others])
+    server, [one, *rest] = await hurt(*("one", "two")[: 1 + others])
     await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
     one.wire.script = iter([Request(), Request(fate)])  # it reads, and releases
     await asyncio.sleep(CONFIG.lease_duration + OFFERED)
@@ -96,7 +90,7 @@ async def test_an_offer_that_the_api_server_does_not_answer_leaves_one_leader(
 
 @in_virtual_time
 async def test_a_replica_that_led_does_not_lead_after_another_that_came_and_went() -> None:
-    server, [one] = await started("one")
+    server, [one] = await hurt("one")
     await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
     lease = foreign_lease("guest")
     lease["spec"]["leaseTransitions"] = server.spec["leaseTransitions"] + 1
@@ -108,7 +102,7 @@ async def test_a_replica_that_led_does_not_lead_after_another_that_came_and_went
 
 @in_virtual_time
 async def test_a_lease_that_is_taken_back_by_a_write_that_went_unheard_is_ours() -> None:
-    server, [one] = await started("one")
+    server, [one] = await hurt("one")
     await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
     await asyncio.sleep(OFFERED - CONFIG.retry_period / 4)
     one.wire.script = iter([Request(), Request(Fate.UNHEARD)])
@@ -120,7 +114,7 @@ async def test_a_lease_that_is_taken_back_by_a_write_that_went_unheard_is_ours()
 @pytest.mark.parametrize("moment", [1.0, GRACE + 1.0])
 @in_virtual_time
 async def test_a_stop_during_an_offer_leaves_nothing_held(moment: float) -> None:
-    server, [one] = await started("one")
+    server, [one] = await hurt("one")
     await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
     await asyncio.sleep(moment)
     await one.release()
@@ -132,7 +126,7 @@ async def test_a_stop_during_an_offer_leaves_nothing_held(moment: float) -> None
 
 @in_virtual_time
 async def test_a_deleted_lease_during_an_offer_is_made_anew() -> None:
-    server, [one] = await started("one")
+    server, [one] = await hurt("one")
     await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
     server.lease = None
     await leads_at(one, OFFERED + 1.0)

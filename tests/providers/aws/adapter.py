@@ -47,6 +47,20 @@ class AwsAdapter(Adapter):
     max_machines = 401
     retry_after = None  # AWS does not say when to come back
     sdk_modules = ("boto3", "botocore")
+    annotations: Sequence[Mapping[str, str]] = (
+        {"type": "nlb"},
+        {"internal": "true"},
+        {"scheme": "internal"},
+        {"proxy-protocol": "*"},
+        {"cross-zone-load-balancing-enabled": "true"},
+        {"connection-draining-enabled": "true", "connection-draining-timeout": "60"},
+        {"connection-idle-timeout": "90"},
+        {"additional-resource-tags": "team=web,empty="},
+        {"healthcheck-interval": "20", "healthcheck-healthy-threshold": "3"},
+        {"healthcheck-protocol": "HTTP", "healthcheck-path": "/ready"},
+        {"backend-protocol": "http"},
+        {"subnets": f"private-{ZONES[0]}", "internal": "true"},
+    )
 
     def __init__(self) -> None:
         self._running = ExitStack()
@@ -148,21 +162,7 @@ class AwsAdapter(Adapter):
         )
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
-        asked = (
-            {"type": "nlb"},
-            {"internal": "true"},
-            {"scheme": "internal"},
-            {"proxy-protocol": "*"},
-            {"cross-zone-load-balancing-enabled": "true"},
-            {"connection-draining-enabled": "true", "connection-draining-timeout": "60"},
-            {"connection-idle-timeout": "90"},
-            {"additional-resource-tags": "team=web,empty="},
-            {"healthcheck-interval": "20", "healthcheck-healthy-threshold": "3"},
-            {"healthcheck-protocol": "HTTP", "healthcheck-path": "/ready"},
-            {"backend-protocol": "http"},
-            {"subnets": f"private-{ZONES[0]}", "internal": "true"},
-        )
-        return [{PREFIX + key: value for key, value in one.items()} for one in asked]
+        return [{PREFIX + key: value for key, value in one.items()} for one in self.annotations]
 
     # Routes
 
@@ -262,6 +262,19 @@ class AwsAdapter(Adapter):
 class NetworkAdapter(AwsAdapter):
     """The same with network load balancers wherever a Service does not say what it wants."""
 
+    annotations: Sequence[Mapping[str, str]] = (
+        {"type": "classic"},
+        {"internal": "true"},
+        {"proxy-protocol": "*"},
+        {"cross-zone-load-balancing-enabled": "true"},
+        {"access-log-enabled": "true", "access-log-s3-bucket-name": "logs"},
+        {"attributes": "deletion_protection.enabled=true"},
+        {"target-group-attributes": "deregistration_delay.timeout_seconds=60"},
+        {"additional-resource-tags": "team=web"},
+        {"healthcheck-protocol": "HTTP", "healthcheck-path": "/ready"},
+        {"healthcheck-interval": "10"},
+    )
+
     def reset(self) -> bytes:
         return super().reset().replace(b"[Global]", b"[Global]\nLoadBalancerType = nlb")
 
@@ -272,21 +285,6 @@ class NetworkAdapter(AwsAdapter):
             Subnets=list(self.account.public.values()),
             Tags=tag_list(TAGS[owner]),
         )
-
-    def annotation_sets(self) -> Sequence[Mapping[str, str]]:
-        asked = (
-            {"type": "classic"},
-            {"internal": "true"},
-            {"proxy-protocol": "*"},
-            {"cross-zone-load-balancing-enabled": "true"},
-            {"access-log-enabled": "true", "access-log-s3-bucket-name": "logs"},
-            {"attributes": "deletion_protection.enabled=true"},
-            {"target-group-attributes": "deregistration_delay.timeout_seconds=60"},
-            {"additional-resource-tags": "team=web"},
-            {"healthcheck-protocol": "HTTP", "healthcheck-path": "/ready"},
-            {"healthcheck-interval": "10"},
-        )
-        return [{PREFIX + key: value for key, value in one.items()} for one in asked]
 
 
 def machine_of(instance: Json) -> Machine:
