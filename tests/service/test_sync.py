@@ -86,7 +86,7 @@ async def test_a_balancer_comes_and_goes_with_two_patches_each(tweak: Tweak) -> 
         pytest.param(
             KubernetesError(500, "InternalError", "etcd", None),
             "SyncLoadBalancerFailed",
-            "Error syncing load balancer: failed to update load balancer status: 500",
+            "failed to update load balancer status: the API server answered 500",
             id="failed",
         ),
     ],
