@@ -277,7 +277,7 @@ class NetworkAdapter(AwsAdapter):
         asked = (
             {"type": "classic"},
             {"internal": "true"},
-            {"proxy-protocol": "*"},
+            {"target-group-attributes": "proxy_protocol_v2.enabled=true"},
             {"cross-zone-load-balancing-enabled": "true"},
             {"access-log-enabled": "true", "access-log-s3-bucket-name": "logs"},
             {"attributes": "deletion_protection.enabled=true"},

@@ -8,7 +8,7 @@ from ccm.cloud.gate import invoke
 from ccm.cloud.interface import ProviderContext
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import port, service
-from ccm.model.cloud import Answer, Route
+from ccm.model.cloud import Answer, Balancer, Route
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.aws.config import AwsTimings
@@ -275,9 +275,9 @@ class Aws(Account):
         assert self.cloud.instances
         return dict(await invoke(self.cloud.instances.describe, nodes))
 
-    async def ensure(self, one: Service, hosts: Sequence[Node] = ()) -> None:
+    async def ensure(self, one: Service, hosts: Sequence[Node] = ()) -> Balancer:
         assert self.cloud.load_balancers
-        await invoke(self.cloud.load_balancers.ensure, one, hosts)
+        return await invoke(self.cloud.load_balancers.ensure, one, hosts)
 
     async def update_hosts(self, one: Service, hosts: Sequence[Node]) -> None:
         assert self.cloud.load_balancers

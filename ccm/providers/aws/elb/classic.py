@@ -71,6 +71,8 @@ class ClassicElbs:
         tag = self._elb.tagging.cluster_tag()
         request = read_request(service, CLASSIC, tag)
         observed, own = self._describe(service, tag), self._groups.find(request.name, tag)
+        if observed:
+            request = request.keeping_scheme(observed.is_internal)
         subnets = self._elb.subnets_for(request, tag, observed.subnets if observed else ())
         backends, registered = self._backends(request.annotations, hosts, observed)
         extra = request.annotations.csv("extra-security-groups")
@@ -97,7 +99,7 @@ class ClassicElbs:
         ingress.close(backends, tag)
         if given and own:
             self._groups.delete(own)
-        return to_balancer(request.name, executor.hostname)
+        return to_balancer(request.name, executor.hostname, request.annotations.warnings)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
