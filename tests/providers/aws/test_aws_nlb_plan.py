@@ -182,6 +182,23 @@ def test_a_certificate_changes_the_listener_in_place() -> None:
     assert names_of(with_policy, observed) == ["elbv2:ModifyListener"]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "calls"),
+    [
+        ("HTTP2Only", "", 0),
+        ("HTTP2Only", "None", 1),
+        ("", "None", 0),
+        ("None", "HTTP2Only", 1),
+        ("HTTP2Only", "http2only", 0),
+    ],
+)
+def test_an_alpn_policy_that_nobody_asks_for_stays(first: str, second: str, calls: int) -> None:
+    observed = after(NOTHING, wanted(ssl_cert="arn:1", alpn_policy=first))
+    now = wanted(ssl_cert="arn:1", alpn_policy=second)
+    assert names_of(now, observed) == ["elbv2:ModifyListener"] * calls
+    assert names_of(now, after(observed, now)) == []
+
+
 FIXED: list[tuple[dict[str, str], dict[str, str], str]] = [
     ({}, {"security-groups": "sg-1"}, "security-groups"),
     ({"security-groups": "sg-1"}, {}, ""),

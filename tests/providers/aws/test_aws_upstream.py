@@ -10,7 +10,7 @@ from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.aws.config import AwsTimings
 from ccm.providers.aws.elb.annotations import PREFIX
-from tests.providers.aws.proxy import Refusal
+from tests.providers.aws.proxy import Fault, Refusal, Request
 from tests.providers.aws.world import MARK, ZONES, Aws, node_of
 
 WEB = [{**port(80), "name": "http"}, {**port(443, node_port=30443), "name": "https"}]
@@ -176,6 +176,28 @@ async def test_a_network_balancer_stays_in_its_subnets_until_others_are_named(aw
     assert aws.proxy.writes() == []
     await aws.ensure(asking({"type": "nlb", "subnets": ",".join(aws.public.values())}))
     assert subnets() == set(aws.public.values())
+
+
+@pytest.mark.parametrize("code", ["CertificateNotFound", "InternalFailure"])
+async def test_a_first_certificate_that_is_not_taken_leaves_the_listener_injected(
+    aws: Aws, code: str
+) -> None:
+    await aws.ensure(asking({}))
+    before = protocols(aws)
+    first = {"ssl-cert": certificate(aws), "backend-protocol": "ssl"}
+    bad = Refusal(400, code)
+
+    def refuse(request: Request) -> Fault | None:
+        is_tls = first["ssl-cert"] in request.parameters.values()
+        return bad if request.operation == "CreateLoadBalancerListeners" and is_tls else None
+
+    aws.proxy.rule = refuse
+    with pytest.raises(CloudError):
+        await aws.ensure(asking(first))
+    assert protocols(aws) == before
+    aws.proxy.rule = lambda request: None
+    await aws.ensure(asking(first))
+    assert protocols(aws) == {80: ("SSL", "SSL"), 443: ("SSL", "SSL")}
 
 
 async def test_a_certificate_that_is_not_taken_leaves_the_listener_injected(aws: Aws) -> None:

@@ -44,6 +44,7 @@ OUTREACHING = (
     "subnets",
     "ssl-cert",
     "eip-allocations",
+    "private-ipv4-addresses",
     "access-log-s3-bucket-name",
     "attributes",
     "healthcheck-port",

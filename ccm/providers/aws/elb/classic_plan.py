@@ -75,7 +75,10 @@ def _plan_subnets(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:
 
 
 def _plan_listeners(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:
-    """Of a listener only the certificate can be changed; else it is deleted and created anew."""
+    """Of a listener only the certificate can be changed; else it is deleted and created anew.
+
+    What AWS does not take, a certificate say, leaves the old one in its place.
+    """
     for port, listener in sorted(elb.listeners.items()):
         if _is_recertified(listener, desired.listeners.get(port)):
             certificate = desired.listeners[port].certificate
@@ -88,8 +91,11 @@ def _plan_listeners(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:
         for port, listener in sorted(desired.listeners.items())
         if _is_created(elb.listeners.get(port), listener)
     ]
+    name = "elb:CreateLoadBalancerListeners"
+    replaced = [elb.listeners[one.port] for one in missing if one.port in elb.listeners]
+    undo = _call(elb, name, Listeners=_listed(replaced)) if replaced else None
     if missing:
-        yield _call(elb, "elb:CreateLoadBalancerListeners", Listeners=_listed(missing))
+        yield replace(_call(elb, name, Listeners=_listed(missing)), undo=undo)
 
 
 def _is_created(observed: ClassicListener | None, desired: ClassicListener) -> bool:

@@ -64,7 +64,7 @@ class NlbListener:
     group: str
     certificate: str = ""
     policy: str = ""  # empty in what is desired: any will do
-    alpn: str = ""
+    alpn: str = ""  # as the policy; where None is desired, AWS has none
     arn: str = field(default="", compare=False)
 
 
@@ -182,7 +182,7 @@ def _listener(request: LoadBalancerRequest, port: ServicePort, group: str) -> Nl
     certificates = annotations.csv("ssl-cert")
     if len(certificates) != 1:
         raise annotations.invalid("ssl-cert", "one certificate")
-    alpn = annotations.choice("alpn-policy", ALPN_POLICIES).replace("None", "")
+    alpn = annotations.choice("alpn-policy", ALPN_POLICIES)
     policy = annotations.text("ssl-negotiation-policy")
     return NlbListener(port.number, "TLS", group, certificates[0], policy, alpn)
 

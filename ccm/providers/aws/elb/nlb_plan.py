@@ -129,10 +129,14 @@ def _plan_listeners(desired: DesiredNlb, observed: ObservedNlb) -> Iterator[ApiC
         elif not _can_become(there, listener):
             yield _listener_deletion(there)
             yield ApiCall("elbv2:CreateListener", creation)
-        elif replace(there, policy="") != replace(listener, policy="") or (
-            listener.policy not in ("", there.policy)
-        ):
+        elif _with_any(listener, there) != there:
             yield ApiCall("elbv2:ModifyListener", {"ListenerArn": there.arn, **parameters})
+
+
+def _with_any(desired: NlbListener, observed: NlbListener) -> NlbListener:
+    """What is desired; where anything will do, it is what there is."""
+    alpn = {"": observed.alpn, "None": ""}.get(desired.alpn, desired.alpn)
+    return replace(desired, policy=desired.policy or observed.policy, alpn=alpn)
 
 
 def _can_become(observed: NlbListener, desired: NlbListener) -> bool:
