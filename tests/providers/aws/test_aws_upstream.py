@@ -1,9 +1,12 @@
 """Clusters in which upstream's controller worked before: their Services and what they have."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ccm.cloud.dry_run import Changes, ReadingGate, record_changes
+from ccm.cloud.gate import WorkerGate
+from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import CloudError
 from ccm.model.objects import Json
@@ -120,6 +123,17 @@ async def test_a_manifest_that_people_paste_gets_its_balancer(
     assert ignored(made.warnings) == told
     aws.proxy.reset()
     assert await aws.ensure(one, nodes) == made
+    assert aws.proxy.writes() == []
+
+
+@pytest.mark.parametrize("kind", ["nlb", "elb"])
+async def test_a_dry_run_tells_what_has_no_effect(aws: Aws, kind: str) -> None:
+    await aws.start(gate=ReadingGate(cast(WorkerGate, KitGate(10.0))))
+    changes: Changes = {}
+    record_changes(aws.cloud, changes)
+    made = await aws.ensure(asking({"type": kind, "no-such": "x"}))
+    assert ignored(made.warnings) == ["no-such"]
+    assert [change["does"] for change in changes.values()] == ["create"]
     assert aws.proxy.writes() == []
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import ProviderContext
+from ccm.cloud.interface import Gate, ProviderContext
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import port, service
 from ccm.model.cloud import Answer, Balancer, Route
@@ -230,13 +230,14 @@ async def started(
     allow_untagged: bool = False,
     caller: str = "test",
     timings: AwsTimings = AwsTimings(),
+    gate: Gate | None = None,
 ) -> AwsCloud:
     """A provider at work, with `extra` lines in its configuration; close it."""
     config = config_text(account, url, extra)
     if not has_cluster_id:
         config = config.replace(f"KubernetesClusterID = {CLUSTER}", "")
     context = ProviderContext(
-        KitGate(10.0), config.encode(), "cloud.conf", "test", caller, allow_untagged
+        gate or KitGate(10.0), config.encode(), "cloud.conf", "test", caller, allow_untagged
     )
     cloud = AwsCloud(timings)
     await cloud.initialize(context)

@@ -1,10 +1,11 @@
 """The annotations of upstream's controller, read as it reads them; what it rejects is refused."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from ccm.errors import ImplementedElsewhere, Refused
+from ccm.errors import CloudError, ImplementedElsewhere, Refused
 from ccm.model.service import Service
 
 PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
@@ -102,6 +103,16 @@ class Annotations:
         """A sentence for each that has no effect."""
         listed = sorted(self.ignored.items())
         return tuple(f"annotation {PREFIX}{name} is ignored: {why}" for name, why in listed)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Give an error the warnings as notes: a dry run goes no further than the first write."""
+        try:
+            yield
+        except CloudError as error:
+            for warning in self.warnings:
+                error.add_note(warning)
+            raise
 
     def text(self, name: str, default: str = "") -> str:
         return self.values.get(name, default).strip()

@@ -88,17 +88,18 @@ class ClassicElbs:
             return list(classic_plan.plan(desired, observed))
 
         calls(given or [own.id if own else GROUP_TO_CREATE])
-        if not given:
-            own = self._groups.ensure(own, request)
-        own_id = own.id if own else ""
-        groups = given or [own_id]
-        ingress = self._node_ingress(request.name, groups[0], own_id)
-        ingress.open(backends, tag)
-        executor = ElbExecutor(self._api, observed.hostname if observed else "")
-        executor.execute(calls(groups))
-        ingress.close(backends, tag)
-        if given and own:
-            self._groups.delete(own)
+        with request.annotations.noted():
+            if not given:
+                own = self._groups.ensure(own, request)
+            own_id = own.id if own else ""
+            groups = given or [own_id]
+            ingress = self._node_ingress(request.name, groups[0], own_id)
+            ingress.open(backends, tag)
+            executor = ElbExecutor(self._api, observed.hostname if observed else "")
+            executor.execute(calls(groups))
+            ingress.close(backends, tag)
+            if given and own:
+                self._groups.delete(own)
         return to_balancer(request.name, executor.hostname, request.annotations.warnings)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:

@@ -81,10 +81,11 @@ class Nlbs:
         cidrs = [subnet.cidr for subnet in subnets]
         opened = node_rules(desired, request.ranges, cidrs, request.node_health_check)
         ingress = self._node_ingress(request.name, opened)
-        ingress.open(backends, tag)
-        executor = self._execute(calls, observed)
-        ingress.close(backends, tag)
-        executor.check_room()
+        with request.annotations.noted():
+            ingress.open(backends, tag)
+            executor = self._execute(calls, observed)
+            ingress.close(backends, tag)
+            executor.check_room()
         return to_balancer(request.name, executor.hostname, request.annotations.warnings)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
