@@ -26,7 +26,10 @@ first call that would have written.
 
 
 class WouldWrite(CloudError):
-    """The provider was about to change something in the cloud, and was stopped."""
+    """The provider was about to change something in the cloud, and was stopped.
+
+    Its notes, if the provider adds any, are the balancer's warnings.
+    """
 
 
 def only_reads(operation: str) -> bool:
@@ -86,7 +89,8 @@ class RecordedBalancers:
         except WouldWrite as write:
             found = await invoke(self._real.get, service)
             self._record(service, "update" if found else "create", str(write), hosts)
-            return found or self._new(service)
+            warnings = tuple(getattr(write, "__notes__", ()))
+            return replace(found or self._new(service), warnings=warnings)
         self._changes.pop(service.uid, None)
         return there
 

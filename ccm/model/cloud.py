@@ -117,10 +117,14 @@ class Ingress:
 
 @dataclass(frozen=True, slots=True)
 class Balancer:
-    """A load balancer of ours as it is now."""
+    """A load balancer of ours as it is now.
+
+    `warnings` say what the Service asks for that has no effect; people get an Event of them.
+    """
 
     name: str
     ingress: tuple[Ingress, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

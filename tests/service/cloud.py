@@ -41,6 +41,7 @@ class Balancers:
         self.check: Callable[[], None] = lambda: None  # as a gate does before a request leaves
         self.most = 1000
         self.ip_mode: IpMode | None = None
+        self.warnings: tuple[str, ...] = ()
         self.most_at_once = 0
         self._at_once = 0
 
@@ -123,4 +124,5 @@ class Balancers:
         self.writes += 1
 
     def _shown(self, service: Service, record: Record) -> Balancer:
-        return Balancer(self.name_for(service), (Ingress(record.ip, ip_mode=self.ip_mode),))
+        ingress = Ingress(record.ip, ip_mode=self.ip_mode)
+        return Balancer(self.name_for(service), (ingress,), self.warnings)

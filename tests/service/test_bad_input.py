@@ -76,6 +76,25 @@ async def test_what_the_cloud_refuses_is_one_event_and_not_tried_until_something
         assert w.service().ingress
 
 
+async def test_what_has_no_effect_is_one_event_until_it_is_something_else() -> None:
+    w = World(N1)
+    w.balancers.warnings = ("annotation a is ignored: it is empty", "annotation b is ignored: why")
+    async with running(w):
+        await w.put(service())
+        for number in (81, 82):
+            await w.change(spec(ports=[port(number)]))
+            await w.later()
+        told = ("LoadBalancerWarning", "; ".join(w.balancers.warnings))
+        assert await w.told("Warning") == [told]
+        assert w.service().ingress
+        w.balancers.warnings = w.balancers.warnings[:1]
+        await w.change(spec(ports=[port(83)]))
+        assert await w.told("Warning") == [told, (told[0], w.balancers.warnings[0])]
+        w.balancers.warnings = ()
+        await w.change(spec(ports=[port(84)]))
+        assert len(await w.told("Warning")) == 2
+
+
 async def test_the_place_of_a_balancer_that_went_is_for_the_service_that_had_no_room_first() -> (
     None
 ):

@@ -49,6 +49,7 @@ class ServiceState:
     owner: Service | None = None  # as last seen, if it may have a balancer
     last_applied: LastApplied | None = None
     refusal: Refusal | None = None
+    warnings: tuple[str, ...] = ()  # of the balancer, as people were last told
     is_deleted: bool = False  # the owner's balancer was deleted
     is_owner_gone: bool = False  # the API server itself says that the owner does not exist
     hosts_sent: Hosts | None = None  # what the balancer was last to get, whether that worked or not

@@ -145,10 +145,13 @@ class ServiceSteps:
         self.totals["ensured"] += 1
         self._context.counters.count(metrics.BALANCERS_ENSURED)
         ingress = writes.ingress_json(balancer.ingress) if balancer else None
+        warnings = balancer.warnings if balancer else ()
+        if warnings and warnings != state.warnings:
+            self._record(writes.without_effect(service, warnings))
         if balancer and not action.is_check:
             self._record(writes.normal(service, "EnsuredLoadBalancer", "Ensured load balancer"))
         applied = LastApplied(asked, hosts, time.monotonic(), ingress)
-        return replace(state, last_applied=applied, refusal=None)
+        return replace(state, last_applied=applied, refusal=None, warnings=warnings)
 
     async def _update_hosts(self, state: ServiceState, action: UpdateHosts) -> ServiceState:
         service, hosts, now = action.service, action.hosts, time.monotonic()

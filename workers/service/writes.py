@@ -70,6 +70,11 @@ def no_hosts(service: Service) -> Event:
     return warning(service, "UnAvailableLoadBalancer", message)
 
 
+def without_effect(service: Service, warnings: Sequence[str]) -> Event:
+    """The balancer is there, without some of what the Service asks for."""
+    return warning(service, "LoadBalancerWarning", "; ".join(warnings))
+
+
 def sync_failed(service: Service, error: str) -> Event:
     """A reconcile failed."""
     return warning(service, "SyncLoadBalancerFailed", f"Error syncing load balancer: {error}")

@@ -78,7 +78,8 @@ _OPERATIONS = {
         CreateLoadBalancerPolicy DeleteLoadBalancer DeleteLoadBalancerListeners
         DeregisterInstancesFromLoadBalancer DetachLoadBalancerFromSubnets
         ModifyLoadBalancerAttributes RegisterInstancesWithLoadBalancer
-        SetLoadBalancerPoliciesForBackendServer SetLoadBalancerPoliciesOfListener
+        SetLoadBalancerListenerSSLCertificate SetLoadBalancerPoliciesForBackendServer
+        SetLoadBalancerPoliciesOfListener
     """,
     ("elbv2", ELBV2_DESCRIBE): """
         DescribeListeners DescribeLoadBalancerAttributes DescribeLoadBalancers

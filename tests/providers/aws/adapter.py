@@ -265,7 +265,7 @@ class NetworkAdapter(AwsAdapter):
     annotations: Sequence[Mapping[str, str]] = (
         {"type": "classic"},
         {"internal": "true"},
-        {"proxy-protocol": "*"},
+        {"target-group-attributes": "proxy_protocol_v2.enabled=true"},
         {"cross-zone-load-balancing-enabled": "true"},
         {"access-log-enabled": "true", "access-log-s3-bucket-name": "logs"},
         {"attributes": "deletion_protection.enabled=true"},

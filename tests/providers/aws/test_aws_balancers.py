@@ -239,19 +239,17 @@ async def test_source_ranges_that_nothing_would_enforce_are_refused(
 
 
 REFUSED = [
-    ({"no-such": "x"}, {}, "is not known"),
-    ({"eip-allocations": "eip-1"}, {}, "is not for a load balancer of type classic"),
-    (NLB | {"connection-idle-timeout": "60"}, {}, "is not for a load balancer of type nlb"),
-    ({"type": "alb"}, {}, "is 'alb'; give nlb"),
+    ({"target-group-attributes": "x=1"}, {}, "is not for a load balancer of type classic"),
+    (NLB | {"extra-security-groups": "sg-1"}, {}, "is not for a load balancer of type nlb"),
     ({"proxy-protocol": "80"}, {}, r"give \*"),
     ({"connection-idle-timeout": "soon"}, {}, "a number from 1 to 4000"),
     ({"access-log-enabled": "true"}, {}, "the name of a bucket"),
     ({"additional-resource-tags": "kubernetes.io/cluster/kit=x"}, {}, "it without"),
     ({"additional-resource-tags": "kubernetes.io/cluster/theirs=owned"}, {}, "it without"),
     ({"additional-resource-tags": "KubernetesCluster=theirs"}, {}, "it without"),
-    ({"healthcheck-path": "/x"}, {}, "with healthcheck-protocol HTTP"),
     ({"subnets": "nowhere"}, {}, "0 subnets of the VPC are 'nowhere'"),
     (NLB | {"eip-allocations": "eip-1"}, {}, "3, one for each of"),
+    (NLB | {"private-ipv4-addresses": "10.0.0.5"}, {}, "3, one for each of"),
     ({}, {"loadBalancerIP": "192.0.2.1"}, "use eip-allocations"),
     ({}, {"sessionAffinity": "ClientIP"}, "not supported"),
     ({}, {"ipFamilies": ["IPv6"]}, "of IPv4"),

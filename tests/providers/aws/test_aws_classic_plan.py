@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud.testkit.harness import port, service
-from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.providers.aws.elb import classic_plan as plans
 from ccm.providers.aws.elb.annotations import CLASSIC, PREFIX
@@ -89,11 +88,18 @@ def with_listeners(there: Json, given: Json) -> Json:
 
 def with_policies(there: Json, name: str, given: Json) -> Json:
     policies = there.get("Policies", {}).get("OtherPolicies", [])
+    listeners = [dict(one) for one in there["ListenerDescriptions"]]
+    if name == "elb:SetLoadBalancerListenerSSLCertificate":
+        number = given["LoadBalancerPort"]
+        (one,) = [one for one in listeners if one["Listener"]["LoadBalancerPort"] == number]
+        assert one["Listener"]["SSLCertificateId"], "it has one to change"
+        certificate = {"SSLCertificateId": given["SSLCertificateId"]}
+        one["Listener"] = {**one["Listener"], **certificate}
+        return {**there, "ListenerDescriptions": listeners}
     if name == "elb:CreateLoadBalancerPolicy":
         return {**there, "Policies": {"OtherPolicies": [*policies, given["PolicyName"]]}}
     names = given["PolicyNames"]
     assert set(names) <= set(policies)
-    listeners = [dict(one) for one in there["ListenerDescriptions"]]
     if name == "elb:SetLoadBalancerPoliciesOfListener":
         number = given["LoadBalancerPort"]
         (one,) = [one for one in listeners if one["Listener"]["LoadBalancerPort"] == number]
@@ -146,9 +152,12 @@ def test_an_interrupted_plan_is_finished_by_planning_again(
     assert now.tls_policies.items() <= there.tls_policies.items()
 
 
-def test_a_scheme_is_fixed_for_life() -> None:
-    with pytest.raises(Refused, match="for its life"):
-        list(plans.plan(wanted(internal="true"), observed(after(None, wanted()))))
+def test_a_certificate_changes_in_place() -> None:
+    """Never is the port without a listener, whatever AWS thinks of the new certificate."""
+    there = observed(after(None, wanted(ssl_cert="arn:1", ssl_negotiation_policy="old")))
+    now = wanted(ssl_cert="arn:2", ssl_negotiation_policy="old")
+    names = [call.name for call in plans.plan(now, there)]
+    assert names == ["elb:SetLoadBalancerListenerSSLCertificate"]
 
 
 @pytest.mark.parametrize(

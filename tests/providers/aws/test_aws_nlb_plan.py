@@ -1,6 +1,6 @@
 """Plans for network balancers: interrupted anywhere they converge, and done they are empty."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud.testkit.harness import port, service
-from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb import nlb_desired as rules
@@ -34,6 +33,7 @@ NOTHING = ObservedNlb(None, {}, {})
 SUBNETS = [
     Subnet(f"subnet-{zone}", zone, f"10.0.{n}.0/24", {}, True) for n, zone in enumerate("ab")
 ]
+DELAY = "deregistration_delay.timeout_seconds"
 LOCAL = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
 
 
@@ -94,7 +94,7 @@ def with_names(value: Any) -> Any:
 def changed(there: Any, given: Json) -> Any:
     """A load balancer or target group with what was given in a call."""
     if "SubnetMappings" in given:
-        subnets = {m["SubnetId"]: m.get("AllocationId", "") for m in given["SubnetMappings"]}
+        subnets = {m.pop("SubnetId"): m for m in map(dict, given["SubnetMappings"])}
         there = replace(there, subnets=subnets)
     for field, key in (("tags", "Tags"), ("attributes", "Attributes")):
         there = replace(there, **{field: getattr(there, field) | read_tags(given.get(key, []))})
@@ -146,7 +146,7 @@ shapes = st.builds(
     is_local=st.booleans(),
     cross_zone_load_balancing_enabled=st.sampled_from(["true", "false"]),
     additional_resource_tags=st.sampled_from(["a=1", "a=2", "b="]),
-    target_group_attributes=st.sampled_from(["x=1", "x=2"]),
+    target_group_attributes=st.sampled_from([f"{DELAY}=1", f"{DELAY}=2", ""]),
     healthcheck_interval=st.sampled_from(["10", "30"]),
 )
 
@@ -183,24 +183,65 @@ def test_a_certificate_changes_the_listener_in_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("first", "second", "calls"),
     [
-        {"internal": "true"},
-        {"security_groups": "sg-1"},
+        ("HTTP2Only", "", 0),
+        ("HTTP2Only", "None", 1),
+        ("", "None", 0),
+        ("None", "HTTP2Only", 1),
+        ("HTTP2Only", "http2only", 0),
     ],
 )
-def test_what_is_fixed_is_refused(other: dict[str, str]) -> None:
-    observed = after(NOTHING, wanted())
-    with pytest.raises(Refused, match="for its life"):
-        names_of(wanted((80,), ("i-1",), 2, False, **other), observed)
+def test_an_alpn_policy_that_nobody_asks_for_stays(first: str, second: str, calls: int) -> None:
+    observed = after(NOTHING, wanted(ssl_cert="arn:1", alpn_policy=first))
+    now = wanted(ssl_cert="arn:1", alpn_policy=second)
+    assert names_of(now, observed) == ["elbv2:ModifyListener"] * calls
+    assert names_of(now, after(observed, now)) == []
 
 
-def test_an_address_that_a_zone_has_is_fixed() -> None:
-    first = wanted(eip_allocations="eip-1,eip-2")
-    observed = after(NOTHING, first)
-    assert names_of(first, observed) == []
-    with pytest.raises(Refused, match="has eip-1 in subnet-a for its life"):
-        names_of(wanted(eip_allocations="eip-3,eip-2"), observed)
+FIXED: list[tuple[dict[str, str], dict[str, str], str]] = [
+    ({}, {"security-groups": "sg-1"}, "security-groups"),
+    ({"security-groups": "sg-1"}, {}, ""),
+    ({"eip-allocations": "eip-1,eip-2"}, {"eip-allocations": "eip-1,eip-2"}, ""),
+    ({"eip-allocations": "eip-1,eip-2"}, {"eip-allocations": "eip-3,eip-2"}, "eip-allocations"),
+    ({"eip-allocations": "eip-1,eip-2"}, {"eip-allocations": "eip-1"}, ""),
+    ({"eip-allocations": "eip-1,eip-2"}, {}, ""),
+    (
+        {"private-ipv4-addresses": "10.0.0.5,10.0.1.5", "internal": "true"},
+        {"private-ipv4-addresses": "10.0.0.6,10.0.1.6", "internal": "true"},
+        "private-ipv4-addresses",
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "ignored"), FIXED)
+def test_what_is_fixed_for_its_life_stays(
+    first: dict[str, str], second: dict[str, str], ignored: str
+) -> None:
+    observed = after(NOTHING, asked(first)[0])
+    again, warnings = asked(second, observed.nlb)
+    assert names_of(again, observed) == []
+    assert [name.partition(" is ignored")[0] for name in warnings] == [
+        f"annotation {PREFIX}{name}" for name in ignored.split()
+    ]
+
+
+def test_a_subnet_that_is_named_moves_it_and_another_does_not() -> None:
+    both = after(NOTHING, asked({"eip-allocations": "eip-1,eip-2"})[0])
+    assert names_of(asked({}, both.nlb, SUBNETS[:1])[0], both) == []
+    named, _ = asked({"subnets": "subnet-a"}, both.nlb, SUBNETS[:1])
+    assert names_of(named, both) == ["elbv2:SetSubnets"]
+    assert named.nlb.subnets == {"subnet-a": {"AllocationId": "eip-1"}}
+
+
+def asked(
+    annotations: dict[str, str], there: Nlb | None = None, subnets: Sequence[Subnet] = SUBNETS
+) -> tuple[DesiredNlb, tuple[str, ...]]:
+    """What a Service with these annotations wants, and what of them has no effect."""
+    one = service("web", {PREFIX + key: value for key, value in annotations.items()})
+    request = read_request(one, NLB, ClusterTag("kit"))
+    desired = desired_nlb(request, subnets, ("i-1",), "kit", None, there)
+    return desired, request.annotations.warnings
 
 
 # Rules in the nodes' group, which several balancers share.

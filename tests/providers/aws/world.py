@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import ProviderContext
+from ccm.cloud.interface import Gate, ProviderContext
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import port, service
-from ccm.model.cloud import Answer, Route
+from ccm.model.cloud import Answer, Balancer, Route
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.aws.config import AwsTimings
@@ -230,13 +230,14 @@ async def started(
     allow_untagged: bool = False,
     caller: str = "test",
     timings: AwsTimings = AwsTimings(),
+    gate: Gate | None = None,
 ) -> AwsCloud:
     """A provider at work, with `extra` lines in its configuration; close it."""
     config = config_text(account, url, extra)
     if not has_cluster_id:
         config = config.replace(f"KubernetesClusterID = {CLUSTER}", "")
     context = ProviderContext(
-        KitGate(10.0), config.encode(), "cloud.conf", "test", caller, allow_untagged
+        gate or KitGate(10.0), config.encode(), "cloud.conf", "test", caller, allow_untagged
     )
     cloud = AwsCloud(timings)
     await cloud.initialize(context)
@@ -275,9 +276,9 @@ class Aws(Account):
         assert self.cloud.instances
         return dict(await invoke(self.cloud.instances.describe, nodes))
 
-    async def ensure(self, one: Service, hosts: Sequence[Node] = ()) -> None:
+    async def ensure(self, one: Service, hosts: Sequence[Node] = ()) -> Balancer:
         assert self.cloud.load_balancers
-        await invoke(self.cloud.load_balancers.ensure, one, hosts)
+        return await invoke(self.cloud.load_balancers.ensure, one, hosts)
 
     async def update_hosts(self, one: Service, hosts: Sequence[Node]) -> None:
         assert self.cloud.load_balancers

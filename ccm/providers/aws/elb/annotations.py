@@ -1,34 +1,43 @@
-"""The annotations of upstream's controller, read strictly: what cannot be honoured is refused."""
+"""The annotations of upstream's controller, read as it reads them; what it rejects is refused."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
-from ccm.errors import ImplementedElsewhere, Refused
+from ccm.errors import CloudError, ImplementedElsewhere, Refused
 from ccm.model.service import Service
 
 PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
 CLASSIC, NLB = "classic", "nlb"
+CLASSIC_TYPES = (CLASSIC, "elb", "clb")
+"""What people call a Classic Load Balancer; so does upstream any type that it does not know."""
 LBC_TYPES = ("external", "nlb-ip")
 """Types that the AWS Load Balancer Controller looks after."""
 
 _BOTH = """
-    type internal scheme subnets security-groups target-node-labels proxy-protocol ssl-cert
-    ssl-ports ssl-negotiation-policy backend-protocol cross-zone-load-balancing-enabled
+    type internal scheme subnets security-groups target-node-labels ssl-cert ssl-ports
+    ssl-negotiation-policy backend-protocol cross-zone-load-balancing-enabled
     access-log-enabled access-log-s3-bucket-name access-log-s3-bucket-prefix
     additional-resource-tags healthcheck-protocol healthcheck-port healthcheck-path
     healthcheck-healthy-threshold healthcheck-unhealthy-threshold healthcheck-timeout
     healthcheck-interval
 """
 _CLASSIC = """
-    extra-security-groups access-log-emit-interval connection-draining-enabled
+    proxy-protocol extra-security-groups access-log-emit-interval connection-draining-enabled
     connection-draining-timeout connection-idle-timeout
 """
-_NLB = "alpn-policy attributes eip-allocations target-group-attributes"
+_NLB = "alpn-policy attributes eip-allocations private-ipv4-addresses target-group-attributes"
 SUPPORTED_ANNOTATIONS: Mapping[str, frozenset[str]] = {
     CLASSIC: frozenset(f"{_BOTH} {_CLASSIC}".split()),
     NLB: frozenset(f"{_BOTH} {_NLB}".split()),
 }
 """The names, without their prefix, that each type of load balancer can honour."""
+REJECTED_ANNOTATIONS: Mapping[str, str] = {
+    CLASSIC: "target-group-attributes",
+    NLB: "extra-security-groups",
+}
+"""The one that each type of load balancer cannot honour and upstream does not ignore."""
 
 OUTREACHING = (
     "security-groups",
@@ -36,45 +45,87 @@ OUTREACHING = (
     "subnets",
     "ssl-cert",
     "eip-allocations",
+    "private-ipv4-addresses",
     "access-log-s3-bucket-name",
     "attributes",
     "healthcheck-port",
 )
 """The names of those that reach what is not the Service's own; docs/providers/aws.md says what."""
 
+BOOLEANS: Mapping[str, bool] = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+"""What Go's strconv.ParseBool takes."""
+NUMBER = re.compile(r"[+-]?[0-9]+")
+"""What Go's strconv.ParseInt takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """Those of one Service. Every reader raises `Refused` for a value that it cannot honour."""
+    """Those of one Service. Every reader raises `Refused` for a value that it cannot honour.
+
+    `ignored` has why for each that has no effect; whoever finds one out adds it.
+    """
 
     values: Mapping[str, str]  # names without the prefix
+    ignored: dict[str, str] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, service: Service) -> "Annotations":
         items = service.annotations.items()
         return cls({k.removeprefix(PREFIX): v for k, v in items if k.startswith(PREFIX)})
 
-    def check_supported(self, elb_type: str) -> None:
-        """Refuse what a load balancer of this type has not."""
-        for name in sorted(self.values.keys() - SUPPORTED_ANNOTATIONS[elb_type]):
-            if any(name in names for names in SUPPORTED_ANNOTATIONS.values()):
-                raise Refused(
-                    f"annotation {PREFIX}{name} is not for a load balancer of type {elb_type}"
-                )
-            raise Refused(f"annotation {PREFIX}{name} is not known")
+    @classmethod
+    def for_type(cls, service: Service, elb_type: str) -> "Annotations":
+        """Those with an effect on a load balancer of this type; `Refused` as upstream does."""
+        found = cls.of(service)
+        rejected = REJECTED_ANNOTATIONS[elb_type]
+        if found.text(rejected):
+            raise Refused(
+                f"annotation {PREFIX}{rejected} is not for a load balancer of type {elb_type}"
+            )
+        whys = {name: _why_ignored(name, found.text(name), elb_type) for name in found.values}
+        return found.without({name: why for name, why in whys.items() if why})
+
+    def without(self, whys: Mapping[str, str]) -> "Annotations":
+        """The same without these, which are ignored for what is said of each."""
+        for name in self.values.keys() & whys.keys():
+            self.ignore(name, whys[name])
+        return replace(self, values={k: v for k, v in self.values.items() if k not in whys})
+
+    def ignore(self, name: str, why: str) -> None:
+        """Note that it has no effect, or a part of it has none."""
+        self.ignored[name] = why
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence for each that has no effect."""
+        listed = sorted(self.ignored.items())
+        return tuple(f"annotation {PREFIX}{name} is ignored: {why}" for name, why in listed)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Give an error the warnings as notes: a dry run goes no further than the first write."""
+        try:
+            yield
+        except CloudError as error:
+            for warning in self.warnings:
+                error.add_note(warning)
+            raise
 
     def text(self, name: str, default: str = "") -> str:
         return self.values.get(name, default).strip()
 
     def boolean(self, name: str) -> bool:
-        value = self.text(name, "false").lower()
-        if value not in ("true", "false"):
+        value = self.text(name, "false")
+        if value not in BOOLEANS:
             raise self.invalid(name, "true or false")
-        return value == "true"
+        return BOOLEANS[value]
 
     def integer(self, name: str, default: int, minimum: int, maximum: int) -> int:
         value = self.text(name, str(default))
-        if not value.isdecimal() or not minimum <= int(value) <= maximum:
+        if not NUMBER.fullmatch(value) or not minimum <= int(value) <= maximum:
             raise self.invalid(name, f"a number from {minimum} to {maximum}")
         return int(value)
 
@@ -85,20 +136,42 @@ class Annotations:
             raise self.invalid(name, f"one of {', '.join(choices)}")
         return value
 
+    def choice(self, name: str, choices: Sequence[str]) -> str:
+        """One of the choices, given in any case of letters; any other value is ignored."""
+        by_name = {choice.lower(): choice for choice in choices}
+        value = self.text(name)
+        if value and value.lower() not in by_name:
+            self.ignore(name, f"{value!r} is none of {', '.join(choices)}")
+        return by_name.get(value.lower(), "")
+
     def csv(self, name: str) -> list[str]:
         """The parts of a comma-separated list, in their order."""
         return [part.strip() for part in self.text(name).split(",") if part.strip()]
 
     def key_values(self, name: str) -> dict[str, str]:
-        """`key=value,…`; a key without a value has an empty one."""
+        """`key=value,…`; a key without a value has an empty one, one without a key is ignored."""
         pairs = (part.partition("=") for part in self.csv(name))
         found = {key.strip(): value.strip() for key, _, value in pairs}
         if "" in found:
-            raise self.invalid(name, "a list of key=value")
+            self.ignore(name, f"{found.pop('')!r} in it has no key")
         return found
 
     def invalid(self, name: str, valid: str) -> Refused:
         return Refused(f"annotation {PREFIX}{name} is {self.text(name)!r}; give {valid}")
+
+
+def _why_ignored(name: str, value: str, elb_type: str) -> str:
+    """Why this value has no effect on a load balancer of this type; empty when it has one."""
+    if name not in SUPPORTED_ANNOTATIONS[elb_type]:
+        is_other = any(name in names for names in SUPPORTED_ANNOTATIONS.values())
+        return (
+            f"it is not for a load balancer of type {elb_type}" if is_other else "it is not known"
+        )
+    if not value:
+        return "it is empty"
+    if name == "type" and value not in (NLB, *CLASSIC_TYPES):
+        return f"{value!r} is taken as {CLASSIC}"
+    return ""
 
 
 def load_balancer_type(service: Service, default: str) -> str:
@@ -106,21 +179,24 @@ def load_balancer_type(service: Service, default: str) -> str:
 
     Where the type is not said, it is the default one, unless the ports need an NLB.
     """
-    annotations = Annotations.of(service)
-    elb_type = annotations.text("type")
+    elb_type = Annotations.of(service).text("type")
     if elb_type in LBC_TYPES:
         raise ImplementedElsewhere(f"load balancers of type {elb_type} are another controller's")
     if not elb_type:
         needs_nlb = any(port.get("protocol") == "UDP" for port in service.ports)
         return NLB if needs_nlb else default
-    if elb_type not in SUPPORTED_ANNOTATIONS:
-        raise annotations.invalid("type", f"{NLB}, {CLASSIC} or one of {', '.join(LBC_TYPES)}")
-    return elb_type
+    return NLB if elb_type == NLB else CLASSIC
 
 
 def is_internal(annotations: Annotations) -> bool:
-    """Whether only the VPC is to reach the load balancer; `internal` has any value but false."""
-    if "scheme" in annotations.values:
-        choices = ("internet-facing", "internal")
-        return annotations.one_of("scheme", choices, "").lower() == "internal"
-    return annotations.text("internal", "false").lower() not in ("", "false")
+    """Whether only the VPC is to reach the load balancer; `internal` has any value but false.
+
+    `scheme`, which upstream does not know, counts where `internal` says nothing.
+    """
+    internal = annotations.text("internal")
+    is_scheme_internal = annotations.choice("scheme", ("internet-facing", "internal")) == "internal"
+    if not internal:
+        return is_scheme_internal
+    if "scheme" in annotations.values and is_scheme_internal != (internal != "false"):
+        annotations.ignore("scheme", "annotation internal says otherwise")
+    return internal != "false"

@@ -11,10 +11,11 @@ MAX_INSTANCES_PER_CALL = 100
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A call of one of the `API_ACTIONS`."""
+    """A call of one of the `API_ACTIONS`; `undo` puts back what made way for it, if it fails."""
 
     name: str
     parameters: Mapping[str, Any]
+    undo: "ApiCall | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ class ClassicElbs:
         tag = self._elb.tagging.cluster_tag()
         request = read_request(service, CLASSIC, tag)
         observed, own = self._describe(service, tag), self._groups.find(request.name, tag)
+        if observed:
+            request = request.keeping_scheme(observed.is_internal)
         subnets = self._elb.subnets_for(request, tag, observed.subnets if observed else ())
         backends, registered = self._backends(request.annotations, hosts, observed)
         extra = request.annotations.csv("extra-security-groups")
@@ -86,18 +88,19 @@ class ClassicElbs:
             return list(classic_plan.plan(desired, observed))
 
         calls(given or [own.id if own else GROUP_TO_CREATE])
-        if not given:
-            own = self._groups.ensure(own, request)
-        own_id = own.id if own else ""
-        groups = given or [own_id]
-        ingress = self._node_ingress(request.name, groups[0], own_id)
-        ingress.open(backends, tag)
-        executor = ElbExecutor(self._api, observed.hostname if observed else "")
-        executor.execute(calls(groups))
-        ingress.close(backends, tag)
-        if given and own:
-            self._groups.delete(own)
-        return to_balancer(request.name, executor.hostname)
+        with request.annotations.noted():
+            if not given:
+                own = self._groups.ensure(own, request)
+            own_id = own.id if own else ""
+            groups = given or [own_id]
+            ingress = self._node_ingress(request.name, groups[0], own_id)
+            ingress.open(backends, tag)
+            executor = ElbExecutor(self._api, observed.hostname if observed else "")
+            executor.execute(calls(groups))
+            ingress.close(backends, tag)
+            if given and own:
+                self._groups.delete(own)
+        return to_balancer(request.name, executor.hostname, request.annotations.warnings)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name

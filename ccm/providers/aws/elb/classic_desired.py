@@ -101,15 +101,18 @@ def _listener(request: LoadBalancerRequest, port: ServicePort) -> ClassicListene
             f"port {port.number} is {port.protocol}: a Classic Load Balancer has TCP only"
         )
     annotations = request.annotations
-    choices = [choice for choice in TLS_PROTOCOLS if choice]
-    backend = annotations.one_of("backend-protocol", [*choices, ""], "").lower()
+    backend = annotations.text("backend-protocol")
     if port.number in request.tls_ports:
+        if backend not in TLS_PROTOCOLS:
+            raise annotations.invalid("backend-protocol", "https, http, ssl or tcp")
         certificate = annotations.text("ssl-cert")
         if "," in certificate:
             raise annotations.invalid("ssl-cert", "one certificate")
         node_protocol = backend.upper() or "TCP"
         protocol = TLS_PROTOCOLS[backend]
         return ClassicListener(port.number, protocol, port.node_port, node_protocol, certificate)
+    if backend not in TLS_PROTOCOLS:
+        annotations.ignore("backend-protocol", f"{backend!r} is none of https, http, ssl, tcp")
     plain = "HTTP" if backend == "http" else "TCP"
     return ClassicListener(port.number, plain, port.node_port, plain)
 
@@ -125,14 +128,16 @@ def _health_check(
     first = str(next(iter(listeners.values())).node_port)
     default = replace(DEFAULT_HEALTH_CHECK, protocol=protocol, port=first)
     check = read_health_check(request, default, LOCAL_HEALTH_CHECK, probe)
-    return replace(check, port=first) if check.port == "traffic-port" else check
+    traffic_port = str(probe.port) if probe and not request.node_health_check else first
+    return replace(check, port=traffic_port) if check.port == "traffic-port" else check
 
 
 def _attributes(annotations: Annotations) -> AttributeSections:
     drains = annotations.boolean("connection-draining-enabled")
     draining: dict[str, object] = {"Enabled": drains}
+    timeout = annotations.integer("connection-draining-timeout", 300, 1, 3600)
     if drains and annotations.text("connection-draining-timeout"):
-        draining["Timeout"] = annotations.integer("connection-draining-timeout", 300, 1, 3600)
+        draining["Timeout"] = timeout
     cross_zone = annotations.boolean("cross-zone-load-balancing-enabled")
     idle_timeout = annotations.integer("connection-idle-timeout", 60, 1, 4000)
     return {
@@ -144,10 +149,10 @@ def _attributes(annotations: Annotations) -> AttributeSections:
 
 
 def _access_log(annotations: Annotations) -> Mapping[str, object]:
+    interval = annotations.integer("access-log-emit-interval", 60, 5, 60)
     if not annotations.boolean("access-log-enabled"):
         return {"Enabled": False}
     bucket = annotations.text("access-log-s3-bucket-name")
-    interval = annotations.integer("access-log-emit-interval", 60, 5, 60)
     if not bucket:
         raise annotations.invalid("access-log-s3-bucket-name", "the name of a bucket")
     if interval not in (5, 60):

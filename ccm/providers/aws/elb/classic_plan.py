@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.providers.aws.elb.calls import ApiCall, instance_calls
 from ccm.providers.aws.elb.classic_desired import (
@@ -25,7 +24,7 @@ AWS_HEALTH_CHECK = ElbHealthCheck("", "", "", interval=30, timeout=5, healthy=10
 
 
 def plan(desired: ClassicElb, observed: ClassicElb | None) -> Iterator[ApiCall]:
-    """Yield what makes it as desired; raises `Refused` for what is fixed for its life."""
+    """Yield what makes it as desired, but for the scheme, which is fixed for its life."""
     elb = observed or replace(
         desired,
         health_check=AWS_HEALTH_CHECK,
@@ -36,12 +35,6 @@ def plan(desired: ClassicElb, observed: ClassicElb | None) -> Iterator[ApiCall]:
     )
     if observed is None:
         yield _creation(desired)
-    if desired.is_internal != elb.is_internal:
-        kind = "internal" if elb.is_internal else "internet-facing"
-        raise Refused(
-            f"load balancer {elb.name} is {kind} for its life: delete the Service and create it"
-            " again to have it otherwise"
-        )
     yield from _plan_subnets(desired, elb)
     if set(desired.groups) != set(elb.groups):
         groups = list(desired.groups)
@@ -82,17 +75,38 @@ def _plan_subnets(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:
 
 
 def _plan_listeners(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:
-    """A listener cannot be changed: it is deleted and created anew."""
+    """Of a listener only the certificate can be changed; else it is deleted and created anew.
+
+    What AWS does not take, a certificate say, leaves the old one in its place.
+    """
     for port, listener in sorted(elb.listeners.items()):
-        if desired.listeners.get(port) != listener:
+        if _is_recertified(listener, desired.listeners.get(port)):
+            certificate = desired.listeners[port].certificate
+            name = "elb:SetLoadBalancerListenerSSLCertificate"
+            yield _call(elb, name, LoadBalancerPort=port, SSLCertificateId=certificate)
+        elif desired.listeners.get(port) != listener:
             yield _call(elb, "elb:DeleteLoadBalancerListeners", LoadBalancerPorts=[port])
     missing = [
         listener
         for port, listener in sorted(desired.listeners.items())
-        if elb.listeners.get(port) != listener
+        if _is_created(elb.listeners.get(port), listener)
     ]
+    name = "elb:CreateLoadBalancerListeners"
+    replaced = [elb.listeners[one.port] for one in missing if one.port in elb.listeners]
+    undo = _call(elb, name, Listeners=_listed(replaced)) if replaced else None
     if missing:
-        yield _call(elb, "elb:CreateLoadBalancerListeners", Listeners=_listed(missing))
+        yield replace(_call(elb, name, Listeners=_listed(missing)), undo=undo)
+
+
+def _is_created(observed: ClassicListener | None, desired: ClassicListener) -> bool:
+    return observed is None or (observed != desired and not _is_recertified(observed, desired))
+
+
+def _is_recertified(observed: ClassicListener, desired: ClassicListener | None) -> bool:
+    """Whether they differ by their certificates alone."""
+    if desired is None or not observed.certificate or not desired.certificate:
+        return False
+    return desired != observed == replace(desired, certificate=observed.certificate)
 
 
 def _plan_tls_policies(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:
@@ -101,8 +115,8 @@ def _plan_tls_policies(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall
         if name not in elb.policies:
             yield _policy(elb, name, kind, "Reference-Security-Policy", reference)
     for port, reference in sorted(desired.tls_policies.items()):
-        is_new = elb.listeners.get(port) != desired.listeners[port]
-        if is_new or elb.tls_policies.get(port) != reference:
+        there, wanted = elb.listeners.get(port), desired.listeners[port]
+        if _is_created(there, wanted) or elb.tls_policies.get(port) != reference:
             yield _call(
                 elb,
                 "elb:SetLoadBalancerPoliciesOfListener",

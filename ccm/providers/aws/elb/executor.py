@@ -1,6 +1,7 @@
 """Makes the calls of a plan for a load balancer of any type, and copes with what AWS refuses."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ccm.errors import CloudError, NoRoom, RetryAfter
@@ -47,8 +48,18 @@ class ElbExecutor:
     def execute(self, calls: Iterable[ApiCall]) -> None:
         """Make the calls; `RetryAfter` when something appeared or went away meanwhile."""
         for call in calls:
-            with retry_on((*ALREADY_EXISTS, *NOT_FOUND)):
+            with retry_on((*ALREADY_EXISTS, *NOT_FOUND)), self._undoing(call):
                 self._make(call)
+
+    @contextmanager
+    def _undoing(self, call: ApiCall) -> Iterator[None]:
+        try:
+            yield
+        except CloudError:
+            if call.undo:
+                with suppress(CloudError):
+                    self._make(call.undo)
+            raise
 
     def _make(self, call: ApiCall) -> None:
         match call.name:

@@ -123,11 +123,11 @@ class ElbDependencies:
         return discover_subnets(subnets, tag, request.is_internal, in_use)
 
 
-def to_balancer(name: str, hostname: str) -> Balancer:
+def to_balancer(name: str, hostname: str, warnings: tuple[str, ...] = ()) -> Balancer:
     """The load balancer for the Service's status; it may take minutes until its name resolves."""
     if not hostname:
         raise RetryAfter(f"load balancer {name} has no host name yet", HOSTNAME_RETRY)
-    return Balancer(name, (Ingress(hostname=hostname),))
+    return Balancer(name, (Ingress(hostname=hostname),), warnings)
 
 
 # The security groups of nodes, opened for load balancers.

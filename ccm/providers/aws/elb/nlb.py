@@ -33,12 +33,14 @@ from ccm.providers.aws.elb.request import (
     target_instances,
 )
 from ccm.providers.aws.security_groups import IngressRule
+from ccm.providers.aws.subnets import Subnet
 from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
 from ccm.providers.aws.vpc import BackendInstance
 
 MAX_PER_PAGE = 400
 FIND = "elbv2:DescribeLoadBalancers"
 _NAME_FROM_UID = re.compile(r"a[0-9a-f]{31}")
+ADDRESSES = ("AllocationId", "PrivateIPv4Address")
 CLIENT_IP = "preserve_client_ip.enabled"
 
 
@@ -65,22 +67,26 @@ class Nlbs:
         tag = self._elb.tagging.cluster_tag()
         request = read_request(service, NLB, tag)
         self._refuse_unenforced(request)
-        details = (with_listeners, with_attributes, with_group_attributes, with_targets)
+        details = [with_listeners, with_attributes, with_targets]
+        if request.annotations.text("target-group-attributes"):
+            details.append(with_group_attributes)
         observed = self._describe(service, tag, details)
-        in_use = observed.nlb.subnets.keys() if observed.nlb else ()
-        subnets = self._elb.subnets_for(request, tag, in_use)
+        if observed.nlb:
+            request = request.keeping_scheme(observed.nlb.is_internal)
+        subnets = self._subnets(request, tag, observed.nlb)
         backends, targets = self._backends(request.annotations, hosts, observed)
         probe = self._elb.config.shared_probe
-        desired = desired_nlb(request, subnets, targets, tag.cluster_id, probe)
+        desired = desired_nlb(request, subnets, targets, tag.cluster_id, probe, observed.nlb)
         calls = list(nlb_plan.plan(desired, observed, self._vpc.id))
         cidrs = [subnet.cidr for subnet in subnets]
         opened = node_rules(desired, request.ranges, cidrs, request.node_health_check)
         ingress = self._node_ingress(request.name, opened)
-        ingress.open(backends, tag)
-        executor = self._execute(calls, observed)
-        ingress.close(backends, tag)
-        executor.check_room()
-        return to_balancer(request.name, executor.hostname)
+        with request.annotations.noted():
+            ingress.open(backends, tag)
+            executor = self._execute(calls, observed)
+            ingress.close(backends, tag)
+            executor.check_room()
+        return to_balancer(request.name, executor.hostname, request.annotations.warnings)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
         """As `ElbType`; the rules of the nodes' groups are those for what there is."""
@@ -139,6 +145,14 @@ class Nlbs:
             for add in details:
                 observed = add(self._api, observed)
         return observed
+
+    def _subnets(
+        self, request: LoadBalancerRequest, tag: ClusterTag, observed: Nlb | None
+    ) -> list[Subnet]:
+        """Where it is to live: it stays where it is, unless the Service names subnets."""
+        if observed and not request.annotations.csv("subnets"):
+            return [subnet for subnet in self._vpc.subnets() if subnet.id in observed.subnets]
+        return self._elb.subnets_for(request, tag, ())
 
     def _backends(
         self, annotations: Annotations, hosts: Sequence[Node], observed: ObservedNlb
@@ -272,11 +286,13 @@ def _read_nlb(record: Json, tags: Tags) -> Nlb:
     )
 
 
-def _subnets(record: Json) -> Iterator[tuple[str, str]]:
+def _subnets(record: Json) -> Iterator[tuple[str, Mapping[str, str]]]:
     for zone in objects(record.get("AvailabilityZones")):
         addresses = objects(zone.get("LoadBalancerAddresses"))
-        allocations = [text(one["AllocationId"]) for one in addresses if one.get("AllocationId")]
-        yield text(zone.get("SubnetId")), next(iter(allocations), "")
+        yield (
+            text(zone.get("SubnetId")),
+            {name: text(one[name]) for one in addresses for name in ADDRESSES if one.get(name)},
+        )
 
 
 def read_listener(record: Json, names: Mapping[str, str]) -> NlbListener:

@@ -9,7 +9,12 @@ from ccm.errors import Refused
 from ccm.model.service import HealthCheck, ServicePort
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import Annotations
-from ccm.providers.aws.elb.request import ElbHealthCheck, LoadBalancerRequest, read_health_check
+from ccm.providers.aws.elb.request import (
+    FOR_LIFE,
+    ElbHealthCheck,
+    LoadBalancerRequest,
+    read_health_check,
+)
 from ccm.providers.aws.security_groups import (
     IngressChange,
     IngressRule,
@@ -28,6 +33,18 @@ DEFAULT_HEALTH_CHECK = ElbHealthCheck(
 )
 LOCAL_HEALTH_CHECK = ElbHealthCheck("HTTP", "", "", interval=10, timeout=10, healthy=2, unhealthy=2)
 ALPN_POLICIES = ("None", "HTTP1Only", "HTTP2Only", "HTTP2Optional", "HTTP2Preferred")
+GROUP_ATTRIBUTES = {
+    "preserve_client_ip.enabled": "true|false",
+    "proxy_protocol_v2.enabled": "true|false",
+    "deregistration_delay.timeout_seconds": "[0-9]{1,4}",
+    "deregistration_delay.connection_termination.enabled": "true|false",
+    "load_balancing.cross_zone.enabled": "true|false|use_load_balancer_configuration",
+    "stickiness.enabled": "true|false",
+    "stickiness.type": "source_ip",
+    "target_health_state.unhealthy.connection_termination.enabled": "true|false",
+    "target_health_state.unhealthy.draining_interval_seconds": "[0-9]{1,6}",
+}
+"""The attributes of an NLB's target groups and their values; upstream knows the first two."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9]")
 
 DEFAULT_ATTRIBUTES: Mapping[str, str] = {
@@ -47,7 +64,7 @@ class NlbListener:
     group: str
     certificate: str = ""
     policy: str = ""  # empty in what is desired: any will do
-    alpn: str = ""
+    alpn: str = ""  # as the policy; where None is desired, AWS has none
     arn: str = field(default="", compare=False)
 
 
@@ -67,11 +84,11 @@ class TargetGroup:
 
 @dataclass(frozen=True, slots=True)
 class Nlb:
-    """The load balancer itself; `subnets` come with the EIP allocation of each, or empty text."""
+    """The load balancer itself; `subnets` come with its address in each, as the API names it."""
 
     name: str
     is_internal: bool
-    subnets: Mapping[str, str]
+    subnets: Mapping[str, Mapping[str, str]]
     groups: tuple[str, ...]
     tags: Tags
     attributes: Mapping[str, str]
@@ -112,8 +129,13 @@ def desired_nlb(
     targets: Iterable[str],
     cluster_id: str,
     probe: SharedProbe | None,
+    observed: Nlb | None = None,
 ) -> DesiredNlb:
-    """The load balancer for a request; raises `Refused` for what cannot be honoured."""
+    """The load balancer for a request; raises `Refused` for what cannot be honoured.
+
+    Of one that is `observed`, what is fixed for its life stays, and so do its subnets unless the
+    Service names others.
+    """
     annotations = request.annotations
     check = read_health_check(request, DEFAULT_HEALTH_CHECK, LOCAL_HEALTH_CHECK, probe)
     registered = frozenset(targets)
@@ -126,8 +148,8 @@ def desired_nlb(
     nlb = Nlb(
         name=request.name,
         is_internal=request.is_internal,
-        subnets=_with_addresses(annotations, subnets),
-        groups=tuple(annotations.csv("security-groups")),
+        subnets=_with_addresses(annotations, subnets, observed),
+        groups=_security_groups(annotations, observed),
         tags=request.tags,
         attributes=_attributes(annotations),
     )
@@ -160,7 +182,7 @@ def _listener(request: LoadBalancerRequest, port: ServicePort, group: str) -> Nl
     certificates = annotations.csv("ssl-cert")
     if len(certificates) != 1:
         raise annotations.invalid("ssl-cert", "one certificate")
-    alpn = annotations.one_of("alpn-policy", ALPN_POLICIES, "None").replace("None", "")
+    alpn = annotations.choice("alpn-policy", ALPN_POLICIES)
     policy = annotations.text("ssl-negotiation-policy")
     return NlbListener(port.number, "TLS", group, certificates[0], policy, alpn)
 
@@ -174,14 +196,16 @@ def _target_group(
 ) -> TargetGroup:
     annotations = request.annotations
     is_tls = port.number in request.tls_ports and port.protocol == "TCP"
-    backend = annotations.one_of("backend-protocol", ("tcp", "ssl"), "tcp").lower()
+    backend = annotations.text("backend-protocol", "tcp")
+    if backend not in ("tcp", "ssl"):
+        annotations.ignore("backend-protocol", f"{backend!r} is none of tcp, ssl")
     protocol = "TLS" if is_tls and backend == "ssl" else port.protocol
     return TargetGroup(
         name=target_group_name(request.key, port, protocol, check, cluster_id),
         protocol=protocol,
         port=port.node_port,
         health_check=check,
-        attributes=_group_attributes(annotations),
+        attributes=_group_attributes(request),
         tags=request.tags,
         targets=targets,
     )
@@ -204,14 +228,36 @@ def target_group_name(
     return target_group_prefix(key) + digest[:10]
 
 
-def _with_addresses(annotations: Annotations, subnets: Sequence[Subnet]) -> dict[str, str]:
-    """The subnets with the EIP allocation for each, if any are given."""
-    allocations = annotations.csv("eip-allocations")
-    if allocations and len(allocations) != len(subnets):
-        zones = ", ".join(subnet.zone for subnet in subnets)
-        raise annotations.invalid("eip-allocations", f"{len(subnets)}, one for each of {zones}")
-    found = allocations or [""] * len(subnets)
-    return {subnet.id: one for subnet, one in zip(subnets, found, strict=True)}
+def _with_addresses(
+    annotations: Annotations, subnets: Sequence[Subnet], observed: Nlb | None
+) -> Mapping[str, Mapping[str, str]]:
+    """The subnets with the address for each, if any are given; what is there keeps its own."""
+    there = observed.subnets if observed else {}
+    desired: dict[str, dict[str, str]] = {subnet.id: {} for subnet in subnets}
+    for name, member in (
+        ("eip-allocations", "AllocationId"),
+        ("private-ipv4-addresses", "PrivateIPv4Address"),
+    ):
+        given = annotations.csv(name)
+        if given and len(given) == len(subnets):
+            for subnet, address in zip(subnets, given, strict=True):
+                desired[subnet.id][member] = address
+        elif given and not observed:
+            zones = ", ".join(subnet.zone for subnet in subnets)
+            raise annotations.invalid(name, f"{len(subnets)}, one for each of {zones}")
+        if set(given) - {address.get(member) for address in ({**desired, **there}).values()}:
+            annotations.ignore(name, f"the load balancer has other addresses {FOR_LIFE}")
+    if observed and not annotations.csv("subnets"):
+        return there
+    return {subnet: there.get(subnet, address) for subnet, address in desired.items()}
+
+
+def _security_groups(annotations: Annotations, observed: Nlb | None) -> tuple[str, ...]:
+    groups = tuple(annotations.csv("security-groups"))
+    if groups and observed and not observed.groups:
+        annotations.ignore("security-groups", f"the load balancer has none {FOR_LIFE}")
+        return ()
+    return groups
 
 
 def _attributes(annotations: Annotations) -> dict[str, str]:
@@ -229,12 +275,19 @@ def _attributes(annotations: Annotations) -> dict[str, str]:
     return attributes | annotations.key_values("attributes")
 
 
-def _group_attributes(annotations: Annotations) -> dict[str, str]:
-    value = annotations.text("proxy-protocol")
-    if value not in ("", "*"):
-        raise annotations.invalid("proxy-protocol", "*")
-    has_proxy = {"proxy_protocol_v2.enabled": "true" if value else "false"}
-    return has_proxy | annotations.key_values("target-group-attributes")
+def _group_attributes(request: LoadBalancerRequest) -> dict[str, str]:
+    """Those that are asked for, and no other: what was set by hand stays."""
+    annotations, name = request.annotations, "target-group-attributes"
+    attributes = annotations.key_values(name)
+    for attribute, value in attributes.items():
+        if attribute not in GROUP_ATTRIBUTES:
+            raise annotations.invalid(name, f"it without {attribute}")
+        if not re.fullmatch(valid := GROUP_ATTRIBUTES[attribute], value):
+            raise annotations.invalid(name, f"it with {attribute} as {valid}")
+    has_udp = any(port.protocol == "UDP" for port in request.ports)
+    if has_udp and attributes.get("preserve_client_ip.enabled") == "false":
+        raise annotations.invalid(name, "it with preserve_client_ip.enabled=true: UDP needs it")
+    return attributes
 
 
 # The rules of nodes' security groups, in which an NLB's clients come with their own addresses.

@@ -68,7 +68,6 @@ def _plan_nlb(desired: Nlb, observed: Nlb | None) -> Iterator[ApiCall]:
         usual = {"Name": desired.name, "Type": "network", "Scheme": scheme}
         tags = {"Tags": tag_list(desired.tags)}
         yield ApiCall("elbv2:CreateLoadBalancer", {**usual, **subnets, **groups, **tags})
-    _check_fixed(desired, there)
     if there.subnets.keys() != desired.subnets.keys():
         yield ApiCall("elbv2:SetSubnets", {**own, **subnets})
     if desired.groups and set(desired.groups) != set(there.groups):
@@ -88,22 +87,6 @@ def _changed_attributes(desired: Nlb | TargetGroup, observed: Nlb | TargetGroup)
     """The attributes to set, which have the form of tags."""
     changed = differing(desired.attributes, observed.attributes)
     return {"Attributes": tag_list(changed)} if changed else {}
-
-
-def _check_fixed(desired: Nlb, observed: Nlb) -> None:
-    again = "delete the Service and create it again to have it otherwise"
-    if desired.is_internal != observed.is_internal:
-        kind = "internal" if observed.is_internal else "internet-facing"
-        raise Refused(f"load balancer {observed.name} is {kind} for its life: {again}")
-    if bool(desired.groups) != bool(observed.groups):
-        has = "has" if observed.groups else "has no"
-        raise Refused(f"load balancer {observed.name} {has} security groups for its life: {again}")
-    for subnet, allocation in desired.subnets.items():
-        there = observed.subnets.get(subnet)
-        if there and there != allocation:
-            raise Refused(
-                f"load balancer {observed.name} has {there} in {subnet} for its life: {again}"
-            )
 
 
 def _plan_group(
@@ -146,10 +129,14 @@ def _plan_listeners(desired: DesiredNlb, observed: ObservedNlb) -> Iterator[ApiC
         elif not _can_become(there, listener):
             yield _listener_deletion(there)
             yield ApiCall("elbv2:CreateListener", creation)
-        elif replace(there, policy="") != replace(listener, policy="") or (
-            listener.policy not in ("", there.policy)
-        ):
+        elif _with_any(listener, there) != there:
             yield ApiCall("elbv2:ModifyListener", {"ListenerArn": there.arn, **parameters})
+
+
+def _with_any(desired: NlbListener, observed: NlbListener) -> NlbListener:
+    """What is desired; where anything will do, it is what there is."""
+    alpn = {"": observed.alpn, "None": ""}.get(desired.alpn, desired.alpn)
+    return replace(desired, policy=desired.policy or observed.policy, alpn=alpn)
 
 
 def _can_become(observed: NlbListener, desired: NlbListener) -> bool:
@@ -182,10 +169,7 @@ def _listener(listener: NlbListener) -> Json:
 
 
 def _subnet_mappings(nlb: Nlb) -> list[dict[str, str]]:
-    return [
-        {"SubnetId": subnet} | ({"AllocationId": allocation} if allocation else {})
-        for subnet, allocation in nlb.subnets.items()
-    ]
+    return [{"SubnetId": subnet, **address} for subnet, address in nlb.subnets.items()]
 
 
 def _health_check(group: TargetGroup) -> Json:

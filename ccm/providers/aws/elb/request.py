@@ -9,8 +9,11 @@ from ccm.model.objects import Node
 from ccm.model.service import EVERYBODY, HealthCheck, Service, ServicePort
 from ccm.providers.aws import ids
 from ccm.providers.aws.config import SharedProbe
-from ccm.providers.aws.elb.annotations import Annotations, is_internal
+from ccm.providers.aws.elb.annotations import NUMBER, Annotations, is_internal
 from ccm.providers.aws.tags import ClusterTag, says_ownership
+
+FOR_LIFE = "for its life: delete the Service and create it again to have it otherwise"
+_CHECK_PLACE = ("healthcheck-protocol", "healthcheck-port", "healthcheck-path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +34,40 @@ class LoadBalancerRequest:
         if str(EVERYBODY) not in self.ranges:
             raise Refused(f"source ranges {', '.join(self.ranges)} would not be enforced: {why}")
 
+    def keeping_scheme(self, is_internal: bool) -> "LoadBalancerRequest":
+        """The same for a load balancer that is there."""
+        if is_internal != self.is_internal:
+            kind = "internal" if is_internal else "internet-facing"
+            values = self.annotations.values
+            name = "scheme" if "scheme" in values and "internal" not in values else "internal"
+            self.annotations.ignore(name, f"the load balancer is {kind} {FOR_LIFE}")
+        return replace(self, is_internal=is_internal)
+
     @property
     def tls_ports(self) -> frozenset[int]:
-        """The numbers of the ports that get the certificate: those listed, or all of them."""
+        """The numbers of the ports that get the certificate: those listed, or all of them.
+
+        As upstream reads the list, blanks count.
+        """
+        numbers = frozenset(port.number for port in self.ports)
         if not self.annotations.text("ssl-cert"):
             return frozenset()
-        listed = set(self.annotations.csv("ssl-ports"))
-        if not listed or "*" in listed:
-            return frozenset(port.number for port in self.ports)
-        return frozenset(p.number for p in self.ports if {p.name, str(p.number)} & listed)
+        if self.annotations.text("ssl-ports") in ("", "*"):
+            return numbers
+        by_name = {port.name: port.number for port in self.ports if port.name}
+        found = set()
+        for one in self.annotations.values["ssl-ports"].split(","):
+            number = int(one) if NUMBER.fullmatch(one) else by_name.get(one)
+            if number not in numbers:
+                self.annotations.ignore("ssl-ports", f"{one!r} in it is no port of the Service")
+            else:
+                found.add(number)
+        return frozenset(found)
 
 
 def read_request(service: Service, elb_type: str, tag: ClusterTag) -> LoadBalancerRequest:
     """The request of a Service; raises `Refused` for what no load balancer of this type can do."""
-    annotations = Annotations.of(service)
-    annotations.check_supported(elb_type)
+    annotations = Annotations.for_type(service, elb_type)
     if service.requested_ip:
         raise Refused("spec.loadBalancerIP cannot be had in AWS: use eip-allocations with an NLB")
     if service.spec.get("sessionAffinity") == "ClientIP":
@@ -81,12 +103,12 @@ def _tags(service: Service, annotations: Annotations, tag: ClusterTag) -> dict[s
 
 
 def target_instances(annotations: Annotations, hosts: Sequence[Node]) -> frozenset[str]:
-    """The instances of the Nodes that carry the labels asked for."""
+    """The instances of the Nodes that carry the labels asked for; one without a value, any."""
     labels = annotations.key_values("target-node-labels").items()
     return frozenset(
         instance_id
         for node in hosts
-        if labels <= node.labels.items()
+        if all(key in node.labels and value in ("", node.labels[key]) for key, value in labels)
         if (instance_id := ids.instance_id_of(node.provider_id))
     )
 
@@ -125,6 +147,8 @@ def read_health_check(
         base = replace(default, protocol="HTTP", port=str(probe.port), path=probe.path)
     read = request.annotations
     is_nlb = default.port == "traffic-port"
+    if is_nlb and probe and not request.node_health_check:
+        read = read.without(dict.fromkeys(_CHECK_PLACE, "all NLBs check kube-proxy (Shared)"))
     protocols = ("TCP", "HTTP", "HTTPS") if is_nlb else ("TCP", "SSL", "HTTP", "HTTPS")
     protocol = read.one_of("healthcheck-protocol", protocols, base.protocol).upper()
     port = read.text("healthcheck-port", base.port)
@@ -132,7 +156,7 @@ def read_health_check(
         raise read.invalid("healthcheck-port", "a port or traffic-port")
     has_path = protocol in ("HTTP", "HTTPS")
     if not has_path and read.text("healthcheck-path"):
-        raise read.invalid("healthcheck-path", "it with healthcheck-protocol HTTP or HTTPS only")
+        read.ignore("healthcheck-path", f"a health check of {protocol} has no path")
     return ElbHealthCheck(
         protocol,
         port,
