@@ -32,6 +32,8 @@ CROSSED = {A4: "b", A6: "b", B4: "a", B6: "a"}
 SINGLE = {"a": (A4,), "b": (B4,)}
 RIGHT4 = {A4: "a", B4: "b"}
 
+HEARTBEAT = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+
 
 def nodes(networks: Mapping[str, tuple[str, ...]]) -> list[Node]:
     return [routed(name, *cidrs) for name, cidrs in networks.items()]
@@ -126,32 +128,25 @@ async def test_a_node_whose_addresses_are_missing_for_a_moment_keeps_its_routes(
 
 
 @pytest.mark.parametrize(
-    "tweak",
+    ("tweak", "queued"),
     [
-        pytest.param(with_addresses("InternalIP 10.0.0.9"), id="RT17"),
-        pytest.param(with_pod_cidrs(C4), id="RT18"),
-        pytest.param(with_provider_id("fake://another"), id="another-provider-id"),
-        pytest.param(with_condition("False", "CalicoIsUp"), id="another-condition"),
+        pytest.param(with_addresses("InternalIP 10.0.0.9"), ["a"], id="RT17"),
+        pytest.param(with_pod_cidrs(C4), ["a"], id="RT18"),
+        pytest.param(with_provider_id("fake://another"), ["a"], id="another-provider-id"),
+        pytest.param(with_condition("False", "CalicoIsUp"), ["a"], id="another-condition"),
+        pytest.param(lambda raw: raw["status"]["conditions"].append(HEARTBEAT), [], id="heartbeat"),
     ],
 )
-async def test_a_change_of_a_node_queues_the_key_of_this_node(tweak: Tweak) -> None:
+async def test_a_change_of_a_node_queues_its_key_and_our_own_write_none(
+    tweak: Tweak, queued: list[str]
+) -> None:
     there = routed("a", A4, tweaks=(with_addresses("InternalIP 10.0.0.8"),))
     async with world(there, routed("b", B4)) as w:
         await w.settle()
-        w.cluster.put(changed(w.cluster.node("a"), tweak))
-        assert w.feed() == ["a"]
-
-
-async def test_a_heartbeat_and_the_echo_of_our_own_write_queue_nothing() -> None:
-    async with world(routed("a", A4)) as w:
-        await w.settle()
         assert is_available(w, "a")
         assert w.feed() == []
-        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
-        w.cluster.put(
-            changed(w.cluster.node("a"), lambda raw: raw["status"]["conditions"].append(ready))
-        )
-        assert w.feed() == []
+        w.cluster.put(changed(w.cluster.node("a"), tweak))
+        assert w.feed() == queued
 
 
 async def test_a_new_node_gets_its_route_without_another_list() -> None:
@@ -164,22 +159,18 @@ async def test_a_new_node_gets_its_route_without_another_list() -> None:
         assert is_available(w, "c")
 
 
-async def test_routes_of_many_nodes_are_created_side_by_side() -> None:
-    cloud = FakeRoutes()
-    cloud.pause = 3
-    there = [routed(f"n{n}", f"10.244.{n}.0/24") for n in range(50)]
-    async with world(*there, cloud=cloud) as w:
-        await w.settle()
-        assert len(cloud.routes) == 50
-        assert cloud.most_busy == 50
-
-
-async def test_all_nodes_at_the_start_cost_a_list_and_all_that_are_deleted_another() -> None:
+@pytest.mark.parametrize("are_new", [True, False])
+async def test_all_nodes_at_the_start_cost_a_list_and_all_that_are_deleted_another(
+    are_new: bool,
+) -> None:
+    """New routes are created side by side."""
     there = [routed(f"n{n}", f"10.244.{n}.0/24") for n in range(60)]
-    cloud = cloud_with({f"10.244.{n}.0/24": f"n{n}" for n in range(60)})
+    cloud = cloud_with({} if are_new else {f"10.244.{n}.0/24": f"n{n}" for n in range(60)})
+    cloud.pause = 3
     async with world(*there, cloud=cloud) as w:
         await w.settle()
-        assert w.cloud.calls == {"list": 1}
+        assert (cloud.calls["list"], cloud.calls["create"]) == (1, 60 * are_new)
+        assert cloud.most_busy == (60 if are_new else 1)
         for n in range(50):
             w.cluster.remove("Node", f"n{n}")
         await w.settle()
