@@ -275,13 +275,13 @@ def node_rules(
             for protocol in group.protocol.replace("TLS", "TCP").lower().split("_")
             for cidr in ranges
         }
-        checks |= {IngressRule("tcp", port, port, cidr, health) for cidr in cidrs}
+        checks |= {IngressRule("tcp", port, port, cidr, health) for cidr in cidrs if cidr}
     return frozenset(clients | {check for check in checks if not _is_covered(check, clients)})
 
 
 def _is_covered(check: IngressRule, clients: Iterable[IngressRule]) -> bool:
     """Whether a rule for clients lets the health check in as well."""
-    source = IPv4Network(check.source)
+    source = IPv4Network(check.source, strict=False)
     return any(
         (rule.protocol, rule.first) == (check.protocol, check.first)
         and source.subnet_of(IPv4Network(rule.source))
