@@ -4,9 +4,10 @@ Calls pass the gate and are never retried in here: a retry inside of the SDK is 
 does not see.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import boto3
 from botocore import xform_name
@@ -29,8 +30,12 @@ from ccm.providers.aws.api_actions import API_ACTIONS
 from ccm.providers.aws.config import AwsConfig
 from ccm.providers.aws.ids import INSTANCE_ID
 from ccm.providers.aws.tags import Tags, read_tags
+from ccm.providers.aws.wire import check_body, check_members, limit_time, time_limit
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 CONNECT_TIMEOUT = 3.0
 MAX_CONNECTIONS = 32  # more than calls of one worker are under way at the quotas of AWS
@@ -57,6 +62,8 @@ DENIED_CODES = _codes("""
     OptInRequired RequestExpired SignatureDoesNotMatch UnauthorizedOperation
     UnrecognizedClientException
 """)
+NOT_ALLOWED_CODES = _codes("AccessDenied AccessDeniedException UnauthorizedOperation")
+"""Those of `DENIED_CODES` that say that the credentials are right, but lack this action."""
 TRANSIENT_CODES = _codes("""
     DependencyViolation IncorrectInstanceState IncorrectState InvalidGroup.NotFound
     InvalidInstanceID.NotFound InvalidNetworkInterfaceID.NotFound InvalidSecurityGroup
@@ -86,15 +93,34 @@ class AwsNoRoom(AwsRefused, NoRoom):
     """A quota of `QUOTA_CODES` is used up."""
 
 
+class NotAllowed(Denied):
+    """No policy lets these credentials make this call."""
+
+
+UNREADABLE = (
+    BotoCoreError,
+    ClientError,
+    ResponseParserError,
+    # What botocore's parsers raise for XML of another form than theirs.
+    AttributeError,
+    KeyError,
+    TypeError,
+    ValueError,
+)
+
+
 class AwsApi:
     """The calls of `API_ACTIONS`, each a single HTTP request.
 
-    Raises `Denied`, `Throttled`, `AwsRefused`, `AwsNoRoom`, `AwsError` for other errors of AWS, and
-    `CloudError` for everything that is no answer.
+    Raises `Denied`, `NotAllowed`, `Throttled`, `AwsRefused`, `AwsNoRoom`, `AwsError` for other
+    errors of AWS, and `CloudError` for everything that is no answer.
     """
 
     def __init__(self, config: AwsConfig, region: str, gate: Gate, caller: str) -> None:
         self._gate, self.region = gate, region
+        self._timeout = config.call_timeout
+        self._warned_of: set[str] = set()
+        limit_time()
         session = get_session()
         if config.role_arn:
             _assume_role(session, config, region, caller)
@@ -108,13 +134,20 @@ class AwsApi:
     def call(self, name: str, **parameters: Any) -> Json:
         """The answer to one call, such as `ec2:DescribeInstances`."""
         action = API_ACTIONS[name]
-        method = getattr(self._clients[action.service], xform_name(action.operation))
+        client = self._clients[action.service]
+        method = getattr(client, xform_name(action.operation))
+        model = client.meta.service_model.operation_model(action.operation)
 
         def send() -> Json:
             try:
-                answer: Json = method(**parameters)
-            except (BotoCoreError, ClientError, ResponseParserError) as error:
-                raise to_cloud_error(action.operation, error) from error
+                with time_limit(self._timeout):
+                    answer: Json = method(**parameters)
+                check_members(model, answer)
+            except UNREADABLE as error:
+                failure = to_cloud_error(action.operation, error)
+                if isinstance(failure, NotAllowed):
+                    failure = NotAllowed(f"{failure}; allow {action.iam_name}")
+                raise failure from error
             return answer
 
         return self._gate.call_blocking(action.operation, action.budget, send)
@@ -135,6 +168,19 @@ class AwsApi:
                 raise CloudError(f"the pages of {name} go round in a circle")
             tokens.add(token)
             parameters[sent] = token
+
+    def read_if_allowed(
+        self, otherwise: T, read: Callable[P, T], *args: P.args, **parameters: P.kwargs
+    ) -> T:
+        """What is read; `otherwise`, with a warning, where no policy allows to read it."""
+        try:
+            return read(*args, **parameters)
+        except NotAllowed as error:
+            operation = str(error).partition(":")[0]  # the rest is another one each time
+            if operation not in self._warned_of:
+                self._warned_of.add(operation)
+                log.warning("done without a read that is not allowed", extra={"why": str(error)})
+            return otherwise
 
     def describe_instances(self, **parameters: Any) -> list[Json]:
         """The instances in all reservations on all pages."""
@@ -160,12 +206,14 @@ class AwsApi:
         return found[0] if found else None
 
     def describe_tags(self, name: str, key: str, values: Sequence[str]) -> dict[str, Tags]:
-        """The tags of load balancers and the like, by what `key` names them with."""
-        found: dict[str, Tags] = {value: {} for value in values}
+        """The tags of load balancers and the like, by what `key` names them with; of all."""
+        found: dict[str, Tags] = {}
         for asked in batches(values, MAX_TAGGED_PER_CALL):
             answer = self.call(name, **{f"{key}s": list(asked)})
             for one in objects(answer.get("TagDescriptions")):
                 found[text(one.get(key))] = read_tags(one.get("Tags"))
+        if missing := set(values) - found.keys():
+            raise CloudError(f"the answer to {name} leaves out {', '.join(sorted(missing))}")
         return found
 
 
@@ -214,9 +262,12 @@ def to_cloud_error(operation: str, error: Exception) -> CloudError:
     if code in THROTTLING_CODES or (status == 429 and code not in TRANSIENT_CODES):
         seconds = text(mapping(metadata.get("HTTPHeaders")).get("retry-after"))
         return Throttled(message, float(seconds) if seconds.isdecimal() else None)
+    if code in NOT_ALLOWED_CODES:
+        return NotAllowed(message)
     if code in DENIED_CODES or status in (401, 403):
         return Denied(message)
-    if code in TRANSIENT_CODES or status < 400 or status >= 500 or status == 408:
+    is_answered = bool(code) and 400 <= status < 500 and status != 408
+    if code in TRANSIENT_CODES or not is_answered:
         return AwsError(message, code)
     return AwsNoRoom(message, code) if code in QUOTA_CODES else AwsRefused(message, code)
 
@@ -231,11 +282,15 @@ def _client(session: Session, name: str, config: AwsConfig, region: str, caller:
     endpoint = config.endpoints.get(name)
     if endpoint is None or endpoint.region != region:
         boto = boto3.session.Session(botocore_session=session, region_name=region)
-        return boto.client(name, config=options)
-    if endpoint.signing_name:
-        options = options.merge(Config(signing_name=endpoint.signing_name))
-    boto = boto3.session.Session(botocore_session=session, region_name=endpoint.signing_region)
-    return boto.client(name, config=options, endpoint_url=endpoint.url)
+        client = boto.client(name, config=options)
+    else:
+        if endpoint.signing_name:
+            options = options.merge(Config(signing_name=endpoint.signing_name))
+        signing_region = endpoint.signing_region
+        boto = boto3.session.Session(botocore_session=session, region_name=signing_region)
+        client = boto.client(name, config=options, endpoint_url=endpoint.url)
+    client.meta.events.register("before-parse", check_body)
+    return client
 
 
 def _options(config: AwsConfig, caller: str) -> Config:

@@ -9,7 +9,7 @@ from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Route, read_network
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.aws import ids
-from ccm.providers.aws.client import AwsApi, AwsError
+from ccm.providers.aws.client import AwsApi, AwsError, NotAllowed
 from ccm.providers.aws.tags import LEGACY_CLUSTER_TAG, ClusterTagging, read_tags
 
 TABLE_FULL = "RouteLimitExceeded"
@@ -125,11 +125,18 @@ class AwsRoutes:
         if found is None:
             raise CloudError(f"{table_id} has a route for {cidr}, but does not list it")
         if found.is_blackhole:
-            where = destination(table_id, cidr)
-            self._api.call("ec2:ReplaceRoute", **where, **target.parameters)
+            self._turn(destination(table_id, cidr), target)
         elif found.instance_id != target.instance_id:
             taken = found.instance_id or "something else than an instance"
             raise Refused(f"{table_id} has a route for {cidr} already, to {taken}")
+
+    def _turn(self, where: Json, target: RouteTarget) -> None:
+        """Have a route lead somewhere else; upstream's credentials have to make it anew."""
+        try:
+            self._api.call("ec2:ReplaceRoute", **where, **target.parameters)
+        except NotAllowed:
+            self._api.call("ec2:DeleteRoute", **where)
+            self._api.call("ec2:CreateRoute", **where, **target.parameters)
 
     def _table(self, table_id: str) -> Json:
         (table, *_) = self._describe_tables(RouteTableIds=[table_id])

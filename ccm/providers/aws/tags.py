@@ -25,6 +25,11 @@ def says_ownership(key: str) -> bool:
     return key == LEGACY_CLUSTER_TAG or key.startswith(OWNERSHIP_PREFIXES)
 
 
+def is_unmarked(tags: Tags) -> bool:
+    """Whether no tag says whose an object is."""
+    return not any(map(says_ownership, tags))
+
+
 def read_tags(listed: object) -> dict[str, str]:
     """The tags in AWS's list of keys and values."""
     return {text(tag.get("Key")): text(tag.get("Value")) for tag in objects(listed)}
@@ -54,8 +59,9 @@ class ClusterTag:
         return bool(cluster_ids(tags)) and not self.is_on(tags)
 
     def owns(self, tags: Tags) -> bool:
-        """Whether an object was created by this cluster for itself."""
-        return tags.get(self.key) == OWNED
+        """Whether an object was created by this cluster for itself; the legacy tag says so, too."""
+        is_legacy = self.key not in tags and cluster_ids(tags) == {self.cluster_id}
+        return is_legacy or tags.get(self.key) == OWNED
 
     def tags_for(self, service: Service) -> dict[str, str]:
         """The tags of what is created for a Service; upstream has all but that of the UID."""
@@ -63,7 +69,8 @@ class ClusterTag:
 
     def owns_for(self, service: Service, tags: Tags) -> bool:
         """Whether an object is this Service's; upstream's objects lack the UID."""
-        return self.tags_for(service).items() <= {SERVICE_UID_TAG: service.uid, **tags}.items()
+        is_its = tags.get(SERVICE_UID_TAG, service.uid) == service.uid
+        return is_its and self.owns(tags) and tags.get(SERVICE_TAG) == service.key
 
 
 def cluster_ids(tags: Tags) -> set[str]:

@@ -64,7 +64,15 @@ class Garbage:
     """A success whose body is not what was asked for."""
 
 
-Fault = Refusal | Reset | Silence | Garbage
+@dataclass(frozen=True, slots=True)
+class Drip:
+    """An answer that comes a byte at a time and never ends; the head as well if asked for."""
+
+    is_head: bool = False
+    interval: float = 0.1
+
+
+Fault = Refusal | Reset | Silence | Garbage | Drip
 
 
 def throttling(request: Request) -> Refusal:
@@ -191,6 +199,8 @@ class _Handler(BaseHTTPRequestHandler):
             case Silence():
                 proxy.closing.wait()
                 self.close_connection = True
+            case Drip(is_head, interval):
+                self._drip(is_head, interval)
             case Garbage():
                 self._send(200, b"<html>not what was asked for")
             case None:
@@ -209,6 +219,13 @@ class _Handler(BaseHTTPRequestHandler):
                 if attempt == 2:
                     raise
         raise AssertionError
+
+    def _drip(self, is_head: bool, interval: float) -> None:
+        self.close_connection = True
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        self.wfile.write(b"X-Slow: " if is_head else b"Content-Length: 10000\r\n\r\n")
+        while not self.server.proxy.closing.wait(interval):
+            self.wfile.write(b" ")
 
     def _send(self, status: int, body: bytes) -> None:
         self.send_response(status)

@@ -18,6 +18,7 @@ ANSWERS = [
     (400, "InvalidInstanceID.NotFound", AwsError),  # not visible everywhere yet
     (500, "InternalError", AwsError),
     (200, "", AwsError),
+    (404, "", AwsError),  # not AWS's word
     (400, "InvalidParameterValue", AwsRefused),
     (400, "TooManyLoadBalancers", NoRoom),
     (400, "TooManyTargetGroups", NoRoom),

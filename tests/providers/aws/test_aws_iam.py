@@ -201,3 +201,93 @@ async def test_a_right_that_is_missing_is_told_by_its_name(
         with pytest.raises(Denied) as denied:
             await asyncio.to_thread(do_everything, cloud, instances, disk)
     assert missing.partition(":")[2] in str(denied.value)
+
+
+UPSTREAMS_EC2 = """
+    AuthorizeSecurityGroupIngress CreateRoute CreateSecurityGroup CreateTags DeleteRoute
+    DeleteSecurityGroup DescribeAvailabilityZones DescribeInstances DescribeInstanceTopology
+    DescribeRegions DescribeRouteTables DescribeSecurityGroups DescribeSubnets DescribeVolumes
+    DescribeVpcs ModifyInstanceAttribute RevokeSecurityGroupIngress
+"""
+UPSTREAMS_ELB = """
+    AddTags ApplySecurityGroupsToLoadBalancer AttachLoadBalancerToSubnets ConfigureHealthCheck
+    CreateListener CreateLoadBalancer CreateLoadBalancerListeners CreateLoadBalancerPolicy
+    CreateTargetGroup DeleteListener DeleteLoadBalancer DeleteLoadBalancerListeners
+    DeleteTargetGroup DeregisterInstancesFromLoadBalancer DeregisterTargets DescribeListeners
+    DescribeLoadBalancerAttributes DescribeLoadBalancerPolicies DescribeLoadBalancers
+    DescribeTargetGroups DescribeTargetHealth DetachLoadBalancerFromSubnets ModifyListener
+    ModifyLoadBalancerAttributes ModifyTargetGroup RegisterInstancesWithLoadBalancer
+    RegisterTargets SetLoadBalancerPoliciesForBackendServer SetLoadBalancerPoliciesOfListener
+    SetSecurityGroups
+"""
+UPSTREAMS = [
+    *(f"ec2:{name}" for name in UPSTREAMS_EC2.split()),
+    *(f"elasticloadbalancing:{name}" for name in UPSTREAMS_ELB.split()),
+    "iam:CreateServiceLinkedRole",
+]
+"""What upstream's documentation has a control plane allow, as far as this provider goes.
+https://cloud-provider-aws.sigs.k8s.io/prerequisites/
+"""
+
+
+def allowing(*names: str) -> Json:
+    """A policy document without conditions."""
+    statement = {"Effect": "Allow", "Action": list(names), "Resource": "*"}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+async def test_upstreams_policy_is_enough_for_what_upstream_did(
+    account: Account, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instances = account.launch(2)
+    disk = account.ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
+    async with acting(account, user, allowing(*UPSTREAMS), monkeypatch) as cloud:
+        await asyncio.to_thread(do_everything, cloud, instances, disk)
+    assert account.target_groups() == []
+    assert [*account.nlbs(), *account.classic_elbs()] == []
+    assert {group["GroupName"] for group in account.security_groups()} == {"default", "nodes"}
+
+
+def test_what_upstreams_policy_lacks_is_documented() -> None:
+    lacking = {action.iam_name for action in API_ACTIONS.values()} - {*UPSTREAMS}
+    text = (ROOT / "docs" / "providers" / "aws.md").read_text()
+    assert all(f"`{name}`" in text for name in lacking)
+
+
+async def test_an_adjustment_that_is_not_allowed_keeps_no_node_out_and_is_told(
+    account: Account, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine,) = account.launch(1)
+    one = asking("nlb", target_group_attributes="deregistration_delay.timeout_seconds=5")
+    async with acting(account, user, allowing(*UPSTREAMS), monkeypatch) as cloud:
+        assert cloud.load_balancers
+        lacking = "allow elasticloadbalancing:ModifyTargetGroupAttributes"
+        with pytest.raises(Denied, match=lacking):
+            await asyncio.to_thread(cloud.load_balancers.ensure, one, [node_of(machine)])
+    (group,) = account.target_groups()
+    assert account.targets(group) == [machine["InstanceId"]]
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+@pytest.mark.parametrize(
+    "denied",
+    [
+        "ec2:DescribeSecurityGroups",
+        "elasticloadbalancing:DescribeLoadBalancerAttributes",
+        "elasticloadbalancing:DescribeTags",
+        "elasticloadbalancing:DescribeTargetGroups",
+    ],
+)
+async def test_a_read_that_is_denied_keeps_no_balancer_from_being_deleted(
+    account: Account, user: str, monkeypatch: pytest.MonkeyPatch, kind: str, denied: str
+) -> None:
+    one = asking(kind)
+    names = {action.iam_name for action in API_ACTIONS.values()}
+    usual = allowing(*names, "ec2:CreateTags")
+    async with acting(account, user, usual, monkeypatch) as cloud:
+        assert cloud.load_balancers
+        await asyncio.to_thread(cloud.load_balancers.ensure, one, [])
+    async with acting(account, user, allowing(*(names - {denied})), monkeypatch) as cloud:
+        assert cloud.load_balancers
+        await asyncio.to_thread(cloud.load_balancers.delete, one)
+    assert [*account.nlbs(), *account.classic_elbs()] == []

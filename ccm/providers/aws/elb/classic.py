@@ -37,7 +37,7 @@ from ccm.providers.aws.elb.request import (
     target_instances,
 )
 from ccm.providers.aws.security_groups import IngressChange, SecurityGroup, plan_ingress
-from ccm.providers.aws.tags import ClusterTag, Tags, tag_list
+from ccm.providers.aws.tags import ClusterTag, Tags, is_unmarked, tag_list
 from ccm.providers.aws.vpc import BackendInstance
 
 _TLS_PREFIX = TLS_POLICY.format("")
@@ -59,7 +59,7 @@ class ClassicElbs:
         record = self._find(name)
         if record is None:
             return None
-        return self._elb.balancer(service, text(record.get("DNSName")), self._tags([name])[name])
+        return self._elb.balancer(service, text(record.get("DNSName")), self._own_tags(service))
 
     def has_leftovers(self, service: Service) -> bool:
         """As `ElbType`: its security group can only go after the load balancer."""
@@ -100,6 +100,8 @@ class ClassicElbs:
             ingress.close(backends, tag)
             if given and own:
                 self._groups.delete(own)
+            executor.check()
+            ingress.check()
         return to_balancer(request.name, executor.hostname, request.annotations.warnings)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
@@ -108,16 +110,19 @@ class ClassicElbs:
         if observed is None:
             return False
         backends, registered = self._backends(Annotations.of(service), hosts, observed)
+        ingress = self._node_ingress(name, next(iter(observed.groups), ""))
         if observed.groups:
-            self._node_ingress(name, observed.groups[0]).open(backends, tag)
+            ingress.open(backends, tag)
         calls = classic_plan.plan_instances(observed, registered)
         ElbExecutor(self._api, observed.hostname).execute(calls)
+        ingress.check()
         return True
 
     def delete(self, service: Service) -> None:
         """As `ElbType`; nodes are closed first, as only the load balancer tells for which group."""
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
-        observed, own = self._describe(service, tag), self._groups.find(name, tag)
+        observed = self._describe(service, tag)
+        own = self._api.read_if_allowed(None, self._groups.find, name, tag)
         own_id = own.id if own else ""
         used = {*(observed.groups if observed else ()), *([own_id] if own_id else [])}
 
@@ -127,7 +132,9 @@ class ClassicElbs:
                 return ()
             return plan_node_ingress(group, frozenset(), own_id, self._unused(sources, name))
 
-        NodeIngress(self._elb, plan).close_everywhere(tag)
+        ingress = NodeIngress(self._elb, plan)
+        ingress.close_everywhere(tag)
+        ingress.check()
         if observed:
             self._api.call("elb:DeleteLoadBalancer", LoadBalancerName=name)
         if own:
@@ -150,12 +157,18 @@ class ClassicElbs:
         record = self._find(name)
         if record is None:
             return None
-        tags = self._tags([name])[name]
+        tags = self._own_tags(service)
         if not tag.owns_for(service, tags):
             raise Refused(f"load balancer {name} carries the tags of somebody else")
+        call = "elb:DescribeLoadBalancerAttributes"
         with retry_on(ELB_NOT_FOUND):
-            answer = self._api.call("elb:DescribeLoadBalancerAttributes", LoadBalancerName=name)
+            answer = self._api.read_if_allowed(Json(), self._api.call, call, LoadBalancerName=name)
         return read_elb(record, tags, mapping(answer.get("LoadBalancerAttributes")))
+
+    def _own_tags(self, service: Service) -> Tags:
+        with retry_on(ELB_NOT_FOUND):
+            name = service.default_balancer_name
+            return self._elb.tags_of(service, "elb:DescribeTags", "LoadBalancerName", name)
 
     def _tags(self, names: Sequence[str]) -> Mapping[str, Tags]:
         """The tags of load balancers, by name."""
@@ -199,7 +212,7 @@ class ElbSecurityGroups:
     def find(self, name: str, tag: ClusterTag) -> SecurityGroup | None:
         """The group of this load balancer; `Refused` when another owner took its name."""
         for group in self._vpc.security_groups(security_group_name(name)):
-            if not tag.owns(group.tags):
+            if not (tag.owns(group.tags) or is_unmarked(group.tags)):
                 raise Refused(f"security group {group.name} carries the tags of somebody else")
             return group
         return None
@@ -247,7 +260,10 @@ class ElbSecurityGroups:
                 VpcId=self._vpc.id,
                 TagSpecifications=[tags],
             )
-        return SecurityGroup(text(answer.get("GroupId")), name, request.tags, frozenset())
+        group_id = text(answer.get("GroupId"))
+        if not group_id:
+            raise CloudError(f"AWS did not say what the ID of security group {name} is")
+        return SecurityGroup(group_id, name, request.tags, frozenset())
 
 
 # Reading a load balancer from the API.

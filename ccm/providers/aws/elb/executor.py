@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ccm.errors import CloudError, NoRoom, RetryAfter
+from ccm.errors import CloudError, Denied, NoRoom, RetryAfter
 from ccm.model.objects import Json, objects, text
 from ccm.providers.aws.client import (
     ELB_NOT_FOUND,
@@ -26,6 +26,13 @@ ALREADY_EXISTS = (
 INVALID_INSTANCE = ("InvalidTarget", "InvalidInstance", "InvalidInstanceID.NotFound")
 GROUP_FULL = ("TooManyTargets", "TooManyRegistrationsForTargetId")
 IN_USE = "ResourceInUse"
+ADJUSTMENTS = (
+    "AddTags",
+    "ModifyLoadBalancerAttributes",
+    "ModifyTargetGroupAttributes",
+    "SetSubnets",
+)
+"""Calls without which a load balancer still serves: upstream's credentials may not do all."""
 
 
 class ElbExecutor:
@@ -35,9 +42,12 @@ class ElbExecutor:
         self._api, self.hostname, self._arns = api, hostname, dict(arns)
         self.invalid_targets: set[str] = set()  # instances that AWS does not take
         self._full_groups: set[str] = set()  # target groups that have room for no more
+        self._denied: Denied | None = None
 
-    def check_room(self) -> None:
-        """Raise `NoRoom` when targets had to be left out; everything else is done by then."""
+    def check(self) -> None:
+        """Raise `Denied` or `NoRoom` when something was left out; all else is done by then."""
+        if self._denied:
+            raise self._denied
         if self._full_groups:
             names = ", ".join(sorted(self._full_groups))
             raise NoRoom(
@@ -48,8 +58,13 @@ class ElbExecutor:
     def execute(self, calls: Iterable[ApiCall]) -> None:
         """Make the calls; `RetryAfter` when something appeared or went away meanwhile."""
         for call in calls:
-            with retry_on((*ALREADY_EXISTS, *NOT_FOUND)), self._undoing(call):
-                self._make(call)
+            try:
+                with retry_on((*ALREADY_EXISTS, *NOT_FOUND)), self._undoing(call):
+                    self._make(call)
+            except Denied as error:
+                if call.name.partition(":")[2] not in ADJUSTMENTS:
+                    raise
+                self._denied = self._denied or error
 
     @contextmanager
     def _undoing(self, call: ApiCall) -> Iterator[None]:
@@ -83,6 +98,8 @@ class ElbExecutor:
         """The same with the ARN for each `Arn` in it."""
         match value:
             case Arn(name):
+                if not self._arns.get(name):
+                    raise CloudError(f"AWS did not say what the ARN of {name} is")
                 return self._arns[name]
             case list():
                 return [self._with_arns(one) for one in value]

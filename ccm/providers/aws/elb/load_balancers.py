@@ -1,7 +1,8 @@
 """The load balancers of AWS as the controllers see them: of the type that a Service asks for."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,6 +111,14 @@ class ElbDependencies:
         is_ours = self.tagging.cluster_tag().owns_for(service, tags)
         return to_balancer(service.default_balancer_name, hostname) if is_ours else None
 
+    def tags_of(self, service: Service, call: str, key: str, name: str) -> Tags:
+        """The tags of the Service's load balancer, named as `key` says.
+
+        Where they may not be read, its name has to do: it is made from the Service's UID.
+        """
+        ours: dict[str, Tags] = {name: self.tagging.cluster_tag().tags_for(service)}
+        return self.api.read_if_allowed(ours, self.api.describe_tags, call, key, [name])[name]
+
     def subnets_for(
         self, request: LoadBalancerRequest, tag: ClusterTag, in_use: Collection[str]
     ) -> list[Subnet]:
@@ -136,7 +145,8 @@ def to_balancer(name: str, hostname: str, warnings: tuple[str, ...] = ()) -> Bal
 class NodeIngress:
     """The rules of one load balancer in nodes' groups, opened before it works and closed after.
 
-    `plan` yields what one group needs changed.
+    `plan` yields what one group needs changed. What fails stands in the way of nothing else: a
+    full group does not keep nodes in a load balancer or out of it. `check` tells it in the end.
     """
 
     def __init__(
@@ -145,30 +155,53 @@ class NodeIngress:
         self._api, self._vpc, self._plan = elb.api, elb.vpc, plan
         self._is_managed = elb.config.manages_node_ingress
         self._has_surplus = False
+        self._failure: CloudError | None = None
 
     def open(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
         """Authorize what is missing for these instances."""
         self._change("Authorize", lambda: self._vpc.node_groups(instances, tag))
 
     def close(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
-        """Revoke what is no longer wanted, if `open` saw any."""
-        if self._has_surplus:
-            self._change("Revoke", lambda: self._vpc.node_groups(instances, tag))
+        """Revoke what is no longer wanted, if `open` saw any; then there may be room for more."""
+        if not self._has_surplus:
+            return
+        is_incomplete, self._failure = self._failure is not None, None
+        self._change("Revoke", lambda: self._vpc.node_groups(instances, tag))
+        if is_incomplete:
+            self.open(instances, tag)
 
     def close_everywhere(self, tag: ClusterTag) -> None:
         """Revoke in every group of the VPC that is not another cluster's."""
-        groups = self._vpc.security_groups
-        self._change("Revoke", lambda: [g for g in groups() if not tag.is_foreign(g.tags)])
+
+        def groups() -> list[SecurityGroup]:
+            none = list[SecurityGroup]()
+            found = self._api.read_if_allowed(none, self._vpc.security_groups)
+            return [group for group in found if not tag.is_foreign(group.tags)]
+
+        self._change("Revoke", groups)
+
+    def check(self) -> None:
+        """Raise the first error there was."""
+        if self._failure:
+            raise self._failure
 
     def _change(self, action: str, groups: Callable[[], Iterable[SecurityGroup]]) -> None:
         if not self._is_managed:
             return
-        with self._vpc.ingress_lock:
+        with self._vpc.ingress_lock, self._kept():
             planned = [change for group in groups() for change in self._plan(group)]
             self._has_surplus = any(change.action == "Revoke" for change in planned)
             for change in planned:
                 if change.action == action:
-                    change_ingress(self._api, change)
+                    with self._kept():
+                        change_ingress(self._api, change)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
+        except CloudError as error:
+            self._failure = self._failure or error
 
 
 def change_ingress(api: AwsApi, change: IngressChange) -> None:

@@ -1,7 +1,7 @@
 """Network Load Balancers as an `ElbType`: read, planned for, and changed."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ccm.errors import Refused
@@ -25,6 +25,7 @@ from ccm.providers.aws.elb.nlb_desired import (
     node_rules,
     plan_node_ingress,
     target_group_prefix,
+    target_groups,
 )
 from ccm.providers.aws.elb.request import (
     ElbHealthCheck,
@@ -34,14 +35,16 @@ from ccm.providers.aws.elb.request import (
 )
 from ccm.providers.aws.security_groups import IngressRule
 from ccm.providers.aws.subnets import Subnet
-from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
+from ccm.providers.aws.tags import ClusterTag, Tags, is_unmarked, read_tags
 from ccm.providers.aws.vpc import BackendInstance
 
 MAX_PER_PAGE = 400
 FIND = "elbv2:DescribeLoadBalancers"
+TAGS = "elbv2:DescribeTags"
 _NAME_FROM_UID = re.compile(r"a[0-9a-f]{31}")
 ADDRESSES = ("AllocationId", "PrivateIPv4Address")
 CLIENT_IP = "preserve_client_ip.enabled"
+Detail = Callable[[AwsApi, ObservedNlb], ObservedNlb]
 
 
 class Nlbs:
@@ -55,7 +58,7 @@ class Nlbs:
         if record is None:
             return None
         arn = text(record.get("LoadBalancerArn"))
-        tags = describe_tags(self._api, [arn])[arn]
+        tags = self._elb.tags_of(service, TAGS, "ResourceArn", arn)
         return self._elb.balancer(service, text(record.get("DNSName")), tags)
 
     def has_leftovers(self, service: Service) -> bool:
@@ -85,7 +88,8 @@ class Nlbs:
             ingress.open(backends, tag)
             executor = self._execute(calls, observed)
             ingress.close(backends, tag)
-            executor.check_room()
+            executor.check()
+            ingress.check()
         return to_balancer(request.name, executor.hostname, request.annotations.warnings)
 
     def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
@@ -99,13 +103,16 @@ class Nlbs:
         subnets = self._vpc.subnets()
         cidrs = [subnet.cidr for subnet in subnets if subnet.id in observed.nlb.subnets]
         opened = node_rules(current, ranges_if_valid(service), cidrs, service.health_check)
-        self._node_ingress(name, opened).open(backends, tag)
-        self._execute(nlb_plan.plan_targets(targets, observed), observed).check_room()
+        ingress = self._node_ingress(name, opened)
+        ingress.open(backends, tag)
+        self._execute(nlb_plan.plan_targets(targets, observed), observed).check()
+        ingress.check()
         return True
 
     def delete(self, service: Service) -> None:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
-        observed = self._describe(service, tag, [with_listeners, with_attributes])
+        details = map(if_allowed, (with_listeners, with_attributes))
+        observed = self._describe(service, tag, details, needs_groups=False)
         calls = list(nlb_plan.plan_deletion(observed))
         ingress = NodeIngress(
             self._elb,
@@ -113,6 +120,7 @@ class Nlbs:
         )
         ingress.close_everywhere(tag)
         self._execute(calls, observed)
+        ingress.check()
 
     def _refuse_unenforced(self, request: LoadBalancerRequest) -> None:
         """Ranges are enforced by the nodes' groups, to which a client has to look like itself."""
@@ -137,11 +145,17 @@ class Nlbs:
         self,
         service: Service,
         tag: ClusterTag,
-        details: Iterable[Callable[[AwsApi, ObservedNlb], ObservedNlb]],
+        details: Iterable[Detail],
+        needs_groups: bool = True,
     ) -> ObservedNlb:
         """The load balancer and its groups, with these details."""
+        names = self._group_names(service, tag)
         with retry_on(NOT_FOUND):
-            observed = describe_nlb(self._api, service, tag)
+            if needs_groups:
+                groups = list_groups(self._api, service)
+            else:
+                groups = self._api.read_if_allowed(list[Json](), list_groups, self._api, service)
+            observed = describe_nlb(self._elb, service, groups, names)
             for add in details:
                 observed = add(self._api, observed)
         return observed
@@ -153,6 +167,16 @@ class Nlbs:
         if observed and not request.annotations.csv("subnets"):
             return [subnet for subnet in self._vpc.subnets() if subnet.id in observed.subnets]
         return self._elb.subnets_for(request, tag, ())
+
+    def _group_names(self, service: Service, tag: ClusterTag) -> frozenset[str]:
+        """The names that its target groups have to have; none for a Service that is refused."""
+        try:
+            request = read_request(service, NLB, tag)
+            probe = self._elb.config.shared_probe
+            groups = target_groups(request, (), tag.cluster_id, probe)
+            return frozenset(one.name for one in groups.values())
+        except Refused:
+            return frozenset()
 
     def _backends(
         self, annotations: Annotations, hosts: Sequence[Node], observed: ObservedNlb
@@ -187,28 +211,51 @@ def ranges_if_valid(service: Service) -> tuple[str, ...]:
 # Reading a load balancer, and all that belongs to it, from the API.
 
 
-def describe_nlb(api: AwsApi, service: Service, tag: ClusterTag) -> ObservedNlb:
+def list_groups(api: AwsApi, service: Service) -> list[Json]:
+    """The target groups that could be the Service's.
+
+    They are looked for by their names' beginning among all of the account, because one that has
+    no listener, after an interruption, belongs to no load balancer.
+    """
+    call, name = "elbv2:DescribeTargetGroups", service.default_balancer_name
+    listed = api.list_pages(call, "TargetGroups", PageSize=MAX_PER_PAGE)
+    named = target_group_prefix(service.key)
+    return [
+        group
+        for group in listed
+        if text(group.get("TargetGroupName")).startswith(named) and not _serves_others(group, name)
+    ]
+
+
+def describe_nlb(
+    elb: ElbDependencies, service: Service, listed: Iterable[Json], names: Collection[str]
+) -> ObservedNlb:
     """The load balancer and its target groups; one of its name that is not ours is `Refused`.
 
-    Listeners, attributes and targets take further reads, for those who need them.
+    A group that no tag says anything of is ours when only our load balancer has it, or nobody
+    and its name is one of `names`, which have a hash of the cluster's ID.
 
-    Target groups are looked for by their names' beginning among all of the account, because one
-    that has no listener, after an interruption, belongs to no load balancer.
+    Listeners, attributes and targets take further reads, for those who need them.
     """
-    own_name, call = service.default_balancer_name, "elbv2:DescribeTargetGroups"
+    api, tag, own_name = elb.api, elb.tagging.cluster_tag(), service.default_balancer_name
     record = api.find_one(FIND, "LoadBalancers", Names=[own_name])
-    named = {
-        text(group.get("TargetGroupArn")): group
-        for group in api.list_pages(call, "TargetGroups", PageSize=MAX_PER_PAGE)
-        if text(group.get("TargetGroupName")).startswith(target_group_prefix(service.key))
-    }
     arn = text((record or {}).get("LoadBalancerArn"))
-    asked = [one for one, group in named.items() if not _serves_others(group, own_name)]
-    tags = describe_tags(api, [*([arn] if arn else []), *asked])
+    named = {text(group.get("TargetGroupArn")): group for group in listed}
+    usual = tag.tags_for(service)
+    unread: dict[str, Tags] = {arn: usual, **{key: {} for key in named}}
+    asked = [*([arn] if arn else []), *named]
+    tags = api.read_if_allowed(unread, describe_tags, api, asked)
     if record and not tag.owns_for(service, tags[arn]):
         raise Refused(f"load balancer {own_name} carries the tags of somebody else")
-    ours = {one: named[one] for one in asked if tag.owns_for(service, tags[one])}
-    groups = [read_group(group, tags[one]) for one, group in ours.items()]
+
+    def is_ours(one: str) -> bool:
+        users, name = named[one].get("LoadBalancerArns") or [], text(named[one]["TargetGroupName"])
+        is_its = users == [arn] or (not users and name in names)
+        return tag.owns_for(service, tags[one]) or (is_unmarked(tags[one]) and is_its)
+
+    ours = {one: named[one] for one in named if is_ours(one)}
+    known = dict.fromkeys(named, usual) if tags is unread else tags
+    groups = [read_group(group, known[one]) for one, group in ours.items()]
     strangers = [text(named[one].get("TargetGroupName")) for one in named.keys() - ours.keys()]
     return ObservedNlb(
         nlb=_read_nlb(record, tags[arn]) if record else None,
@@ -224,6 +271,11 @@ def _serves_others(group: Json, name: str) -> bool:
     """Whether only load balancers of other Services use it; their tags cost no read then."""
     users = {balancer_name(arn) for arn in group.get("LoadBalancerArns") or ()}
     return bool(users) and all(_NAME_FROM_UID.fullmatch(one) and one != name for one in users)
+
+
+def if_allowed(detail: Detail) -> Detail:
+    """The same, left out where it may not be read."""
+    return lambda api, observed: api.read_if_allowed(observed, detail, api, observed)
 
 
 def with_listeners(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
@@ -248,7 +300,8 @@ def with_group_attributes(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
     """The same with the attributes of its groups, which take one read each."""
     groups = {}
     for name, group in observed.groups.items():
-        answer = api.call("elbv2:DescribeTargetGroupAttributes", TargetGroupArn=group.arn)
+        call = "elbv2:DescribeTargetGroupAttributes"
+        answer = api.read_if_allowed(Json(), api.call, call, TargetGroupArn=group.arn)
         groups[name] = replace(group, attributes=read_tags(answer.get("Attributes")))
     return replace(observed, groups=groups)
 
@@ -272,7 +325,7 @@ def with_targets(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
 
 def describe_tags(api: AwsApi, arns: Sequence[str]) -> dict[str, Tags]:
     """The tags of load balancers and target groups, by ARN."""
-    return api.describe_tags("elbv2:DescribeTags", "ResourceArn", arns)
+    return api.describe_tags(TAGS, "ResourceArn", arns)
 
 
 def _read_nlb(record: Json, tags: Tags) -> Nlb:

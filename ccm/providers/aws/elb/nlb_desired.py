@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 
 from ccm.errors import Refused
 from ccm.model.service import HealthCheck, ServicePort
@@ -137,14 +138,11 @@ def desired_nlb(
     Service names others.
     """
     annotations = request.annotations
-    check = read_health_check(request, DEFAULT_HEALTH_CHECK, LOCAL_HEALTH_CHECK, probe)
-    registered = frozenset(targets)
-    groups: dict[str, TargetGroup] = {}
-    listeners: dict[int, NlbListener] = {}
-    for port in merged_ports(request.ports):
-        group = _target_group(request, port, check, cluster_id, registered)
-        groups[group.name] = group
-        listeners[port.number] = _listener(request, port, group.name)
+    groups = target_groups(request, targets, cluster_id, probe)
+    listeners = {
+        port.number: _listener(request, port, groups[port.number].name)
+        for port in merged_ports(request.ports)
+    }
     nlb = Nlb(
         name=request.name,
         is_internal=request.is_internal,
@@ -153,7 +151,22 @@ def desired_nlb(
         tags=request.tags,
         attributes=_attributes(annotations),
     )
-    return DesiredNlb(nlb, listeners, groups)
+    return DesiredNlb(nlb, listeners, {group.name: group for group in groups.values()})
+
+
+def target_groups(
+    request: LoadBalancerRequest,
+    targets: Iterable[str],
+    cluster_id: str,
+    probe: SharedProbe | None,
+) -> dict[int, TargetGroup]:
+    """The target group of each of the merged ports, by the port's number."""
+    check = read_health_check(request, DEFAULT_HEALTH_CHECK, LOCAL_HEALTH_CHECK, probe)
+    registered = frozenset(targets)
+    return {
+        port.number: _target_group(request, port, check, cluster_id, registered)
+        for port in merged_ports(request.ports)
+    }
 
 
 def merged_ports(ports: Sequence[ServicePort]) -> Iterator[ServicePort]:
@@ -298,24 +311,35 @@ def node_rules(
 ) -> frozenset[IngressRule]:
     """Clients may reach the node ports from `ranges`, health checks come from the subnets.
 
-    A port that is not only this Service's may be checked for others as well.
+    A group has room for few rules: what clients may do anyhow takes none for health checks. A
+    port that is not only this Service's may be checked for others as well.
     """
     name = desired.nlb.name
     own_ports = {group.port for group in desired.groups.values()}
     if node_check:
         own_ports.add(node_check.port)
-    rules: set[IngressRule] = set()
+    clients, checks = set[IngressRule](), set[IngressRule]()
     for group in desired.groups.values():
         check_port = group.health_check.port
         port = group.port if check_port == "traffic-port" else int(check_port)
         health = f"{HEALTH_RULE}={name}" if port in own_ports else HEALTH_RULE
-        rules |= {
+        clients |= {
             IngressRule(protocol, group.port, group.port, cidr, f"{CLIENT_RULE}={name}")
             for protocol in group.protocol.replace("TLS", "TCP").lower().split("_")
             for cidr in ranges
         }
-        rules |= {IngressRule("tcp", port, port, cidr, health) for cidr in cidrs}
-    return frozenset(rules)
+        checks |= {IngressRule("tcp", port, port, cidr, health) for cidr in cidrs if cidr}
+    return frozenset(clients | {check for check in checks if not _is_covered(check, clients)})
+
+
+def _is_covered(check: IngressRule, clients: Iterable[IngressRule]) -> bool:
+    """Whether a rule for clients lets the health check in as well."""
+    source = IPv4Network(check.source, strict=False)
+    return any(
+        (rule.protocol, rule.first) == (check.protocol, check.first)
+        and source.subnet_of(IPv4Network(rule.source))
+        for rule in clients
+    )
 
 
 def plan_node_ingress(

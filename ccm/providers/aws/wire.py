@@ -1,0 +1,93 @@
+"""What comes over the wire is not trusted: here an answer has to be one, whole, and in time.
+
+botocore reads anything that is XML as the answer to anything, an empty one, and limits only how
+long it waits for the next bytes.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from http.client import HTTPResponse
+from io import BufferedReader, RawIOBase
+from socket import socket
+from typing import Any
+
+from botocore.awsrequest import AWSHTTPConnection, AWSHTTPSConnection
+from botocore.model import OperationModel
+from botocore.parsers import ResponseParserError
+
+from ccm.model.objects import Json
+
+_BEFORE_ROOT = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*"
+_SHOWN = 60  # characters of an odd answer in an error's text
+_deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+
+
+def check_body(operation_model: OperationModel, response_dict: Mapping[str, Any], **_: Any) -> None:
+    """Raise `ResponseParserError` for a success that is no answer to this operation.
+
+    For botocore's event `before-parse`.
+    """
+    body, name = response_dict["body"], operation_model.name
+    root = rb"%s<(?:\w+:)?%sResponse[\s/>]" % (_BEFORE_ROOT, name.encode())
+    if response_dict["status_code"] < 300 and not re.match(root, body, re.DOTALL):
+        raise ResponseParserError(f"this is no answer to {name}: {body[:_SHOWN]!r}")
+
+
+def check_members(operation_model: OperationModel, answer: Json) -> None:
+    """Raise `ResponseParserError` for a read that lacks what it was made for.
+
+    AWS lists nothing as an empty list; a list that is not there says nothing.
+    """
+    if not operation_model.name.startswith("Describe"):
+        return
+    for name, shape in operation_model.output_shape.members.items():
+        if shape.type_name in ("list", "structure") and name not in answer:
+            raise ResponseParserError(f"the answer to {operation_model.name} has no {name}")
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Inside, this thread reads no answer for longer than this, however slowly it comes."""
+    token = _deadline.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def limit_time() -> None:
+    """Have botocore's connections, those for credentials as well, keep to `time_limit`."""
+    AWSHTTPConnection.response_class = _TimedResponse
+    AWSHTTPSConnection.response_class = _TimedResponse
+
+
+class _TimedResponse(HTTPResponse):
+    def __init__(self, sock: socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp = BufferedReader(_TimedReader(sock, self.fp.detach()))
+
+
+class _TimedReader(RawIOBase):
+    """Reads from a socket until the deadline that is set when it is made."""
+
+    def __init__(self, sock: socket, raw: RawIOBase) -> None:
+        self._sock, self._raw, self._deadline = sock, raw, _deadline.get()
+        self._timeout = sock.gettimeout()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer is not complete in time")
+        if left != float("inf"):
+            self._sock.settimeout(min(left, self._timeout or left))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()

@@ -1,0 +1,91 @@
+"""Answers that are none, or do not end: an error of the cloud each, and never a wrong belief."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from ccm.errors import CloudError, Denied, Refused
+from tests.providers.aws.proxy import Drip, Request
+from tests.providers.aws.world import Aws, asking, node, node_of
+
+OTHER = b'<DescribeRegionsResponse xmlns="x"><regionInfo/></DescribeRegionsResponse>'
+BODIES = {
+    "nothing": b"",
+    "HTML": b"<!DOCTYPE html><html><body>Sign in</body></html>",
+    "XML of a page": b"<html><body/></html>",
+    "another action": OTHER,
+    "cut": b"<{name}Response><{name}Result>",
+    "hollow": b"<{name}Response></{name}Response>",
+}
+
+
+def answering(aws: Aws, body: str, operation: str = "") -> None:
+    """Have every answer, or only that to one operation, be a success with this body."""
+
+    def rewrite(request: Request, answer: bytes) -> bytes:
+        name = request.operation
+        is_meant = operation in ("", request.name)
+        return BODIES[body].replace(b"{name}", name.encode()) if is_meant else answer
+
+    aws.proxy.rewrite = rewrite
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_success_that_is_no_answer_is_an_error_and_nobody_is_gone_injected(
+    aws: Aws, body: str
+) -> None:
+    (made,) = aws.launch()
+    one, other = node_of(made, ["10.244.0.0/24"]), asking("nlb")
+    await aws.ensure(other)
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: aws.describe(one),
+        lambda: aws.describe(node(made["PrivateDnsName"])),
+        lambda: aws.list_routes(one),
+        lambda: aws.ensure(asking("nlb", "new"), [one]),
+        lambda: aws.ensure(asking("classic", "classic"), [one]),
+        lambda: aws.update_hosts(other, [one]),
+        lambda: aws.delete(other),
+    ]
+    answering(aws, body)
+    aws.proxy.requests = []
+    for ask in asked:
+        with pytest.raises(CloudError) as raised:
+            await ask()
+        assert not isinstance(raised.value, Refused | Denied)
+    assert aws.proxy.writes() == []
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_one_odd_answer_among_good_ones_is_an_error_of_the_cloud_injected(
+    aws: Aws, kind: str
+) -> None:
+    nodes = [node_of(one) for one in aws.launch()]
+    await aws.ensure(asking(kind, "first"), nodes)
+    made = sorted(aws.proxy.counted())
+    for number, operation in enumerate(made):
+        aws.proxy.reset()
+        answering(aws, "hollow", operation)
+        one = asking(kind, f"web-{number}")
+        with suppress(CloudError):  # some have nothing to say, and pass when they are hollow
+            await aws.ensure(one, nodes)
+        aws.proxy.reset()
+        await aws.ensure(one, nodes)
+
+
+@pytest.mark.parametrize("drip", [Drip(), Drip(is_head=True)])
+async def test_an_answer_that_never_ends_is_given_up_with_its_thread_injected(
+    aws: Aws, drip: Drip
+) -> None:
+    await aws.start("CallTimeout = 1s")
+    (made,) = aws.launch()
+    await aws.describe(node_of(made))
+    began = time.monotonic()
+    with aws.proxy.fault("DescribeInstances", drip):
+        answers = [aws.describe(node_of(made)) for _ in range(8)]
+        failures = await asyncio.gather(*answers, return_exceptions=True)
+    assert {type(failure) for failure in failures} == {CloudError}
+    assert time.monotonic() - began < 30  # a second each, in as many threads as there are
+    await aws.describe(node_of(made))
