@@ -30,6 +30,7 @@ ADJUSTMENTS = (
     "AddTags",
     "ModifyLoadBalancerAttributes",
     "ModifyTargetGroupAttributes",
+    "SetLoadBalancerListenerSSLCertificate",
     "SetSubnets",
 )
 """Calls without which a load balancer still serves: upstream's credentials may not do all."""
