@@ -153,6 +153,15 @@ def test_an_interrupted_plan_converges(
     check(world)
 
 
+def test_a_network_lost_to_another_node_goes_although_a_claim_cannot_be_read() -> None:
+    wide, narrow = ip_network("10.244.0.0/23"), ["10.244.0.0/24", "10.244.1.0/24"]
+    nodes = [a_node("a", "ours", [str(wide), "banana"]), a_node("b", "ours", narrow)]
+    world = Observed({each.name: each for each in nodes}, {wide: "a"})
+    while pending := world.pending():
+        world.perform(*pending[0])
+    assert world.routes == dict.fromkeys(map(ip_network, narrow), "b")
+
+
 def check(end: Observed) -> None:
     state = end.state()
     ours = [cidrs for cidrs in state.pod_cidrs if state.may_route(cidrs)]

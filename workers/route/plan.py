@@ -88,8 +88,7 @@ def plan(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Act
     for network in own:
         if network not in failures:
             yield from _route(cidrs, network, state)
-    if not cidrs.unreadable:
-        yield from _stale(cidrs.node, {*own, *failures}, state)
+    yield from _stale(cidrs, {*own, *failures}, state)
     if not cidrs.is_empty and not any(
         isinstance(failures.get(n), RetryAfter) for n in cidrs.networks
     ):
@@ -108,10 +107,14 @@ def _route(cidrs: PodCidrs, network: Network, state: RouteState) -> Iterator[Act
         yield AddRoute(network)
 
 
-def _stale(node: Node, kept: Collection[Network], state: RouteState) -> Iterator[Action]:
-    """Take away the routes to a Node that does not have their networks, or not by right."""
-    for known in state.table.to(node.name):
-        if known.network not in kept and state.may_delete(known):
+def _stale(cidrs: PodCidrs, kept: Collection[Network], state: RouteState) -> Iterator[Action]:
+    """Take away the routes to a Node that does not have their networks, or not by right.
+
+    What nobody can read may be the claim to any other network.
+    """
+    for known in state.table.to(cidrs.node.name):
+        is_unclear = bool(cidrs.unreadable) and known.network not in cidrs.networks
+        if known.network not in kept and not is_unclear and state.may_delete(known):
             yield DropRoute(known, "not a network of its node")
 
 
