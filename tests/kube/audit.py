@@ -37,7 +37,8 @@ class AuditEntry:
 
     @property
     def is_write(self) -> bool:
-        return self.verb in WRITES
+        """Whether it may have changed something; a review is created and not stored."""
+        return self.verb in WRITES and not self.resource.endswith("reviews")
 
 
 def read_audit_log(path: Path) -> Iterator[AuditEntry]:
