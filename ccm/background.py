@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -46,3 +48,13 @@ def start_task(
     task = asyncio.create_task(work)
     task.add_done_callback(end)
     return task
+
+
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of all; what the first raises is raised once the others have ended, too."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+    return [task.result() for task in tasks]

@@ -1,9 +1,9 @@
 """What an identity may do, asked of the API server (SubjectAccessReview); nothing is stored."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from ccm.background import gather_all
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping
@@ -48,7 +48,7 @@ async def review_access(
         for verb in rule.verbs
         for name in rule.names or ("",)
     )
-    return await asyncio.gather(*(_answered(kube, review, user) for review in reviews))
+    return await gather_all(_answered(kube, review, user) for review in reviews)
 
 
 async def _answered(kube: Kube, review: AccessReview, user: str) -> AccessReview:

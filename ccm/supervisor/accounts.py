@@ -5,11 +5,11 @@ upstream controller there is none: then it is the account that upstream's would 
 these rights by the bootstrap policy of every API server.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ccm.background import gather_all
 from ccm.controllers import VOLUME
 from ccm.errors import ConfigurationFault, KubernetesError
 from ccm.kube.access_review import AccessReview, review_access
@@ -83,8 +83,8 @@ async def choose_accounts(
     server does not say who may: what is chosen here lasts as long as this process.
     """
     own = await own_account(kube) if settings.use_service_account_credentials else None
-    reviewed = await asyncio.gather(
-        *(_candidates(kube, settings, own, worker, rules[worker]) for worker in rules)
+    reviewed = await gather_all(
+        _candidates(kube, settings, own, worker, rules[worker]) for worker in rules
     )
     accounts: dict[str, ServiceAccount] = {}
     for worker, candidates in zip(rules, reviewed, strict=True):

@@ -46,6 +46,23 @@ async def test_what_a_task_raises_is_logged_and_it_is_let_go(
     assert [record.exc_text for record in caplog.records if record.message == "task failed"]
 
 
+async def test_what_one_of_many_raises_waits_for_the_end_of_the_others() -> None:
+    ended: list[str] = []
+
+    async def fail() -> None:
+        raise OSError("no")
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60.0)
+        finally:
+            ended.append("the other")
+
+    with pytest.raises(OSError, match="no"):
+        await background.gather_all([wait(), fail()])
+    assert ended == ["the other"]
+
+
 def test_no_timer_and_no_callback_of_the_product_goes_without_the_guard() -> None:
     """The loop drops a callback that raises, and with it whatever it was to do."""
     unguarded = [
