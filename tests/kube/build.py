@@ -1,7 +1,7 @@
 """Find or build the real kube-apiserver, etcd and kubectl, and upstream's controller; starts none.
 
 `python3 -m tests.kube.build` prints the folder of the servers, with `peer` that of the controller.
-It needs Go, and no Python package. With CCM_KUBE=oldest it is about the oldest supported servers.
+It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
 import fcntl
@@ -50,7 +50,7 @@ class Pin:
 
 
 KUBERNETES = Pin(
-    PINS / ("oldest" if os.environ.get("CCM_KUBE") == "oldest" else "kubernetes"),
+    PINS / ("oldest" if os.environ.get("TEST_KUBE") == "oldest" else "kubernetes"),
     "k8s.io/kubernetes",
     {
         "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
