@@ -69,7 +69,7 @@ tools: # What tests of the systemd unit, the alert rules and the status page nee
 
 OLDEST := $(VENV)-oldest
 test-oldest: venv ## Run the tests with the oldest dependencies that setup.cfg allows
-	$(BIN)/uv venv --quiet --clear $(OLDEST)
+	$(BIN)/uv venv --quiet --clear --seed $(OLDEST)
 	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra aws setup.cfg -o $(OLDEST)/oldest.txt
 	$(BIN)/uv pip install --quiet --python $(OLDEST) -c $(OLDEST)/oldest.txt -e '.[dev]'
 	$(OLDEST)/bin/python -m pytest -n 4 --dist loadgroup -q -m "not alone"
