@@ -28,7 +28,7 @@ WAITING_SHOWN = 20  # uninitialized nodes that `status` lists by name
 
 
 class NodeLister:
-    """The supervisor's own view of all Nodes. The first worker's hello sets `provider_ids`."""
+    """The supervisor's own view of all Nodes. Each worker's hello sets `provider_ids`."""
 
     def __init__(self, store: ProjectedStore) -> None:
         self.store = store

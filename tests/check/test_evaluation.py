@@ -25,7 +25,6 @@ from ccm.cloud.interface import Quota
 from ccm.controllers import ROUTE
 from ccm.errors import CloudError, Denied, NotImplementedByProvider, Refused, Throttled
 from ccm.kube.access_review import AccessReview
-from ccm.kube.service_accounts import ServiceAccount
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import UNINITIALIZED_TAINT, Node
 from ccm.model.rbac import PolicyRule
@@ -33,7 +32,6 @@ from ccm.model.service import Service
 from ccm.providers.simulated.instances import PROVIDER_IDS
 from ccm.settings import Settings
 from ccm.settings import flags as declared_flags
-from ccm.supervisor.accounts import AccountCandidate, best
 from tests.kube.build import KUBERNETES
 from workers.service.plan import Capabilities
 
@@ -138,42 +136,6 @@ def test_the_verbs_of_a_rule_are_one_finding() -> None:
     [found] = permissions.evaluate_reviews("the supervisor", reviews)
     wanted = "the supervisor may not get, update leases.coordination.k8s.io l in ns: election"
     assert found.message == wanted
-
-
-def candidate(name: str, *denied: str, problem: str = "") -> AccountCandidate:
-    """An account that needs to patch and delete nodes and to record Events."""
-    reviews = [
-        AccessReview(PolicyRule(resource, (verb,), ""), verb, "", verb not in denied)
-        for resource, verb in (("nodes", "patch"), ("nodes", "delete"), ("events", "create"))
-    ]
-    return AccountCandidate(ServiceAccount(name), reviews, problem)
-
-
-@pytest.mark.parametrize(
-    ("candidates", "chosen"),
-    [
-        ([candidate("ours"), candidate("upstreams")], "ours"),
-        ([candidate("ours", problem="there is none"), candidate("upstreams")], "upstreams"),
-        ([candidate("ours", "patch"), candidate("upstreams")], "upstreams"),
-        ([candidate("ours", "patch"), candidate("upstreams", "delete")], "ours"),
-        ([candidate("ours", "patch", "delete"), candidate("upstreams", "create")], "upstreams"),
-        ([candidate("ours", "patch", "delete"), candidate("upstreams", problem="403")], None),
-    ],
-)
-def test_a_worker_acts_as_the_first_who_lacks_least(
-    candidates: list[AccountCandidate], chosen: str | None
-) -> None:
-    found = best(candidates)
-    assert (found and found.account and found.account.name) == chosen
-
-
-def test_nobody_is_a_failure_unless_nobody_asked_for_it_and_who_is_hidden_may_be_nobody() -> None:
-    settings = Settings(cloud_provider="simulated", use_service_account_credentials=True)
-    nobody = {
-        "node": [candidate("a", problem="no")],
-        "volume_label": [candidate("b", problem="no")],
-    }
-    assert states(permissions.evaluate_candidates(settings, nobody)) == ["failed", "warning"]
 
 
 # The Lease.

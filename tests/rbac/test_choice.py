@@ -1,14 +1,20 @@
 """Whom each worker acts as is chosen by answers alone: trouble of the API server is none."""
 
+from dataclasses import replace
+
 import pytest
 from aiohttp import web
 
+from ccm.checks.finding import CheckState
+from ccm.checks.permissions import evaluate_candidates
 from ccm.errors import KubernetesError, Unreachable
+from ccm.kube.access_review import AccessReview
 from ccm.kube.service_accounts import SELF_REVIEWS, ServiceAccount
 from ccm.manifests.rbac import worker_rules
 from ccm.model.objects import Json
+from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
-from ccm.supervisor.accounts import choose_accounts
+from ccm.supervisor.accounts import AccountCandidate, best, choose_accounts
 from tests.unit.api_server import Handler, failure, json_answer, serving
 
 REVIEWS = "/selfsubjectaccessreviews"
@@ -60,3 +66,50 @@ async def test_no_controller_is_left_out_as_nobody_says_who_we_are() -> None:
 async def test_an_answer_that_says_nothing_is_no_denial(body: Json) -> None:
     with pytest.raises(Unreachable):
         await chosen(**{REVIEWS: json_answer(body)})
+
+
+# What is made of the answers.
+
+
+def candidate(name: str, *denied: str, problem: str = "") -> AccountCandidate:
+    """An account that needs to patch and delete nodes and to record Events."""
+    reviews = [
+        AccessReview(PolicyRule(resource, (verb,), ""), verb, "", verb not in denied)
+        for resource, verb in (("nodes", "patch"), ("nodes", "delete"), ("events", "create"))
+    ]
+    return AccountCandidate(ServiceAccount(name), reviews, problem)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "chosen"),
+    [
+        ([candidate("ours"), candidate("upstreams")], "ours"),
+        ([candidate("ours", problem="there is none"), candidate("upstreams")], "upstreams"),
+        ([candidate("ours", "patch"), candidate("upstreams")], "upstreams"),
+        ([candidate("ours", "patch"), candidate("upstreams", "delete")], "ours"),
+        ([candidate("ours", "patch", "delete"), candidate("upstreams", "create")], "upstreams"),
+        ([candidate("ours", "patch", "delete"), candidate("upstreams", problem="403")], None),
+    ],
+)
+def test_a_worker_acts_as_the_first_who_lacks_least(
+    candidates: list[AccountCandidate], chosen: str | None
+) -> None:
+    found = best(candidates)
+    assert (found and found.account and found.account.name) == chosen
+
+
+def test_nobody_is_a_failure_unless_nobody_asked_for_it_and_who_is_hidden_may_be_nobody() -> None:
+    settings = Settings(cloud_provider="simulated", use_service_account_credentials=True)
+    candidates = {
+        "node": [candidate("a", problem="no")],
+        "volume_label": [candidate("b", problem="no")],
+        "route": [replace(candidate("c"), is_hidden=True)],
+        "service": [candidate("d")],
+    }
+    found = evaluate_candidates(settings, candidates)
+    assert [finding.state for finding in found] == [
+        CheckState.FAILED,
+        CheckState.WARNING,
+        CheckState.NOT_CHECKED,
+        CheckState.OK,
+    ]
