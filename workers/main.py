@@ -2,14 +2,14 @@
 
 import asyncio
 import faulthandler
-import importlib
 import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import cast
 
 from ccm.bus.frames import Fault, Hello, TokenRefused, WorkerSpec
 from ccm.bus.in_flight import InFlightJournal
@@ -17,6 +17,7 @@ from ccm.bus.sockets import Port
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
 from ccm.cloud.registry import load_provider, read_config
+from ccm.controllers import load_controller
 from ccm.decide.lease import write_grace
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
 from ccm.kube.client import Fence, Kube, RateLimit, RestConfig, WorkerToken
@@ -24,7 +25,7 @@ from ccm.kube.events import EventRecorder
 from ccm.log import set_up
 from ccm.processes import die_with_parent, keep_memory_private
 from ccm.settings import Settings
-from workers.controller import ControllerContext, ControllerModule
+from workers.controller import ControllerContext, ControllerModule, NotNeeded
 from workers.executor import KeyExecutor
 from workers.performer import Performer
 from workers.queue import WorkQueue
@@ -35,6 +36,17 @@ log = logging.getLogger(__name__)
 
 GRACE_WITHOUT_ELECTION = 30.0  # seconds; there is no other replica
 SPARE_THREADS = 8  # beside those in which a provider's plain methods wait: for batches, and DNS
+
+
+def preload(provider: str, controllers: Sequence[str]) -> None:
+    """Import what workers of these controllers need; what cannot be imported, they will tell."""
+    for name in controllers:
+        with suppress(ConfigurationFault):
+            load_controller(name, provider)
+    try:
+        load_provider(provider)
+    except Exception:  # around one callback: whatever a provider's code does as it is imported
+        log.debug("provider not loaded beforehand", exc_info=True)
 
 
 def main(spec: WorkerSpec) -> None:
@@ -77,15 +89,13 @@ def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
 
 async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     settings = spec.settings
-    module = cast(
-        ControllerModule, importlib.import_module(f"workers.{spec.controller}.controller")
-    )
+    module: ControllerModule = load_controller(spec.controller, settings.cloud_provider)
     threads = module.concurrency(settings) + SPARE_THREADS
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
     grants = SupervisorGrants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)
-    await provider.initialize(provider_context(settings, gate, spec.name))
+    await provider.initialize(provider_context(settings, gate, spec.name, spec.cluster_uid))
     require_cluster_id(provider, settings)
     grace = _grace(settings)
     port.permission.outlive_by(grace)
@@ -107,10 +117,10 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
             recorder=EventRecorder(kube.lane(), module.COMPONENT, spec.name),
             send=port.send,
         )
-        controller = module.new_controller(context)
-        if controller is None:
-            extra = {"controller": spec.controller}
-            log.warning("skipped: the provider has nothing for it", extra=extra)
+        try:
+            controller = module.new_controller(context)
+        except NotNeeded as why:
+            log.warning("controller left out", extra={"why": str(why)})
             return ExitCode.NOT_NEEDED
         connection = Connection(port, grants, gate, (gate.counters, kube.counters))
         runner = Runner(connection, context, controller)
@@ -137,7 +147,9 @@ def require_cluster_id(provider: CloudProvider, settings: Settings) -> None:
     log.warning("the cloud's objects carry no cluster ID")
 
 
-def provider_context(settings: Settings, gate: Gate, caller: str) -> ProviderContext:
+def provider_context(
+    settings: Settings, gate: Gate, caller: str, cluster_uid: str
+) -> ProviderContext:
     """What the provider gets at its start; `caller` names this process in the cloud's own log."""
     return ProviderContext(
         gate,
@@ -146,6 +158,7 @@ def provider_context(settings: Settings, gate: Gate, caller: str) -> ProviderCon
         settings.cluster_name,
         caller,
         settings.allow_untagged_cloud,
+        cluster_uid,
     )
 
 

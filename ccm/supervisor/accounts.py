@@ -35,6 +35,14 @@ RulesByWorker = Mapping[str, Sequence[PolicyRule]]
 
 
 @dataclass(frozen=True, slots=True)
+class Identities:
+    """Whom workers act as, by controller, and for which cluster."""
+
+    accounts: Mapping[str, ServiceAccount]
+    cluster_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AccountCandidate:
     """Somebody a worker may act as, ourselves if there is no account, and what he may do.
 

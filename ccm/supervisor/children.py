@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 from ccm.background import call_later, call_until_done
 from ccm.bus.frames import WorkerSpec
@@ -30,7 +29,7 @@ from ccm.errors import ExitCode
 from ccm.http import Server
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.supervisor.spawn import start_process
+from ccm.supervisor.starter import Process
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ class WorkerProcess:
     """One process of a worker."""
 
     ident: str
-    handle: Any
+    handle: Process
     journal_path: Path
     controllers: tuple[str, ...]
     said_hello: bool = False  # and that was taken in
@@ -117,9 +116,12 @@ class Children:
         settings: Settings,
         server: Server,
         hooks: Hooks,
+        start_process: Callable[[WorkerSpec], Process],
+        cluster_uid: str = "",
     ) -> None:
+        self._start_process = start_process
         self._bus_path, self._settings, self._hooks = bus_path, settings, hooks
-        self._server = server
+        self._server, self._cluster_uid = server, cluster_uid
         self._children: dict[str, Child] = {}
         self.quarantine = Quarantine()
         self.checked_at = time.monotonic()
@@ -304,9 +306,12 @@ class Children:
             supervisor_pid=os.getpid(),
             settings=settings,
             server=self._server,
+            cluster_uid=self._cluster_uid,
             suspicions=self.quarantine.suspicions(child.controller),
         )
-        process = WorkerProcess(ident, start_process(spec), journal_path, settings.controllers)
+        process = WorkerProcess(
+            ident, self._start_process(spec), journal_path, settings.controllers
+        )
         self._hooks.admit(child, process)
         loop = asyncio.get_running_loop()
         loop.add_reader(process.handle.sentinel, call_until_done, self._on_exit, child, process)

@@ -46,6 +46,7 @@ RESOURCES = {
 }
 """Kind → path of its collection."""
 
+SUMMARY_INTERVAL = 60.0  # seconds between two records of a watch that stays interrupted
 BURST_SIZE = 4  # changes of a moment that are a burst
 
 
@@ -246,7 +247,7 @@ class Reflector:
         self._task: asyncio.Task[None] | None = None
         self._is_watching = False  # a list is complete, and its watch is followed
         self._alive_at = self._moved_at = time.monotonic()
-        self._failure, self._failed_at = "", 0.0
+        self._failure, self._failed_at, self._told_at = "", 0.0, 0.0
         self._lists = self.malformed = 0
 
     def store(self, kind: str, paths: tuple[FieldPath, ...]) -> ProjectedStore:
@@ -365,8 +366,15 @@ class Reflector:
     def _on_failed(self, why: str) -> None:
         if not self._failure:
             self._failed_at = time.monotonic()
+        now = time.monotonic()
         if self._failure != why:
             log.warning("watch interrupted", extra={"kind": self._kind, "why": why})
+            self._told_at = now
+        elif now - self._told_at >= SUMMARY_INTERVAL:
+            seconds = round(now - self._failed_at)
+            fields = {"kind": self._kind, "why": why, "seconds": seconds}
+            log.warning("watch still interrupted", extra=fields)
+            self._told_at = now
         self._failure = why
 
     def _on_alive(self) -> None:

@@ -55,6 +55,7 @@ class UninitializedNodes:
     def __init__(self, store: ProjectedStore, is_leading: Callable[[], bool]) -> None:
         self._store, self._is_leading = store, is_leading
         self._since: dict[str, tuple[str, float]] = {}  # name → UID, when it was first seen
+        self._unready: set[str] = set()  # initialized, and their kubelet or network is not
         self.counters = Counters()
         store.handlers.append(self._on_change)
 
@@ -66,11 +67,12 @@ class UninitializedNodes:
         return max((now - at for _, at in self._since.values()), default=0.0)
 
     def status(self, now: float) -> Json:
-        """How many there are, and those that wait longest with their seconds."""
+        """How many there are, those that wait longest with their seconds, and others not Ready."""
         first = nsmallest(WAITING_SHOWN, self._since.items(), key=lambda item: item[1][1])
         return {
             "count": len(self),
             "first": {name: round(now - at, 1) for name, (_, at) in first},
+            "initialized_not_ready": len(self._unready),
         }
 
     def _on_change(self, name: str) -> None:
@@ -82,6 +84,8 @@ class UninitializedNodes:
             self._since[name] = (node.uid, since if uid == node.uid else now)
         elif node and uid == node.uid and self._is_leading():
             self._observe(node, now - since)
+        is_unready = node and not node.is_uninitialized and not node.is_ready
+        (self._unready.add if is_unready else self._unready.discard)(name)
 
     def _observe(self, node: Node, seconds: float) -> None:
         self.counters.observe(metrics.NODE_INITIALIZATION_SECONDS, seconds=seconds)

@@ -4,7 +4,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
+from ccm.controllers import (
+    LIFECYCLE,
+    NODE,
+    ROUTE,
+    SERVICE,
+    VOLUME,
+    enabled_provided,
+    is_enabled,
+)
 from ccm.settings import Settings
 from ccm.supervisor.children import Child, Children
 from ccm.supervisor.delivery import Ownership
@@ -28,19 +36,20 @@ def shard_names(count: int) -> tuple[str, ...]:
 
 
 def controller_names(controller: str) -> tuple[str, ...]:
-    """What `--controllers` calls the work of the package `workers.<controller>`."""
+    """What `--controllers` calls the work of this package, or of the provider's controller."""
     if controller == "node":
         return (NODE, LIFECYCLE)
-    return tuple(name for package, name in SINGLE_WORKERS.values() if package == controller)
+    packages = dict(SINGLE_WORKERS.values())
+    return (packages.get(controller, controller),)
 
 
 def process_name(controller: str) -> str:
-    """What people call the processes of the package `workers.<controller>`."""
+    """What people call the processes of this controller."""
     return f"the {controller.replace('_', '-')} worker"
 
 
 def wanted_workers(settings: Settings) -> dict[str, str]:
-    """Worker name → package under `workers`, for the controllers that are enabled."""
+    """Worker name → its controller (see `load_controller`), of all that are enabled."""
     wanted: dict[str, str] = {}
     if any(is_enabled(name, settings.controllers) for name in controller_names("node")):
         # First, because nodes wait for them.
@@ -48,7 +57,7 @@ def wanted_workers(settings: Settings) -> dict[str, str]:
     for worker, (package, name) in SINGLE_WORKERS.items():
         if is_enabled(name, settings.controllers):
             wanted[worker] = package
-    return wanted
+    return wanted | {name: name for name in enabled_provided(settings.controllers)}
 
 
 class Shards:

@@ -1,24 +1,98 @@
-"""Starting a worker process; a spawned process imports this module first, so it stays small."""
+"""The first code of processes that the supervisor starts; they import this module before all else.
 
+A *template* has loaded what workers need and becomes one by forking: that takes milliseconds, where
+a process that begins anew loads for a second, and they share the memory of what is loaded.
+"""
+
+import gc
 import importlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import multiprocess
 
 from ccm.bus.frames import WorkerSpec
+from ccm.processes import die_with_parent, keep_memory_private
+
+log = logging.getLogger(__name__)
+
+ADOPTION_INTERVAL = 0.001  # seconds between two looks whether the supervisor is the parent
+ADOPTION_TIMEOUT = 5.0  # seconds
 
 
 def run_worker(spec: WorkerSpec) -> None:
-    """The first code of a spawned process; named by text, as the supervisor imports no worker."""
+    """Be a worker; named by text, as the supervisor imports none."""
     importlib.import_module("workers.main").main(spec)
 
 
-def start_process(spec: WorkerSpec) -> Any:
-    """A running `multiprocess` process for `spec`.
+def run_template(
+    connection: Any, supervisor: int, provider: str, controllers: Sequence[str]
+) -> None:
+    """Be a template: say 0 when all is loaded, then for each spec the PID of a worker.
 
-    Call it from the main thread only: the kernel ends a child when the thread that started it ends.
+    `connection` is one end of a `multiprocess.Pipe`. It ends with the supervisor, and at once where
+    an import has started a thread, of which a fork would have no part.
     """
-    context = multiprocess.get_context("spawn")
-    process = context.Process(target=run_worker, args=(spec,), name=spec.name, daemon=True)
-    process.start()
-    return process
+    die_with_parent(supervisor)
+    keep_memory_private()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    importlib.import_module("workers.main").preload(provider, controllers)
+    if threading.active_count() > 1:
+        return
+    gc.freeze()  # a collection in a worker leaves the pages that are shared alone
+    connection.send(0)
+    with suppress(EOFError):
+        while True:
+            connection.send(_fork(connection.recv(), connection))
+
+
+def _fork(spec: WorkerSpec, connection: Any) -> int:
+    """The PID of a new worker; its parent is the supervisor, which adopts it, and not this process.
+
+    Whoever ends as a child of a child belongs to the nearest ancestor that takes in orphans.
+    """
+    reading, writing = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        try:
+            if (pid := os.fork()) == 0:
+                connection.close()
+                os.close(reading)
+                os.close(writing)
+                _become_worker(spec)
+            os.write(writing, str(pid).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read()
+    os.waitpid(middle, 0)
+    if not told:
+        raise OSError("no process is to be had")
+    return int(told)
+
+
+def _become_worker(spec: WorkerSpec) -> None:
+    """Run the worker once the supervisor is its parent; never returns."""
+    code: object = 1
+    multiprocess.current_process().name = spec.name
+    try:
+        deadline = time.monotonic() + ADOPTION_TIMEOUT
+        while os.getppid() != spec.supervisor_pid and time.monotonic() < deadline:
+            time.sleep(ADOPTION_INTERVAL)
+        run_worker(spec)
+    except SystemExit as end:
+        code = end.code or 0
+    except Exception:  # around one callback: as an interpreter ends
+        log.exception("worker failed")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ccm import metrics
-from ccm.controllers import ALIASES, is_enabled
+from ccm.controllers import ALIASES, LIFECYCLE, NODE, enabled_provided, is_enabled
 from ccm.decide.children import WorkerState
 from ccm.metrics import Metric
 from ccm.model.objects import Json
 from ccm.supervisor.budget import worker_name
-from ccm.supervisor.shards import SINGLE_WORKERS
 
 Sample = tuple[Metric, tuple[str, ...], float]
 """A metric, its label values, and its value."""
@@ -20,7 +19,7 @@ UPSTREAM_QUEUE_NAMES = {"node": "Nodes", "route": "Routes"}
 
 def controller_of_worker(worker: str) -> str:
     """The controller that runs in a worker; all node workers are shards of one."""
-    return "node" if worker.startswith("node-") else worker
+    return "node" if worker.rstrip("0123456789") == "node-" else worker
 
 
 def queue_of_worker(worker: str) -> str:
@@ -84,11 +83,11 @@ def _controllers(workers: list[Json], enabled: tuple[str, ...]) -> Iterator[Samp
     """Which of the enabled controllers run here while leader, by upstream's names."""
     running = [worker["name"] for worker in workers if worker["state"] == WorkerState.RUNNING]
     controllers = {*map(controller_of_worker, running)}
-    for alias, controller in ALIASES.items():
-        if is_enabled(controller, enabled):
-            runs_in = alias if alias in SINGLE_WORKERS else "node"
-            labels = (alias, "cloud-controller-manager")
-            yield metrics.RUNNING_CONTROLLERS, labels, float(runs_in in controllers)
+    ours = [alias for alias, controller in ALIASES.items() if is_enabled(controller, enabled)]
+    for name in (*ours, *enabled_provided(enabled)):
+        runs_in = "node" if ALIASES.get(name) in (NODE, LIFECYCLE) else name
+        labels = (name, "cloud-controller-manager")
+        yield metrics.RUNNING_CONTROLLERS, labels, float(runs_in in controllers)
 
 
 def _watches(informer: Json) -> Iterator[Sample]:

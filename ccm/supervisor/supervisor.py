@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,11 @@ from ccm.errors import ExitCode
 from ccm.kube.client import Kube
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.lease import COMPONENT, LeaseClient
-from ccm.kube.service_accounts import ServiceAccount
 from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
+from ccm.supervisor.accounts import Identities
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.children import Child, Children, Hooks, WorkerProcess
 from ccm.supervisor.commands import ControlCommands, Explainer, Verbosity
@@ -58,6 +58,7 @@ from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
 from ccm.supervisor.permits import Permits
 from ccm.supervisor.serving import HttpsDependencies, https_server
 from ccm.supervisor.shards import Shards, wanted_workers
+from ccm.supervisor.starter import WorkerStarter
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
 from ccm.supervisor.tokens import ServiceAccountTokens, SharedToken, TokenFiles, TokenSource
 
@@ -69,7 +70,7 @@ RESPONSIVE_WITHIN = 3.0  # seconds since the last sign of life, of which there i
 class Supervisor:
     """One replica. It knows its workers by name only and runs no provider code.
 
-    `accounts` are those that workers act as, by package; the others act as we do.
+    A worker that `identities` has no account for acts as we do.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Supervisor:
         paths: RuntimePaths,
         kube: Kube,
         lease: LeaseClient,
-        accounts: Mapping[str, ServiceAccount],
+        identities: Identities,
     ) -> None:
         migration = read_leader_migration(settings)
         self._settings = settings = migration.without_unowned(settings) if migration else settings
@@ -97,7 +98,7 @@ class Supervisor:
         self._tokens: TokenSource = SharedToken(kube.config, self._hand_over_token)
         server = kube.config.server
         if settings.use_service_account_credentials:
-            self._tokens = ServiceAccountTokens(kube, self._hand_over_token, accounts)
+            self._tokens = ServiceAccountTokens(kube, self._hand_over_token, identities.accounts)
             server = server.without_certificate()
         self._token_files = TokenFiles(paths.directory)
         probes = WorkerProbes(
@@ -117,7 +118,10 @@ class Supervisor:
             self._on_refusal,
             self._settings_for,
         )
-        self._children = Children(paths.bus, settings, server, hooks)
+        wanted = set(wanted_workers(settings).values())
+        self._starter = WorkerStarter(settings.cloud_provider, sorted(wanted))
+        start = self._starter.start
+        self._children = Children(paths.bus, settings, server, hooks, start, identities.cluster_uid)
         self._permits = Permits(self._hub, self._leader, self._children)
         self._shards = Shards(
             settings.node_workers, self._children, self._informer, self._permits.send
@@ -172,10 +176,12 @@ class Supervisor:
     async def run(self) -> ExitCode:
         """Run until a signal, a command, a lost lease or a refused configuration."""
         self._handle_signals()
+        self._starter.begin()
         wanted = wanted_workers(self._settings)
         await self._tokens.start({*wanted.values()})
         await self._https.start()
         await self._control.start()
+        await self._starter.loaded()
         self._children.add(wanted)
         tasks = [self._supervise(name, part) for name, part in self._parts()]
         log.info("supervisor started", extra={"version": __version__})
@@ -183,6 +189,7 @@ class Supervisor:
             await self._stop.wait()
             await self._end()
         finally:
+            self._starter.close()
             self._children.kill_all()
             for task in tasks:
                 task.cancel()

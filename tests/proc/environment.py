@@ -9,7 +9,7 @@ from typing import Any
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.workload import DRIVER, SERVICE
-from tests.kube.cluster import RealCluster
+from tests.kube.cluster import ITS_EVENTS, RealCluster
 from tests.proc.cluster_nodes import NodeWatcher, add_machines_and_nodes
 from tests.proc.running import Cloud, Json, Supervisor, Where
 
@@ -50,9 +50,10 @@ class Environment:
         return name not in await self.node_names()
 
     async def warnings(self) -> set[tuple[str, str]]:
-        """Name of the object and reason of every Warning in the namespace `default`."""
+        """Name of the object and reason of every Warning in `default`, but the API server's own."""
         events = (await self.api.get(EVENTS))["items"]
-        warnings = [event for event in events if event["type"] == "Warning"]
+        others = [event for event in events if event["reportingComponent"] != ITS_EVENTS]
+        warnings = [event for event in others if event["type"] == "Warning"]
         return {(event["involvedObject"]["name"], event["reason"]) for event in warnings}
 
     async def add_services(self, *numbers: int) -> None:

@@ -39,13 +39,15 @@ NODES_ONLY = "--controllers=cloud-node,cloud-node-lifecycle"
 ALL_CONTROLLERS = ("--controllers=*", "--cluster-cidr=10.240.0.0/12", "--cloud-rate=write=200")
 
 
-def wait_for(what: str, condition: Callable[[], T], timeout: float = 30.0) -> T:
+def wait_for(
+    what: str, condition: Callable[[], T | None], timeout: float = 30.0, pause: float = 0.02
+) -> T:
     """The first truthy result of `condition`; fails the test when there is none in time."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if result := condition():
             return result
-        time.sleep(0.02)
+        time.sleep(pause)
     raise AssertionError(f"not within {timeout:g} s: {what}")
 
 

@@ -23,6 +23,7 @@ from tests.proc.running import (
     is_alive,
     until,
 )
+from tests.worlds.installed import install
 
 pytestmark = pytest.mark.real
 
@@ -177,13 +178,8 @@ def reason(supervisor: Supervisor, name: str) -> str:
 async def test_a_node_that_kills_its_worker_is_quarantined_and_all_others_are_served(
     env: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plugins = env.directory / "plugins"
-    info = plugins / "poison-1.0.dist-info"
-    info.mkdir(parents=True)
-    (plugins / "poison.py").write_text(POISON)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: poison\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[ccm.cloud_providers]\npoison = poison:Poison\n")
-    monkeypatch.setenv("PYTHONPATH", str(plugins))
+    site = env.directory / "site"
+    install(site, monkeypatch, provider="poison = poison:Poison", poison=POISON)
     await env.add_nodes(30)
     with env.supervisor("--cloud-provider=poison") as supervisor:
         await env.nodes.until_initialized(29, 60)

@@ -46,6 +46,7 @@ async def test_many_nodes_cost_two_writes_each_and_one_read_a_page(
     assert (await env.lease_spec())["holderIdentity"] == ""  # released
 
 
+@pytest.mark.alone
 async def test_events_that_the_api_server_slows_down_hold_up_no_patch(
     env: Environment, proxy: FaultProxy
 ) -> None:

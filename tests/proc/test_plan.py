@@ -13,6 +13,7 @@ from ccm.dry_run.cluster import differences
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.kube.watch import list_once
 from ccm.sandbox import workload
+from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.kubelets import follow_power
 from tests.proc.environment import SERVICES, Environment
 from tests.proc.running import ALL_CONTROLLERS, Json, Where, until, until_none
@@ -54,14 +55,18 @@ def fields(changes: list[Json]) -> Fields:
     }
 
 
-def run_plan(env: Environment) -> Json:
-    """The plan of an identity that may only read."""
+def plan_process(env: Environment) -> "subprocess.CompletedProcess[str]":
+    """`plan` as an identity that may only read."""
     kubeconfig = env.cluster.service_account_kubeconfig("ccm-plan", "reader", READ_ONLY)
     where = Where(env.directory, kubeconfig, env.where.cloud_config)
     command = [sys.executable, "-m", "ccm.cli.main", "plan", "-o", "json"]
-    done = subprocess.run(
-        [*command, *where.flags, *ALL_CONTROLLERS], capture_output=True, text=True, timeout=100
-    )
+    flags = [*where.flags, *ALL_CONTROLLERS]
+    return subprocess.run([*command, *flags], capture_output=True, text=True, timeout=100)
+
+
+def run_plan(env: Environment) -> Json:
+    """The plan of the same."""
+    done = plan_process(env)
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
     plan: Json = orjson.loads(done.stdout)
     return plan
@@ -134,6 +139,7 @@ async def test_a_plan_is_what_a_start_then_does_and_needs_no_right_to_write(
     assert (await env.admin.counters())["writes"] == 0
     assert [e for e in env.cluster.audit() if e.user.endswith(":reader") and e.is_write] == []
     assert await objects(env.api) == before
+    assert not [why for why in plan["waiting"].values() if "provider ID" in why]
 
     async def unplanned() -> list[Any]:
         """What was done and not planned, or the other way round."""
@@ -155,3 +161,14 @@ async def test_a_plan_is_what_a_start_then_does_and_needs_no_right_to_write(
     with env.supervisor(*ALL_CONTROLLERS, *FREQUENTLY, name="second") as second:
         await until_none("different from the plan", unplanned)
         assert second.end() == 0
+
+
+async def test_refused_credentials_end_a_plan_at_once(env: Environment) -> None:
+    await env.add_nodes(30)
+    await env.admin.set_fault(CloudFault(CloudFaultKind.DENIED))
+    await env.admin.reset_counters()
+    done = await asyncio.to_thread(plan_process, env)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "ccm-supervisor: the cloud does not let us read" in done.stderr
+    assert "correct the credentials in --cloud-config" in done.stderr
+    assert (await env.admin.counters())["total"] < 10

@@ -80,37 +80,25 @@ class ClientCAProvider:
 
     async def load(self) -> None:
         """Read the files for the first time; raises `ConfigurationFault` with the flag."""
-        for flag, path in self._paths().items():
-            if error := await self._read(flag, path):
-                problem = f"{path} is not usable: {error}"
-                remedy = "give certificates of CAs as PEM"
-                raise ConfigurationFault(flag, problem, remedy) from error
+        self._files = await read_files(self._settings)
 
     async def refresh(self) -> None:
         """Read the files again."""
-        for flag, path in self._paths().items():
-            self._report(flag, logging.ERROR, await self._read(flag, path))
+        for flag, path in _paths(self._settings).items():
+            try:
+                self._files[flag] = await _read(path)
+                self._report(flag)
+            except (OSError, ValueError) as error:
+                self._report(flag, logging.ERROR, error)
 
     async def poll_cluster(self) -> None:
         """Read the ConfigMap every minute, for ever, where it is needed."""
-        is_needed = len(self._paths()) < 2 and not self._settings.authentication_skip_lookup
+        is_needed = (
+            len(_paths(self._settings)) < 2 and not self._settings.authentication_skip_lookup
+        )
         while is_needed:
             delay = await self._read_config_map()
             await asyncio.sleep(delay)
-
-    def _paths(self) -> dict[str, str]:
-        settings = self._settings
-        paths = (settings.client_ca_file, settings.requestheader_client_ca_file)
-        return {flag: path for flag, path in zip(FLAGS, paths, strict=True) if path}
-
-    async def _read(self, flag: str, path: str) -> Exception | None:
-        """What is wrong with the file; None when it was read."""
-        try:
-            pem = await asyncio.to_thread(Path(path).read_bytes)
-            self._files[flag] = tuple(x509.load_pem_x509_certificates(pem))
-        except (OSError, ValueError) as error:
-            return error
-        return None
 
     async def _read_config_map(self) -> float:
         """Seconds until the next read."""
@@ -135,6 +123,27 @@ class ClientCAProvider:
         if why and self._errors.get(remedy) != why:
             log.log(level, "client CAs not read", extra={"why": why, "remedy": remedy})
         self._errors[remedy] = why
+
+
+async def read_files(settings: Settings) -> dict[str, CertificateAuthorities]:
+    """The CAs in files by flag; raises `ConfigurationFault` for the first that cannot be used."""
+    found = {}
+    for flag, path in _paths(settings).items():
+        try:
+            found[flag] = await _read(path)
+        except (OSError, ValueError) as error:
+            problem = f"{path} is not usable: {error}"
+            raise ConfigurationFault(flag, problem, "give certificates of CAs as PEM") from error
+    return found
+
+
+def _paths(settings: Settings) -> dict[str, str]:
+    paths = (settings.client_ca_file, settings.requestheader_client_ca_file)
+    return {flag: path for flag, path in zip(FLAGS, paths, strict=True) if path}
+
+
+async def _read(path: str) -> CertificateAuthorities:
+    return tuple(x509.load_pem_x509_certificates(await asyncio.to_thread(Path(path).read_bytes)))
 
 
 def _names_in_settings(settings: Settings) -> RequestHeaderNames:

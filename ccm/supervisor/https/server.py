@@ -17,7 +17,7 @@ from ccm.background import start_task
 from ccm.counters import Counters
 from ccm.errors import CannotListen, ConfigurationFault
 from ccm.kube import config
-from ccm.kube.client import Kube
+from ccm.kube.client import Kube, RestConfig
 from ccm.settings import Settings
 from ccm.supervisor.https.access import AccessMiddleware, Authorizer, Handler
 from ccm.supervisor.https.authentication import Authenticator
@@ -126,17 +126,23 @@ class HttpsServer:
         return app
 
     async def _review_client(self, purpose: str) -> Kube:
-        """By the flag's kubeconfig, else with the supervisor's own access."""
-        settings, flag = self._settings, f"--{purpose}-kubeconfig"
-        own: str = getattr(settings, f"{purpose}_kubeconfig")
-        flags = (own, "") if own else (settings.kubeconfig, settings.master)
-        try:
-            access = await config.load(*flags)
-        except ConfigurationFault as fault:
-            raise ConfigurationFault(flag, fault.problem, fault.remedy) from fault
+        access = await load_review_access(self._settings, purpose)
         kube = Kube(access, f"ccm-supervisor/{purpose}", MAX_REVIEWS_IN_FLIGHT)
         self._cleanup.push_async_callback(kube.close)
         return kube
+
+
+PURPOSES = ("authentication", "authorization")
+
+
+async def load_review_access(settings: Settings, purpose: str) -> RestConfig:
+    """By the kubeconfig for the purpose, else the supervisor's own access."""
+    own: str = getattr(settings, f"{purpose}_kubeconfig")
+    flags = (own, "") if own else (settings.kubeconfig, settings.master)
+    try:
+        return await config.load(*flags)
+    except ConfigurationFault as fault:
+        raise ConfigurationFault(f"--{purpose}-kubeconfig", fault.problem, fault.remedy) from fault
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -134,6 +134,12 @@ class KeyPairFiles:
                 file.write(content)
 
 
+def pair_in(cert_dir: str) -> KeyPairFiles:
+    """The pair that is, or is to be, in the directory of `--cert-dir`."""
+    stem = Path(cert_dir) / FILE_NAME
+    return KeyPairFiles("--cert-dir", Path(f"{stem}.crt"), Path(f"{stem}.key"))
+
+
 @dataclass(frozen=True, slots=True)
 class TlsMaterial:
     """The key pairs to serve, and the CAs of client certificates as PEM: empty for none."""
@@ -202,8 +208,7 @@ class ServingTls:
             paths = Path(settings.tls_cert_file), Path(settings.tls_private_key_file)
             found.append(KeyPairFiles("--tls-cert-file", *paths))
         elif settings.cert_dir:
-            stem = Path(settings.cert_dir) / FILE_NAME
-            files = KeyPairFiles("--cert-dir", Path(f"{stem}.crt"), Path(f"{stem}.key"))
+            files = pair_in(settings.cert_dir)
             try:
                 files.create()
             except (OSError, ValueError) as error:

@@ -1,0 +1,163 @@
+"""Starting worker processes: by a template that forks, or each anew while there is none."""
+
+import asyncio
+import logging
+import os
+import select
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import multiprocess
+
+from ccm.background import call_until_done
+from ccm.bus.frames import WorkerSpec
+from ccm.processes import adopt_orphans
+from ccm.supervisor.spawn import run_template, run_worker
+
+log = logging.getLogger(__name__)
+
+LOAD_TIMEOUT = 10.0  # seconds for which workers wait for the template to have loaded
+FORK_TIMEOUT = 2.0  # seconds until a template that does not answer is given up
+
+
+class Process(Protocol):
+    """What the supervisor holds of a worker's process, as `multiprocess.Process` has it.
+
+    `sentinel` is a file descriptor that can be read from the end of the process on.
+    """
+
+    pid: int
+    sentinel: int
+    exitcode: int | None
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def join(self, timeout: float) -> None: ...
+
+
+class ForkedProcess:
+    """A process that a template forked and this one adopted; the PID is its own until `join`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.sentinel = pid, os.pidfd_open(pid)
+        self.exitcode: int | None = None
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self._signal(signal.SIGKILL)
+
+    def join(self, timeout: float) -> None:
+        """Wait for its end; `exitcode` is as that of `subprocess`."""
+        if self.exitcode is None and select.select([self.sentinel], [], [], timeout)[0]:
+            _, status = os.waitpid(self.pid, 0)
+            self.exitcode = os.waitstatus_to_exitcode(status)
+
+    def __del__(self) -> None:
+        os.close(self.sentinel)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.sentinel, number)
+
+
+class WorkerStarter:
+    """Starts worker processes: of a provider, with these controllers (see `load_controller`).
+
+    Call it from the main thread, as the kernel ends a child with the thread that started it.
+    """
+
+    def __init__(self, provider: str, controllers: Sequence[str]) -> None:
+        self._provider, self._controllers = provider, controllers
+        self._context = multiprocess.get_context("spawn")
+        self._template: _Template | None = None
+
+    def begin(self) -> None:
+        """Let a template load, where the kernel has what it takes (Linux 5.3)."""
+        try:
+            adopt_orphans()
+            os.close(os.pidfd_open(os.getpid()))
+        except OSError as error:
+            log.info("workers start without a template", extra={"why": str(error)})
+        else:
+            self._load()
+
+    async def loaded(self) -> None:
+        """Wait until the template has loaded, or for `LOAD_TIMEOUT`."""
+        if self._template:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOAD_TIMEOUT):
+                    await self._template.loaded()
+
+    def start(self, spec: WorkerSpec) -> Process:
+        """A process for `spec`; raises `OSError` or `MemoryError` when there can be none."""
+        if self._template and self._template.is_loaded():
+            try:
+                return self._template.fork(spec)
+            except (OSError, EOFError) as error:
+                log.warning("template of workers replaced", extra={"why": repr(error)})
+                self._template.end()
+                self._load()
+        process = self._context.Process(
+            target=run_worker, args=(spec,), name=spec.name, daemon=True
+        )
+        process.start()
+        return process  # type: ignore[no-any-return]  # multiprocess has no types
+
+    def close(self) -> None:
+        """End the template; workers go on."""
+        if self._template:
+            self._template.end()
+            self._template = None
+
+    def _load(self) -> None:
+        self._template = _Template(self._context, self._provider, self._controllers)
+
+
+class _Template:
+    """The supervisor's end of a process that runs `run_template`."""
+
+    def __init__(self, context: Any, provider: str, controllers: Sequence[str]) -> None:
+        self._connection, theirs = context.Pipe()
+        given = theirs, os.getpid(), provider, controllers
+        self._process = context.Process(
+            target=run_template, args=given, name="template", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._said_so = False
+
+    def is_loaded(self) -> bool:
+        """Whether it can fork; never, when it ended without having said so."""
+        if not self._said_so and self._connection.poll():
+            with suppress(EOFError, OSError):
+                self._said_so = self._connection.recv() == 0
+        return self._said_so
+
+    async def loaded(self) -> None:
+        """Wait until it has loaded, or ended."""
+        loop, said = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._connection.fileno(), call_until_done, said.set)
+        try:
+            await said.wait()
+        finally:
+            loop.remove_reader(self._connection.fileno())
+
+    def fork(self, spec: WorkerSpec) -> ForkedProcess:
+        """A new worker; raises `OSError` or `EOFError` when the template cannot."""
+        self._connection.send(spec)
+        if not self._connection.poll(FORK_TIMEOUT):
+            raise TimeoutError("it does not answer")
+        return ForkedProcess(self._connection.recv())
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
