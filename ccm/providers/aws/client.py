@@ -22,6 +22,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
 
+from ccm.cloud.gate import SharedReads
 from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import batches
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
@@ -44,6 +45,11 @@ RACE_RETRY = 1.0  # seconds until what appeared or went away meanwhile is read a
 MAX_FILTER_VALUES = 200
 MAX_INSTANCES_PER_PAGE = 1000
 MAX_TAGGED_PER_CALL = 20
+MAX_LISTED = 400  # load balancers or target groups on one page
+MAX_LISTED_INSTANCES = 4000  # behind classic ones: about 300 kB
+LISTING = {"Filters", "MaxResults", "PageSize", "NextToken", "Marker"}
+"""Parameters of reads that several ask for; others are about one object."""
+ID_NOT_FOUND, ID_MALFORMED = "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"
 ELB_NOT_FOUND = ("LoadBalancerNotFound", "AccessPointNotFound")
 
 
@@ -117,9 +123,10 @@ class AwsApi:
     """
 
     def __init__(self, config: AwsConfig, region: str, gate: Gate, caller: str) -> None:
-        self._gate, self.region = gate, region
+        self._gate, self._reads, self.region = gate, SharedReads(gate), region
         self._timeout = config.call_timeout
         self._warned_of: set[str] = set()
+        self._large_listings: set[str] = set()  # calls that list too much to find one in it
         limit_time()
         session = get_session()
         if config.role_arn:
@@ -150,6 +157,9 @@ class AwsApi:
                 raise failure from error
             return answer
 
+        if action.operation.startswith("Describe") and parameters.keys() <= LISTING:
+            key = f"{name} {sorted(parameters.items())}"
+            return self._reads.call_blocking(key, action.operation, action.budget, send)
         return self._gate.call_blocking(action.operation, action.budget, send)
 
     def list_pages(self, name: str, member: str, **parameters: Any) -> list[Json]:
@@ -204,6 +214,21 @@ class AwsApi:
                 return None
             raise
         return found[0] if found else None
+
+    def find_balancer(self, call: str, member: str, key: str, name: str) -> Json | None:
+        """The record of the load balancer with this name, whoever owns it.
+
+        In most accounts one page has them all; a listing of it costs as much as a read of one name,
+        and is shared by all who ask. Where it is large, they are read by name, the parameter `key`:
+        several pages are not of one moment, and prove of none that it is not there.
+        """
+        if call not in self._large_listings:
+            records = self.list_pages(call, member, PageSize=MAX_LISTED)
+            instances = sum(len(objects(one.get("Instances"))) for one in records)
+            if len(records) <= MAX_LISTED and instances <= MAX_LISTED_INSTANCES:
+                return next((one for one in records if one.get("LoadBalancerName") == name), None)
+            self._large_listings.add(call)
+        return self.find_one(call, member, **{key: [name]})
 
     def describe_tags(self, name: str, key: str, values: Sequence[str]) -> dict[str, Tags]:
         """The tags of load balancers and the like, by what `key` names them with; of all."""
@@ -279,8 +304,8 @@ def sdk_region() -> str:
 
 def _client(session: Session, name: str, config: AwsConfig, region: str, caller: str) -> Any:
     options = _options(config, caller)
-    endpoint = config.endpoints.get(name)
-    if endpoint is None or endpoint.region != region:
+    endpoint = config.endpoint(name, region)
+    if endpoint is None:
         boto = boto3.session.Session(botocore_session=session, region_name=region)
         client = boto.client(name, config=options)
     else:
@@ -310,7 +335,7 @@ def _assume_role(session: Session, config: AwsConfig, region: str, caller: str) 
     headers = {"x-amz-source-arn": config.source_arn, "x-amz-source-account": account}
 
     def create_client(service: str, **options: Any) -> Any:
-        endpoint = config.endpoints.get(service)
+        endpoint = config.endpoint(service, region)
         client = session.create_client(
             service,
             region_name=region,

@@ -1,13 +1,14 @@
 """The --cloud-config file as upstream has it; all its faults are reported at once."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from urllib.parse import urlsplit
 
 from ccm.cloud.config_file import (
     ConfigEntry,
     ConfigReader,
+    boolean,
     number_within,
     one_of,
     parse_gcfg,
@@ -18,21 +19,27 @@ from ccm.providers.aws.elb.annotations import SUPPORTED_ANNOTATIONS
 GLOBAL = "global"
 OVERRIDE = "serviceoverride"
 OVERRIDE_KEYS = ("service", "region", "url", "signingregion", "signingmethod", "signingname")
-SERVICES = {
-    "ec2": ("ec2",),
-    "elasticloadbalancing": ("elb", "elbv2"),
-    "elastic load balancing": ("elb",),
-    "elastic load balancing v2": ("elbv2",),
-    "sts": ("sts",),
+METADATA = "imds"
+SERVICES: Mapping[str, Sequence[str]] = {
+    "EC2": ("ec2",),
+    "Elastic Load Balancing": ("elb",),
+    "Elastic Load Balancing v2": ("elbv2",),
+    "STS": ("sts",),
+    "KMS": (),  # upstream asks it about keys of volumes; nothing does here
+    "ec2imds": (METADATA,),
 }
-"""boto3's services by the names that a service has in an override."""
+"""boto3's services by the names that upstream has for them, which are those of AWS's SDK."""
+OLD_SERVICES: Mapping[str, Sequence[str]] = {
+    **{name.lower(): services for name, services in SERVICES.items()},
+    "elasticloadbalancing": ("elb", "elbv2"),
+}
+"""The same by the names of before, in any case of letters; where both are given, the new count."""
 IP_FAMILIES = ("ipv4", "ipv6")
-TRUE = ("true", "yes", "on", "1")
-FALSE = ("false", "no", "off", "0")
 PROBE_MODES = ("Shared", "ServiceNodePort")
 PROBE_MODE = "ClusterServiceLoadBalancerHealthProbeMode"
 PROBE_PORT = "ClusterServiceSharedLoadBalancerHealthProbePort"
 PROBE_PATH = "ClusterServiceSharedLoadBalancerHealthProbePath"
+NLB_GROUP_MODE = "NLBSecurityGroupMode"
 TEXT_KEYS = {
     "Zone": "zone",
     "Region": "region",
@@ -49,24 +56,21 @@ KEYS = (
     "KubernetesClusterTag",
     "KubernetesClusterID",
     "DisableSecurityGroupIngress",
+    NLB_GROUP_MODE,
     "NodeIPFamilies",
+    "SupportedTopologyInstanceTypePattern",
     PROBE_MODE,
     PROBE_PORT,
     PROBE_PATH,
     "CallTimeout",  # ours
     "LoadBalancerType",  # ours
 )
-UNSUPPORTED_KEYS = {
-    "nlbsecuritygroupmode": "use the annotation aws-load-balancer-security-groups",
-    "supportedtopologyinstancetypepattern": "topology labels of the network are not written",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a service is reached instead of at its usual address."""
 
-    region: str
     url: str
     signing_region: str
     signing_name: str = ""
@@ -102,12 +106,19 @@ class AwsConfig:
     source_arn: str = ""
     cluster_id: str = ""
     manages_node_ingress: bool = True
+    manages_nlb_groups: bool = False
     elb_security_group: str = ""
     families: tuple[str, ...] = ("ipv4",)
     shared_probe: SharedProbe | None = None
+    topology_types: str = ""  # a regular expression
     load_balancer_type: str = "classic"  # of Services that do not say theirs
     call_timeout: float = 15.0  # the slowest usual answers take a few seconds
-    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)  # by boto3's service
+    endpoints: Mapping[tuple[str, str], Endpoint] = field(default_factory=dict)
+    """By boto3's service and the region; that of the metadata service is for any region."""
+
+    def endpoint(self, service: str, region: str = "") -> Endpoint | None:
+        """Where a service of boto3's is reached in a region, if not at its usual address."""
+        return self.endpoints.get((service, region))
 
 
 def read_config(content: bytes, path: str) -> AwsConfig:
@@ -115,10 +126,7 @@ def read_config(content: bytes, path: str) -> AwsConfig:
     entries = parse_gcfg(content, path)
     settings = [entry for entry in entries if entry.section == GLOBAL and not entry.name]
     values = {entry.key: entry.value for entry in settings}  # the last of several counts
-    unsupported = {key: values.pop(key) for key in UNSUPPORTED_KEYS if key in values}
     reader = ConfigReader(path, "Global", KEYS, values)
-    for key in unsupported:
-        reader.add(key, "cannot be honoured", UNSUPPORTED_KEYS[key])
     for entry in entries:
         if entry not in settings and entry.section != OVERRIDE:
             title = entry.section + (f' "{entry.name}"' if entry.name else "")
@@ -127,10 +135,17 @@ def read_config(content: bytes, path: str) -> AwsConfig:
     config = AwsConfig(
         cluster_id=_cluster_id(reader),
         manages_node_ingress=not reader.value(
-            "DisableSecurityGroupIngress", _boolean, False, "give true or false"
+            "DisableSecurityGroupIngress", boolean, False, "give true or false"
         ),
+        manages_nlb_groups=reader.value(
+            NLB_GROUP_MODE, one_of(("Managed", "")), "", "give Managed, or leave it out"
+        )
+        == "Managed",
         families=_families(reader, [e.value for e in settings if e.key == "nodeipfamilies"]),
         shared_probe=_probe(reader),
+        topology_types=reader.value(
+            "SupportedTopologyInstanceTypePattern", _pattern, "", "give a regular expression"
+        ),
         load_balancer_type=reader.value(
             "LoadBalancerType", one_of(SUPPORTED_ANNOTATIONS), "classic", f"give {types}"
         ),
@@ -149,8 +164,11 @@ def _cluster_id(reader: ConfigReader) -> str:
     return new or legacy
 
 
-def _boolean(value: str) -> bool:
-    return one_of(TRUE + FALSE)(value.lower()) in TRUE
+def _pattern(value: str) -> str:
+    try:
+        return re.compile(value).pattern
+    except (re.error, OverflowError, RecursionError) as wrong:
+        raise ValueError(value) from wrong
 
 
 def _families(reader: ConfigReader, values: Sequence[str]) -> tuple[str, ...]:
@@ -168,33 +186,42 @@ def _probe(reader: ConfigReader) -> SharedProbe | None:
     return SharedProbe(port, reader.text(PROBE_PATH, "/healthz")) if mode == "Shared" else None
 
 
-def _endpoints(reader: ConfigReader, overrides: Sequence[ConfigEntry]) -> dict[str, Endpoint]:
-    found: dict[str, Endpoint] = {}
-    for name, entries in groupby(overrides, key=lambda entry: entry.name):
+def _endpoints(
+    reader: ConfigReader, entries: Sequence[ConfigEntry]
+) -> dict[tuple[str, str], Endpoint]:
+    sections: dict[str, dict[str, str]] = {}
+    for entry in entries:
+        sections.setdefault(entry.name, {})[entry.key] = entry.value.strip()
+    seen: set[tuple[str, str]] = set()
+    old: dict[tuple[str, str], Endpoint] = {}
+    new: dict[tuple[str, str], Endpoint] = {}
+    for name, values in sections.items():
         title = f'[ServiceOverride "{name}"]'
-        values = {entry.key: entry.value.strip() for entry in entries}
-        for service in _overridden_services(reader, title, values):
-            if service in found:
-                reader.add_at(title, f"is the second one of {service}", "keep one")
-            keys = ("region", "url", "signingregion", "signingname")
-            found[service] = Endpoint(*(values.get(key, "") for key in keys))
-    return found
+        _check_override(reader, title, values)
+        service, region = values.get("service", ""), values.get("region", "")
+        if service and (service, region) in seen:
+            reader.add_at(title, f"is the second one of {service} in {region}", "keep one")
+        seen.add((service, region))
+        found, names = (new, SERVICES) if service in SERVICES else (old, OLD_SERVICES)
+        endpoint = Endpoint(
+            *(values.get(key, "") for key in ("url", "signingregion", "signingname"))
+        )
+        for one in names.get(service if found is new else service.lower(), ()):
+            found[one, "" if one == METADATA else region] = endpoint
+    return old | new
 
 
-def _overridden_services(
-    reader: ConfigReader, title: str, values: Mapping[str, str]
-) -> tuple[str, ...]:
-    """boto3's services that an override is for; none when it is faulty."""
+def _check_override(reader: ConfigReader, title: str, values: Mapping[str, str]) -> None:
     for key in sorted(values.keys() - set(OVERRIDE_KEYS)):
         reader.add_at(f"{title} {key}", "is not a key", "remove it")
     for key in ("service", "region", "url", "signingregion"):
         if not values.get(key):
             reader.add_at(f"{title} {key}", "is missing", "give it")
     service, url = values.get("service", ""), urlsplit(values.get("url", ""))
-    if service and service.lower() not in SERVICES:
-        reader.add_at(f"{title} service", f"is {service!r}", f"use {', '.join(SERVICES)}")
+    if service and service.lower() not in OLD_SERVICES:
+        known = ", ".join([*SERVICES, "elasticloadbalancing"])
+        reader.add_at(f"{title} service", f"is {service!r}", f"use one of {known}")
     if values.get("signingmethod", "").lower() not in ("", "v4"):
         reader.add_at(f"{title} signingmethod", "is not v4", "remove it")
     if values.get("url") and (url.scheme not in ("http", "https") or not url.hostname):
         reader.add_at(f"{title} url", "is no URL", "give one as https://host")
-    return SERVICES.get(service.lower(), ())

@@ -1,7 +1,7 @@
 """The IAM policy that this provider needs and no wider one: made from the table of its API actions.
 
-`python -m ccm.providers.aws.iam [--cluster-id=ID] [node | route | service | volume-label]…` prints
-it, for all workers together or for those named.
+`python -m ccm.providers.aws.iam [--cluster-id=ID] [node | route | service | tagging |
+volume-label]…` prints it, for all workers together or for those named.
 """
 
 import json
@@ -15,11 +15,12 @@ from ccm.providers.aws.tags import CLUSTER_TAG_PREFIX
 PLACEHOLDER = "CLUSTER_ID"
 
 _EC2_ACTIONS = {
-    "node": "DescribeInstances DescribeAvailabilityZones",
+    "node": "DescribeInstances DescribeInstanceTopology DescribeAvailabilityZones",
     "route": """
         CreateRoute DeleteRoute DescribeInstances DescribeRouteTables ModifyInstanceAttribute
         ModifyNetworkInterfaceAttribute ReplaceRoute
     """,
+    "tagging": "CreateTags DeleteTags DescribeInstances",
     "volume-label": "DescribeVolumes",
     "service": """
         AuthorizeSecurityGroupIngress CreateSecurityGroup DeleteSecurityGroup
@@ -48,6 +49,9 @@ _UNTAGGED = frozenset(
     }
 )
 """Changes that are bound to no tag: the object is not there yet, or carries none of ours."""
+_INSTANCES = "arn:*:ec2:*:*:instance/*"
+_RESOURCES = {"CreateTags": _INSTANCES, "DeleteTags": _INSTANCES}
+"""What actions are bound to that others could do with any object, by its ARN."""
 
 
 def policy(
@@ -59,14 +63,15 @@ def policy(
     cluster ID there is no such tag, and no such bounds.
     """
     names = {name for worker in workers for name in ACTIONS_BY_WORKER[worker]}
-    by_condition: dict[str, set[str]] = {}
-    for name in names:
-        condition = _condition(API_ACTIONS[name].operation) if cluster_id else ""
-        by_condition.setdefault(condition, set()).add(API_ACTIONS[name].iam_name)
+    by_bounds: dict[tuple[str, str], set[str]] = {}
+    for action in map(API_ACTIONS.__getitem__, names):
+        condition = _condition(action.operation) if cluster_id else ""
+        bounds = condition, _RESOURCES.get(action.operation, "*")
+        by_bounds.setdefault(bounds, set()).add(action.iam_name)
     tag = CLUSTER_TAG_PREFIX + cluster_id
     statements = [
-        _allow(actions, **{condition: tag} if condition else {})
-        for condition, actions in sorted(by_condition.items())
+        _allow(actions, resource, **{condition: tag} if condition else {})
+        for (condition, resource), actions in sorted(by_bounds.items())
     ]
     if "ec2:CreateSecurityGroup" in names:
         statements += _implicit_statements(tag if cluster_id else "")

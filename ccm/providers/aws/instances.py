@@ -12,6 +12,8 @@ from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, Po
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.aws import ids
 from ccm.providers.aws.client import (
+    ID_MALFORMED,
+    ID_NOT_FOUND,
     MAX_FILTER_VALUES,
     MAX_INSTANCES_PER_PAGE,
     AwsApi,
@@ -19,6 +21,7 @@ from ccm.providers.aws.client import (
     call_without_wrong_ids,
 )
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging, read_tags
+from ccm.providers.aws.topology import LAYER_LABEL, Labels, NetworkTopology
 from ccm.providers.aws.vpc import GONE_STATES, Zones
 
 POWER_STATES = {
@@ -28,7 +31,6 @@ POWER_STATES = {
     "stopped": PowerState.STOPPED,
 }
 ZONE_ID_LABEL = "topology.k8s.aws/zone-id"
-NOT_FOUND, MALFORMED = "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"
 STATES_WITH_NAME = ("pending", "running", "stopping", "stopped", "shutting-down")
 """The states in which an instance has its name; a terminated one's name is free again."""
 
@@ -39,9 +41,15 @@ class AwsInstances:
     batch_size = MAX_FILTER_VALUES
 
     def __init__(
-        self, api: AwsApi, tagging: ClusterTagging, zones: Zones, families: Sequence[str]
+        self,
+        api: AwsApi,
+        tagging: ClusterTagging,
+        zones: Zones,
+        topology: NetworkTopology,
+        families: Sequence[str],
     ) -> None:
         self._api, self._tagging, self._zones, self._families = api, tagging, zones, families
+        self._topology = topology
 
     def machine_of(self, provider_id: str) -> str:
         """The instance ID: the zone may be written or not."""
@@ -51,7 +59,8 @@ class AwsInstances:
         """Answer for each Node; a call that failed makes only its own Nodes `Unknown`."""
         by_id, by_name, answers = split_nodes(nodes)
         lookups = Lookup(by_id, self._look_up_ids), Lookup(by_name, self._look_up_names)
-        return self._with_zone_ids(answers | look_up(self.batch_size, *lookups))
+        answers |= look_up(self.batch_size, *lookups)
+        return self._with_labels(nodes, answers)
 
     def confirm_gone(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
         """The same of Nodes that have an ID, by a filter: no error code says that one is gone."""
@@ -65,7 +74,7 @@ class AwsInstances:
 
     def _look_up_ids(self, instance_ids: Sequence[str]) -> Mapping[str, Answer]:
         """An error that names no ID that was asked for says nothing about any of them."""
-        codes = (NOT_FOUND, MALFORMED)
+        codes = (ID_NOT_FOUND, ID_MALFORMED)
         try:
             records, wrong = call_without_wrong_ids(
                 codes, instance_ids, lambda left: self._api.describe_instances(InstanceIds=left)
@@ -76,7 +85,7 @@ class AwsInstances:
             raise
         answers: dict[str, Answer] = {
             one: Gone(f"EC2 has no instance {one}")
-            if code == NOT_FOUND
+            if code == ID_NOT_FOUND
             else Unknown(f"EC2 does not take {one} for an instance ID")
             for one, code in wrong.items()
         }
@@ -108,20 +117,46 @@ class AwsInstances:
             return Unknown(f"instance {text(record.get('InstanceId'))} lacks the tag {tag.key}")
         return answer
 
-    def _with_zone_ids(self, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
-        """The answers with the label of the zone's ID; one that could not be read is left out."""
-        names = {a.zone for a in answers.values() if isinstance(a, Instance) and a.zone}
+    def _with_labels(
+        self, nodes: Sequence[Node], answers: Mapping[str, Answer]
+    ) -> Mapping[str, Answer]:
+        """The answers with what upstream adds; a label that could not be read is left out."""
+        found = {name: one for name, one in answers.items() if isinstance(one, Instance)}
+        labels = self._zone_labels(found), self._topology_labels(nodes, found)
+        return {
+            name: replace(
+                one, labels={k: v for each in labels for k, v in each.get(name, {}).items()}
+            )
+            if isinstance(one, Instance)
+            else one
+            for name, one in answers.items()
+        }
+
+    def _zone_labels(self, found: Mapping[str, Instance]) -> Mapping[str, Labels]:
+        names = {one.zone for one in found.values()}
         try:
             zones = self._zones.by_name(names) if names else {}
         except CloudError:
-            return answers
-        zone_ids = {name: zone.id for name, zone in zones.items() if zone.id}
+            return {}
+        ids_by_zone = {name: zone.id for name, zone in zones.items() if zone.id}
         return {
-            name: replace(answer, labels={ZONE_ID_LABEL: zone_ids[answer.zone]})
-            if isinstance(answer, Instance) and answer.zone in zone_ids
-            else answer
-            for name, answer in answers.items()
+            name: {ZONE_ID_LABEL: ids_by_zone[one.zone]}
+            for name, one in found.items()
+            if one.zone in ids_by_zone
         }
+
+    def _topology_labels(
+        self, nodes: Sequence[Node], found: Mapping[str, Instance]
+    ) -> Mapping[str, Labels]:
+        """Of instances that run and whose Nodes have none of them yet."""
+        labelled = {node.name for node in nodes if f"{LAYER_LABEL}1" in node.labels}
+        by_name = {
+            name: ids.instance_id_of(one.provider_id)
+            for name, one in found.items()
+            if name not in labelled and one.power is PowerState.RUNNING
+        }
+        read = self._topology.labels_of({one: found[name].type for name, one in by_name.items()})
+        return {name: read[one] for name, one in by_name.items() if one in read}
 
 
 def split_nodes(
@@ -156,7 +191,7 @@ def read_instance(record: Json, region: str, families: Sequence[str]) -> Answer:
     if not instance_id or not state:
         return Unknown("EC2's record lacks an ID or a state")
     if state in GONE_STATES:
-        return Gone(f"instance {instance_id} is {state}")
+        return Gone(f"instance {instance_id} is {state}", is_final=True)
     if not zone:
         return Unknown(f"EC2's record of {instance_id} lacks its zone")
     try:

@@ -4,21 +4,22 @@ import asyncio
 import os
 import re
 from dataclasses import dataclass
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from urllib.error import URLError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPHandler, ProxyHandler, Request, build_opener
 
 from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.model.objects import mapping
 from ccm.providers.aws.api_actions import QUOTAS
 from ccm.providers.aws.client import AwsApi, sdk_region
-from ccm.providers.aws.config import AwsConfig, AwsTimings, read_config
+from ccm.providers.aws.config import METADATA, AwsConfig, AwsTimings, read_config
 from ccm.providers.aws.elb.annotations import CLASSIC, NLB
 from ccm.providers.aws.elb.classic import ClassicElbs
 from ccm.providers.aws.elb.load_balancers import AwsLoadBalancers, ElbDependencies
 from ccm.providers.aws.elb.nlb import Nlbs
 from ccm.providers.aws.ids import PROVIDER_IDS
+from ccm.providers.aws.instance_tags import InstanceTags
 from ccm.providers.aws.instances import AwsInstances
 from ccm.providers.aws.routes import AwsRoutes
 from ccm.providers.aws.tags import (
@@ -28,12 +29,15 @@ from ccm.providers.aws.tags import (
     cluster_ids,
     read_tags,
 )
+from ccm.providers.aws.topology import NetworkTopology
 from ccm.providers.aws.volumes import AwsVolumes
 from ccm.providers.aws.vpc import Vpc
+from ccm.providers.aws.wire import TimedResponse, time_limit
 
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
 DEFAULT_ENDPOINT = "http://169.254.169.254"
 REQUEST_TIMEOUT = 2.0  # seconds for each of a few small requests to the machine's own host
+METADATA_TIMEOUT = 10.0  # seconds for all of them
 TOKEN_TTL = 300  # seconds
 NO_ANSWER = (URLError, HTTPException, OSError)
 
@@ -61,6 +65,7 @@ class AwsCloud:
         self.load_balancers: LoadBalancers | None = None
         self.routes: Routes | None = None
         self.volumes: Volumes | None = None
+        self.instance_tags: InstanceTags
         self._api: AwsApi | None = None
 
     async def initialize(self, context: ProviderContext) -> None:
@@ -76,7 +81,8 @@ class AwsCloud:
     def _start(self, config: AwsConfig, context: ProviderContext) -> None:
         has_region = config.region or config.zone or sdk_region()
         is_complete = has_region and config.vpc and config.cluster_id
-        own = OwnInstance() if is_complete else read_own_instance()
+        metadata = config.endpoint(METADATA)
+        own = OwnInstance() if is_complete else read_own_instance(metadata.url if metadata else "")
         api = self._api = AwsApi(config, region_of(config, own), context.gate, context.caller)
         tagging = ClusterTagging(
             config.cluster_id or own.cluster_id,
@@ -85,12 +91,14 @@ class AwsCloud:
         )
         vpc = Vpc(api, config.vpc or own.vpc, self._timings.subnet_cache_ttl)
         self.has_cluster_id = tagging.has_cluster_id
-        self.instances = AwsInstances(api, tagging, vpc.zones, config.families)
+        topology = NetworkTopology(api, config.topology_types)
+        self.instances = AwsInstances(api, tagging, vpc.zones, topology, config.families)
+        self.instance_tags = InstanceTags(api, tagging)
         self.volumes = AwsVolumes(api)
         self.routes = AwsRoutes(api, tagging, config.route_table_id)
-        elb = ElbDependencies(api, vpc, tagging, config, self._timings)
+        elb = ElbDependencies(api, vpc, tagging, config, self._timings, context.cluster_name)
         self.load_balancers = AwsLoadBalancers(
-            {CLASSIC: ClassicElbs(elb), NLB: Nlbs(elb)}, tagging, config.load_balancer_type
+            {CLASSIC: ClassicElbs(elb), NLB: Nlbs(elb)}, elb, config.load_balancer_type
         )
 
 
@@ -115,41 +123,62 @@ def own_tags(api: AwsApi, own: OwnInstance) -> Tags:
 # The instance metadata service (IMDSv2).
 
 
-def read_own_instance() -> OwnInstance:
-    """This instance; empty outside of AWS and where `AWS_EC2_METADATA_DISABLED` says so."""
+def read_own_instance(endpoint: str = "", total_timeout: float = METADATA_TIMEOUT) -> OwnInstance:
+    """This instance; empty outside of AWS and where `AWS_EC2_METADATA_DISABLED` says so.
+
+    What does not answer in time is left out, however slowly it does.
+    """
     if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return OwnInstance()
-    ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL)}
-    try:
-        token = _request("api/token", "PUT", ttl)
-    except NO_ANSWER:
-        return OwnInstance()
-    mac = _get("mac", token)
-    return OwnInstance(
-        instance_id=_get("instance-id", token),
-        region=_get("placement/region", token),
-        vpc=_get(f"network/interfaces/macs/{mac}/vpc-id", token) if mac else "",
-        cluster_id=_cluster_id(token),
-    )
+    url = endpoint or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
+    service = _MetadataService(url.rstrip("/"))
+    with time_limit(total_timeout):
+        try:
+            service.log_in()
+        except NO_ANSWER:
+            return OwnInstance()
+        mac = service.get("mac")
+        return OwnInstance(
+            instance_id=service.get("instance-id"),
+            region=service.get("placement/region"),
+            vpc=service.get(f"network/interfaces/macs/{mac}/vpc-id") if mac else "",
+            cluster_id=_cluster_id(service),
+        )
 
 
-def _cluster_id(token: str) -> str:
-    found = cluster_ids(dict.fromkeys(_get("tags/instance", token).split(), ""))
+def _cluster_id(service: "_MetadataService") -> str:
+    found = cluster_ids(dict.fromkeys(service.get("tags/instance").split(), ""))
     if found == {""}:  # the legacy tag alone, whose value is the ID
-        return _get(f"tags/instance/{LEGACY_CLUSTER_TAG}", token)
+        return service.get(f"tags/instance/{LEGACY_CLUSTER_TAG}")
     return found.pop() if len(found) == 1 else ""
 
 
-def _get(path: str, token: str) -> str:
-    try:
-        return _request(f"meta-data/{path}", "GET", {"X-aws-ec2-metadata-token": token})
-    except NO_ANSWER:
-        return ""
+class _MetadataService:
+    def __init__(self, url: str) -> None:
+        self._url, self._token = url, ""
+
+    def log_in(self) -> None:
+        ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL)}
+        self._token = self._request("api/token", "PUT", ttl)
+
+    def get(self, path: str) -> str:
+        try:
+            header = {"X-aws-ec2-metadata-token": self._token}
+            return self._request(f"meta-data/{path}", "GET", header)
+        except NO_ANSWER:
+            return ""
+
+    def _request(self, path: str, method: str, headers: dict[str, str]) -> str:
+        request = Request(f"{self._url}/latest/{path}", method=method, headers=headers)
+        never_by_proxy = build_opener(ProxyHandler({}), _TimedHandler())
+        with never_by_proxy.open(request, timeout=REQUEST_TIMEOUT) as response:
+            return str(response.read().decode()).strip()
 
 
-def _request(path: str, method: str, headers: dict[str, str]) -> str:
-    endpoint = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
-    request = Request(f"{endpoint}/latest/{path}", method=method, headers=headers)
-    never_by_proxy = build_opener(ProxyHandler({}))
-    with never_by_proxy.open(request, timeout=REQUEST_TIMEOUT) as response:
-        return str(response.read().decode()).strip()
+class _TimedConnection(HTTPConnection):
+    response_class = TimedResponse
+
+
+class _TimedHandler(HTTPHandler):
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_TimedConnection, req)

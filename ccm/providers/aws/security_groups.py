@@ -21,6 +21,12 @@ class IngressRule:
     description: str = field(default="", compare=False)
 
 
+def packet_size_rule(source: str, description: str = "") -> IngressRule:
+    """Lets in the messages which say that a packet is too big for its path."""
+    protocol, kind, code = ("icmpv6", 2, 0) if ":" in source else ("icmp", 3, 4)
+    return IngressRule(protocol, kind, code, source, description)
+
+
 @dataclass(frozen=True, slots=True)
 class SecurityGroup:
     """A security group as it is."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.errors import Refused
-from ccm.model.objects import Json, objects, text
+from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.aws.tags import CLUSTER_TAG_PREFIX, ClusterTag, Tags, read_tags
 
 ROLE_TAGS = {True: "kubernetes.io/role/internal-elb", False: "kubernetes.io/role/elb"}
@@ -14,7 +14,9 @@ ROLE_TAGS = {True: "kubernetes.io/role/internal-elb", False: "kubernetes.io/role
 class Subnet:
     """A subnet; `is_public` when its route table leads to an internet gateway.
 
-    `is_regular` when its zone is no Local Zone and no other place outside of the region's own.
+    `is_regular` when its zone is no Local Zone and no other place outside of the region's own;
+    `is_public_ipv6` when the internet reaches its IPv6 addresses, of which `ipv6_cidr` is empty
+    where it has none.
     """
 
     id: str
@@ -23,33 +25,56 @@ class Subnet:
     tags: Tags
     is_public: bool
     is_regular: bool = True
+    ipv6_cidr: str = ""
+    is_public_ipv6: bool = False
 
     @property
     def name(self) -> str:
         return self.tags.get("Name", "")
 
+    @property
+    def cidrs(self) -> tuple[str, ...]:
+        """Its networks of both families."""
+        return tuple(filter(None, (self.cidr, self.ipv6_cidr)))
+
 
 def read_subnets(subnets: Iterable[Json], tables: Sequence[Json]) -> list[Subnet]:
     """The subnets of a VPC in EC2's records of them and of its route tables."""
-    public = _public(tables)
+    public, public_ipv6 = _public(tables), _public(tables, "DestinationIpv6CidrBlock", "::/0")
+    main = public.get("", False), public_ipv6.get("", False)
     return [
         Subnet(
             id=text(record.get("SubnetId")),
             zone=text(record.get("AvailabilityZone")),
             cidr=text(record.get("CidrBlock")),
             tags=read_tags(record.get("Tags")),
-            is_public=public.get(text(record.get("SubnetId")), public.get("", False)),
+            is_public=public.get(text(record.get("SubnetId")), main[0]),
+            ipv6_cidr=_ipv6_cidr(record),
+            is_public_ipv6=public_ipv6.get(text(record.get("SubnetId")), main[1]),
         )
         for record in subnets
     ]
 
 
-def _public(tables: Sequence[Json]) -> Mapping[str, bool]:
-    """Whether each subnet with a table of its own is public; under "" the VPC's main table."""
+def _ipv6_cidr(record: Json) -> str:
+    for association in objects(record.get("Ipv6CidrBlockAssociationSet")):
+        if mapping(association.get("Ipv6CidrBlockState")).get("State") == "associated":
+            return text(association.get("Ipv6CidrBlock"))
+    return ""
+
+
+def _public(tables: Sequence[Json], destination: str = "", network: str = "") -> Mapping[str, bool]:
+    """Whether each subnet with a table of its own is public; under "" the VPC's main table.
+
+    A `destination` is the field in which a route to the internet has to name the `network`.
+    """
     found: dict[str, bool] = {}
     for table in tables:
-        routes = objects(table.get("Routes"))
-        leads_out = any(text(route.get("GatewayId")).startswith("igw-") for route in routes)
+        leads_out = any(
+            text(route.get("GatewayId")).startswith("igw-")
+            and (not destination or route.get(destination) == network)
+            for route in objects(table.get("Routes"))
+        )
         for association in objects(table.get("Associations")):
             is_main = association.get("Main") is True
             found["" if is_main else text(association.get("SubnetId"))] = leads_out

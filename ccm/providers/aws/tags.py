@@ -13,8 +13,19 @@ CLUSTER_TAG_PREFIX = "kubernetes.io/cluster/"
 LEGACY_CLUSTER_TAG = "KubernetesCluster"
 SERVICE_TAG = "kubernetes.io/service-name"
 SERVICE_UID_TAG = "ccm-supervisor/service-uid"
-OWNERSHIP_PREFIXES = ("kubernetes.io/", "ccm-supervisor/")
+ADDRESS_TYPE_TAG = "ccm-supervisor/ip-address-type"
+OWNERSHIP_PREFIXES = (
+    "kubernetes.io/",
+    "ccm-supervisor/",
+    # The AWS Load Balancer Controller's:
+    "elbv2.k8s.aws/",
+    "service.k8s.aws/",
+    "ingress.k8s.aws/",
+)
 OWNED = "owned"
+MAX_TAGS, MAX_KEY, MAX_VALUE = 50, 128, 256
+"""Tags of an object, without those of AWS itself, and characters of their keys and values."""
+RESERVED_PREFIX = "aws:"
 REREAD_INTERVAL = 60.0  # seconds until tags that do not name one cluster are read again
 
 Tags = Mapping[str, str]
@@ -78,6 +89,29 @@ def cluster_ids(tags: Tags) -> set[str]:
     prefix = CLUSTER_TAG_PREFIX
     found = {key.removeprefix(prefix) for key in tags if key.startswith(prefix)}
     return found or {tags[key] for key in (LEGACY_CLUSTER_TAG,) if key in tags}
+
+
+@dataclass(frozen=True, slots=True)
+class TagRequest:
+    """Tags that an instance, by its ID, is to have or, when they are not wanted, is to lose."""
+
+    name: str
+    tags: Tags
+    is_wanted: bool
+
+    @property
+    def cloud_identity(self) -> tuple[str, ...]:
+        return (str(self.is_wanted),)
+
+    def change(self, there: Tags) -> dict[str, str]:
+        """What to write on one that has `there`; a tag that has another value by now is kept."""
+        tags = self.tags.items()
+        return {key: value for key, value in tags if (there.get(key) == value) != self.is_wanted}
+
+    def has_room(self, there: Tags) -> bool:
+        """Whether it can have them all."""
+        own = {key for key in there if not key.startswith(RESERVED_PREFIX)}
+        return not self.is_wanted or len(own | self.tags.keys()) <= MAX_TAGS
 
 
 class ClusterTagging:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from ccm.cloud.lookup import Lookup, look_up
+from ccm.cloud.lookup import Lookup, look_up, volume_ids
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
-from ccm.model.objects import Json, mapping, text
-from ccm.model.volume import PLACEHOLDER, PersistentVolume
+from ccm.model.objects import Json, text
+from ccm.model.volume import PersistentVolume
 from ccm.providers.aws import ids
 from ccm.providers.aws.client import MAX_FILTER_VALUES, AwsApi
 
@@ -26,18 +26,7 @@ class AwsVolumes:
 
     def describe(self, volumes: Sequence[PersistentVolume]) -> Mapping[str, PlaceAnswer]:
         """Answer for each volume by the name of its PersistentVolume."""
-        answers: dict[str, PlaceAnswer] = {}
-        asked: dict[str, str] = {}
-        for volume in volumes:
-            legacy = mapping(volume.spec.get(LEGACY_SOURCE)).get("volumeID")
-            is_csi = volume.csi_driver == CSI_DRIVER
-            handle = volume.csi_handle if is_csi else text(legacy)
-            if volume_id := ids.volume_id_of(handle):
-                asked[volume.name] = volume_id
-            elif handle == PLACEHOLDER:
-                answers[volume.name] = Unknown("the volume is still being made")
-            else:
-                answers[volume.name] = Gone(f"{handle!r} cannot be the ID of a volume")
+        asked, answers = volume_ids(volumes, CSI_DRIVER, LEGACY_SOURCE, ids.volume_id_of)
         return answers | look_up(self.batch_size, Lookup(asked, self._places))
 
     def _places(self, asked: Sequence[str]) -> dict[str, PlaceAnswer]:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -17,6 +17,7 @@ from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
 log = logging.getLogger(__name__)
 
 INSTANCE_CACHE_TTL = 600.0  # seconds for which the security groups of an instance are cached
+NEW_INSTANCE_CACHE_TTL = 2.0  # the same where it is about to join a load balancer
 GONE_STATES = ("shutting-down", "terminated")
 REGULAR_ZONE = "availability-zone"
 
@@ -55,6 +56,7 @@ class BackendInstance:
     is_running: bool
     groups: tuple[str, ...]
     tags: Tags
+    has_primary_ipv6: bool
     read_at: float
 
 
@@ -67,6 +69,7 @@ class Vpc:
         self._subnets: Sequence[Subnet] = ()
         self._subnets_read_at = float("-inf")
         self._instances: dict[str, BackendInstance] = {}
+        self._absent: dict[str, float] = {}  # instances that EC2 does not have, and when it said so
         self._warned_of: set[str] = set()
         self.zones = Zones(api)
         self.ingress_lock = Lock()  # held from reading rules of the nodes' groups to changing them
@@ -99,19 +102,24 @@ class Vpc:
         registered: frozenset[str],
         tag: ClusterTag,
         only_running: bool = False,
+        needs_ipv6: bool = False,
     ) -> tuple[Sequence[BackendInstance], frozenset[str]]:
         """Our instances as EC2 has them, and the IDs of those to have behind a load balancer.
 
-        A new one has to exist, or even to run, and to carry the cluster's tag, for a kubelet may
-        name any. One that is registered stays unless it is another cluster's.
+        A new one has to exist, or even to run or have a primary IPv6 address, and to carry the
+        cluster's tag, for a kubelet may name any. One that is registered stays unless it is another
+        cluster's.
         """
-        self.forget(set(wanted) - registered)
-        read = self._read_instances(set(wanted))
+        read = self._read_instances(registered & set(wanted), set(wanted) - registered)
         found = [one for one in read if tag.is_on(one.tags)]
         foreign = {one.id for one in read if tag.is_foreign(one.tags)}
-        unmarked = {one.id for one in read if not tag.is_on(one.tags)}
-        self._warn({one: CloudError(f"it lacks the tag {tag.key}") for one in unmarked})
+        untagged = {one.id for one in read if not tag.is_on(one.tags)}
+        self._warn({one: CloudError(f"it lacks the tag {tag.key}") for one in untagged})
         ready = {one.id for one in found if one.is_running or not only_running}
+        if needs_ipv6:
+            lacking = {one.id for one in found if not one.has_primary_ipv6} - registered
+            self._warn({one: CloudError("it has no primary IPv6 address") for one in lacking})
+            ready -= lacking
         return found, frozenset(ready | (registered & set(wanted)) - foreign)
 
     def forget(self, instance_ids: Iterable[str]) -> None:
@@ -120,14 +128,27 @@ class Vpc:
             for instance_id in instance_ids:
                 self._instances.pop(instance_id, None)
 
-    def _read_instances(self, instance_ids: set[str]) -> Sequence[BackendInstance]:
-        """Those of the instances that exist; what is cached costs no read."""
+    def _read_instances(self, known: Set[str], new: Set[str]) -> Sequence[BackendInstance]:
+        """Those of the instances that exist; what is cached costs no read.
+
+        One that is `new` to a load balancer is read anew, once for all that it joins at a time; so
+        is one that EC2 does not have.
+        """
+        instance_ids = known | new
         with self._lock:
-            oldest = time.monotonic() - INSTANCE_CACHE_TTL
-            cached = {one.id: one for one in self._instances.values() if one.read_at > oldest}
-            missing = sorted(instance_ids - cached.keys())
+            now = time.monotonic()
+            oldest = {True: now - NEW_INSTANCE_CACHE_TTL, False: now - INSTANCE_CACHE_TTL}
+            cached = {
+                one.id: one
+                for one in self._instances.values()
+                if one.read_at > oldest[one.id in new]
+            }
+            absent = {one: at for one, at in self._absent.items() if at > oldest[True]}
+            missing = sorted(instance_ids - cached.keys() - absent.keys())
             read = map(_read_instance, self._api.find_instances(missing))
             self._instances = cached | {one.id: one for one in read if one}
+            unfound = dict.fromkeys(missing, time.monotonic())
+            self._absent = absent | {k: v for k, v in unfound.items() if k not in self._instances}
             return [self._instances[i] for i in sorted(instance_ids) if i in self._instances]
 
     def security_groups(self, name: str = "") -> list[SecurityGroup]:
@@ -136,6 +157,10 @@ class Vpc:
         if name:
             filters.append({"Name": "group-name", "Values": [name]})
         return self._describe_groups(Filters=filters)
+
+    def groups_with(self, ids: Sequence[str]) -> list[SecurityGroup]:
+        """Those with these IDs; `AwsError` when one of them is not there."""
+        return self._describe_groups(GroupIds=list(ids))
 
     def node_groups(
         self, instances: Sequence[BackendInstance], tag: ClusterTag
@@ -147,7 +172,7 @@ class Vpc:
         """
         ids = sorted({group for one in instances for group in one.groups})
         try:
-            groups = self._describe_groups(GroupIds=ids) if ids else []
+            groups = self.groups_with(ids) if ids else []
         except AwsError as error:
             if error.code == "InvalidGroup.NotFound":
                 self.forget(one.id for one in instances)
@@ -206,6 +231,11 @@ def _read_instance(record: Json) -> BackendInstance | None:
         state in ("running", "pending"),
         tuple(text(group.get("GroupId")) for group in groups),
         read_tags(record.get("Tags")),
+        any(
+            address.get("IsPrimaryIpv6") is True
+            for interface in objects(record.get("NetworkInterfaces"))
+            for address in objects(interface.get("Ipv6Addresses"))
+        ),
         time.monotonic(),
     )
 

@@ -60,11 +60,13 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 def limit_time() -> None:
     """Have botocore's connections, those for credentials as well, keep to `time_limit`."""
-    AWSHTTPConnection.response_class = _TimedResponse
-    AWSHTTPSConnection.response_class = _TimedResponse
+    AWSHTTPConnection.response_class = TimedResponse
+    AWSHTTPSConnection.response_class = TimedResponse
 
 
-class _TimedResponse(HTTPResponse):
+class TimedResponse(HTTPResponse):
+    """A response that keeps to the `time_limit` in which it was asked for."""
+
     def __init__(self, sock: socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
         self.fp = BufferedReader(_TimedReader(sock, self.fp.detach()))

@@ -84,6 +84,7 @@ class AwsAdapter(Adapter):
         self._ended = []
         self.proxy.rewrite = self._with_blackholes
         self.account = Account.make(self.emulator, ZONES[:1])
+        self.account.add_ipv6()
         return config_text(self.account, self.proxy.url, "CallTimeout = 10s").encode()
 
     def is_write(self, operation: str, budget: str) -> bool:
@@ -253,6 +254,9 @@ class AwsAdapter(Adapter):
             hosts=frozenset(self._provider_id(one) for found in targets for one in found),
             source_ranges=frozenset(ranges - {"0.0.0.0/0"}),
             health_check=_check(checks[0]) if checks else None,
+            families=frozenset(
+                ("IPv4", "IPv6") if one["IpAddressType"] == "dualstack" else ("IPv4",)
+            ),
         )
 
     def _provider_id(self, instance_id: str) -> str:

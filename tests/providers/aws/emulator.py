@@ -29,15 +29,15 @@ def read_models_once() -> None:
 class Emulator:
     """One moto server; `reset` empties it between tests."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, rules_per_group: int = 60) -> None:
         read_models_once()
         url_file = directory / "moto.url"
         self._log = directory / "moto.log"
         self._clients: dict[str, Any] = {}
-        module = "tests.providers.aws.serve_moto"
+        serve = ["-m", "tests.providers.aws.serve_moto", str(url_file), str(os.getpid())]
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(url_file), str(os.getpid())],
+                [sys.executable, *serve, str(rules_per_group)],
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "MOTO_EC2_LOAD_DEFAULT_AMIS": "false"},

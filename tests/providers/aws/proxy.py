@@ -5,7 +5,7 @@ Every fault in here is *injected*: what AWS would answer, by its documentation.
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -50,6 +50,13 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Reply:
+    """A success with this body, for a call that moto does not know."""
+
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """The connection breaks before the call."""
 
@@ -72,7 +79,7 @@ class Drip:
     interval: float = 0.1
 
 
-Fault = Refusal | Reset | Silence | Garbage | Drip
+Fault = Refusal | Reply | Reset | Silence | Garbage | Drip
 
 
 def throttling(request: Request) -> Refusal:
@@ -103,6 +110,41 @@ class Limit:
             return throttling(request)
 
 
+class AccountLimits:
+    """A fault rule: the request limits that AWS documents for an account in one region.
+
+    EC2 has a bucket for each action, and a smaller one for reads without filter and pages; Elastic
+    Load Balancing one for all calls of a version, and inside of that one for registering targets.
+    """
+
+    def __init__(self) -> None:
+        self._limits: dict[str, Limit] = {}
+
+    @property
+    def throttled(self) -> int:
+        return sum(limit.throttled for limit in self._limits.values())
+
+    def __call__(self, request: Request) -> Fault | None:
+        return next((fault for limit in self._of(request) if (fault := limit(request))), None)
+
+    def _of(self, request: Request) -> Iterator[Limit]:
+        if request.client == "ec2":
+            narrows = ("Filter.1.Name", "MaxResults")
+            if request.is_write:
+                yield self._limit(request.name, 5.0, 50.0)
+            elif any(name in request.parameters for name in narrows):
+                yield self._limit(request.name, 20.0, 100.0)
+            else:
+                yield self._limit(f"{request.name} of all", 10.0, 50.0)
+        elif request.client != "sts":
+            if request.operation in ("RegisterTargets", "DeregisterTargets"):
+                yield self._limit("elbv2 targets", 4.0, 20.0)
+            yield self._limit(request.client, 10.0, 40.0)
+
+    def _limit(self, name: str, per_second: float, burst: float) -> Limit:
+        return self._limits.setdefault(name, Limit(per_second, burst))
+
+
 class Proxy:
     """Forwards to the emulator; `rule` may answer a call with a fault instead."""
 
@@ -110,6 +152,7 @@ class Proxy:
         self.requests: list[Request] = []
         self.rule: Callable[[Request], Fault | None] = lambda request: None
         self.rewrite: Callable[[Request, bytes], bytes] = lambda request, answer: answer
+        self.latency = 0.0  # seconds that each call takes besides the emulator's own
         self.closing = Event()
         self._lock = Lock()
         address = urlsplit(target)
@@ -152,6 +195,7 @@ class Proxy:
         return [request.name for request in self.requests if request.is_write]
 
     def take(self, request: Request) -> Fault | None:
+        time.sleep(self.latency)
         with self._lock:
             self.requests.append(request)
         return self.rule(request)
@@ -194,6 +238,8 @@ class _Handler(BaseHTTPRequestHandler):
             case Refusal(status, code, message):
                 form = ERROR if request.client == "ec2" else QUERY_ERROR
                 self._send(status, form.format(code=code, message=message).encode())
+            case Reply(body=text):
+                self._send(200, text.encode())
             case Reset():
                 self.close_connection = True
             case Silence():

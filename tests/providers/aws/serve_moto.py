@@ -1,4 +1,8 @@
-"""Serve moto on a free loopback port, whose URL goes into the file that is the only argument."""
+"""Serve moto, mended, on a free loopback port.
+
+Its URL goes into the file that is the first argument; the others are the process that it ends with
+and how many rules a security group may have.
+"""
 
 import logging
 import sys
@@ -12,6 +16,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.serving import make_server
 
 from ccm.processes import die_with_parent
+from tests.providers.aws.mended import mend
 
 
 class Quick(MotoRequestHandler):
@@ -23,8 +28,9 @@ class Quick(MotoRequestHandler):
         return
 
 
-def main(url_file: Path, parent: int) -> None:
+def main(url_file: Path, parent: int, rules_per_group: int) -> None:
     die_with_parent(parent)
+    mend(rules_per_group)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     app = DomainDispatcherApplication(create_backend_app)
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quick)
@@ -35,4 +41,4 @@ def main(url_file: Path, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -56,6 +56,8 @@ IGNORED: list[tuple[str, dict[str, str], list[str]]] = [
     ("both", {"scheme": "internal", "internal": "false"}, ["scheme"]),
     ("both", {"scheme": "internal", "internal": "true"}, []),
     ("both", {"additional-resource-tags": "=x,a=1"}, ["additional-resource-tags"]),
+    ("both", {"additional-resource-tags": "a=b=c"}, ["additional-resource-tags"]),
+    ("both", {"additional-resource-tags": "a=b=,c,d="}, []),
     ("both", {"ssl-cert": "arn:1", "ssl-ports": "443, 80"}, ["ssl-ports"]),
     (CLASSIC, {"type": "alb"}, ["type"]),
     (CLASSIC, {"type": "elb"}, []),
@@ -205,6 +207,24 @@ def test_a_label_without_a_value_is_any_value(labels: str, names: str) -> None:
     assert target_instances(read, nodes) == {f"i-0000000{name}" for name in names}
 
 
+@pytest.mark.parametrize(
+    ("given", "tags"),
+    [("a=b=c", {"a": "b"}), ("a=b=,c,d=", {"a": "b", "c": "", "d": ""}), ("a==b", {"a": ""})],
+)
+def test_a_value_ends_at_the_second_equals_sign(given: str, tags: dict[str, str]) -> None:
+    nlb, _ = network({"additional-resource-tags": given})
+    assert tags.items() <= nlb.nlb.tags.items()
+
+
+@pytest.mark.parametrize("kind", [CLASSIC, NLB])
+def test_a_port_without_a_node_port_is_left_out_and_told(kind: str) -> None:
+    """As with `allocateLoadBalancerNodePorts: false` and node ports of one's own."""
+    one = service("web", ports=[port(80), {"port": 81, "protocol": "TCP"}])
+    request = read_request(one, kind, ClusterTag("kit"))
+    assert [each.number for each in request.ports] == [80]
+    assert request.annotations.warnings == ("port 81 is ignored: it has no node port",)
+
+
 def test_a_shared_health_check_counts_for_nlbs_only() -> None:
     """Upstream overrides the annotations of an NLB with it, and those of a classic one not."""
     asked = {"healthcheck-protocol": "HTTPS", "healthcheck-port": "8443", "healthcheck-path": "/x"}
@@ -238,7 +258,7 @@ UPSTREAM: Mapping[str, str] = {
 }
 OURS: Mapping[str, Sequence[str]] = {
     CLASSIC: ["scheme"],
-    NLB: ["alpn-policy", "attributes", "scheme"],
+    NLB: ["alpn-policy", "attributes", "ip-address-type", "scheme"],
 }
 
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import ImplementedElsewhere, NoRoom, Refused, RetryAfter
 from ccm.model.objects import Json
 from ccm.model.service import Service
+from ccm.providers.aws import client
 from ccm.providers.aws.elb.annotations import PREFIX
 from tests.providers.aws.proxy import Fault, Refusal, Request
 from tests.providers.aws.world import ZONES, Account, Aws, node_of
@@ -38,6 +40,28 @@ def network(account: Account) -> Json:
 
 def groups(account: Account) -> dict[str, Json]:
     return {group["GroupName"]: group for group in account.security_groups()}
+
+
+@pytest.mark.parametrize("kind", ["classic", "nlb"])
+async def test_where_there_are_many_each_balancer_is_read_by_its_name(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    services = [asking({"type": kind}, name) for name in ("one", "another")]
+    for each in services:
+        await aws.ensure(each)
+    monkeypatch.setattr(client, "MAX_LISTED", 1)
+    aws.proxy.requests.clear()
+    balancers = aws.cloud.load_balancers
+    assert balancers
+    found = [await invoke(balancers.get, each) for each in services]
+    assert [one and one.name for one in found] == [one.default_balancer_name for one in services]
+    named = [
+        name
+        for request in aws.proxy.requests
+        for key, name in request.parameters.items()
+        if request.operation == "DescribeLoadBalancers" and "Names." in key
+    ]
+    assert named == [one.default_balancer_name for one in services]
 
 
 async def test_a_classic_balancer_is_as_upstream_makes_it(aws: Aws) -> None:
@@ -252,7 +276,7 @@ REFUSED = [
     (NLB | {"private-ipv4-addresses": "10.0.0.5"}, {}, "3, one for each of"),
     ({}, {"loadBalancerIP": "192.0.2.1"}, "use eip-allocations"),
     ({}, {"sessionAffinity": "ClientIP"}, "not supported"),
-    ({}, {"ipFamilies": ["IPv6"]}, "of IPv4"),
+    ({"type": "elb"}, {"ipFamilies": ["IPv6"]}, "the load balancer is of IPv4: annotate .*: nlb"),
     ({}, {"loadBalancerSourceRanges": ["2001:db8::/32"]}, "of IPv4"),
     ({}, {"ports": [{"port": 80, "protocol": "TCP"}]}, "has no node port"),
     ({"type": "classic"}, {"ports": [port(53, "UDP")]}, "has TCP only"),

@@ -17,10 +17,12 @@ RoleARN = arn:aws:iam::1:role/ccm
 KubernetesClusterID = "with # in it"
 DisableSecurityGroupIngress
 ElbSecurityGroup = sg-1
+NLBSecurityGroupMode = Managed
 NodeIPFamilies = ipv6
 NodeIPFamilies = ipv4
 ClusterServiceLoadBalancerHealthProbeMode = Shared
 ClusterServiceSharedLoadBalancerHealthProbePort = 10300
+SupportedTopologyInstanceTypePattern = ^x[0-9]
 CallTimeout = 3s
 LoadBalancerType = nlb
 [ServiceOverride "1"]
@@ -31,7 +33,7 @@ LoadBalancerType = nlb
   SigningMethod = v4
 """
 
-ELB = Endpoint("us-west-2", "https://elb.internal", "us-west-2")
+ELB = Endpoint("https://elb.internal", "us-west-2")
 
 
 def test_all_keys_of_upstream_are_read() -> None:
@@ -44,11 +46,56 @@ def test_all_keys_of_upstream_are_read() -> None:
         cluster_id="with # in it",
         manages_node_ingress=False,
         elb_security_group="sg-1",
+        manages_nlb_groups=True,
         families=("ipv6", "ipv4"),
         shared_probe=SharedProbe(10300, "/healthz"),
+        topology_types="^x[0-9]",
         load_balancer_type="nlb",
         call_timeout=3.0,
-        endpoints={"elb": ELB, "elbv2": ELB},
+        endpoints={("elb", "us-west-2"): ELB, ("elbv2", "us-west-2"): ELB},
+    )
+
+
+OVERRIDES = [
+    ("ec2 r", "ec2"),
+    ("EC2 r", "ec2"),
+    ("Elastic Load Balancing r", "elb"),
+    ("Elastic Load Balancing v2 r", "elbv2"),
+    ("elastic load balancing v2 r", "elbv2"),
+    ("elasticloadbalancing r", "elb elbv2"),
+    ("STS r", "sts"),
+    ("sts r", "sts"),
+    ("KMS r", ""),
+    ("EC2 elsewhere", ""),
+    ("ec2imds elsewhere", "imds"),
+]
+
+
+@pytest.mark.parametrize(("override", "services"), OVERRIDES)
+def test_an_override_is_for_a_service_in_a_region(override: str, services: str) -> None:
+    config = read_config(overrides(override).encode(), "")
+    known = ("ec2", "elb", "elbv2", "sts")
+    found = {one: config.endpoint(one, "r") for one in known} | {"imds": config.endpoint("imds")}
+    assert [one for one, endpoint in found.items() if endpoint] == services.split()
+
+
+def test_each_region_has_its_override_and_the_name_of_the_sdk_counts_first() -> None:
+    """As where a file serves an older upstream, too."""
+    text = overrides(
+        "EC2 r", "EC2 s", "ec2 r", "elasticloadbalancing r", "Elastic Load Balancing r"
+    )
+    config = read_config(text.encode(), "")
+    urls = {key: endpoint.url for key, endpoint in config.endpoints.items()}
+    hosts = {("ec2", "r"): 0, ("ec2", "s"): 1, ("elbv2", "r"): 3, ("elb", "r"): 4}
+    assert urls == {key: f"https://{number}" for key, number in hosts.items()}
+
+
+def overrides(*wanted: str) -> str:
+    """Sections for these services and regions, each with a host of its own."""
+    return "".join(
+        f'[ServiceOverride "{number}"]\nService = {service}\nRegion = {region}\n'
+        f"URL = https://{number}\nSigningRegion = r\n"
+        for number, (service, _, region) in enumerate(one.rpartition(" ") for one in wanted)
     )
 
 
@@ -67,13 +114,18 @@ def test_the_legacy_tag_is_the_cluster_id() -> None:
         ("[Global]\nNodeIPFamilies = ipv5", "NodeIPFamilies: is ipv5"),
         ("[Global]\nNodeIPFamilies = ipv4\nNodeIPFamilies = ipv4", "NodeIPFamilies"),
         ("[Global]\nDisableSecurityGroupIngress = perhaps", "is 'perhaps'"),
-        ("[Global]\nNLBSecurityGroupMode = Managed", "cannot be honoured"),
+        ("[Global]\nNLBSecurityGroupMode = managed", "give Managed, or leave it out"),
         ("[Global]\nKubernetesClusterID = a\nKubernetesClusterTag = b", "differ"),
+        ("[Global]\nSupportedTopologyInstanceTypePattern = [", "give a regular expression"),
         ("[Global]\nCallTimeout = soon", "CallTimeout: is 'soon'"),
         ("[Global]\nLoadBalancerType = alb", "LoadBalancerType: is 'alb'"),
         ("[Globe]\nx = 1", "[globe]: is not a section"),
         ('[ServiceOverride "1"]\nService = ec2', "region: is missing"),
-        ('[ServiceOverride "1"]\nService = s3', "service: is 's3'"),
+        ('[ServiceOverride "1"]\nService = s3', "service: is 's3'; use one of EC2, Elastic"),
+        (
+            "".join(f'[ServiceOverride "{n}"]\nService = EC2\nRegion = r\n' for n in "12"),
+            "is the second one of EC2 in r",
+        ),
         ('[ServiceOverride "1"]\nSigningMethod = v2', "signingmethod: is not v4"),
         ("no section = 1", "line 1 is not understood"),
         ('[Global]\nZone = "open', "line 2 is not understood"),

@@ -18,7 +18,6 @@ SKIPPED = {
     "no two machines of this cloud have one name",
     "lists come whole from this cloud",
     "the provider does not honour session affinity",
-    "the provider does not honour two IP families",
     "the provider does not honour a requested IP",
     "two owners meet in one route table only, where all is the cluster's",
 }

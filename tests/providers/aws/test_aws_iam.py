@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ccm.cloud.gate import invoke
+from ccm.cloud.interface import NamesMissingRights, Quota
 from ccm.cloud.testkit.harness import volume
 from ccm.errors import Denied
 from ccm.model.cloud import Instance, VolumePlace
@@ -17,9 +19,11 @@ from ccm.model.service import Service
 from ccm.providers.aws.api_actions import API_ACTIONS, QUOTAS
 from ccm.providers.aws.iam import ACTIONS_BY_WORKER, policy
 from ccm.providers.aws.provider import AwsCloud
+from ccm.providers.aws.tags import TagRequest
 from tests.providers.aws.world import CLUSTER, MARK, Account, asking, node_of, started
 
 ROOT = Path(__file__).parents[3]
+INSTANCES = "arn:*:ec2:*:*:instance/*"
 SOURCES = ROOT / "ccm" / "providers" / "aws"
 
 
@@ -34,11 +38,11 @@ def test_the_table_has_exactly_the_calls_that_the_code_makes() -> None:
     assert {call.budget for call in API_ACTIONS.values()} == QUOTAS.keys()
 
 
-@pytest.mark.parametrize("version", ["elb-", "elbv2-"])
-def test_the_classes_of_one_balancer_api_share_the_limit_of_all_its_calls(version: str) -> None:
-    shares = [quota for name, quota in QUOTAS.items() if name.startswith(version)]
-    total = sum(share.per_second for share in shares), sum(share.burst for share in shares)
-    assert total == (10.0, 40)
+@pytest.mark.parametrize("version", ["elb", "elbv2"])
+def test_all_calls_of_one_version_of_elastic_load_balancing_are_one_class(version: str) -> None:
+    assert QUOTAS[version] == Quota(per_second=10.0, burst=40)
+    calls = [call for call in API_ACTIONS.values() if call.service == version]
+    assert {call.budget for call in calls} == {version}
 
 
 def test_every_call_is_some_workers() -> None:
@@ -64,7 +68,8 @@ async def acting(
 ) -> AsyncIterator[AwsCloud]:
     """A provider with the rights of this document, in an account that enforces them."""
     iam = account.emulator.client("iam")
-    iam.put_user_policy(UserName=user, PolicyName="p", PolicyDocument=json.dumps(document))
+    rights = json.dumps(document).replace(INSTANCES, "*")  # the emulator does not look at objects
+    iam.put_user_policy(UserName=user, PolicyName="p", PolicyDocument=rights)
     key = iam.create_access_key(UserName=user)["AccessKey"]
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
@@ -106,7 +111,8 @@ def test_every_change_is_bound_to_the_tag_of_one_cluster_where_aws_can() -> None
     conditions: dict[str, Json] = {}
     for statement in policy(cluster_id=CLUSTER)["Statement"]:
         for action in statement["Action"]:
-            conditions.setdefault(action.partition(":")[2], statement.get("Condition", {}))
+            name, on = action.partition(":")[2], statement["Resource"].rpartition(":")[2]
+            conditions.setdefault(f"{name} {on}".removesuffix(" *"), statement.get("Condition", {}))
     free = {name for name, condition in conditions.items() if not condition}
     assert {name for name in free if not name.startswith("Describe")} == {
         "CreateListener",  # a listener carries no tags of ours
@@ -115,7 +121,9 @@ def test_every_change_is_bound_to_the_tag_of_one_cluster_where_aws_can() -> None
         "CreateSecurityGroup",  # bound by ec2:CreateTags, which it needs
         "ModifyNetworkInterfaceAttribute",  # an instance's tags are not on its interfaces
     }
-    assert conditions["CreateTags"]["Null"] == {f"aws:RequestTag/{MARK}": "false"}
+    assert conditions["CreateTags security-group/*"]["Null"] == {f"aws:RequestTag/{MARK}": "false"}
+    for name in ("CreateTags instance/*", "DeleteTags instance/*"):
+        assert conditions[name] == {"Null": {f"aws:ResourceTag/{MARK}": "false"}}
     assert conditions["CreateLoadBalancer"] == {"Null": {f"aws:RequestTag/{MARK}": "false"}}
     assert conditions["AuthorizeSecurityGroupIngress"] == {
         "Null": {f"aws:ResourceTag/{MARK}": "false"}
@@ -171,6 +179,10 @@ def do_everything(cloud: AwsCloud, instances: list[Json], disk: str) -> None:
     places = cloud.volumes.describe([volume("data", spec)])
     assert isinstance(places, dict)
     assert isinstance(places["data"], VolumePlace)
+    for is_wanted in (True, False):
+        asked = [TagRequest(one["InstanceId"], {"team": "web"}, is_wanted) for one in instances]
+        tagged = cloud.instance_tags.describe(asked).values()
+        assert all(isinstance(answer, Instance) for answer in tagged)
     for node in nodes:
         cloud.routes.create(node, node.pod_cidrs[0])
     routes = cloud.routes.list(nodes)
@@ -241,11 +253,45 @@ async def test_upstreams_policy_is_enough_for_what_upstream_did(
 ) -> None:
     instances = account.launch(2)
     disk = account.ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
-    async with acting(account, user, allowing(*UPSTREAMS), monkeypatch) as cloud:
+    allowed = allowing(*UPSTREAMS, "ec2:DeleteTags")  # which its tagging controller needs besides
+    async with acting(account, user, allowed, monkeypatch) as cloud:
         await asyncio.to_thread(do_everything, cloud, instances, disk)
     assert account.target_groups() == []
     assert [*account.nlbs(), *account.classic_elbs()] == []
     assert {group["GroupName"] for group in account.security_groups()} == {"default", "nodes"}
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (UPSTREAMS, {"DescribeTags", "DescribeTargetGroupAttributes"}),
+        ([action.iam_name for action in API_ACTIONS.values()], set[str]()),
+        (
+            ["elasticloadbalancing:*", "ec2:DescribeRouteTables"],
+            {"DescribeAvailabilityZones", "DescribeSecurityGroups", "DescribeSubnets"},
+        ),
+    ],
+    ids=["upstream's", "all", "few"],
+)
+async def test_reads_that_are_not_allowed_are_named_and_nothing_is_written(
+    account: Account,
+    user: str,
+    monkeypatch: pytest.MonkeyPatch,
+    names: list[str],
+    missing: set[str],
+) -> None:
+    usual = allowing(*(action.iam_name for action in API_ACTIONS.values()), "ec2:CreateTags")
+    async with acting(account, user, usual, monkeypatch) as cloud:
+        assert cloud.load_balancers
+        await asyncio.to_thread(cloud.load_balancers.ensure, asking("nlb"), [])
+    before = [*account.nlbs(is_deep=True), *account.security_groups()]
+    async with acting(account, user, allowing(*names), monkeypatch) as cloud:
+        part: object = cloud.load_balancers
+        assert isinstance(part, NamesMissingRights)
+        found = await invoke(part.missing_rights)
+    assert {name.partition(":")[2] for name in found} == missing
+    assert len(found) == len(missing)
+    assert [*account.nlbs(is_deep=True), *account.security_groups()] == before
 
 
 def test_what_upstreams_policy_lacks_is_documented() -> None:

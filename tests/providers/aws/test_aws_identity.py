@@ -1,9 +1,11 @@
 """Who and where the provider is: assumed roles, the metadata service, tags of our own instance."""
 
+import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -28,9 +30,14 @@ class _Handler(BaseHTTPRequestHandler):
     """The answers of the metadata service, by its documentation."""
 
     metadata: dict[str, str] = {}
+    drip = Event()  # set: every answer is a byte now and then, without an end
 
     def log_message(self, *_: object) -> None:
         return
+
+    def handle(self) -> None:
+        with suppress(OSError):  # a client that went away
+            super().handle()
 
     def do_PUT(self) -> None:
         self._answer("token" if self.path == "/latest/api/token" else None)
@@ -41,6 +48,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.metadata.get(path) if is_asked_well else None)
 
     def _answer(self, text: str | None) -> None:
+        if self.drip.is_set() and self.command == "GET":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while self.drip.is_set():
+                self.wfile.write(b"x")
+                time.sleep(0.05)
+            return
         self.send_response(200 if text is not None else 404)
         self.end_headers()
         self.wfile.write((text or "").encode())
@@ -65,6 +78,25 @@ def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 def test_a_machine_in_aws_knows_where_it_is(metadata: dict[str, str]) -> None:
     metadata["tags/instance"] = "Name\nkubernetes.io/cluster/kit"
     assert read_own_instance() == OwnInstance(METADATA["instance-id"], "us-east-1", "vpc-1", "kit")
+
+
+def test_a_metadata_service_that_never_ends_an_answer_is_given_up(metadata: dict[str, str]) -> None:
+    _Handler.drip.set()
+    began = time.monotonic()
+    try:
+        assert read_own_instance(total_timeout=0.5) == OwnInstance()
+    finally:
+        _Handler.drip.clear()
+    assert time.monotonic() - began < 5
+
+
+def test_the_metadata_service_is_where_the_configuration_says(
+    metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+    url = os.environ[name]
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert read_own_instance(f"{url}/").instance_id == METADATA["instance-id"]
 
 
 def test_two_clusters_in_the_tags_are_none(metadata: dict[str, str]) -> None:

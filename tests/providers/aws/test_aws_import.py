@@ -15,6 +15,7 @@ QUIET = (
     "from ccm.cloud.registry import load_provider; load_provider('simulated')",
     "from ccm.cloud.registry import known_providers; assert 'aws' in known_providers()",
     "import ccm.providers.aws.iam",
+    "from ccm.controllers import load_controller; load_controller('tagging', 'aws')",
 )
 
 
@@ -34,4 +35,4 @@ def test_without_the_extra_it_is_told_which_to_install(monkeypatch: pytest.Monke
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigurationFault) as fault:
         registry.load_provider("aws")
-    assert "pip install 'ccm-supervisor[aws]'" in str(fault.value)
+    assert "pip install 'boto3>=" in str(fault.value)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -11,11 +12,10 @@ from hypothesis import strategies as st
 from ccm.cloud.testkit.harness import port, service
 from ccm.model.objects import Json
 from ccm.providers.aws.config import SharedProbe
-from ccm.providers.aws.elb import nlb_desired as rules
+from ccm.providers.aws.elb import nlb_ingress as rules
 from ccm.providers.aws.elb import nlb_plan as plans
 from ccm.providers.aws.elb.annotations import NLB, PREFIX
 from ccm.providers.aws.elb.calls import ApiCall, Arn
-from ccm.providers.aws.elb.nlb import read_group, read_listener
 from ccm.providers.aws.elb.nlb_desired import (
     DesiredNlb,
     Nlb,
@@ -24,7 +24,8 @@ from ccm.providers.aws.elb.nlb_desired import (
     TargetGroup,
     desired_nlb,
 )
-from ccm.providers.aws.elb.request import read_request
+from ccm.providers.aws.elb.nlb_reads import read_group, read_listener
+from ccm.providers.aws.elb.request import DUALSTACK, IPV4, IPV6, read_request
 from ccm.providers.aws.security_groups import IngressChange, IngressRule, SecurityGroup
 from ccm.providers.aws.subnets import Subnet
 from ccm.providers.aws.tags import ClusterTag, read_tags
@@ -42,13 +43,16 @@ def wanted(
     targets: Iterable[str] = ("i-1",),
     subnets: int = 2,
     is_local: bool = False,
+    address_type: str = IPV4,
     **annotations: str,
 ) -> DesiredNlb:
     """What a Service of these ports wants; node ports follow from the ports."""
     asked = {PREFIX + key.replace("_", "-"): value for key, value in annotations.items()}
-    spec = LOCAL if is_local else {}
+    spec: Json = dict(LOCAL) if is_local else {}
+    if address_type == IPV6:  # of the targets: the load balancer is then of both
+        spec["ipFamilies"], address_type = ["IPv6"], DUALSTACK
     one = service("web", asked, ports=[port(p, node_port=30000 + p) for p in ports], **spec)
-    request = read_request(one, NLB, ClusterTag("kit"))
+    request = replace(read_request(one, NLB, ClusterTag("kit")), address_type=address_type)
     return desired_nlb(request, SUBNETS[:subnets], targets, "kit", None)
 
 
@@ -76,6 +80,8 @@ def take(there: ObservedNlb, call: ApiCall) -> ObservedNlb:
             group = replace(group, targets=left)
         return replace(there, groups={**there.groups, of: group})
     assert there.nlb
+    has_ipv6 = IPV6 in {group.family for group in there.groups.values()}
+    assert given.get("IpAddressType") != IPV4 or not has_ipv6, "IPv6 targets need both families"
     return replace(there, nlb=changed(there.nlb, given))
 
 
@@ -96,6 +102,8 @@ def changed(there: Any, given: Json) -> Any:
     if "SubnetMappings" in given:
         subnets = {m.pop("SubnetId"): m for m in map(dict, given["SubnetMappings"])}
         there = replace(there, subnets=subnets)
+    if "IpAddressType" in given:
+        there = replace(there, address_type=given["IpAddressType"])
     for field, key in (("tags", "Tags"), ("attributes", "Attributes")):
         there = replace(there, **{field: getattr(there, field) | read_tags(given.get(key, []))})
     return there
@@ -109,7 +117,7 @@ def take_listener(there: ObservedNlb, name: str, given: Json) -> dict[int, NlbLi
     one = read_listener({**given, "ListenerArn": str(given["Port"])}, {})
     assert (one.port in listeners) is (name == "ModifyListener")
     assert there.nlb
-    assert one.group in there.groups
+    assert there.groups[one.group].family == IPV4 or there.nlb.address_type == DUALSTACK
     return {**listeners, one.port: one}
 
 
@@ -128,7 +136,8 @@ def take_group(there: ObservedNlb, name: str, given: Json) -> dict[str, TargetGr
 
 def after(observed: ObservedNlb, now: DesiredNlb | None, most: int = 1000) -> ObservedNlb:
     """What there is once the plan for `now` was performed, or the first of its calls."""
-    steps = plans.plan(now, observed, "vpc-1") if now else plans.plan_deletion(observed)
+    deletion = chain(plans.plan_deletion(observed), plans.plan_group_deletion(observed))
+    steps = plans.plan(now, observed, "vpc-1") if now else deletion
     for step in list(steps)[:most]:
         observed = take(observed, step)
     return observed
@@ -147,6 +156,7 @@ shapes = st.builds(
     cross_zone_load_balancing_enabled=st.sampled_from(["true", "false"]),
     additional_resource_tags=st.sampled_from(["a=1", "a=2", "b="]),
     target_group_attributes=st.sampled_from([f"{DELAY}=1", f"{DELAY}=2", ""]),
+    address_type=st.sampled_from([IPV4, DUALSTACK, IPV6]),
     healthcheck_interval=st.sampled_from(["10", "30"]),
 )
 
@@ -159,6 +169,8 @@ def test_an_interrupted_plan_is_finished_by_planning_again(
     assert names_of(now, observed) == []
     assert observed.listeners == now.listeners
     assert observed.groups.keys() == now.groups.keys()
+    assert observed.nlb
+    assert observed.nlb.address_type == now.nlb.address_type
 
 
 @given(shape=shapes, broken_at=st.integers(0, 10))
@@ -166,8 +178,7 @@ def test_an_interrupted_deletion_is_finished_by_planning_again(
     shape: DesiredNlb, broken_at: int
 ) -> None:
     observed = after(after(NOTHING, shape), None, broken_at)
-    left = observed.groups or observed.listeners
-    assert not left or observed.nlb, "what is left could not be found any more"
+    assert observed.groups or not observed.nlb, "what is left could not be found any more"
     observed = after(observed, None)
     assert (observed.nlb, observed.groups, observed.listeners) == (None, {}, {})
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ccm.cloud.gate import invoke
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.providers.aws.config import AwsTimings
 from tests.providers.aws.proxy import Refusal, Request
@@ -58,10 +59,12 @@ async def test_a_target_that_cannot_be_taken_out_keeps_no_other_in_injected(aws:
 async def test_a_protected_balancer_keeps_all_its_parts(aws: Aws) -> None:
     one = asking("nlb", attributes="deletion_protection.enabled=true")
     await aws.ensure(one, [node_of(aws.launch()[0])])
+    there = [*aws.nlbs(is_deep=True)], aws.security_groups()
     aws.proxy.reset()
     with pytest.raises(Refused, match="deletion protection"):
         await aws.delete(one)
-    assert aws.proxy.writes() == []
+    assert aws.proxy.writes() == ["elbv2:DeleteLoadBalancer"]
+    assert ([*aws.nlbs(is_deep=True)], aws.security_groups()) == there
 
 
 async def test_a_target_group_that_another_balancer_uses_is_told_injected(aws: Aws) -> None:
@@ -259,3 +262,28 @@ async def test_a_new_subnet_does_not_move_a_balancer(aws: Aws, kind: str) -> Non
     with suppress(Refused):
         await aws.ensure(one)
     assert aws.proxy.writes() == []
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_what_vanished_meanwhile_is_looked_at_again_injected(aws: Aws, kind: str) -> None:
+    one = asking(kind)
+    await aws.ensure(one)
+    assert aws.cloud.load_balancers
+    gone = Refusal(400, "LoadBalancerNotFound")
+    for act in (aws.cloud.load_balancers.get, aws.cloud.load_balancers.delete):
+        with aws.proxy.fault("DescribeTags", gone), pytest.raises(RetryAfter):
+            await invoke(act, one)
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_a_node_without_an_instance_costs_no_read_a_service(
+    aws: Aws, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubelet may name any, and one that is terminated is named for a while."""
+    monkeypatch.setattr("ccm.providers.aws.vpc.NEW_INSTANCE_CACHE_TTL", 600.0)
+    (machine,) = aws.launch()
+    nodes = [node_of(machine), node_of(machine | {"InstanceId": "i-0123456789abcdef0"})]
+    await aws.ensure(asking(kind), nodes)
+    aws.proxy.reset()
+    await aws.update_hosts(asking(kind), nodes)
+    assert "ec2:DescribeInstances" not in aws.proxy.counted()

@@ -7,9 +7,11 @@ import pytest
 
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
+from ccm.providers.aws.tags import read_tags
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.kube.cluster import RealCluster
 from tests.life import users
+from tests.proc.cluster_nodes import kill
 from tests.proc.environment import SERVICES, VOLUMES, persistent_volume
 from tests.proc.running import Supervisor, Where, long, until
 from tests.providers.aws.adapter import machine_of
@@ -211,6 +213,32 @@ async def delete_everything(api: Kube, account: Account) -> None:
     assert {group["GroupName"] for group in groups} == {"default", "nodes"}
     rules = [rule for group in groups for rule in group["IpPermissions"]]
     assert [rule for rule in rules if "kubernetes.io" in str(rule)] == []
+
+
+async def test_instances_have_tags_while_they_have_nodes_also_beyond_a_crash(
+    where: Where, api: Kube, account: Account
+) -> None:
+    machines = account.launch(3)
+    tagging = ("--controllers=cloud-node,tagging", "--tags=team=web,tier=", "--resources=instance")
+
+    async def are_tagged(*expected: bool) -> bool:
+        ids = [machine["InstanceId"] for machine in machines]
+        tags = [read_tags(account.instance(one)["Tags"]) for one in ids]
+        return [one.get("team") == "web" and one.get("tier") == "" for one in tags] == [*expected]
+
+    for machine in machines[:2]:
+        await api.post("/api/v1/nodes", registration(machine["PrivateDnsName"]))
+    with Supervisor(where, *FLAGS, *tagging) as supervisor:
+        await until("two are tagged", lambda: are_tagged(True, True, False))
+        before = supervisor.pids()
+        kill(before["tagging"])
+        await api.post("/api/v1/nodes", registration(machines[2]["PrivateDnsName"]))
+        await until("it runs anew", lambda: supervisor.is_replaced("tagging", before["tagging"]))
+        await until("the third is tagged", lambda: are_tagged(True, True, True))
+        await api.request("DELETE", f"/api/v1/nodes/{machines[0]['PrivateDnsName']}")
+        await until("the first is not", lambda: are_tagged(False, True, True))
+        assert supervisor.pids()["node-0"] == before["node-0"]
+        assert supervisor.end() == 0
 
 
 @pytest.mark.timeout(300)

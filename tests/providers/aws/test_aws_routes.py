@@ -93,7 +93,9 @@ async def test_a_full_table_is_explained_injected(aws: Aws) -> None:
     assert f"{aws.table} is full with 1 routes: raise the quota" in str(refused.value)
 
 
-async def test_a_blackhole_is_listed_and_turned_injected(aws: Aws) -> None:
+@pytest.mark.parametrize("is_denied", [False, True])
+async def test_a_blackhole_is_listed_and_turned_injected(aws: Aws, is_denied: bool) -> None:
+    """Where upstream's credentials may not turn it, it is deleted and made anew."""
     old, new = aws.launch(2)
     await aws.create_route(node_of(old, [CIDR]))
 
@@ -105,6 +107,9 @@ async def test_a_blackhole_is_listed_and_turned_injected(aws: Aws) -> None:
     aws.proxy.rewrite = blackhole
     (route,) = [one for one in await aws.list_routes(node_of(old, [CIDR])) if one.cidr == CIDR]
     assert route.is_blackhole
+    if is_denied:
+        denied = Refusal(403, "UnauthorizedOperation")
+        aws.proxy.rule = lambda request: denied if request.operation == "ReplaceRoute" else None
     await aws.create_route(node_of(new, [CIDR]))
     assert routes_of(aws) == {CIDR: new["InstanceId"]}
 

@@ -9,7 +9,8 @@ from ccm.cloud.testkit.harness import port, service
 from ccm.errors import NoRoom
 from ccm.model.objects import Json
 from ccm.providers.aws.elb.annotations import NLB
-from ccm.providers.aws.elb.nlb_desired import HEALTH_RULE, desired_nlb, node_rules
+from ccm.providers.aws.elb.nlb_desired import desired_nlb
+from ccm.providers.aws.elb.nlb_ingress import HEALTH_RULE, node_rules
 from ccm.providers.aws.elb.request import read_request
 from ccm.providers.aws.security_groups import IngressRule
 from ccm.providers.aws.subnets import Subnet

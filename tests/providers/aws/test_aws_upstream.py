@@ -99,7 +99,6 @@ PASTED: list[tuple[dict[str, str], Json, dict[int, tuple[str, str]], list[str]]]
         {80: ("TCP", "TCP"), 443: ("TLS", "TCP")},
         [
             "healthcheck-success-codes",
-            "ip-address-type",
             "manage-backend-security-group-rules",
             "name",
             "nlb-target-type",

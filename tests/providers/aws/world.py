@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from typing import Any
 
 from ccm.cloud.gate import invoke
@@ -102,6 +103,24 @@ class Account:
     def untag(self, *resources: str) -> None:
         """Take the cluster's tag away."""
         self.ec2.delete_tags(Resources=list(resources), Tags=[{"Key": MARK}])
+
+    def add_ipv6(self, is_reached: bool = True, only: Sequence[str] = ()) -> None:
+        """An IPv6 network for each subnet, or `only` these; the public ones may be reached."""
+        ec2 = self.ec2
+        made = ec2.associate_vpc_cidr_block(VpcId=self.vpc, AmazonProvidedIpv6CidrBlock=True)
+        whole = ip_network(made["Ipv6CidrBlockAssociation"]["Ipv6CidrBlock"])
+        subnets = [*self.public.values(), *self.private.values()]
+        for subnet, network in zip(subnets, whole.subnets(new_prefix=64), strict=False):
+            if not only or subnet in only:
+                ec2.associate_subnet_cidr_block(SubnetId=subnet, Ipv6CidrBlock=str(network))
+        for table in ec2.describe_route_tables()["RouteTables"]:
+            gateways = {route.get("GatewayId", "") for route in table["Routes"]}
+            for gateway in (one for one in gateways if is_reached and one.startswith("igw-")):
+                ec2.create_route(
+                    RouteTableId=table["RouteTableId"],
+                    DestinationIpv6CidrBlock="::/0",
+                    GatewayId=gateway,
+                )
 
     def make_group(self, name: str) -> str:
         """A security group without tags and rules; its ID."""

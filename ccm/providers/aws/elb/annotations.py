@@ -1,11 +1,10 @@
 """The annotations of upstream's controller, read as it reads them; what it rejects is refused."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ccm.errors import CloudError, ImplementedElsewhere, Refused
+from ccm.errors import ImplementedElsewhere, Refused
 from ccm.model.service import Service
 
 PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
@@ -27,7 +26,10 @@ _CLASSIC = """
     proxy-protocol extra-security-groups access-log-emit-interval connection-draining-enabled
     connection-draining-timeout connection-idle-timeout
 """
-_NLB = "alpn-policy attributes eip-allocations private-ipv4-addresses target-group-attributes"
+_NLB = """
+    alpn-policy attributes eip-allocations ip-address-type private-ipv4-addresses
+    target-group-attributes
+"""
 SUPPORTED_ANNOTATIONS: Mapping[str, frozenset[str]] = {
     CLASSIC: frozenset(f"{_BOTH} {_CLASSIC}".split()),
     NLB: frozenset(f"{_BOTH} {_NLB}".split()),
@@ -65,11 +67,13 @@ NUMBER = re.compile(r"[+-]?[0-9]+")
 class Annotations:
     """Those of one Service. Every reader raises `Refused` for a value that it cannot honour.
 
-    `ignored` has why for each that has no effect; whoever finds one out adds it.
+    `ignored` has why for each that has no effect; whoever finds one out adds it. `notes` has
+    sentences about other parts of the Service.
     """
 
     values: Mapping[str, str]  # names without the prefix
     ignored: dict[str, str] = field(default_factory=dict, compare=False)
+    notes: list[str] = field(default_factory=list, compare=False)
 
     @classmethod
     def of(cls, service: Service) -> "Annotations":
@@ -100,19 +104,10 @@ class Annotations:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A sentence for each that has no effect."""
+        """A sentence for each that has no effect, and the notes."""
         listed = sorted(self.ignored.items())
-        return tuple(f"annotation {PREFIX}{name} is ignored: {why}" for name, why in listed)
-
-    @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Give an error the warnings as notes: a dry run goes no further than the first write."""
-        try:
-            yield
-        except CloudError as error:
-            for warning in self.warnings:
-                error.add_note(warning)
-            raise
+        ignored = (f"annotation {PREFIX}{name} is ignored: {why}" for name, why in listed)
+        return (*ignored, *dict.fromkeys(self.notes))
 
     def text(self, name: str, default: str = "") -> str:
         return self.values.get(name, default).strip()
@@ -149,11 +144,19 @@ class Annotations:
         return [part.strip() for part in self.text(name).split(",") if part.strip()]
 
     def key_values(self, name: str) -> dict[str, str]:
-        """`key=value,…`; a key without a value has an empty one, one without a key is ignored."""
-        pairs = (part.partition("=") for part in self.csv(name))
-        found = {key.strip(): value.strip() for key, _, value in pairs}
-        if "" in found:
-            self.ignore(name, f"{found.pop('')!r} in it has no key")
+        """`key=value,…` as upstream reads it: a value may be missing, and ends at a second `=`.
+
+        What has no key and what follows a value is ignored.
+        """
+        found: dict[str, str] = {}
+        for part in self.csv(name):
+            key, value, *rest = [each.strip() for each in f"{part}=".split("=")]
+            if not key:
+                self.ignore(name, f"{value!r} in it has no key")
+                continue
+            if any(rest):
+                self.ignore(name, f"{part!r} in it is taken as {f'{key}={value}'!r}")
+            found[key] = value
         return found
 
     def invalid(self, name: str, valid: str) -> Refused:
@@ -177,14 +180,14 @@ def _why_ignored(name: str, value: str, elb_type: str) -> str:
 def load_balancer_type(service: Service, default: str) -> str:
     """The type for a Service; raises `ImplementedElsewhere` for another controller's.
 
-    Where the type is not said, it is the default one, unless the ports need an NLB.
+    Where the type is not said, it is the default one, unless the ports or IPv6 need an NLB.
     """
     elb_type = Annotations.of(service).text("type")
     if elb_type in LBC_TYPES:
         raise ImplementedElsewhere(f"load balancers of type {elb_type} are another controller's")
     if not elb_type:
-        needs_nlb = any(port.get("protocol") == "UDP" for port in service.ports)
-        return NLB if needs_nlb else default
+        has_udp = any(port.get("protocol") == "UDP" for port in service.ports)
+        return NLB if has_udp or service.requires_ipv6 else default
     return NLB if elb_type == NLB else CLASSIC
 
 

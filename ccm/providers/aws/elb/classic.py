@@ -1,13 +1,12 @@
 """Classic Load Balancers as an `ElbType`, with the security group that goes with each."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.errors import Refused, warnings_as_notes
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.service import Service
-from ccm.providers.aws.client import ELB_NOT_FOUND, AwsError, retry_on
+from ccm.providers.aws.client import ELB_NOT_FOUND, MAX_LISTED, retry_on
 from ccm.providers.aws.elb import classic_plan
 from ccm.providers.aws.elb.annotations import CLASSIC, Annotations
 from ccm.providers.aws.elb.calls import ApiCall
@@ -17,34 +16,33 @@ from ccm.providers.aws.elb.classic_desired import (
     ClassicElb,
     ClassicListener,
     desired_classic_elb,
-    elb_ingress_rules,
     node_rule,
     opened_for,
     plan_node_ingress,
-    security_group_name,
 )
 from ccm.providers.aws.elb.executor import ElbExecutor
 from ccm.providers.aws.elb.load_balancers import (
     ElbDependencies,
     NodeIngress,
-    change_ingress,
     to_balancer,
+)
+from ccm.providers.aws.elb.own_groups import (
+    GROUP_TO_CREATE,
+    ElbSecurityGroups,
+    classic_group_name,
+    find_leftover,
 )
 from ccm.providers.aws.elb.request import (
     ElbHealthCheck,
-    LoadBalancerRequest,
     read_request,
     target_instances,
 )
-from ccm.providers.aws.security_groups import IngressChange, SecurityGroup, plan_ingress
-from ccm.providers.aws.tags import ClusterTag, Tags, is_unmarked, tag_list
+from ccm.providers.aws.security_groups import IngressChange, SecurityGroup
+from ccm.providers.aws.tags import ClusterTag, Tags
 from ccm.providers.aws.vpc import BackendInstance
 
+_FIND = "elb:DescribeLoadBalancers", "LoadBalancerDescriptions"
 _TLS_PREFIX = TLS_POLICY.format("")
-GROUP_TO_CREATE = "sg-"
-"""Stands for the ID of a security group that is not created yet."""
-GROUP_IN_USE = ("DependencyViolation", "InvalidGroup.InUse")
-GROUP_IN_USE_RETRY = 5.0  # seconds until AWS has let go of a group that was in use
 
 
 class ClassicElbs:
@@ -64,13 +62,16 @@ class ClassicElbs:
     def has_leftovers(self, service: Service) -> bool:
         """As `ElbType`: its security group can only go after the load balancer."""
         tag = self._elb.tagging.cluster_tag()
-        return self._groups.find(service.default_balancer_name, tag) is not None
+        name = classic_group_name(service.default_balancer_name)
+        return self._groups.has_leftover(name, tag)
 
     def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
         """As `ElbType`; what is refused is refused before anything is changed."""
         tag = self._elb.tagging.cluster_tag()
         request = read_request(service, CLASSIC, tag)
-        observed, own = self._describe(service, tag), self._groups.find(request.name, tag)
+        observed = self._describe(service, tag, with_attributes=True)
+        group_name = classic_group_name(request.name)
+        own = self._groups.find(group_name, tag)
         if observed:
             request = request.keeping_scheme(observed.is_internal)
         subnets = self._elb.subnets_for(request, tag, observed.subnets if observed else ())
@@ -88,9 +89,9 @@ class ClassicElbs:
             return list(classic_plan.plan(desired, observed))
 
         calls(given or [own.id if own else GROUP_TO_CREATE])
-        with request.annotations.noted():
+        with warnings_as_notes(request.annotations):
             if not given:
-                own = self._groups.ensure(own, request)
+                own = self._groups.ensure(own, group_name, request)
             own_id = own.id if own else ""
             groups = given or [own_id]
             ingress = self._node_ingress(request.name, groups[0], own_id)
@@ -122,7 +123,8 @@ class ClassicElbs:
         """As `ElbType`; nodes are closed first, as only the load balancer tells for which group."""
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag)
-        own = self._api.read_if_allowed(None, self._groups.find, name, tag)
+        groups = self._elb.security_groups()
+        own = find_leftover(groups, classic_group_name(name), tag)
         own_id = own.id if own else ""
         used = {*(observed.groups if observed else ()), *([own_id] if own_id else [])}
 
@@ -130,10 +132,12 @@ class ClassicElbs:
             sources = used | opened_for(group, name)
             if not any(rule.source in sources for rule in group.rules):
                 return ()
-            return plan_node_ingress(group, frozenset(), own_id, self._unused(sources, name))
+            return plan_node_ingress(
+                group, frozenset(), own_id, self._unused(sources - {own_id}, name)
+            )
 
         ingress = NodeIngress(self._elb, plan)
-        ingress.close_everywhere(tag)
+        ingress.close_everywhere(groups, tag)
         ingress.check()
         if observed:
             self._api.call("elb:DeleteLoadBalancer", LoadBalancerName=name)
@@ -144,14 +148,15 @@ class ClassicElbs:
         return self._tags([text(one.get("LoadBalancerName")) for one in self._all()])
 
     def _all(self) -> Sequence[Json]:
-        return self._api.list_pages("elb:DescribeLoadBalancers", "LoadBalancerDescriptions")
+        return self._api.list_pages(*_FIND, PageSize=MAX_LISTED)
 
     def _find(self, name: str) -> Json | None:
         """The record of the load balancer with this name, whoever owns it."""
-        call, member = "elb:DescribeLoadBalancers", "LoadBalancerDescriptions"
-        return self._api.find_one(call, member, LoadBalancerNames=[name])
+        return self._api.find_balancer(*_FIND, "LoadBalancerNames", name)
 
-    def _describe(self, service: Service, tag: ClusterTag) -> ClassicElb | None:
+    def _describe(
+        self, service: Service, tag: ClusterTag, with_attributes: bool = False
+    ) -> ClassicElb | None:
         """What there is; one of the right name that is not ours is `Refused`."""
         name = service.default_balancer_name
         record = self._find(name)
@@ -160,9 +165,12 @@ class ClassicElbs:
         tags = self._own_tags(service)
         if not tag.owns_for(service, tags):
             raise Refused(f"load balancer {name} carries the tags of somebody else")
-        call = "elb:DescribeLoadBalancerAttributes"
-        with retry_on(ELB_NOT_FOUND):
-            answer = self._api.read_if_allowed(Json(), self._api.call, call, LoadBalancerName=name)
+        answer = Json()
+        if with_attributes:
+            call = "elb:DescribeLoadBalancerAttributes"
+            with retry_on(ELB_NOT_FOUND):
+                read = self._api.read_if_allowed
+                answer = read(answer, self._api.call, call, LoadBalancerName=name)
         return read_elb(record, tags, mapping(answer.get("LoadBalancerAttributes")))
 
     def _own_tags(self, service: Service) -> Tags:
@@ -199,71 +207,6 @@ class ClassicElbs:
             return set()
         others = [one for one in self._all() if one.get("LoadBalancerName") != name]
         return groups - {group for one in others for group in one.get("SecurityGroups") or ()}
-
-
-class ElbSecurityGroups:
-    """The groups of load balancers, found by name, so that a leftover is found, too."""
-
-    def __init__(self, elb: ElbDependencies) -> None:
-        self._api, self._vpc = elb.api, elb.vpc
-        self._in_use_timeout = elb.timings.group_in_use_timeout
-        self._in_use_since: dict[str, float] = {}  # groups that could not be deleted, by ID
-
-    def find(self, name: str, tag: ClusterTag) -> SecurityGroup | None:
-        """The group of this load balancer; `Refused` when another owner took its name."""
-        for group in self._vpc.security_groups(security_group_name(name)):
-            if not (tag.owns(group.tags) or is_unmarked(group.tags)):
-                raise Refused(f"security group {group.name} carries the tags of somebody else")
-            return group
-        return None
-
-    def ensure(self, group: SecurityGroup | None, request: LoadBalancerRequest) -> SecurityGroup:
-        """The group with the rules that the request needs."""
-        found = group or self._create(request)
-        for change in plan_ingress(found, elb_ingress_rules(request), found.rules):
-            change_ingress(self._api, change)
-        return found
-
-    def delete(self, group: SecurityGroup) -> None:
-        """Delete the group; `RetryAfter` while its load balancer still holds it."""
-        try:
-            self._api.call("ec2:DeleteSecurityGroup", GroupId=group.id)
-        except AwsError as error:
-            if error.code in GROUP_IN_USE:
-                raise self._in_use(group) from error
-            if error.code != "InvalidGroup.NotFound":
-                raise
-        self._in_use_since.pop(group.id, None)
-
-    def _in_use(self, group: SecurityGroup) -> CloudError:
-        """The error for a group in use: by AWS itself for a few minutes, or by somebody else."""
-        since = self._in_use_since.setdefault(group.id, time.monotonic())
-        groups = self._vpc.security_groups()
-        users = {g.id for g in groups if any(rule.source == group.id for rule in g.rules)}
-        if others := sorted(users - {group.id}):
-            named = f"is named in rules of {', '.join(others)}: take it out there"
-            return CloudError(f"security group {group.name} {named}")
-        if time.monotonic() - since > self._in_use_timeout:
-            return CloudError(
-                f"security group {group.name} is in use by something that is not ours"
-            )
-        return RetryAfter(f"security group {group.name} is still in use", GROUP_IN_USE_RETRY)
-
-    def _create(self, request: LoadBalancerRequest) -> SecurityGroup:
-        name = security_group_name(request.name)
-        tags = {"ResourceType": "security-group", "Tags": tag_list(request.tags)}
-        with retry_on(["InvalidGroup.Duplicate"]):
-            answer = self._api.call(
-                "ec2:CreateSecurityGroup",
-                GroupName=name,
-                Description=f"Security group for Kubernetes ELB {request.name} ({request.key})",
-                VpcId=self._vpc.id,
-                TagSpecifications=[tags],
-            )
-        group_id = text(answer.get("GroupId"))
-        if not group_id:
-            raise CloudError(f"AWS did not say what the ID of security group {name} is")
-        return SecurityGroup(group_id, name, request.tags, frozenset())
 
 
 # Reading a load balancer from the API.

@@ -173,21 +173,7 @@ def differing_sections(
     }
 
 
-# The security group of a load balancer, and those of the nodes, which are opened for it.
-
-
-def security_group_name(elb_name: str) -> str:
-    """The name of the security group that is created for a load balancer (upstream's)."""
-    return f"k8s-elb-{elb_name}"
-
-
-def elb_ingress_rules(request: LoadBalancerRequest) -> frozenset[IngressRule]:
-    """Who may come in at the listeners, and messages about the size of packets from there."""
-    ports = {port.number for port in request.ports}
-    return frozenset(
-        {IngressRule("tcp", port, port, cidr) for port in ports for cidr in request.ranges}
-        | {IngressRule("icmp", 3, 4, cidr) for cidr in request.ranges}
-    )
+# The security groups of nodes, which are opened for it.
 
 
 def node_rule(group_id: str, elb_name: str) -> IngressRule:

@@ -10,6 +10,7 @@ from ccm.providers.aws.client import (
     ELB_NOT_FOUND,
     AwsApi,
     AwsError,
+    AwsRefused,
     call_without_wrong_ids,
     retry_on,
 )
@@ -30,6 +31,7 @@ ADJUSTMENTS = (
     "AddTags",
     "ModifyLoadBalancerAttributes",
     "ModifyTargetGroupAttributes",
+    "SetIpAddressType",
     "SetLoadBalancerListenerSSLCertificate",
     "SetSubnets",
 )
@@ -57,7 +59,10 @@ class ElbExecutor:
             )
 
     def execute(self, calls: Iterable[ApiCall]) -> None:
-        """Make the calls; `RetryAfter` when something appeared or went away meanwhile."""
+        """Make the calls; `RetryAfter` when something appeared or went away meanwhile.
+
+        What is refused after something was denied is told as the denial, which it may come from.
+        """
         for call in calls:
             try:
                 with retry_on((*ALREADY_EXISTS, *NOT_FOUND)), self._undoing(call):
@@ -66,6 +71,10 @@ class ElbExecutor:
                 if call.name.partition(":")[2] not in ADJUSTMENTS:
                     raise
                 self._denied = self._denied or error
+            except AwsRefused as error:
+                if self._denied:
+                    raise self._denied from error
+                raise
 
     @contextmanager
     def _undoing(self, call: ApiCall) -> Iterator[None]:

@@ -12,8 +12,15 @@ from ccm.model.objects import Json, Node
 from ccm.model.service import Feature, Service
 from ccm.providers.aws.client import AwsApi, AwsError
 from ccm.providers.aws.config import AwsConfig, AwsTimings
-from ccm.providers.aws.elb.annotations import OUTREACHING, PREFIX, load_balancer_type
+from ccm.providers.aws.elb.annotations import (
+    CLASSIC,
+    NLB,
+    OUTREACHING,
+    PREFIX,
+    load_balancer_type,
+)
 from ccm.providers.aws.elb.request import LoadBalancerRequest
+from ccm.providers.aws.rights import missing_rights
 from ccm.providers.aws.security_groups import (
     ALL_PROTOCOLS,
     IngressChange,
@@ -54,13 +61,16 @@ class ElbType(Protocol):
 class AwsLoadBalancers:
     """A Service has one load balancer; one of another type goes as soon as that is there."""
 
-    supported_features = frozenset({Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES})
+    supported_features = frozenset(
+        {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES, Feature.DUAL_STACK}
+    )
     outreaching_annotations = frozenset(PREFIX + name for name in OUTREACHING)
 
     def __init__(
-        self, types: Mapping[str, ElbType], tagging: ClusterTagging, default_type: str
+        self, types: Mapping[str, ElbType], elb: "ElbDependencies", default_type: str
     ) -> None:
-        self._types, self._tagging, self._default_type = types, tagging, default_type
+        self._types, self._default_type = types, default_type
+        self._api, self._tagging = elb.api, elb.tagging
 
     def name_for(self, service: Service) -> str:
         return service.default_balancer_name
@@ -71,6 +81,12 @@ class AwsLoadBalancers:
 
     def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
         wanted = load_balancer_type(service, self._default_type)
+        is_default = wanted == NLB and not service.annotations.get(f"{PREFIX}type")
+        if is_default and service.requires_ipv6 and self._types[CLASSIC].get(service):
+            raise Refused(
+                "spec.ipFamilies: its Classic Load Balancer is of IPv4; annotate"
+                f" {PREFIX}type: {NLB} for a new one, which has another host name"
+            )
         balancer = self._types[wanted].ensure(service, hosts)
         for name, elb_type in self._types.items():
             if name != wanted and (elb_type.get(service) or elb_type.has_leftovers(service)):
@@ -85,6 +101,9 @@ class AwsLoadBalancers:
     def delete(self, service: Service) -> None:
         for elb_type in self._types.values():
             elb_type.delete(service)
+
+    def missing_rights(self) -> Sequence[str]:
+        return missing_rights(self._api)
 
     def owned(self) -> Sequence[OwnedBalancer]:
         tag = self._tagging.cluster_tag()
@@ -105,6 +124,7 @@ class ElbDependencies:
     tagging: ClusterTagging
     config: AwsConfig
     timings: AwsTimings
+    cluster_name: str  # of the flag --cluster-name
 
     def balancer(self, service: Service, hostname: str, tags: Tags) -> Balancer | None:
         """The load balancer with the Service's name; None when these tags are not ours."""
@@ -118,6 +138,11 @@ class ElbDependencies:
         """
         ours: dict[str, Tags] = {name: self.tagging.cluster_tag().tags_for(service)}
         return self.api.read_if_allowed(ours, self.api.describe_tags, call, key, [name])[name]
+
+    def security_groups(self) -> list[SecurityGroup]:
+        """All of the VPC; none where they may not be read."""
+        none = list[SecurityGroup]()
+        return self.api.read_if_allowed(none, self.vpc.security_groups)
 
     def subnets_for(
         self, request: LoadBalancerRequest, tag: ClusterTag, in_use: Collection[str]
@@ -170,15 +195,12 @@ class NodeIngress:
         if is_incomplete:
             self.open(instances, tag)
 
-    def close_everywhere(self, tag: ClusterTag) -> None:
-        """Revoke in every group of the VPC that is not another cluster's."""
-
-        def groups() -> list[SecurityGroup]:
-            none = list[SecurityGroup]()
-            found = self._api.read_if_allowed(none, self._vpc.security_groups)
-            return [group for group in found if not tag.is_foreign(group.tags)]
-
-        self._change("Revoke", groups)
+    def close_everywhere(self, groups: Iterable[SecurityGroup], tag: ClusterTag) -> None:
+        """Revoke in all of the groups but another cluster's; those with rules are read again."""
+        with self._kept():
+            ours = [group for group in groups if not tag.is_foreign(group.tags)]
+            if ids := [group.id for group in ours if any(True for _ in self._plan(group))]:
+                self._change("Revoke", lambda: self._vpc.groups_with(ids))
 
     def check(self) -> None:
         """Raise the first error there was."""

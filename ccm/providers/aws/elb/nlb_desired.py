@@ -3,32 +3,23 @@
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from ipaddress import IPv4Network
+from dataclasses import dataclass, field, replace
 
 from ccm.errors import Refused
-from ccm.model.service import HealthCheck, ServicePort
+from ccm.model.service import ServicePort
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import Annotations
 from ccm.providers.aws.elb.request import (
     FOR_LIFE,
+    IPV4,
+    IPV6,
     ElbHealthCheck,
     LoadBalancerRequest,
     read_health_check,
 )
-from ccm.providers.aws.security_groups import (
-    IngressChange,
-    IngressRule,
-    SecurityGroup,
-    plan_ingress,
-)
 from ccm.providers.aws.subnets import Subnet
 from ccm.providers.aws.tags import Tags
 
-CLIENT_RULE = "kubernetes.io/rule/nlb/client"
-HEALTH_RULE = "kubernetes.io/rule/nlb/health"
-MTU_RULE = "kubernetes.io/rule/nlb/mtu"
-"""How the description of a rule in a node's group begins; `=` and the load balancer may follow."""
 DEFAULT_HEALTH_CHECK = ElbHealthCheck(
     "TCP", "traffic-port", "", interval=30, timeout=10, healthy=3, unhealthy=3
 )
@@ -71,7 +62,7 @@ class NlbListener:
 
 @dataclass(frozen=True, slots=True)
 class TargetGroup:
-    """Instances and how their health is found; `port` is the node port."""
+    """Instances and how their health is found; `port` is the node port, `family` IPv4 or IPv6."""
 
     name: str
     protocol: str
@@ -80,6 +71,7 @@ class TargetGroup:
     attributes: Mapping[str, str] = field(default_factory=dict)
     tags: Tags = field(default_factory=dict)
     targets: frozenset[str] = frozenset()
+    family: str = IPV4
     arn: str = field(default="", compare=False)
 
 
@@ -93,6 +85,7 @@ class Nlb:
     groups: tuple[str, ...]
     tags: Tags
     attributes: Mapping[str, str]
+    address_type: str = IPV4  # or DUALSTACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +141,16 @@ def desired_nlb(
         is_internal=request.is_internal,
         subnets=_with_addresses(annotations, subnets, observed),
         groups=_security_groups(annotations, observed),
-        tags=request.tags,
+        tags={**request.tags, **request.own_tags},
         attributes=_attributes(annotations),
+        address_type=request.address_type,
     )
     return DesiredNlb(nlb, listeners, {group.name: group for group in groups.values()})
+
+
+def with_groups(desired: DesiredNlb, groups: tuple[str, ...]) -> DesiredNlb:
+    """The same with these security groups."""
+    return replace(desired, nlb=replace(desired.nlb, groups=groups))
 
 
 def target_groups(
@@ -214,13 +213,14 @@ def _target_group(
         annotations.ignore("backend-protocol", f"{backend!r} is none of tcp, ssl")
     protocol = "TLS" if is_tls and backend == "ssl" else port.protocol
     return TargetGroup(
-        name=target_group_name(request.key, port, protocol, check, cluster_id),
+        name=target_group_name(request, port, protocol, check, cluster_id),
         protocol=protocol,
         port=port.node_port,
         health_check=check,
         attributes=_group_attributes(request),
         tags=request.tags,
         targets=targets,
+        family=request.target_family,
     )
 
 
@@ -231,14 +231,20 @@ def target_group_prefix(key: str) -> str:
 
 
 def target_group_name(
-    key: str, port: ServicePort, protocol: str, check: ElbHealthCheck, cluster_id: str
+    request: LoadBalancerRequest,
+    port: ServicePort,
+    protocol: str,
+    check: ElbHealthCheck,
+    cluster_id: str,
 ) -> str:
     """Upstream's name: another one for whatever cannot be changed in a target group."""
-    namespace, _, name = key.partition("/")
+    namespace, _, name = request.key.partition("/")
     ports, check_parts = f"{port.number}{port.node_port}", f"{check.protocol}{check.interval}"
     identity = f"{cluster_id}{namespace}{name}{ports}{protocol}instance{check_parts}"
+    if request.target_family == IPV6:
+        identity += IPV6
     digest = hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()
-    return target_group_prefix(key) + digest[:10]
+    return target_group_prefix(request.key) + digest[:10]
 
 
 def _with_addresses(
@@ -301,68 +307,3 @@ def _group_attributes(request: LoadBalancerRequest) -> dict[str, str]:
     if has_udp and attributes.get("preserve_client_ip.enabled") == "false":
         raise annotations.invalid(name, "it with preserve_client_ip.enabled=true: UDP needs it")
     return attributes
-
-
-# The rules of nodes' security groups, in which an NLB's clients come with their own addresses.
-
-
-def node_rules(
-    desired: DesiredNlb, ranges: Iterable[str], cidrs: Iterable[str], node_check: HealthCheck | None
-) -> frozenset[IngressRule]:
-    """Clients may reach the node ports from `ranges`, health checks come from the subnets.
-
-    A group has room for few rules: what clients may do anyhow takes none for health checks. A
-    port that is not only this Service's may be checked for others as well.
-    """
-    name = desired.nlb.name
-    own_ports = {group.port for group in desired.groups.values()}
-    if node_check:
-        own_ports.add(node_check.port)
-    clients, checks = set[IngressRule](), set[IngressRule]()
-    for group in desired.groups.values():
-        check_port = group.health_check.port
-        port = group.port if check_port == "traffic-port" else int(check_port)
-        health = f"{HEALTH_RULE}={name}" if port in own_ports else HEALTH_RULE
-        clients |= {
-            IngressRule(protocol, group.port, group.port, cidr, f"{CLIENT_RULE}={name}")
-            for protocol in group.protocol.replace("TLS", "TCP").lower().split("_")
-            for cidr in ranges
-        }
-        checks |= {IngressRule("tcp", port, port, cidr, health) for cidr in cidrs if cidr}
-    return frozenset(clients | {check for check in checks if not _is_covered(check, clients)})
-
-
-def _is_covered(check: IngressRule, clients: Iterable[IngressRule]) -> bool:
-    """Whether a rule for clients lets the health check in as well."""
-    source = IPv4Network(check.source, strict=False)
-    return any(
-        (rule.protocol, rule.first) == (check.protocol, check.first)
-        and source.subnet_of(IPv4Network(rule.source))
-        for rule in clients
-    )
-
-
-def plan_node_ingress(
-    group: SecurityGroup, desired: frozenset[IngressRule], name: str
-) -> Iterator[IngressChange]:
-    """What one load balancer needs changed in a group that serves several.
-
-    Messages about the size of packets may come from wherever clients may, and a health check that
-    all load balancers share stays as long as any of them has clients. AWS has one rule for both.
-    """
-    own = {rule for rule in group.rules if _is_rule_of(rule, name)}
-    left = [*(group.rules - own), *desired]
-    clients = {rule.source for rule in left if rule.description.startswith(CLIENT_RULE)}
-    mtu = {IngressRule("icmp", 3, 4, cidr, MTU_RULE) for cidr in clients if ":" not in cidr}
-    shared = {rule for rule in group.rules if rule.description in (HEALTH_RULE, MTU_RULE)}
-    checks = {rule for rule in shared if rule.description == HEALTH_RULE and clients}
-    yield from plan_ingress(group, desired | mtu | checks, own | shared)
-
-
-def has_rules_of(group: SecurityGroup, name: str) -> bool:
-    """Whether the group has rules of this load balancer."""
-    return any(_is_rule_of(rule, name) for rule in group.rules)
-
-
-def _is_rule_of(rule: IngressRule, name: str) -> bool:
-    return rule.description in (f"{CLIENT_RULE}={name}", f"{HEALTH_RULE}={name}")

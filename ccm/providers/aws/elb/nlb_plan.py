@@ -18,21 +18,25 @@ from ccm.providers.aws.elb.nlb_desired import (
     TargetGroup,
     differing,
 )
+from ccm.providers.aws.elb.request import DUALSTACK, IPV4, IPV6
 from ccm.providers.aws.tags import tag_list
-
-PROTECTION = "deletion_protection.enabled"
 
 
 def plan(desired: DesiredNlb, observed: ObservedNlb, vpc_id: str) -> Iterator[ApiCall]:
     """Yield what makes it as desired; raises `Refused` for what cannot be changed."""
     for name in sorted(desired.groups.keys() & observed.strangers):
         raise Refused(f"target group {name} carries the tags of somebody else, or lost its own")
+    loses_ipv6 = bool(observed.nlb and _loses_ipv6(desired.nlb, observed.nlb))
     yield from _plan_nlb(desired.nlb, observed.nlb)
+    if observed.nlb and not loses_ipv6:
+        yield from _plan_place(desired.nlb, observed.nlb)
     for name, group in sorted(desired.groups.items()):
         yield from _plan_group(group, observed.groups.get(name), vpc_id)
     yield from _plan_listeners(desired, observed)
     for name in sorted(observed.groups.keys() - desired.groups.keys()):
         yield _group_deletion(name)
+    if observed.nlb and loses_ipv6:  # once no target group is of IPv6
+        yield from _plan_place(desired.nlb, observed.nlb)
 
 
 def plan_targets(targets: frozenset[str], observed: ObservedNlb) -> Iterator[ApiCall]:
@@ -42,20 +46,17 @@ def plan_targets(targets: frozenset[str], observed: ObservedNlb) -> Iterator[Api
 
 
 def plan_deletion(observed: ObservedNlb) -> Iterator[ApiCall]:
-    """Yield what deletes all; the load balancer, by which the rest is found, goes last.
+    """Yield what deletes the load balancer, whose listeners go with it.
 
-    Raises `Refused` for a protected load balancer before anything of it is gone.
+    It is the first to go: AWS refuses to delete one that is protected, and then nothing is gone.
     """
-    if observed.nlb and observed.nlb.attributes.get(PROTECTION) == "true":
-        raise Refused(
-            f"load balancer {observed.nlb.name} has deletion protection: take it off first"
-        )
-    for _, listener in sorted(observed.listeners.items()):
-        yield _listener_deletion(listener)
-    for name in sorted(observed.groups):
-        yield _group_deletion(name)
     if observed.nlb:
         yield ApiCall("elbv2:DeleteLoadBalancer", {"LoadBalancerArn": Arn(observed.nlb.name)})
+
+
+def plan_group_deletion(observed: ObservedNlb) -> Iterator[ApiCall]:
+    """Yield what deletes the target groups, by whose names all that is left is found: the last."""
+    return map(_group_deletion, sorted(observed.groups))
 
 
 def _plan_nlb(desired: Nlb, observed: Nlb | None) -> Iterator[ApiCall]:
@@ -66,15 +67,32 @@ def _plan_nlb(desired: Nlb, observed: Nlb | None) -> Iterator[ApiCall]:
     if observed is None:
         scheme = "internal" if desired.is_internal else "internet-facing"
         usual = {"Name": desired.name, "Type": "network", "Scheme": scheme}
+        if desired.address_type == DUALSTACK:
+            usual["IpAddressType"] = DUALSTACK
         tags = {"Tags": tag_list(desired.tags)}
         yield ApiCall("elbv2:CreateLoadBalancer", {**usual, **subnets, **groups, **tags})
-    if there.subnets.keys() != desired.subnets.keys():
-        yield ApiCall("elbv2:SetSubnets", {**own, **subnets})
     if desired.groups and set(desired.groups) != set(there.groups):
         yield ApiCall("elbv2:SetSecurityGroups", {**own, **groups})
     yield from _plan_tags(desired, there)
     if changed := _changed_attributes(desired, there):
         yield ApiCall("elbv2:ModifyLoadBalancerAttributes", {**own, **changed})
+
+
+def _plan_place(desired: Nlb, there: Nlb) -> Iterator[ApiCall]:
+    """The subnets and the IP address type; with IPv6 all the subnets need an IPv6 network."""
+    own = {"LoadBalancerArn": Arn(desired.name)}
+    steps: list[ApiCall] = []
+    if there.subnets.keys() != desired.subnets.keys():
+        subnets = {"SubnetMappings": _subnet_mappings(desired)}
+        steps.append(ApiCall("elbv2:SetSubnets", {**own, **subnets}))
+    if there.address_type != desired.address_type:
+        kind = {"IpAddressType": desired.address_type}
+        steps.append(ApiCall("elbv2:SetIpAddressType", {**own, **kind}))
+    yield from reversed(steps) if _loses_ipv6(desired, there) else steps
+
+
+def _loses_ipv6(desired: Nlb, there: Nlb) -> bool:
+    return (there.address_type, desired.address_type) == (DUALSTACK, IPV4)
 
 
 def _plan_tags(desired: Nlb | TargetGroup, observed: Nlb | TargetGroup) -> Iterator[ApiCall]:
@@ -96,6 +114,8 @@ def _plan_group(
     own = {"TargetGroupArn": Arn(desired.name)}
     if observed is None:
         where = {"VpcId": vpc_id, "TargetType": "instance"}
+        if desired.family == IPV6:
+            where["IpAddressType"] = IPV6
         usual = {"Name": desired.name, "Protocol": desired.protocol, "Port": desired.port}
         tags = {"Tags": tag_list(desired.tags)}
         made = {**usual, **where, **_health_check(desired), **tags}

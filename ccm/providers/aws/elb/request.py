@@ -1,19 +1,27 @@
 """What a Service asks of any type of load balancer, before it is known what there is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ccm.errors import Refused
-from ccm.model.cloud import Network
 from ccm.model.objects import Node
 from ccm.model.service import EVERYBODY, HealthCheck, Service, ServicePort
 from ccm.providers.aws import ids
 from ccm.providers.aws.config import SharedProbe
-from ccm.providers.aws.elb.annotations import NUMBER, Annotations, is_internal
+from ccm.providers.aws.elb.annotations import CLASSIC, NUMBER, PREFIX, Annotations, is_internal
 from ccm.providers.aws.tags import ClusterTag, says_ownership
 
+IPV4, IPV6, DUALSTACK = "ipv4", "ipv6", "dualstack"
+"""IP address types in AWS's words: an NLB is of IPv4 or of both, its targets are of one family."""
+EVERYBODY_IPV6 = "::/0"
 FOR_LIFE = "for its life: delete the Service and create it again to have it otherwise"
 _CHECK_PLACE = ("healthcheck-protocol", "healthcheck-port", "healthcheck-path")
+
+
+def is_open(ranges: Sequence[str]) -> bool:
+    """Whether everybody may come in: all of IPv4, and IPv6 without a limit of its own."""
+    of_ipv6 = [one for one in ranges if ":" in one]
+    return str(EVERYBODY) in ranges and (not of_ipv6 or EVERYBODY_IPV6 in of_ipv6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +36,27 @@ class LoadBalancerRequest:
     node_health_check: HealthCheck | None
     is_internal: bool
     tags: Mapping[str, str]
+    ip_families: tuple[str, ...]
+    requires_ipv6: bool
+    address_type: str = IPV4
+    own_tags: Mapping[str, str] = field(default_factory=dict)  # of the load balancer alone
+
+    @property
+    def target_family(self) -> str:
+        """Of which family the targets are: any instance has IPv4, and nodes serve both."""
+        return IPV4 if "IPv4" in self.ip_families else IPV6
 
     def refuse_ranges(self, why: str) -> None:
         """Refuse source ranges that nothing would enforce, for this reason."""
-        if str(EVERYBODY) not in self.ranges:
+        if not is_open(self.ranges):
             raise Refused(f"source ranges {', '.join(self.ranges)} would not be enforced: {why}")
+
+    def refuse_ipv6(self, remedy: str) -> None:
+        """Refuse what a load balancer of IPv4 cannot do."""
+        if self.requires_ipv6:
+            raise Refused(f"spec.ipFamilies: the load balancer is of IPv4: {remedy}")
+        if only_ipv6 := [one for one in self.ranges if ":" in one]:
+            raise Refused(f"source ranges {', '.join(only_ipv6)}: the load balancer is of IPv4")
 
     def keeping_scheme(self, is_internal: bool) -> "LoadBalancerRequest":
         """The same for a load balancer that is there."""
@@ -72,27 +96,27 @@ def read_request(service: Service, elb_type: str, tag: ClusterTag) -> LoadBalanc
         raise Refused("spec.loadBalancerIP cannot be had in AWS: use eip-allocations with an NLB")
     if service.spec.get("sessionAffinity") == "ClientIP":
         raise Refused("spec.sessionAffinity ClientIP is not supported in AWS")
-    if service.spec.get("ipFamilies") == ["IPv6"]:
-        raise Refused("spec.ipFamilies: load balancers of this provider are of IPv4")
     if not service.ports:
         raise Refused("the Service has no ports")
-    ports = sorted(service.node_ports(), key=lambda port: (port.number, port.protocol))
-    return LoadBalancerRequest(
+    ports = sorted(service.node_ports(True), key=lambda port: (port.number, port.protocol))
+    for port in service.ports:
+        if not port.get("nodePort"):
+            annotations.notes.append(f"port {port.get('port')} is ignored: it has no node port")
+    request = LoadBalancerRequest(
         key=service.key,
         name=service.default_balancer_name,
         annotations=annotations,
         ports=tuple(ports),
-        ranges=_ranges(service.source_ranges()),
+        ranges=tuple(sorted(map(str, service.source_ranges()))),
         node_health_check=service.health_check,
         is_internal=is_internal(annotations),
         tags=_tags(service, annotations, tag),
+        ip_families=service.ip_families,
+        requires_ipv6=service.requires_ipv6,
     )
-
-
-def _ranges(networks: frozenset[Network]) -> tuple[str, ...]:
-    if only_ipv6 := [str(one) for one in networks if one.version == 6]:
-        raise Refused(f"source ranges {', '.join(only_ipv6)}: the load balancer is of IPv4")
-    return tuple(sorted(map(str, networks)))
+    if elb_type == CLASSIC:
+        request.refuse_ipv6(f"annotate {PREFIX}type: nlb")
+    return request
 
 
 def _tags(service: Service, annotations: Annotations, tag: ClusterTag) -> dict[str, str]:

@@ -1,0 +1,100 @@
+"""The rules of nodes' security groups, in which an NLB's clients come with their own addresses."""
+
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from ccm.model.service import HealthCheck
+from ccm.providers.aws.elb.nlb_desired import DesiredNlb
+from ccm.providers.aws.elb.request import DUALSTACK, IPV4, IPV6
+from ccm.providers.aws.security_groups import (
+    IngressChange,
+    IngressRule,
+    SecurityGroup,
+    packet_size_rule,
+    plan_ingress,
+)
+
+CLIENT_RULE = "kubernetes.io/rule/nlb/client"
+HEALTH_RULE = "kubernetes.io/rule/nlb/health"
+MTU_RULE = "kubernetes.io/rule/nlb/mtu"
+"""How the description of a rule in a node's group begins; `=` and the load balancer may follow."""
+
+
+def node_rules(
+    desired: DesiredNlb, ranges: Iterable[str], cidrs: Iterable[str], node_check: HealthCheck | None
+) -> frozenset[IngressRule]:
+    """Clients may reach the node ports from `ranges`, health checks come from the subnets.
+
+    A group has room for few rules: what clients may do anyhow takes none for health checks. A
+    port that is not only this Service's may be checked for others as well. `cidrs` are of the
+    subnets; clients of a family that is not the targets' come from there, too.
+    """
+    name = desired.nlb.name
+    own_ports = {group.port for group in desired.groups.values()}
+    if node_check:
+        own_ports.add(node_check.port)
+    clients, checks = set[IngressRule](), set[IngressRule]()
+    for group in desired.groups.values():
+        check_port = group.health_check.port
+        port = group.port if check_port == "traffic-port" else int(check_port)
+        health = f"{HEALTH_RULE}={name}" if port in own_ports else HEALTH_RULE
+        sources = [cidr for cidr in ranges if family_of(cidr) == group.family]
+        inside = [cidr for cidr in cidrs if family_of(cidr) == group.family]
+        if desired.nlb.address_type == DUALSTACK:
+            sources += [one for one in inside if not any(_is_part(one, of) for of in sources)]
+        clients |= {
+            IngressRule(protocol, group.port, group.port, cidr, f"{CLIENT_RULE}={name}")
+            for protocol in group.protocol.replace("TLS", "TCP").lower().split("_")
+            for cidr in sources
+        }
+        checks |= {IngressRule("tcp", port, port, cidr, health) for cidr in inside}
+    return frozenset(clients | {check for check in checks if not _is_covered(check, clients)})
+
+
+def family_of(cidr: str) -> str:
+    """The family of a network."""
+    return IPV6 if ":" in cidr else IPV4
+
+
+def _is_covered(check: IngressRule, clients: Iterable[IngressRule]) -> bool:
+    """Whether a rule for clients lets the health check in as well."""
+    return any(
+        (rule.protocol, rule.first) == (check.protocol, check.first)
+        and _is_part(check.source, rule.source)
+        for rule in clients
+    )
+
+
+def _is_part(cidr: str, of: str) -> bool:
+    inner, outer = ip_network(cidr, strict=False), ip_network(of)
+    if isinstance(inner, IPv4Network) and isinstance(outer, IPv4Network):
+        return inner.subnet_of(outer)
+    if isinstance(inner, IPv6Network) and isinstance(outer, IPv6Network):
+        return inner.subnet_of(outer)
+    return False
+
+
+def plan_node_ingress(
+    group: SecurityGroup, desired: frozenset[IngressRule], name: str
+) -> Iterator[IngressChange]:
+    """What one load balancer needs changed in a group that serves several.
+
+    Messages about the size of packets may come from wherever clients may, and a health check that
+    all load balancers share stays as long as any of them has clients. AWS has one rule for both.
+    """
+    own = {rule for rule in group.rules if _is_rule_of(rule, name)}
+    left = [*(group.rules - own), *desired]
+    clients = {rule.source for rule in left if rule.description.startswith(CLIENT_RULE)}
+    mtu = {packet_size_rule(cidr, MTU_RULE) for cidr in clients}
+    shared = {rule for rule in group.rules if rule.description in (HEALTH_RULE, MTU_RULE)}
+    checks = {rule for rule in shared if rule.description == HEALTH_RULE and clients}
+    yield from plan_ingress(group, desired | mtu | checks, own | shared)
+
+
+def has_rules_of(group: SecurityGroup, name: str) -> bool:
+    """Whether the group has rules of this load balancer."""
+    return any(_is_rule_of(rule, name) for rule in group.rules)
+
+
+def _is_rule_of(rule: IngressRule, name: str) -> bool:
+    return rule.description in (f"{CLIENT_RULE}={name}", f"{HEALTH_RULE}={name}")
