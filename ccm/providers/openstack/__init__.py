@@ -1,0 +1,1 @@
+"""OpenStack: Keystone, Nova, Neutron, Octavia and Cinder of one region."""

@@ -1,0 +1,170 @@
+"""The addresses of a load balancer: where its virtual IPs are, and the floating IP before them."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from ccm.errors import NoRoom, Refused
+from ccm.model.objects import Json, Node, mapping, text
+from ccm.model.service import Service
+from ccm.providers.openstack.api import Conflict, OpenStackApi
+from ccm.providers.openstack.calls import ApiCall
+from ccm.providers.openstack.lb import floating_ips as floating
+from ccm.providers.openstack.lb.names import Names, Role, sharers, tags_of
+from ccm.providers.openstack.lb.networks import Networks, matching_subnets
+from ccm.providers.openstack.lb.octavia import addresses_of
+from ccm.providers.openstack.lb.request import IPV4, IPV6, LoadBalancerRequest
+from ccm.providers.openstack.neutron import list_all
+
+DEFAULT_PROVIDER = "amphora"  # upstream's
+FIELDS = ("id", "floating_ip_address", "port_id", "description")
+
+Reader = Callable[[Service, tuple[str, ...]], LoadBalancerRequest]
+
+
+class Addresses:
+    """Places load balancers, and gives them floating IPs."""
+
+    def __init__(self, api: OpenStackApi, networks: Networks) -> None:
+        self._api, self._networks = api, networks
+
+    async def place(
+        self, request: LoadBalancerRequest, hosts: Sequence[Node], read: Reader
+    ) -> tuple[Json, LoadBalancerRequest]:
+        """What says where a new load balancer is to be, and the request as it can be had there."""
+        place = request.place
+        where: Json = {"provider": request.provider or DEFAULT_PROVIDER}
+        where |= {"flavor_id": request.flavor_id} if request.flavor_id else {}
+        where |= {"availability_zone": request.zone} if request.zone else {}
+        if request.requested_ip and (request.is_internal or request.family == IPV6):
+            where["vip_address"] = request.requested_ip
+        if place.port_id:
+            return where | {"vip_port_id": place.port_id}, request
+        subnets = await self._networks.vip_subnets(place, request.families, hosts)
+        where |= {"vip_subnet_id": subnets[0].id}
+        where |= {"vip_network_id": place.network_id} if place.network_id else {}
+        if more := subnets[1:]:
+            where["additional_vips"] = [{"subnet_id": one.id} for one in more]
+        if len(subnets) < len(request.families):
+            lacking = request.families[1]
+            why = f"network {subnets[0].network_id} has no subnet of {lacking}"
+            if request.must_be_dual:
+                raise Refused(why)
+            kept = request.annotations.warnings
+            request = read(request.annotations.service, (subnets[0].family,))
+            request.annotations.warnings[:] = [
+                *kept,
+                f"spec.ipFamilies {lacking} is ignored: {why}",
+            ]
+        return where, request
+
+    async def of(self, request: LoadBalancerRequest, record: Json) -> list[str]:
+        """The addresses that clients use, in the order of the Service's families."""
+        vips = _by_family(record)
+        if IPV4 in vips:
+            there = await self._floating_ips()
+            attached = floating.attached_to(text(record.get("vip_port_id")), there)
+            vips[IPV4] = floating.address_of(attached) if attached else vips[IPV4]
+        return [vips[family] for family in request.families if family in vips]
+
+    async def ensure(self, request: LoadBalancerRequest, record: Json, role: Role) -> list[str]:
+        """The same, once the floating IP is there or gone as it has to be."""
+        vips = _by_family(record)
+        if IPV4 in vips and IPV4 in request.families:
+            vips[IPV4] = await self._outer_address(request, record, role) or vips[IPV4]
+        return [vips[family] for family in request.families if family in vips]
+
+    async def mark(self, names: Names, record: Json) -> None:
+        """Mark a floating IP that upstream made, before what leads to it goes."""
+        if names.owner_tag not in tags_of(record):
+            there = await self._floating_ips()
+            for call in floating.plan_mark(names, text(record.get("vip_port_id")), there):
+                await self._api.make(call)
+
+    async def release(self, names: Names, keeps: bool, ports: Collection[str]) -> None:
+        """Release what was made for a Service whose load balancer is gone."""
+        if not keeps:
+            for call in floating.plan_release(names, ports, await self._floating_ips()):
+                await self._api.make(call)
+
+    async def _outer_address(self, request: LoadBalancerRequest, record: Json, role: Role) -> str:
+        """The address of the floating IP; empty when the virtual IP is the one to publish."""
+        port_id, there = text(record.get("vip_port_id")), await self._floating_ips()
+        if role is Role.SHARER:
+            return _shared_address(request, record, there)
+        step = next(floating.plan(request, port_id, there), None)
+        if isinstance(step, floating.NeedsFloatingIp):
+            return await self._create(request, port_id, step.address)
+        if isinstance(step, ApiCall):
+            answer = await self._api.make(step)
+            attached = mapping(answer.get("floatingip"))
+        else:
+            attached = floating.attached_to(port_id, there) or {}
+        return "" if request.is_internal else floating.address_of(attached)
+
+    async def _create(self, request: LoadBalancerRequest, port_id: str, address: str) -> str:
+        """Make a floating IP in the first of the subnets that has one to give."""
+        network_id = request.place.floating_network_id or await self._detected_network(request)
+        if not network_id:
+            return ""
+        failure: Refused | None = None
+        for subnet_id in await self._floating_subnets(request, network_id, address):
+            call = floating.creation(request.names, port_id, network_id, subnet_id, address)
+            try:
+                answer = await self._api.make(call)
+            except (Conflict, NoRoom) as error:
+                failure = error
+                continue
+            return floating.address_of(mapping(answer.get("floatingip")))
+        raise failure or Refused(
+            f"network {network_id} has no subnet of the name or tags asked for a floating IP"
+        )
+
+    async def _detected_network(self, request: LoadBalancerRequest) -> str:
+        found = await self._networks.external_networks()
+        if len(found) > 1:
+            raise Refused(f"floating-network-id is to be one of {', '.join(found)}: none is set")
+        if not found:
+            why = "there is no external network: the Service is internal"
+            request.annotations.warnings.append(why)
+        return next(iter(found), "")
+
+    async def _floating_subnets(
+        self, request: LoadBalancerRequest, network_id: str, address: str
+    ) -> list[str]:
+        """The IDs of subnets to try; an empty one leaves the choice to Neutron."""
+        place = request.place
+        if place.floating_subnet_id:
+            subnet = await self._networks.subnet(place.floating_subnet_id)
+            if subnet.network_id != network_id:
+                raise Refused(f"floating subnet {subnet.id} is not in network {network_id}")
+            return [subnet.id]
+        if address or not (place.floating_subnet or place.floating_subnet_tags):
+            return [""]
+        there = await self._networks.subnets_of(network_id)
+        chosen = matching_subnets(there, place.floating_subnet, place.floating_subnet_tags)
+        return [one.id for one in chosen]
+
+    async def _floating_ips(self) -> list[Json]:
+        """All of the project: which is whose is in them."""
+        project = [("project_id", await self._api.project_id())]
+        return await list_all(self._api, "floatingips", project, FIELDS)
+
+
+def _by_family(record: Json) -> dict[str, str]:
+    return {IPV6 if ":" in one else IPV4: one for one in addresses_of(record)}
+
+
+def _shared_address(request: LoadBalancerRequest, record: Json, there: Sequence[Json]) -> str:
+    """That of somebody else's load balancer, which gets no floating IP from this Service.
+
+    Else one who shares could open to the world what another keeps inside.
+    """
+    attached = floating.attached_to(text(record.get("vip_port_id")), there)
+    if attached or request.is_internal:
+        return floating.address_of(attached) if attached else ""
+    why = (
+        f"load balancer {record.get('name')} has no floating IP, and only its owner may give it one"
+    )
+    if sharers(record) - {request.names.balancer}:
+        raise Refused(why)
+    request.annotations.warnings.append(why)
+    return ""

@@ -1,0 +1,313 @@
+"""The balancers of Services: each work on one is reads, a plan, and at most one change of Octavia.
+
+Octavia is at work on a load balancer for a while after each change; `RetryAfter` lets the worker
+do something else meanwhile.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ccm.errors import CloudError, Refused, RetryAfter, warnings_as_notes
+from ccm.model.cloud import Balancer, OwnedBalancer
+from ccm.model.objects import Json, Node, mapping, objects, text
+from ccm.model.service import Feature, Service
+from ccm.providers.openstack.api import OpenStackApi
+from ccm.providers.openstack.calls import ApiCall
+from ccm.providers.openstack.config import BalancerClass, BalancerSection
+from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.lb import octavia as at_octavia
+from ccm.providers.openstack.lb import plan
+from ccm.providers.openstack.lb.addresses import Addresses
+from ccm.providers.openstack.lb.annotations import BALANCER_ID, OUTREACHING, PREFIX, Annotations
+from ccm.providers.openstack.lb.backends import Backends
+from ccm.providers.openstack.lb.members import MemberUpdates
+from ccm.providers.openstack.lb.names import Names, Role, sharers
+from ccm.providers.openstack.lb.networks import Networks
+from ccm.providers.openstack.lb.octavia import Octavia
+from ccm.providers.openstack.lb.plan import ObservedBalancer
+from ccm.providers.openstack.lb.request import (
+    Listener,
+    LoadBalancerRequest,
+    families_of,
+    is_id,
+    node_selector,
+    read_request,
+)
+from ccm.providers.openstack.lb.waiting import ERROR
+
+FIXED = {
+    "flavor-id": "flavor_id",
+    "availability-zone": "availability_zone",
+    "subnet-id": "vip_subnet_id",
+    "network-id": "vip_network_id",
+    "port-id": "vip_port_id",
+}
+"""Annotations that count when a load balancer is made, and where its record says what it got."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a load balancer was made for a moment ago, and what comes of it once it works."""
+
+    request: LoadBalancerRequest
+    listeners: tuple[Listener, ...]
+    addresses: tuple[str, ...]
+
+
+class OctaviaLoadBalancers:
+    """Octavia's load balancers by upstream's names, ours by the UID of their Service."""
+
+    supported_features = frozenset(Feature)
+    outreaching_annotations = frozenset(PREFIX + name for name in OUTREACHING)
+
+    def __init__(
+        self,
+        api: OpenStackApi,
+        config: BalancerSection,
+        classes: Mapping[str, BalancerClass],
+        cluster: Cluster,
+    ) -> None:
+        self._config, self._classes, self._cluster = config, classes, cluster
+        self._octavia, self._networks = Octavia(api), Networks(api)
+        self._addresses = Addresses(api, self._networks)
+        self._backends = Backends(api, self._networks, config.manage_security_groups)
+        self._members = MemberUpdates(self._octavia, self._backends, self._find)
+        # What follows is by the UID of a Service, and not needed: it saves calls.
+        self._built: dict[str, Built] = {}
+        self._deleting: dict[str, Json] = {}
+
+    def name_for(self, service: Service) -> str:
+        return self._names(service).balancer
+
+    def host_labels(self, service: Service) -> Collection[str]:
+        return node_selector(Annotations(service), self._config).keys()
+
+    async def get(self, service: Service) -> Balancer | None:
+        request = self._read(service)
+        try:
+            found = await self._find(request)
+        except Refused:
+            return None
+        if found is None or not (found.role is Role.OWNER or request.names.is_on(found.record)):
+            return None
+        addresses = await self._addresses.of(request, found.record)
+        return self._balancer(request, found.record, addresses)
+
+    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+        """As the interface; `RetryAfter` follows each change that Octavia needs time for."""
+        request = self._read(service)
+        with warnings_as_notes(request.annotations):
+            found = await self._find(request, may_leave=True)
+            if found is None:
+                raise await self._create(request, hosts)
+            self._octavia.waiting.check(found.record)
+            await self._check_error(request, found, is_new=not service.ingress)
+            request = self._with_families_of(found.record, request)
+            return await self._ensure(request, found, hosts)
+
+    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
+        await self._members.update(self._read(service), hosts)
+
+    async def delete(self, service: Service) -> None:
+        """Success once Octavia says that it is gone; what else was made for it goes after it."""
+        names, uid = self._names(service), service.uid
+        keeps = service.annotations.get(f"{PREFIX}keep-floatingip") == "true"
+        self._members.forget(uid)
+        self._built.pop(uid, None)
+        if record := self._deleting.get(uid):
+            await self._check_deleted(uid, record)
+        else:
+            all_of_it = await self._all_of(service)
+            for found in all_of_it:
+                if call := await self._leave(names, found):
+                    if plan.is_deletion(call) and len(all_of_it) == 1:
+                        await self._backends.close(names)
+                        self._deleting[uid] = found.record
+                    raise self._octavia.waiting.first_look(found.id)
+            await self._backends.close(names)
+        annotated = text(service.annotations.get(f"{PREFIX}port-id"))
+        ports = {annotated, text(mapping(record).get("vip_port_id"))}
+        await self._addresses.release(names, keeps, ports)
+        self._deleting.pop(uid, None)
+
+    async def owned(self) -> Sequence[OwnedBalancer]:
+        records = await self._octavia.of_cluster(self._cluster)
+        return [
+            OwnedBalancer(text(one.get("name")), at_octavia.service_uid_of(one)) for one in records
+        ]
+
+    # Reading
+
+    def _names(self, service: Service) -> Names:
+        return Names.of(service, self._cluster)
+
+    def _read(self, service: Service, families: tuple[str, ...] = ()) -> LoadBalancerRequest:
+        return read_request(service, self._config, self._classes, self._cluster, families)
+
+    def _with_families_of(self, record: Json, request: LoadBalancerRequest) -> LoadBalancerRequest:
+        """The same for the addresses that a load balancer has for its life."""
+        service, there = request.annotations.service, at_octavia.families_of(record)
+        if {*families_of(service)} <= {*there} or not there:
+            return request
+        lacking = ", ".join(sorted({*families_of(service)} - {*there}))
+        why = f"the load balancer has no {lacking} for its life: delete the Service to have it"
+        if request.must_be_dual or not {*families_of(service)} & {*there}:
+            raise Refused(why)
+        kept, request = request.annotations.warnings, self._read(service, there)
+        return replace(request, annotations=replace(request.annotations, warnings=[*kept, why]))
+
+    async def _find(
+        self, request: LoadBalancerRequest, *, may_leave: bool = False
+    ) -> ObservedBalancer | None:
+        """The load balancer that the Service's listeners are on, or are to be on.
+
+        Raises `Refused` for one of its name that nothing proves to be its. If it `may_leave`, the
+        Service is taken off others before there is None.
+        """
+        names = request.names
+        if request.balancer_id:
+            if record := await self._octavia.look(request.balancer_id):
+                return ObservedBalancer(record, names.role_of(record))
+            why = f"there is no load balancer {request.balancer_id}"
+            request.annotations.ignore(BALANCER_ID, why)
+        known_id = self._members.balancer_id(names.uid)
+        if known_id and known_id != request.balancer_id:
+            record = await self._octavia.look(known_id)
+            if record and names.owns(record):
+                return ObservedBalancer(record, Role.OWNER)
+            self._members.forget(names.uid)
+        named = await self._octavia.by_name(names.balancer)
+        if record := at_octavia.find_owned(names, named):
+            return ObservedBalancer(record, Role.OWNER)
+        marked = await self._octavia.by_marks(names)
+        if record := at_octavia.find_owned(names, marked):
+            return ObservedBalancer(record, Role.OWNER)
+        at_octavia.check_not_others(names, named)
+        # One without an address never was the in-tree controller's, which is long gone.
+        legacy = await self._octavia.by_name(names.legacy_balancer) if names.is_published else []
+        if legacy:
+            return ObservedBalancer(legacy[0], Role.OWNER)
+        for record in marked if may_leave else ():
+            other = ObservedBalancer(record, Role.SHARER)
+            if await self._leave(names, other):
+                raise self._octavia.waiting.first_look(other.id)
+        return None
+
+    async def _all_of(self, service: Service) -> list[ObservedBalancer]:
+        """Every load balancer that has something of the Service's on it."""
+        names = self._names(service)
+        balancer_id = text(service.annotations.get(PREFIX + BALANCER_ID)).strip()
+        records = await self._octavia.by_marks(names)
+        listed = {text(one.get("id")) for one in records}
+        if is_id(balancer_id) and balancer_id not in listed:
+            record = await self._octavia.by_id(balancer_id)
+            if record and (names.role_of(record) is Role.OWNER or names.is_on(record)):
+                records.append(record)
+        if not records:
+            named = await self._octavia.by_name(names.balancer)
+            at_octavia.check_not_others(names, named)
+            records = await self._octavia.by_name(names.legacy_balancer)
+        return [ObservedBalancer(one, names.role_of(one)) for one in records]
+
+    # Acting
+
+    async def _create(self, request: LoadBalancerRequest, hosts: Sequence[Node]) -> RetryAfter:
+        """Make the load balancer; while Octavia is at work it gets its address."""
+        where, request = await self._addresses.place(request, hosts, self._read)
+        backends = await self._backends.of(request, hosts, text(where.get("vip_subnet_id")))
+        listeners = tuple(request.listeners(backends.by_port(request)))
+        is_whole = not self._config.provider_requires_serial_api_calls
+        creation = plan.creation(request.names, listeners, where, is_whole)
+        record = await self._octavia.create(request.names, creation)
+        made = ObservedBalancer(record, Role.OWNER, objects(record.get("listeners")))
+        self._members.remember(request, made, backends.by_port(request))
+        addresses = await self._addresses.ensure(request, record, Role.OWNER)
+        await self._backends.open(request, backends, text(record.get("vip_subnet_id")))
+        if is_whole:
+            self._built[request.names.uid] = Built(request, listeners, tuple(addresses))
+        return self._octavia.waiting.first_look(made.id)
+
+    async def _ensure(
+        self, request: LoadBalancerRequest, found: ObservedBalancer, hosts: Sequence[Node]
+    ) -> Balancer:
+        names, vip_subnet_id = request.names, text(found.record.get("vip_subnet_id"))
+        backends = await self._backends.of(request, hosts, vip_subnet_id)
+        listeners = tuple(request.listeners(backends.by_port(request)))
+        built = self._built.pop(names.uid, None)
+        if built and built.request == request and built.listeners == listeners:
+            return self._balancer(request, found.record, built.addresses)
+        self._check_share(request, found)
+        observed = await self._octavia.with_parts(found, names)
+        for call in plan.plan(names, listeners, observed):
+            raise await self._octavia.change(found.record, call)
+        self._members.remember(request, observed, {})
+        addresses = await self._addresses.ensure(request, found.record, found.role)
+        await self._backends.open(request, backends, vip_subnet_id)
+        if found.role is Role.SHARER:
+            for record in await self._octavia.by_marks(names):
+                other = ObservedBalancer(record, names.role_of(record))
+                if other.id != found.id and await self._leave(names, other):
+                    raise self._octavia.waiting.first_look(other.id)
+        return self._balancer(request, found.record, addresses)
+
+    def _balancer(
+        self, request: LoadBalancerRequest, record: Json, addresses: Sequence[str]
+    ) -> Balancer:
+        for name, key in FIXED.items():
+            asked, there = request.annotations.text(name), text(record.get(key))
+            if asked and asked != there and not request.balancer_id:
+                why = f"the load balancer has {there or 'none'} for its life"
+                request.annotations.ignore(name, f"{why}: delete the Service and create it again")
+        warnings = tuple(dict.fromkeys(request.annotations.warnings))
+        return Balancer(text(record.get("name")), request.ingress(addresses), warnings)
+
+    def _check_share(self, request: LoadBalancerRequest, found: ObservedBalancer) -> None:
+        """Raise `Refused` when the Service may not be on a load balancer of another."""
+        there, names = sharers(found.record), request.names
+        if found.role is Role.OWNER or names.is_on(found.record):
+            return
+        name = text(found.record.get("name"))
+        if len(there) >= self._config.max_shared_lb:
+            raise Refused(
+                f"load balancer {name} is shared by {len(there)} Services (max-shared-lb)"
+            )
+        if there and request.is_internal:
+            raise Refused(f"an internal Service cannot share load balancer {name}")
+
+    async def _check_error(
+        self, request: LoadBalancerRequest, found: ObservedBalancer, *, is_new: bool
+    ) -> None:
+        """Raise when Octavia has failed; repaired is what nobody uses yet, or who asks for it."""
+        if found.record.get("provisioning_status") != ERROR:
+            return
+        what, names = f"load balancer {found.id} is in ERROR: see Octavia's log", request.names
+        is_own = plan.is_deletable(names, found) and names.owns(found.record)
+        if is_own and (is_new or request.on_error == "recreate"):
+            self._built.pop(names.uid, None)
+            for call in plan.plan_deletion(names, found, True):
+                await self._octavia.change(found.record, call)
+            raise CloudError(f"{what}; it is deleted and will be made anew")
+        if found.role is Role.OWNER and request.on_error == "failover":
+            raise await self._octavia.change(found.record, plan.failover(found))
+        raise CloudError(f"{what}, or annotate the Service with {PREFIX}on-error=failover")
+
+    async def _leave(self, names: Names, found: ObservedBalancer) -> ApiCall | None:
+        """Make the next call that takes a Service off a load balancer; None when all are made."""
+        self._octavia.waiting.check(found.record)
+        is_cascade = self._config.cascade_delete
+        if not (is_cascade and plan.is_deletable(names, found)):
+            found = await self._octavia.with_parts(found, names)
+        call = next(plan.plan_deletion(names, found, is_cascade), None)
+        if call is None:
+            return None
+        if plan.is_deletion(call):
+            await self._addresses.mark(names, found.record)
+        await self._octavia.change(found.record, call)
+        return call
+
+    async def _check_deleted(self, uid: str, record: Json) -> None:
+        """Return once a load balancer is gone."""
+        if there := await self._octavia.look(text(record.get("id"))):
+            self._octavia.waiting.check(there)
+            del self._deleting[uid]
+            raise CloudError(f"load balancer {record.get('id')} could not be deleted: see Octavia")

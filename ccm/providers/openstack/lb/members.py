@@ -1,0 +1,158 @@
+"""New Nodes behind a load balancer that is there: a request a pool, and hardly anything read."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.model.objects import Json, Node, objects, text
+from ccm.providers.openstack.lb import plan
+from ccm.providers.openstack.lb.backends import Backends, NodeBackends
+from ccm.providers.openstack.lb.octavia import Octavia
+from ccm.providers.openstack.lb.plan import ObservedBalancer
+from ccm.providers.openstack.lb.request import LoadBalancerRequest, Member
+from ccm.providers.openstack.lb.waiting import ERROR
+
+Finder = Callable[[LoadBalancerRequest], Awaitable[ObservedBalancer | None]]
+Members = Mapping[str, frozenset[Member]]  # by pool ID
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was seen of a load balancer, or sent to it; it may be outdated."""
+
+    balancer: Json
+    ports: Mapping[str, int]  # node ports by pool ID; 0 where the members have to say
+    members: Members | None = None
+    opened: Mapping[str, str] | None = None  # the Nodes that let it in
+
+    @property
+    def id(self) -> str:
+        return text(self.balancer.get("id"))
+
+    @property
+    def subnet_id(self) -> str:
+        return text(self.balancer.get("vip_subnet_id"))
+
+    def first_change(
+        self, request: LoadBalancerRequest, backends: NodeBackends
+    ) -> tuple[str, frozenset[Member]] | None:
+        """The first pool that has not the members it is to have, and those."""
+        listed = self.members or {}
+        ports = {
+            pool_id: port or min((one.port for one in listed.get(pool_id, ())), default=0)
+            for pool_id, port in self.ports.items()
+        }
+        wanted = {pool_id: backends.members(request, port) for pool_id, port in ports.items()}
+        return next(plan.changed_members(wanted, listed), None)
+
+
+class MemberUpdates:
+    """Gives pools their members; what was sent last saves reading it before the next time."""
+
+    def __init__(self, octavia: Octavia, backends: Backends, find: Finder) -> None:
+        self._octavia, self._backends, self._find = octavia, backends, find
+        self._known: dict[str, Known] = {}  # by the UID of a Service
+
+    def balancer_id(self, uid: str) -> str:
+        """The load balancer that a Service was last seen to have; empty when none is known."""
+        known = self._known.get(uid)
+        return known.id if known else ""
+
+    def forget(self, uid: str) -> None:
+        self._known.pop(uid, None)
+
+    def remember(
+        self,
+        request: LoadBalancerRequest,
+        observed: ObservedBalancer,
+        sent: Mapping[int, frozenset[Member]],
+    ) -> Known:
+        """Keep what is there, or was `sent` by node port when the load balancer was made."""
+        by_key = request.node_ports()
+        ports = {
+            text(one.get("default_pool_id")): by_key.get(plan.key_of(one), 0)
+            for one in observed.own_listeners(request.names)
+            if one.get("default_pool_id")
+        }
+        there = {
+            pool_id: observed.members.get(pool_id) or sent.get(port, frozenset())
+            for pool_id, port in ports.items()
+        }
+        known = self._known[request.names.uid] = Known(observed.record, ports, there)
+        return known
+
+    async def update(self, request: LoadBalancerRequest, hosts: Sequence[Node]) -> None:
+        """As `update_hosts`; `RetryAfter` follows each change, `Refused` without load balancer."""
+        known = await self._settled(request) or await self._read(request)
+        backends = await self._backends.of(request, hosts, known.subnet_id)
+        if change := known.first_change(request, backends):
+            raise await self._send(request, known, backends, *change)
+        await self._open(request, known, backends)
+
+    async def _settled(self, request: LoadBalancerRequest) -> Known | None:
+        """What is known, once Octavia is done with what was sent."""
+        known = self._known.get(request.names.uid)
+        if known is None or not known.members:
+            return None
+        if known.id in self._octavia.waiting:
+            record = await self._octavia.look(known.id)
+            if record is None:
+                self.forget(request.names.uid)
+                return None
+            self._check(request, record)
+        return known
+
+    async def _open(
+        self, request: LoadBalancerRequest, known: Known, backends: NodeBackends
+    ) -> None:
+        """Let it in to Nodes that do not yet, and to no others."""
+        if known.opened != backends.addresses:
+            await self._backends.open(request, backends, known.subnet_id)
+            self._known[request.names.uid] = replace(known, opened=backends.addresses)
+
+    def _check(self, request: LoadBalancerRequest, record: Json) -> None:
+        """Raise while Octavia is at work, and when it failed."""
+        self._octavia.waiting.check(record)
+        if record.get("provisioning_status") == ERROR:
+            self.forget(request.names.uid)
+            raise CloudError(f"load balancer {record.get('id')} is in ERROR")
+
+    async def _read(self, request: LoadBalancerRequest) -> Known:
+        """The same from one answer with all members; `Refused` without a load balancer."""
+        known = self._known.get(request.names.uid)
+        tree = await self._octavia.tree(known.id) if known else None
+        if not (known and tree and known.ports and known.ports.keys() <= _pools_in(tree).keys()):
+            found = await self._find(request)
+            if found is None:
+                raise Refused(f"there is no load balancer {request.names.balancer}")
+            known = self.remember(request, await self._octavia.with_listeners(found), {})
+            tree = await self._octavia.tree(known.id) or {}
+        self._check(request, tree)
+        there = _pools_in(tree)
+        ports = {pool_id: port for pool_id, port in known.ports.items() if pool_id in there}
+        members = {one: plan.read_members(there[one].get("members")) for one in ports}
+        known = replace(known, ports=ports, members=members)
+        self._known[request.names.uid] = known
+        return known
+
+    async def _send(
+        self,
+        request: LoadBalancerRequest,
+        known: Known,
+        backends: NodeBackends,
+        pool_id: str,
+        members: frozenset[Member],
+    ) -> RetryAfter:
+        """Change one pool; while Octavia is at work the Nodes let it in."""
+        uid = request.names.uid
+        self._known[uid] = replace(known, members=None)  # unless Octavia takes it
+        await self._octavia.change(known.balancer, plan.members_update(pool_id, members))
+        known = replace(known, members={**(known.members or {}), pool_id: members})
+        self._known[uid] = known
+        await self._open(request, known, backends)
+        return self._octavia.waiting.first_look(known.id)
+
+
+def _pools_in(tree: Json) -> dict[str, Json]:
+    pools = (pool for one in objects(tree.get("listeners")) for pool in objects(one.get("pools")))
+    return {text(pool.get("id")): pool for pool in pools}

@@ -1,0 +1,193 @@
+"""Neutron's networks and subnets as load balancers need them; answers are kept for a while."""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from ipaddress import ip_network
+from typing import Any
+
+from ccm.errors import Refused
+from ccm.model.cloud import Network
+from ccm.model.objects import Json, Node, objects, text
+from ccm.providers.openstack.api import OpenStackApi
+from ccm.providers.openstack.ids import server_id_of
+from ccm.providers.openstack.lb.names import tags_of
+from ccm.providers.openstack.lb.request import IPV4, IPV6, Place
+from ccm.providers.openstack.neutron import list_all, list_ports
+
+KEPT = 300.0  # seconds
+FIXED_KEPT = 10.0  # seconds for the addresses of a server; what has none is asked for each time
+MAX_REPEATS = 4  # in a regular expression, by which a tenant could keep us busy
+_REPEATS, _NESTED = re.compile(r"[*+?{]"), re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
+ADDRESS_TYPES = ("InternalIP", "ExternalIP")
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """A subnet and the network that it is of."""
+
+    id: str
+    name: str
+    network_id: str
+    cidr: Network
+    tags: frozenset[str] = frozenset()
+
+    @property
+    def family(self) -> str:
+        return IPV4 if self.cidr.version == 4 else IPV6
+
+
+class Networks:
+    """Reads Neutron; what it says of a subnet or of external networks is kept for a while."""
+
+    def __init__(self, api: OpenStackApi) -> None:
+        self._api = api
+        self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._fixed: dict[str, tuple[float, dict[str, str]]] = {}
+        self._reading = asyncio.Lock()
+
+    async def subnet(self, subnet_id: str) -> Subnet:
+        """The subnet of this ID; `Refused` when there is none."""
+
+        async def read() -> Subnet:
+            answer = await self._api.get("GetSubnet", "network", f"/subnets/{subnet_id}")
+            return read_subnet(answer["subnet"])
+
+        found: Subnet = await self._keep("subnet", subnet_id, read)
+        return found
+
+    async def subnets_of(self, network_id: str) -> list[Subnet]:
+        """The subnets of a network, in the order of their IDs."""
+
+        async def read() -> list[Subnet]:
+            listed = await list_all(self._api, "subnets", [("network_id", network_id)])
+            return sorted(map(read_subnet, listed), key=lambda one: one.id)
+
+        found: list[Subnet] = await self._keep("subnets", network_id, read)
+        return found
+
+    async def external_networks(self) -> list[str]:
+        """The IDs of the networks that floating IPs may come from."""
+
+        async def read() -> list[str]:
+            listed = await list_all(self._api, "networks", [("router:external", "True")])
+            return sorted(text(one.get("id")) for one in listed)
+
+        found: list[str] = await self._keep("networks", "external", read)
+        return found
+
+    async def vip_subnets(
+        self, place: Place, families: Sequence[str], hosts: Sequence[Node]
+    ) -> list[Subnet]:
+        """One for each of the families that its network has, the first of them always there."""
+        first = await self.subnet(place.subnet_id) if place.subnet_id else None
+        if first is None and not place.network_id:
+            first = await self._subnet_of_hosts(hosts, families[0])
+        if first and (first.family,) == tuple(families):
+            return [first]
+        network_id = first.network_id if first else place.network_id
+        there = ([first] if first else []) + await self.subnets_of(network_id)
+        found = {family: one for family in families for one in there[::-1] if one.family == family}
+        if families[0] not in found:
+            raise Refused(f"network {network_id} has no subnet of {families[0]}")
+        return [found[family] for family in families if family in found]
+
+    async def _subnet_of_hosts(self, hosts: Sequence[Node], family: str) -> Subnet:
+        """Where the first Node that has a server has its address."""
+        servers = [server_id_of(node.provider_id) for node in hosts]
+        fixed = await self.fixed_addresses(servers)
+        for node, server in zip(hosts, servers, strict=True):
+            at = fixed.get(server, {})
+            if address := node_address(node, family, at, ""):
+                return await self.subnet(at[address])
+        raise Refused("no Node says which subnet to use: set subnet-id in the configuration")
+
+    async def fixed_addresses(self, servers: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """The addresses of servers, each with the ID of its subnet, by the servers' IDs.
+
+        A kubelet may write any address into its Node: those count that Neutron gave its server.
+        """
+        async with self._reading:  # who comes meanwhile finds what is read
+            await self._read_fixed({*servers} - {""})
+        return {server: there for server, (_, there) in self._fixed.items()}
+
+    async def _read_fixed(self, servers: set[str]) -> None:
+        now = time.monotonic()
+        self._fixed = {key: value for key, value in self._fixed.items() if value[0] > now}
+        missing = sorted(servers - self._fixed.keys())
+        for port in await list_ports(self._api, "device_id", missing, ("device_id", "fixed_ips")):
+            server = text(port.get("device_id"))
+            _, there = self._fixed.setdefault(server, (now + FIXED_KEPT, {}))
+            for one in objects(port.get("fixed_ips")):
+                there[text(one.get("ip_address"))] = text(one.get("subnet_id"))
+
+    async def _keep(self, kind: str, key: str, read: Callable[[], Awaitable[Any]]) -> Any:
+        async with self._reading:
+            until, found = self._kept.get((kind, key), (0.0, None))
+            if until < time.monotonic():
+                found = await read()
+                self._kept[kind, key] = time.monotonic() + KEPT, found
+        return found
+
+
+def read_subnet(record: Json) -> Subnet:
+    return Subnet(
+        text(record.get("id")),
+        text(record.get("name")),
+        text(record.get("network_id")),
+        ip_network(text(record.get("cidr"))),
+        frozenset(tags_of(record)),
+    )
+
+
+def node_address(node: Node, family: str, fixed: Mapping[str, str], subnet_id: str) -> str:
+    """The address by which a pool reaches a Node, of those that are in `fixed` with their subnets.
+
+    A server may be in several networks: what is in the members' subnet comes before the rest.
+    """
+    listed = [
+        text(entry.get("address"))
+        for wanted in ADDRESS_TYPES
+        for entry in node.addresses
+        if entry.get("type") == wanted
+    ]
+    usable = [one for one in listed if one in fixed and (":" in one) is (family == IPV6)]
+    inside = [one for one in usable if fixed[one] == subnet_id]
+    return next(iter(inside + usable), "")
+
+
+def matching_subnets(subnets: Iterable[Subnet], pattern: str, tags: str) -> list[Subnet]:
+    """Those whose name and tags are as upstream's notation says.
+
+    A pattern is a glob, or after `~` a regular expression; tags are a list of which one is enough,
+    or after `&` all are needed. `!` in front is the contrary.
+    """
+    has_name, has_tags = _name_test(pattern), _tags_test(tags)
+    return [one for one in subnets if one.family == IPV4 and has_name(one) and has_tags(one)]
+
+
+def _name_test(pattern: str) -> Callable[[Subnet], bool]:
+    if not pattern:
+        return lambda _: True
+    is_negated, body = pattern.startswith("!"), pattern.removeprefix("!")
+    if body.startswith("~") and (len(_REPEATS.findall(body)) > MAX_REPEATS or _NESTED.search(body)):
+        raise Refused(
+            f"annotation floating-subnet {pattern!r} may take for ever: repeat less in it"
+        )
+    try:
+        expression = re.compile(body[1:] if body.startswith("~") else translate(body))
+    except re.error as wrong:
+        raise Refused(f"annotation floating-subnet {pattern!r} is not valid: {wrong}") from wrong
+    return lambda subnet: bool(expression.fullmatch(subnet.name)) is not is_negated
+
+
+def _tags_test(tags: str) -> Callable[[Subnet], bool]:
+    if not tags:
+        return lambda _: True
+    is_negated, body = tags.startswith("!"), tags.removeprefix("!")
+    wanted = {one.strip() for one in body.removeprefix("&").split(",")}
+    enough = all if body.startswith("&") else any
+    return lambda subnet: enough(one in subnet.tags for one in wanted) is not is_negated

@@ -1,0 +1,231 @@
+"""Octavia's records: found, read with their parts, waited for, and changed call by call."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from ccm.cloud.lookup import batches
+from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.providers.openstack.api import Conflict, NotFound, OpenStackApi, Unanswered
+from ccm.providers.openstack.calls import ApiCall
+from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.lb.names import (
+    CLUSTER_TAG,
+    CLUSTER_UID_TAG,
+    OWNER_TAG,
+    Names,
+    tags_of,
+)
+from ccm.providers.openstack.lb.plan import ROOT, ObservedBalancer, read_members
+from ccm.providers.openstack.lb.request import IPV4, IPV6, Member
+from ccm.providers.openstack.lb.waiting import ACTIVE, ERROR, LONGEST, Waiting
+from ccm.providers.openstack.neutron import VALUES_PER_CALL
+
+LB = "load-balancer"
+RACE_RETRY = 1.0  # seconds until what went away meanwhile is read again
+PENDING_KEPT = 0.5  # seconds for which a look that found something at work is good for all
+READY_KEPT = 5.0  # seconds for one that found it done
+UNANSWERED = 120.0  # seconds after which what was not answered is made again
+DELETED = "DELETED"
+
+
+class Octavia:
+    """The load balancers of the project; while one is at work, `RetryAfter` is raised."""
+
+    def __init__(self, api: OpenStackApi, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._clock, self.waiting = api, clock, Waiting(clock)
+        self._seen: dict[str, Json] = {}  # by ID, the last list of those at work
+        self._seen_at = 0.0  # when it was asked for
+        self._looking = asyncio.Lock()
+        self._unanswered: dict[str, float] = {}  # creations, by the UID of their Services
+
+    # Finding
+
+    async def by_id(self, balancer_id: str) -> Json | None:
+        """The load balancer of this ID, unless it is gone."""
+        path = f"{ROOT}/loadbalancers/{balancer_id}"
+        try:
+            answer = await self._api.get("GetLoadBalancer", LB, path)
+        except NotFound:
+            found: Json = {}
+        else:
+            found = dict(mapping(answer.get("loadbalancer")))
+            if text(found.get("id")) != balancer_id:
+                raise CloudError("GetLoadBalancer: the answer lacks loadbalancer")
+        if found and found.get("provisioning_status") != DELETED:
+            return found
+        self.waiting.end(balancer_id)
+        return None
+
+    async def look(self, balancer_id: str) -> Json | None:
+        """As `by_id`; where several are waited for, one list tells of all.
+
+        That a list lacks one does not prove that it is gone: it is asked for by its ID then.
+        """
+        async with self._looking:  # who comes meanwhile finds what is read
+            tags = self.waiting.tags()
+            if len(tags) > 1 and balancer_id in tags:
+                if not self._has_seen(balancer_id):
+                    await self._list(sorted(set(tags.values())))
+                if found := self._seen.get(balancer_id):
+                    return found
+        return await self.by_id(balancer_id)
+
+    def _has_seen(self, balancer_id: str) -> bool:
+        """Whether the last list tells of what was begun last, and not of long ago."""
+        state = text(self._seen.get(balancer_id, {}).get("provisioning_status"))
+        kept = READY_KEPT if state in (ACTIVE, ERROR) else PENDING_KEPT
+        return self.waiting.since(balancer_id) <= self._seen_at >= self._clock() - kept
+
+    async def _list(self, tags: Sequence[str]) -> None:
+        self._seen_at, self._seen = self._clock(), {}
+        for some in batches(tags, VALUES_PER_CALL):
+            listed = await self._find(**{"tags-any": ",".join(some)})
+            self._seen |= {text(one.get("id")): one for one in listed}
+
+    async def by_name(self, name: str) -> list[Json]:
+        """Those of this name, whoever owns them; the oldest first."""
+        return await self._find(name=name)
+
+    async def by_marks(self, names: Names) -> list[Json]:
+        """Those that carry a mark of this Service."""
+        return await self._find(**{"tags-any": f"{names.owner_tag},{names.sharer_tag}"})
+
+    async def of_cluster(self, cluster: Cluster) -> list[Json]:
+        """Those that carry the mark of this cluster: its UID, or its name where none is known."""
+        by_uid = f"{CLUSTER_UID_TAG}{cluster.uid}" if cluster.uid else ""
+        return await self._find(tags=by_uid or f"{CLUSTER_TAG}{cluster.name}")
+
+    async def _find(self, **query: str) -> list[Json]:
+        path = f"{ROOT}/loadbalancers"
+        query["project_id"] = await self._api.project_id()
+        found = await self._api.pages("ListLoadBalancers", LB, path, "loadbalancers", **query)
+        there = [one for one in found if one.get("provisioning_status") != DELETED]
+        return sorted(there, key=lambda one: (text(one.get("created_at")), text(one.get("id"))))
+
+    # Reading
+
+    async def with_listeners(self, observed: ObservedBalancer) -> ObservedBalancer:
+        """The same with its listeners, those of others included."""
+        query = {"loadbalancer_id": observed.id}
+        listed = await self._api.pages(
+            "ListListeners", LB, f"{ROOT}/listeners", "listeners", **query
+        )
+        return replace(observed, listeners=listed)
+
+    async def with_parts(self, observed: ObservedBalancer, names: Names) -> ObservedBalancer:
+        """The same with all that is this Service's."""
+        try:
+            return await self._with_parts(observed, names)
+        except NotFound as error:
+            raise RetryAfter(f"a part went away meanwhile: {error}", RACE_RETRY) from error
+
+    async def _with_parts(self, observed: ObservedBalancer, names: Names) -> ObservedBalancer:
+        observed = await self.with_listeners(observed)
+        query = {"loadbalancer_id": observed.id}
+        listed = await self._api.pages("ListPools", LB, f"{ROOT}/pools", "pools", **query)
+        pools = {text(one.get("id")): one for one in listed}
+        observed = replace(observed, pools=pools)
+        members, monitors = dict[str, frozenset[Member]](), dict[str, Json]()
+        for listener in observed.own_listeners(names):
+            if pool := observed.pool_of(listener):
+                pool_id, monitor_id = text(pool.get("id")), text(pool.get("healthmonitor_id"))
+                if pool.get("members"):
+                    members[pool_id] = await self._members(pool_id)
+                if monitor_id:
+                    monitors[pool_id] = await self._monitor(monitor_id)
+        return replace(observed, members=members, monitors=monitors)
+
+    async def _members(self, pool_id: str) -> frozenset[Member]:
+        path = f"{ROOT}/pools/{pool_id}/members"
+        return read_members(await self._api.pages("ListMembers", LB, path, "members"))
+
+    async def _monitor(self, monitor_id: str) -> Json:
+        path = f"{ROOT}/healthmonitors/{monitor_id}"
+        answer = await self._api.get("GetHealthMonitor", LB, path)
+        return dict(mapping(answer.get("healthmonitor")))
+
+    async def tree(self, balancer_id: str) -> Json | None:
+        """States of a load balancer and of all its parts, members included, in one answer."""
+        path = f"{ROOT}/loadbalancers/{balancer_id}/status"
+        try:
+            answer = await self._api.get("GetLoadBalancerStatus", LB, path)
+        except NotFound:
+            return None
+        return dict(mapping(mapping(answer.get("statuses")).get("loadbalancer")))
+
+    # Waiting and changing
+
+    async def create(self, names: Names, call: ApiCall) -> Json:
+        """Make a load balancer; the record says its ID and its port, before it works.
+
+        Octavia goes on with a request whose answer nobody waits for any more, and its load balancer
+        is in no list until it answers: a second request would make a second one.
+        """
+        left = self._unanswered.get(names.uid, float("-inf")) + UNANSWERED - self._clock()
+        if left > 0:
+            why = f"load balancer {names.balancer} may be on its way: Octavia has not answered"
+            raise RetryAfter(why, min(left, LONGEST))
+        try:
+            answer = await self._api.make(call)
+        except Unanswered:
+            self._unanswered[names.uid] = self._clock()
+            raise
+        self._unanswered.pop(names.uid, None)
+        record = dict(mapping(answer.get("loadbalancer")))
+        if not record.get("id"):
+            raise CloudError("CreateLoadBalancer: the answer lacks loadbalancer")
+        self.waiting.begin(record["id"], call.operation, names.owner_tag)
+        return record
+
+    async def change(self, observed: Json, call: ApiCall) -> RetryAfter:
+        """Make one change; what is returned, to be raised, says when to look at it."""
+        try:
+            await self._api.make(call)
+        except (NotFound, Conflict) as error:  # not what was planned for: planned again
+            if call.method != "DELETE":
+                raise CloudError(str(error)) from error
+        balancer_id = text(observed.get("id"))
+        marks = [tag for tag in sorted(tags_of(observed)) if tag.startswith(OWNER_TAG)]
+        self.waiting.begin(balancer_id, call.operation, next(iter(marks), ""))
+        return self.waiting.first_look(balancer_id)
+
+
+def service_uid_of(record: Json) -> str:
+    """The Service whose own a load balancer says that it is."""
+    tags = (tag for tag in sorted(tags_of(record)) if tag.startswith(OWNER_TAG))
+    return next(tags, "").removeprefix(OWNER_TAG)
+
+
+def families_of(record: Json) -> tuple[str, ...]:
+    """The IP families of the addresses in a record."""
+    return tuple(IPV6 if ":" in one else IPV4 for one in addresses_of(record))
+
+
+def addresses_of(record: Json) -> list[str]:
+    """The virtual IPs in a record, the first one first."""
+    more = [text(one.get("ip_address")) for one in objects(record.get("additional_vips"))]
+    return [one for one in (text(record.get("vip_address")), *more) if one]
+
+
+def find_owned(names: Names, records: Sequence[Json]) -> Json | None:
+    """The first of those that carry the Service's own mark."""
+    return next((one for one in records if names.owns(one)), None)
+
+
+def check_not_others(names: Names, records: Collection[Json]) -> None:
+    """Raise `Refused` for a load balancer of the Service's name that is not proved to be its.
+
+    One that a former Service of the name has left to others is none of them, nor is one of another
+    cluster of the same name.
+    """
+    for one in records:
+        if names.is_left_behind(one) or names.is_of_another_cluster(one):
+            continue
+        raise Refused(
+            f"load balancer {names.balancer} ({one.get('id')}) carries no mark of this Service: it "
+            "is not touched. Annotate the Service with loadbalancer.openstack.org/load-balancer-id "
+            "if it is the Service's; give each cluster its own --cluster-name if it is another's"
+        )

@@ -1,0 +1,218 @@
+"""The security group that lets a load balancer in to its Nodes, where operators ask for one."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.errors import CloudError, RetryAfter
+from ccm.model.objects import Json, objects, text
+from ccm.providers.openstack.api import RACE_RETRY, Conflict, NotFound, OpenStackApi
+from ccm.providers.openstack.calls import ApiCall
+from ccm.providers.openstack.neutron import if_unchanged, list_all, list_ports
+
+GATHER = 0.1  # seconds in which changes of several Services to the same ports come together
+PORT_FIELDS = (
+    "id",
+    "device_id",
+    "fixed_ips",
+    "security_groups",
+    "port_security_enabled",
+    "revision_number",
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class IngressRule:
+    """Who may come to one port of a Node."""
+
+    protocol: str
+    port: int
+    cidr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """On whose ports a group has to be: addresses by the ID of their server, and no others."""
+
+    group_id: str
+    addresses: Mapping[str, str]
+
+
+def plan_rules(desired: Collection[IngressRule], group: Json) -> Iterator[ApiCall]:
+    """Yield what gives a group these rules; it keeps those for what its members send."""
+    there = {
+        _read_rule(rule): text(rule.get("id"))
+        for rule in objects(group.get("security_group_rules"))
+        if rule.get("direction") == "ingress"
+    }
+    if missing := sorted(set(desired) - there.keys()):
+        body = [_rule_body(text(group.get("id")), rule) for rule in missing]
+        path = "/security-group-rules"
+        yield ApiCall(
+            "CreateSecurityGroupRules", "network", "POST", path, {"security_group_rules": body}
+        )
+    for rule in sorted(there.keys() - set(desired)):
+        path = f"/security-group-rules/{there[rule]}"
+        yield ApiCall("DeleteSecurityGroupRule", "network", "DELETE", path)
+
+
+def plan_ports(memberships: Sequence[Membership], ports: Iterable[Json]) -> Iterator[ApiCall]:
+    """Yield what puts groups on the ports that they belong on, and takes them off all others.
+
+    A port without port security can have no group.
+    """
+    for port in ports:
+        listed = port.get("security_groups")
+        there = {str(one) for one in listed} if isinstance(listed, list) else set()
+        at = {text(one.get("ip_address")) for one in objects(port.get("fixed_ips"))}
+        wanted = set(there)
+        for one in memberships:
+            wanted.discard(one.group_id)
+            is_secured = port.get("port_security_enabled", True)
+            if is_secured and at & {one.addresses.get(text(port.get("device_id")), "")}:
+                wanted.add(one.group_id)
+        if wanted != there:
+            body = {"port": {"security_groups": sorted(wanted)}}
+            yield ApiCall("UpdatePort", "network", "PUT", f"/ports/{port['id']}", body)
+
+
+class PortGroups:
+    """Puts groups on ports. What several Services want of the same ports is one change each."""
+
+    def __init__(self, api: OpenStackApi) -> None:
+        self._api = api
+        self._waiting: dict[str, Membership] = {}
+        self._run: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+
+    async def apply(self, membership: Membership) -> None:
+        """Return once the group is where it belongs; raises when any port could not be changed."""
+        self._waiting[membership.group_id] = membership
+        if self._run is None:
+            self._run = asyncio.create_task(self._change())
+        await asyncio.shield(self._run)
+
+    async def _change(self) -> None:
+        await asyncio.sleep(GATHER)
+        async with self._lock:
+            self._run, memberships = None, list(self._waiting.values())
+            self._waiting = {}
+            await self._change_ports(memberships)
+
+    async def _change_ports(self, memberships: Sequence[Membership]) -> None:
+        ports = await self._ports(memberships)
+        failure: CloudError | None = None
+        for call in plan_ports(memberships, ports.values()):
+            port = ports[call.path.rpartition("/")[2]]
+            try:
+                await self._api.make(call, if_unchanged(port))
+            except NotFound:
+                continue
+            except CloudError as error:
+                failure = failure or error
+        if failure:
+            raise failure
+
+    async def _ports(self, memberships: Sequence[Membership]) -> dict[str, Json]:
+        """Those of the servers, and those that have one of the groups."""
+        servers = sorted({server for one in memberships for server in one.addresses})
+        groups = sorted(one.group_id for one in memberships)
+        found: dict[str, Json] = {}
+        for key, values in (("device_id", servers), ("security_groups", groups)):
+            listed = await list_ports(self._api, key, values, PORT_FIELDS)
+            found |= {text(port.get("id")): port for port in listed}
+        return found
+
+
+class SecurityGroups:
+    """Keeps one group for each load balancer: its rules, and the ports that have it."""
+
+    def __init__(self, api: OpenStackApi) -> None:
+        self._api, self._ports = api, PortGroups(api)
+        self._stale: set[str] | None = None
+
+    async def ensure(
+        self,
+        name: str,
+        description: str,
+        rules: Collection[IngressRule],
+        addresses: Mapping[str, str],
+    ) -> None:
+        """Make the group and put it on these addresses, and on no others."""
+        groups = await self._find(name)
+        group = groups[0] if groups else await self._create(name, description)
+        for call in plan_rules(rules, group):
+            await self._make(call)
+        await self._ports.apply(Membership(text(group.get("id")), addresses))
+
+    async def delete(self, name: str) -> None:
+        """Take the group off all ports, and away."""
+        for group in await self._find(name):
+            group_id = text(group.get("id"))
+            await self._ports.apply(Membership(group_id, {}))
+            path = f"/security-groups/{group_id}"
+            await self._make(ApiCall("DeleteSecurityGroup", "network", "DELETE", path))
+
+    async def delete_stale(self, name: str) -> None:
+        """The same for a group from before groups were switched off; a list tells of all."""
+        if self._stale is None:
+            listed = await list_all(self._api, "security-groups", fields=["name"])
+            self._stale = {text(one.get("name")) for one in listed}
+        if name in self._stale:
+            await self.delete(name)
+            self._stale.discard(name)
+
+    async def _find(self, name: str) -> list[Json]:
+        found = await list_all(self._api, "security-groups", [("name", name)])
+        return sorted(found, key=lambda one: text(one.get("id")))
+
+    async def _create(self, name: str, description: str) -> Json:
+        body = {"security_group": {"name": name, "description": description}}
+        answer = await self._api.call(
+            "CreateSecurityGroup", "network", "POST", "/security-groups", body
+        )
+        found: Json = answer["security_group"]
+        return found
+
+    async def _make(self, call: ApiCall) -> None:
+        """Make the call; what is gone or there already is planned again."""
+        try:
+            await self._api.make(call)
+        except NotFound:
+            if call.method != "DELETE":
+                raise
+        except Conflict as error:
+            raise RetryAfter(str(error), RACE_RETRY) from error
+
+
+def rules_for(
+    ports: Iterable[tuple[str, int]], cidrs: Iterable[str], check: tuple[int, Iterable[str]]
+) -> set[IngressRule]:
+    """The rules for node ports by protocol, and for the port of the health check unless it is 0."""
+    found = defaultdict[tuple[str, int], set[str]](set)
+    for protocol, number in ports:
+        found[protocol.lower(), number] |= set(cidrs)
+    if check[0]:
+        found["tcp", check[0]] |= set(check[1])
+    return {IngressRule(*key, cidr) for key, some in found.items() for cidr in some}
+
+
+def _read_rule(rule: Json) -> IngressRule:
+    """A rule that is for a range of ports, or for all, is none that we make."""
+    first, last = rule.get("port_range_min"), rule.get("port_range_max")
+    number = first if isinstance(first, int) and first == last else 0
+    protocol = text(rule.get("protocol")).lower()
+    return IngressRule(protocol, number, text(rule.get("remote_ip_prefix")))
+
+
+def _rule_body(group_id: str, rule: IngressRule) -> Json:
+    return {
+        "security_group_id": group_id,
+        "direction": "ingress",
+        "ethertype": "IPv6" if ":" in rule.cidr else "IPv4",
+        "protocol": rule.protocol,
+        "port_range_min": rule.port,
+        "port_range_max": rule.port,
+        "remote_ip_prefix": rule.cidr,
+    }

@@ -1,0 +1,92 @@
+"""When to look at what Octavia is at work on: learnt from how long the same took here before."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ccm.errors import CloudError, RetryAfter
+from ccm.model.objects import Json, text
+
+ACTIVE, ERROR = "ACTIVE", "ERROR"
+SHORTEST, LONGEST = 0.5, 15.0  # seconds between two looks
+LONGEST_FIRST = 120.0  # seconds until the first; an amphora takes a minute and more to boot
+SHARE = 0.25  # of the time that it has taken so far, until the next look
+EARLIER = 0.9  # of what it took, when the first look found it ready: it may have been sooner
+LATE = 600.0  # seconds of work after which it is told that something is wrong
+USUAL = {"CreateLoadBalancer": 4.0, "DeleteLoadBalancer": 2.0}
+USUAL_CHANGE = 1.0  # seconds, of all other calls; until something better is known
+
+
+@dataclass(slots=True)
+class Work:
+    """What Octavia does: for which call (empty: not ours), since when, where it is listed."""
+
+    call: str
+    since: float
+    tag: str
+    is_alone: bool
+    was_pending: bool = False
+
+
+class Waiting:
+    """The load balancers at work. What takes long because others are at work teaches nothing."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._work: dict[str, Work] = {}
+        self._usual: dict[str, float] = {}
+
+    def __contains__(self, balancer_id: str) -> bool:
+        return balancer_id in self._work
+
+    def begin(self, balancer_id: str, call: str, tag: str = "") -> None:
+        """Octavia has taken a call."""
+        others = self._work.keys() - {balancer_id}
+        for other in others:
+            self._work[other].is_alone = False
+        self._work[balancer_id] = Work(call, self._clock(), tag, not others)
+
+    def end(self, balancer_id: str) -> str:
+        """It is done, or gone; the call that it was for, if any."""
+        work = self._work.pop(balancer_id, None)
+        if work and work.call and work.is_alone:
+            took = self._clock() - work.since
+            seconds = took if work.was_pending else min(took, self._first(work.call)) * EARLIER
+            self._usual[work.call] = min(seconds, LONGEST_FIRST)
+        return work.call if work else ""
+
+    def since(self, balancer_id: str) -> float:
+        """When it began."""
+        return self._work[balancer_id].since
+
+    def tags(self) -> Mapping[str, str]:
+        """By ID the tags by which a list has them; one that nobody marked has none."""
+        return {one: work.tag for one, work in self._work.items() if work.tag}
+
+    def first_look(self, balancer_id: str) -> RetryAfter:
+        """What to raise after a call: when it is likely to be done."""
+        work = self._work[balancer_id]
+        left = work.since + self._first(work.call) - self._clock()
+        what = f"load balancer {balancer_id} is at work on {work.call}"
+        return RetryAfter(what, max(left, SHORTEST))
+
+    def check(self, record: Json) -> str:
+        """The call of ours that is done now, if any; raises while Octavia is at work.
+
+        `RetryAfter` says when to look again, `CloudError` that it takes too long.
+        """
+        balancer_id, state = text(record.get("id")), text(record.get("provisioning_status"))
+        if state in (ACTIVE, ERROR):
+            return self.end(balancer_id)
+        if balancer_id not in self._work:
+            self.begin(balancer_id, "")
+        work = self._work[balancer_id]
+        work.was_pending = True
+        age = self._clock() - work.since
+        message = f"load balancer {balancer_id} is {state}"
+        if age > LATE:
+            raise CloudError(f"{message} for {age:.0f} s: see what Octavia waits for")
+        raise RetryAfter(message, min(max(SHORTEST, age * SHARE), LONGEST))
+
+    def _first(self, call: str) -> float:
+        return self._usual.get(call, USUAL.get(call, USUAL_CHANGE))

@@ -1,0 +1,402 @@
+"""Routes to pod networks: extra routes of one router, which an address group says are ours.
+
+Routes have no marks of their own, and a router has 50 tags at the most.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address, ip_network
+from typing import Generic, TypeVar
+
+from ccm.errors import CloudError, Refused
+from ccm.model.cloud import AddressType, Network, Route, read_network
+from ccm.model.objects import Json, Node, mapping, objects, text
+from ccm.providers.openstack import ids
+from ccm.providers.openstack.api import NotFound, OpenStackApi
+from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.neutron import if_unchanged, list_ports
+
+T = TypeVar("T")
+
+GROUP_PREFIX = "ccm-routes-"
+DESCRIPTION = "Pod networks that a cluster's cloud controller manager routes"
+MAX_NAME = 255
+PORT_FIELDS = (
+    "id",
+    "device_id",
+    "network_id",
+    "fixed_ips",
+    "allowed_address_pairs",
+    "port_security_enabled",
+    "revision_number",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RouterRoute:
+    """An extra route of the router as Neutron has it; without a next hop, its mark alone."""
+
+    cidr: str
+    next_hop: str
+
+    @property
+    def network(self) -> Network:
+        return ip_network(self.cidr, strict=False)
+
+    @property
+    def body(self) -> Json:
+        return {"destination": self.cidr, "nexthop": self.next_hop}
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """An address of a port of a server, to which routes may lead."""
+
+    address: str
+    port: Json
+
+    def lacks_pair(self, cidr: str) -> bool:
+        """Whether the port drops what pods send; without port security nothing is dropped."""
+        pairs = objects(self.port.get("allowed_address_pairs"))
+        has_pair = any(is_same(text(pair.get("ip_address")), cidr) for pair in pairs)
+        return bool(self.port.get("port_security_enabled")) and not has_pair
+
+
+@dataclass(frozen=True, slots=True)
+class AddressGroup:
+    """The networks that a cluster routes; without an ID there is none."""
+
+    id: str = ""
+    networks: frozenset[Network] = frozenset()
+
+    @classmethod
+    def of(cls, groups: Sequence[Json], name: str) -> "AddressGroup":
+        """The one of a name, whose networks may be in several."""
+        named = [one for one in groups if one.get("name") == name]
+        return cls(min((text(one.get("id")) for one in named), default=""), networks_in(named))
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """The router as it was read, with what address groups say of its routes."""
+
+    routes: tuple[RouterRoute, ...]
+    group: AddressGroup
+    former: AddressGroup  # from before its name had the cluster's UID; maybe another cluster's
+    others: frozenset[Network]
+
+    @property
+    def ours(self) -> frozenset[Network]:
+        return self.group.networks
+
+    def on(self, network: Network) -> Sequence[RouterRoute]:
+        return [route for route in self.routes if route.network == network]
+
+    def check(self, wanted: RouterRoute) -> None:
+        """Raise `Refused` when another route, or another cluster's, has the network."""
+        for route in self.on(wanted.network):
+            if not is_same_address(route.next_hop, wanted.next_hop):
+                raise Refused(f"the router leads {route.cidr} to {route.next_hop} already")
+            if wanted.network in self.others - self.ours:
+                raise Refused(f"the route for {route.cidr} is another cluster's")
+
+
+@dataclass(frozen=True, slots=True)
+class RouterPorts:
+    """The networks that the router is in, and by server its addresses there."""
+
+    networks: frozenset[str] = frozenset()
+    hops: Mapping[str, tuple[Hop, ...]] = field(default_factory=dict)
+
+
+class OpenStackRoutes:
+    """Ours are those whose networks are in the address group of our cluster.
+
+    A route in no such group that leads a Node's pod network to this Node is upstream's, or from
+    before the cluster's UID was known: it is left out of the list, so that `create` marks it.
+    """
+
+    def __init__(self, api: OpenStackApi, router_id: str, cluster: Cluster) -> None:
+        self._api, self._router_id = api, router_id
+        self._former = f"{GROUP_PREFIX}{cluster.name}"[:MAX_NAME]
+        self._group = f"{GROUP_PREFIX}{cluster.uid}" if cluster.uid else self._former
+        self._ports = RouterPorts()  # as when last listed, without what was changed since
+        lock = asyncio.Lock()  # one for both, as they change the same group
+        self._add = Combined(self._add_routes, lock)
+        self._remove = Combined(self._remove_routes, lock)
+        self._learn = Combined(self._learn_ports, asyncio.Lock())
+
+    async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
+        """Our routes; one that lacks its mark or its address pair is left out."""
+        by_server = {ids.server_id_of(n.provider_id): n for n in nodes if n.provider_id}
+        by_server.pop("", None)
+        router = await self._read_router()
+        ports = self._ports = await self._read_ports(by_server)
+        hops = {hop.address: (server, hop) for server, own in ports.hops.items() for hop in own}
+        ours = list(our_routes(router, hops, by_server))
+        elsewhere = [one.next_hop for one in ours if one.next_hop and one.next_hop not in hops]
+        there = {hop.address for port in await self._ports_at(elsewhere) for hop in hops_of(port)}
+        listed = []
+        for route in ours:
+            server, hop = hops.get(route.next_hop, ("", None))
+            node = by_server.get(server)
+            if node and hop and wants(node, route.network) and hop.lacks_pair(route.cidr):
+                continue
+            is_blackhole = hop is None and route.next_hop not in there
+            name, route_id = node.name if node else "", f"{route.cidr}@{route.next_hop}"
+            listed.append(Route(route.cidr, name, id=route_id, is_blackhole=is_blackhole))
+        return listed
+
+    async def create(self, node: Node, cidr: str) -> None:
+        """As the interface; where the server is was read with the last list."""
+        server = ids.server_id_of(node.provider_id)
+        if not server:
+            raise Refused(f"node {node.name} has no server")
+        if server not in self._ports.hops:
+            await self._learn.do(server)
+        network = ip_network(cidr, strict=False)
+        hop = choose_hop(self._ports.hops.get(server, ()), node, network.version)
+        if hop is None:
+            self._forget(server)
+            family = f"IPv{network.version}"
+            raise CloudError(f"{node.name} has no {family} address in a network of the router")
+        await self._add.do(RouterRoute(str(network), hop.address))
+        if hop.lacks_pair(cidr):
+            pair = {"ip_address": cidr}
+            await self._set_pairs(hop.port, [*objects(hop.port["allowed_address_pairs"]), pair])
+
+    async def delete(self, route: Route) -> None:
+        """The mark goes last, so that what was broken off is listed again."""
+        cidr, _, next_hop = route.id.partition("@")
+        for port in await self._ports_at([next_hop] if next_hop else []):
+            pairs = objects(port.get("allowed_address_pairs"))
+            left = [pair for pair in pairs if not is_same(text(pair.get("ip_address")), cidr)]
+            if len(left) < len(pairs):
+                await self._set_pairs(port, left)
+        await self._remove.do(RouterRoute(cidr, next_hop))
+
+    # Reading
+
+    async def _read_router(self) -> Router:
+        path, groups_path = f"/routers/{self._router_id}", "/address-groups"
+        try:
+            answer, groups = await asyncio.gather(
+                self._api.get("GetRouter", "network", path),
+                self._api.pages("ListAddressGroups", "network", groups_path, "address_groups"),
+            )
+        except NotFound as error:
+            raise Refused(f"no router {self._router_id}, or no address groups: {error}") from error
+        router = mapping(answer.get("router"))
+        if text(router.get("id")) != self._router_id or not isinstance(router.get("routes"), list):
+            raise CloudError("GetRouter: the answer is not about the router")
+        routes = tuple(
+            RouterRoute(text(one.get("destination")), text(one.get("nexthop")))
+            for one in objects(router.get("routes"))
+        )
+        own = AddressGroup.of(groups, self._group)
+        has_former = self._former != self._group
+        former = AddressGroup.of(groups, self._former) if has_former else AddressGroup()
+        others = [
+            one
+            for one in groups
+            if text(one.get("name")).startswith(GROUP_PREFIX)
+            and one.get("name") not in (self._group, self._former)
+        ]
+        return Router(routes, own, former, networks_in(others))
+
+    async def _read_ports(self, servers: Iterable[str]) -> RouterPorts:
+        """Where the router is, and where these servers are in the same networks."""
+        hops: dict[str, tuple[Hop, ...]] = dict.fromkeys(servers, ())
+        ports = await list_ports(self._api, "device_id", [self._router_id, *hops], PORT_FIELDS)
+        own = [port for port in ports if port.get("device_id") == self._router_id]
+        networks = frozenset(text(port.get("network_id")) for port in own)
+        for port in ports:
+            device = text(port.get("device_id"))
+            if device in hops and port.get("network_id") in networks:
+                hops[device] += tuple(hops_of(port))
+        return RouterPorts(networks, hops)
+
+    async def _learn_ports(self, servers: Sequence[str]) -> None:
+        """The same of servers that the last list did not know."""
+        ports = await self._read_ports(servers)
+        self._ports = replace(ports, hops={**self._ports.hops, **ports.hops})
+
+    async def _ports_at(self, addresses: Sequence[str]) -> Sequence[Json]:
+        """The ports with these addresses in networks of the router, the router's own left out."""
+        if not addresses:
+            return []
+        networks = self._ports.networks or (await self._read_ports([])).networks
+        wanted = [f"ip_address={address}" for address in addresses]
+        ports = await list_ports(self._api, "fixed_ips", wanted, PORT_FIELDS)
+        there = [port for port in ports if port.get("network_id") in networks]
+        return [port for port in there if port.get("device_id") != self._router_id]
+
+    # Writing
+
+    async def _add_routes(self, routes: Sequence[RouterRoute]) -> None:
+        """Marks first, so that no route of ours is ever without; only what is not there yet."""
+        router = await self._read_router()
+        for route in routes:
+            router.check(route)
+        if unmarked := {route.network for route in routes} - router.ours:
+            await self._mark(router.group.id, unmarked)
+        if moved := {route.network for route in routes} & router.former.networks:
+            await self._unmark(router.former, moved)
+        if missing := [route for route in routes if not router.on(route.network)]:
+            await self._change("AddExtraRoutes", "add_extraroutes", missing)
+
+    async def _remove_routes(self, routes: Sequence[RouterRoute]) -> None:
+        """Marks last, so that what was broken off is listed again."""
+        if leading := [route for route in routes if route.next_hop]:
+            await self._change("RemoveExtraRoutes", "remove_extraroutes", leading)
+        router = await self._read_router()
+        if marked := {route.network for route in routes} & router.ours:
+            await self._unmark(router.group, marked)
+        if left := {route.network for route in routes} & router.former.networks & router.ours:
+            await self._unmark(router.former, left)
+
+    async def _mark(self, group_id: str, networks: Collection[Network]) -> None:
+        addresses = sorted(map(str, networks))
+        if group_id:
+            target = f"/address-groups/{group_id}/add_addresses"
+            body: Json = {"addresses": addresses}
+            await self._api.call("AddAddresses", "network", "PUT", target, body)
+            return
+        group = {"name": self._group, "description": DESCRIPTION, "addresses": addresses}
+        body = {"address_group": group}
+        await self._api.call("CreateAddressGroup", "network", "POST", "/address-groups", body)
+
+    async def _unmark(self, group: AddressGroup, networks: Collection[Network]) -> None:
+        """With the last network the group goes, so that nothing of ours is left behind."""
+        target = f"/address-groups/{group.id}"
+        if networks == group.networks:
+            with suppress(NotFound):
+                await self._api.call("DeleteAddressGroup", "network", "DELETE", target)
+            return
+        body: Json = {"addresses": sorted(map(str, networks))}
+        target = f"{target}/remove_addresses"
+        await self._api.call("RemoveAddresses", "network", "PUT", target, body)
+
+    async def _change(self, operation: str, action: str, routes: Sequence[RouterRoute]) -> None:
+        body = {"router": {"routes": [route.body for route in routes]}}
+        target = f"/routers/{self._router_id}/{action}"
+        await self._api.call(operation, "network", "PUT", target, body)
+
+    async def _set_pairs(self, port: Json, pairs: Sequence[Json]) -> None:
+        """Unless somebody has changed the port meanwhile: then it is read again."""
+        self._forget(text(port.get("device_id")))
+        body: Json = {"port": {"allowed_address_pairs": [*pairs]}}
+        target = f"/ports/{text(port.get('id'))}"
+        await self._api.call("UpdatePort", "network", "PUT", target, body, if_unchanged(port))
+
+    def _forget(self, server: str) -> None:
+        """What a server's ports are is read again when it is asked for."""
+        hops = {other: own for other, own in self._ports.hops.items() if other != server}
+        self._ports = replace(self._ports, hops=hops)
+
+
+def our_routes(
+    router: Router, hops: Mapping[str, tuple[str, Hop]], by_server: Mapping[str, Node]
+) -> Iterator[RouterRoute]:
+    """The routes for networks that are marked as ours; the mark alone where there is none.
+
+    Of several, those to a Node that has the network: somebody made the others beside it.
+    """
+    for network in router.ours:
+        there = router.on(network)
+        if not there:
+            yield RouterRoute(str(network), "")
+        for route in there:
+            node = by_server.get(hops[route.next_hop][0]) if route.next_hop in hops else None
+            if len(there) == 1 or (node and wants(node, network)):
+                yield route
+
+
+def wants(node: Node, network: Network) -> bool:
+    """Whether it is one of the Node's pod networks."""
+    return any(read_network(cidr) == network for cidr in node.pod_cidrs)
+
+
+def networks_in(groups: Sequence[Json]) -> frozenset[Network]:
+    """The networks in address groups."""
+    listed = [text(cidr) for group in groups for cidr in group.get("addresses") or ()]
+    return frozenset(network for cidr in listed if (network := read_network(cidr)))
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting(Generic[T]):
+    item: T
+    is_done: bool = False
+    error: CloudError | None = None
+
+
+@dataclass(slots=True)
+class Combined(Generic[T]):
+    """Calls that are asked for while one is under way go together in the next.
+
+    Where one for several is refused, each is tried by itself.
+    """
+
+    write: Callable[[Sequence[T]], Awaitable[None]]
+    lock: asyncio.Lock
+    _waiting: list[_Waiting[T]] = field(default_factory=list)
+
+    async def do(self, item: T) -> None:
+        """Returns when it is done, raises what its own call raised."""
+        own = _Waiting(item)
+        self._waiting.append(own)
+        async with self.lock:
+            if not own.is_done:
+                taken, self._waiting = self._waiting, []
+                await self._write_all(taken)
+        if own.error:
+            raise own.error
+
+    async def _write_all(self, taken: Sequence[_Waiting[T]]) -> None:
+        try:
+            await self.write([one.item for one in taken])
+        except CloudError as error:
+            if len(taken) > 1 and isinstance(error, Refused):
+                for one in taken:
+                    await self._write_all([one])
+                return
+            for one in taken:
+                one.error = error
+        for one in taken:
+            one.is_done = True
+
+
+def hops_of(port: Json) -> Iterator[Hop]:
+    """The fixed addresses of a port."""
+    for fixed in objects(port.get("fixed_ips")):
+        yield Hop(text(fixed.get("ip_address")), port)
+
+
+def choose_hop(hops: Sequence[Hop], node: Node, family: int) -> Hop | None:
+    """The server's address of the family that its Node names first, or any; None without one.
+
+    A Node's addresses are the kubelet's word, so they only choose among the server's own.
+    """
+    fitting = [hop for hop in hops if ip_address(hop.address).version == family]
+    internal = [
+        text(address.get("address"))
+        for address in node.addresses
+        if address.get("type") == AddressType.INTERNAL_IP
+    ]
+    return min(
+        fitting,
+        key=lambda hop: internal.index(hop.address) if hop.address in internal else len(internal),
+        default=None,
+    )
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two texts name the same network."""
+    return read_network(one) == read_network(other) is not None
+
+
+def is_same_address(one: str, other: str) -> bool:
+    """Whether two texts name the same address."""
+    return ip_address(one) == ip_address(other)

@@ -1,0 +1,1 @@
+"""Real clouds on loopback."""

@@ -1,0 +1,27 @@
+"""Pytest fixtures for tests that need a real OpenStack."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.labs.openstack.lab import MISSING, Lab, is_installed, is_running, running_lab
+from tests.proc.running import IS_LONG
+from tests.worlds.needed import needed
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """With `CCM_LONG` one that is started if need be; without it only one that runs already."""
+    if not IS_LONG and ("CI" in os.environ or not is_running()):
+        pytest.skip("takes minutes: set CCM_LONG=1, or start the lab: make lab-openstack")
+    needed(is_installed(), MISSING)
+    with running_lab() as lab:
+        yield lab
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly how many tests did not run for want of the lab."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if count := sum(MISSING in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(f"NOT RUN: {count} tests; {MISSING}", red=True, bold=True)

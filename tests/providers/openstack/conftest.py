@@ -1,0 +1,52 @@
+"""The provider, started in a real OpenStack."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from ccm.kube.client import Kube
+from tests.kube.cluster import RealCluster
+from tests.labs.openstack.lab import Lab
+from tests.proc.running import Where
+from tests.providers.openstack.balancers import BalancerLab, Worker, alone
+from tests.providers.openstack.started import Started
+from tests.providers.openstack.whole import Whole
+
+
+@pytest.fixture
+async def cloud(lab: Lab) -> AsyncIterator[Started]:
+    """The provider with the lab's cloud.conf."""
+    started = await Started(lab.config).start()
+    yield started
+    await started.close()
+
+
+@pytest.fixture(scope="session")
+def project(lab: Lab) -> BalancerLab:
+    with alone():
+        return BalancerLab()
+
+
+@pytest.fixture
+def octavia(project: BalancerLab) -> Iterator[BalancerLab]:
+    """The project of load balancers, empty and nobody else's meanwhile."""
+    with alone():
+        project.clear()
+        yield project
+
+
+@pytest.fixture
+async def worker(octavia: BalancerLab) -> AsyncIterator[Worker]:
+    """The provider in this project, with the usual configuration."""
+    started = await Worker(octavia.config_with()).start()
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+def whole(tmp_path: Path, cluster: RealCluster, api: Kube, lab: Lab) -> Whole:
+    """A real API server, and the project of users in the lab, for a whole product."""
+    config = tmp_path / "cloud.conf"
+    config.write_text(lab.config)
+    return Whole(api, lab, Where(tmp_path, cluster.kubeconfig("ccm"), config))

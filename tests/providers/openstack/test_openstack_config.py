@@ -1,0 +1,223 @@
+"""cloud.conf as upstream has it, clouds.yaml, and what is told about wrong ones."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccm.errors import ConfigurationFaults
+from ccm.providers.openstack.config import (
+    BalancerClass,
+    BalancerSection,
+    MetadataSection,
+    NetworkingSection,
+    OpenStackConfig,
+    RouteSection,
+    read_config,
+)
+from ccm.providers.openstack.credentials import GlobalSection
+from ccm.providers.openstack.keystone import token_request, tokens_url
+
+URL = "https://keystone.test:5000/v3"
+LOGIN = f"""
+[Global]
+auth-url = {URL}
+application-credential-id = app
+application-credential-secret = "s;cret"
+"""
+FULL = f"""{LOGIN}
+region = RegionOne
+os-endpoint-type = internalURL
+ca-file = /etc/ca.pem
+tls-insecure = true
+[networking]
+Internal-Network-Name = nodes
+internal-network-name = more
+public-network-name = "out side"
+ipv6-support-disabled
+address-sort-order = fd00::/8, 10.0.0.0/8, nonsense
+[LoadBalancer]
+lb-version = v2
+lb-provider = amphora
+lb-method = SOURCE_IP
+floating-network-id = net
+create-monitor = yes
+monitor-delay = 1m30s
+monitor-timeout = 5s
+monitor-max-retries = 2
+max-shared-lb = 20
+[LoadBalancerClass "Fast one"]
+subnet-id = sub
+[Route]
+router-id = router
+[Metadata]
+search-order = configDrive
+request-timeout = 10s
+[BlockStorage]
+ignore-volume-az = true
+"""
+
+
+def test_all_keys_of_upstream_are_read() -> None:
+    config = read_config(FULL.encode(), "")
+    assert config == OpenStackConfig(
+        credentials=GlobalSection(
+            auth_url=URL,
+            application_credential_id="app",
+            application_credential_secret="s;cret",
+            region="RegionOne",
+            os_endpoint_type="internal",
+            ca_file="/etc/ca.pem",
+            tls_insecure=True,
+        ),
+        networking=NetworkingSection(
+            ipv6_support_disabled=True,
+            public_network_name=("out side",),
+            internal_network_name=("nodes", "more"),
+            address_sort_order="fd00::/8, 10.0.0.0/8, nonsense",
+        ),
+        balancers=BalancerSection(
+            lb_version="v2",
+            lb_provider="amphora",
+            lb_method="SOURCE_IP",
+            floating_network_id="net",
+            create_monitor=True,
+            monitor_delay=90.0,
+            monitor_timeout=5.0,
+            monitor_max_retries=2,
+            max_shared_lb=20,
+        ),
+        classes={"Fast one": BalancerClass(subnet_id="sub")},
+        routes=RouteSection("router"),
+        metadata=MetadataSection("configDrive", 10.0),
+    )
+    assert [str(network) for network in config.networking.sort_order] == ["fd00::/8", "10.0.0.0/8"]
+    assert "s;cret" not in repr(config)
+
+
+def test_what_has_no_effect_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """OS27, OS98."""
+    caplog.set_level(logging.WARNING)
+    read_config(f"{FULL}\n[LoadBalancer]\nuse-octavia = true\n[Odd]\nkey = 1\n".encode(), "")
+    told = {getattr(record, "key", "") or getattr(record, "item", "") for record in caplog.records}
+    assert told == {"use-octavia", "key", "nonsense"}
+    caplog.clear()
+    read_config(FULL.encode(), "", is_start=False)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("", ["[Global] auth-url", "[Global] password", "[Global] username"]),
+        ("[Global]\nauth-url = keystone", ["auth-url", "password", "username"]),
+        (f"[Global]\nauth-url={URL}\nusername=u\npassword=p", ["user-domain-name"]),
+        (f"[Global]\nauth-url={URL}\napplication-credential-id=a", ["credential-secret"]),
+        (f"{LOGIN}os-endpoint-type = outside\nkey-file = k", ["os-endpoint-type", "cert-file"]),
+        (f"{LOGIN}[LoadBalancer]\nlb-version = v1", ["lb-version"]),
+        (f"{LOGIN}[LoadBalancer]\nlb-method = BEST", ["lb-method"]),
+        (f"{LOGIN}[LoadBalancer]\nmonitor-delay = 5", ["monitor-delay"]),
+        (f"{LOGIN}[LoadBalancer]\nmonitor-timeout = 5s", ["monitor-timeout"]),
+        (f"{LOGIN}[LoadBalancer]\nmonitor-max-retries = 11", ["monitor-max-retries"]),
+        (f"{LOGIN}[LoadBalancer]\ncreate-monitor = maybe", ["create-monitor"]),
+        (f"{LOGIN}[Metadata]\nrequest-timeout = 0s", ["request-timeout"]),
+        (f"{LOGIN}use-clouds = true\nclouds-file = /nowhere", ["use-clouds"]),
+    ],
+)
+def test_everything_wrong_is_told_at_once(text: str, faults: list[str]) -> None:
+    with pytest.raises(ConfigurationFaults) as raised:
+        read_config(text.encode(), "cloud.conf")
+    lines = str(raised.value).splitlines()
+    assert len(lines) == len(faults), lines
+    assert all(fault in line for fault, line in zip(faults, lines, strict=True)), lines
+
+
+@pytest.fixture
+def clouds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A clouds.yaml with its secrets beside it, and the lines that point to it."""
+    for name in ("OS_CLOUD", "OS_CLIENT_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "clouds.yaml").write_text(
+        f"""
+        clouds:
+          one:
+            region_name: Here
+            interface: internal
+            verify: false
+            auth: {{auth_url: "{URL}", username: me, user_domain_name: ours, project_id: p}}
+          two: {{auth: {{}}}}
+        """
+    )
+    (tmp_path / "secure.yaml").write_text("clouds: {one: {auth: {password: hidden}}}")
+    return f"[Global]\nuse-clouds = true\nclouds-file = {tmp_path}/clouds.yaml\n"
+
+
+def test_what_the_file_leaves_out_is_taken_from_clouds_yaml(
+    clouds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OS97."""
+    known = read_config(f"{clouds}cloud = one\nregion = There\n".encode(), "").credentials
+    assert (known.region, known.os_endpoint_type, known.tls_insecure) == ("There", "internal", True)
+    assert (known.username, known.password, known.tenant_id) == ("me", "hidden", "p")
+    monkeypatch.setenv("OS_CLOUD", "one")
+    assert read_config(clouds.encode(), "").credentials.region == "Here"
+
+
+@pytest.mark.parametrize("chosen", ["", "cloud = three"])
+def test_one_cloud_of_several_has_to_be_chosen(clouds: str, chosen: str) -> None:
+    with pytest.raises(ConfigurationFaults, match="give one of one, two"):
+        read_config(f"{clouds}{chosen}".encode(), "")
+
+
+PASSWORD = {"auth_url": URL, "username": "me", "password": "p", "domain_name": "ours"}
+USER: dict[str, Any] = {"name": "me", "domain": {"name": "ours"}}
+
+
+@pytest.mark.parametrize(
+    ("known", "method", "details", "scope"),
+    [
+        (
+            {**PASSWORD, "tenant_name": "k8s", "tenant_domain_id": "default"},
+            "password",
+            {"user": {**USER, "password": "p"}},
+            {"project": {"name": "k8s", "domain": {"id": "default"}}},
+        ),
+        (
+            {"user_id": "u", "password": "p", "tenant_id": "t"},
+            "password",
+            {"user": {"id": "u", "password": "p"}},
+            {"project": {"id": "t"}},
+        ),
+        (
+            {"application_credential_id": "a", "application_credential_secret": "s"},
+            "application_credential",
+            {"id": "a", "secret": "s"},
+            None,
+        ),
+        (
+            {**PASSWORD, "application_credential_name": "a", "application_credential_secret": "s"},
+            "application_credential",
+            {"name": "a", "secret": "s", "user": USER},
+            None,
+        ),
+        (
+            {"trust_id": "x", "trustee_id": "u", "trustee_password": "p"},
+            "password",
+            {"user": {"id": "u", "password": "p"}},
+            {"OS-TRUST:trust": {"id": "x"}},
+        ),
+        ({"token": "t", "tenant_id": "p"}, "token", {"id": "t"}, {"project": {"id": "p"}}),
+    ],
+)
+def test_keystone_is_asked_as_it_takes_it(
+    known: dict[str, Any], method: str, details: Any, scope: Any
+) -> None:
+    auth = token_request(GlobalSection(**known))["auth"]
+    assert auth["identity"] == {"methods": [method], method: details}
+    assert auth.get("scope") == scope
+
+
+@pytest.mark.parametrize("url", ["http://k", "http://k/", "http://k/v3", "http://k/v2.0/"])
+def test_keystones_url_may_have_a_version_or_not(url: str) -> None:
+    assert tokens_url(url) == "http://k/v3"

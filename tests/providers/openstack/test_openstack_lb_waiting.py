@@ -1,0 +1,169 @@
+"""Octavia at work: when it is looked at, and by how few calls, without a cloud."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ccm.cloud.testkit.harness import service
+from ccm.errors import CloudError, RetryAfter
+from ccm.model.objects import Json
+from ccm.providers.openstack.api import NotFound, Unanswered
+from ccm.providers.openstack.calls import ApiCall
+from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.lb.names import Names, Role
+from ccm.providers.openstack.lb.octavia import UNANSWERED, Octavia
+from ccm.providers.openstack.lb.waiting import Waiting
+
+
+class Clock:
+    """What Octavia is at work on, and a clock that goes on as far as it says to wait."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.waiting = Waiting(lambda: self.now)
+
+    def looks(self, state: str, seconds: float) -> list[float]:
+        """The waits before looks at what takes so many seconds, from the first one."""
+        self.waiting.begin("lb", "CreateLoadBalancer", "tag")
+        began, waits = self.now, [self.waiting.first_look("lb").seconds]
+        while True:
+            self.now += waits[-1]
+            is_done = self.now - began >= seconds
+            try:
+                self.waiting.check(
+                    {"id": "lb", "provisioning_status": "ACTIVE" if is_done else state}
+                )
+            except RetryAfter as later:
+                waits.append(later.seconds)
+            else:
+                return waits
+
+
+def test_what_is_at_work_is_looked_at_when_it_is_likely_done_then_more_and_more_rarely() -> None:
+    """OS42: how long it takes is learnt, here 60 s; but not while much else is at work."""
+    clock = Clock()
+    assert len(clock.looks("PENDING_CREATE", 60.0)) > 3
+    assert all(len(clock.looks("PENDING_CREATE", 60.0)) <= 3 for _ in range(5))
+    clock.looks("PENDING_CREATE", 0.0)
+    assert sum(clock.looks("PENDING_CREATE", 60.0)[:1]) <= 60.0
+    known = clock.looks("PENDING_CREATE", 1.0)
+    clock.waiting.begin("other", "UpdateMembers")
+    clock.looks("PENDING_CREATE", 500.0)
+    clock.waiting.end("other")
+    assert clock.looks("PENDING_CREATE", 1.0)[0] <= known[0]
+
+
+def test_what_octavia_never_ends_is_told() -> None:
+    """OS44."""
+    clock = Clock()
+    with pytest.raises(CloudError, match="see what Octavia waits for"):
+        clock.looks("PENDING_UPDATE", 1000.0)
+    assert 600 < clock.now - 100 < 620
+
+
+class FakeOctavia:
+    """The requests that looking needs; what is made is at work until `state` says otherwise."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Json] = {}
+        self.calls: list[str] = []
+        self.state = "PENDING_CREATE"
+
+    async def project_id(self) -> str:
+        return "project"
+
+    async def make(self, call: ApiCall) -> Json:
+        if call.body is None:
+            return {}
+        key = str(len(self.records))
+        self.records[key] = {"id": key, **call.body["loadbalancer"]}
+        return {"loadbalancer": self._shown(key)}
+
+    def _shown(self, balancer_id: str) -> Json:
+        return {**self.records[balancer_id], "provisioning_status": self.state}
+
+    async def get(self, operation: str, service: str, path: str) -> Json:
+        self.calls.append(operation)
+        await asyncio.sleep(0)
+        balancer_id = path.rpartition("/")[2]
+        if balancer_id not in self.records:
+            raise NotFound(path)
+        return {"loadbalancer": self._shown(balancer_id)}
+
+    async def pages(self, operation: str, *rest: str, **query: str) -> list[Json]:
+        self.calls.append(operation)
+        await asyncio.sleep(0)
+        wanted = set(query["tags-any"].split(","))
+        return [self._shown(key) for key, one in self.records.items() if wanted & {*one["tags"]}]
+
+
+async def create(octavia: Octavia, name: str) -> str:
+    names = Names.of(service(name), Cluster("kubernetes"))
+    body = {"loadbalancer": {"tags": names.tags(Role.OWNER)}}
+    made = await octavia.create(names, ApiCall("CreateLoadBalancer", "", "POST", "/", body))
+    return str(made["id"])
+
+
+async def state(octavia: Octavia, balancer_id: str) -> str:
+    found = await octavia.look(balancer_id)
+    return str(found["provisioning_status"]) if found else "gone"
+
+
+async def test_one_list_tells_of_all_that_are_waited_for() -> None:
+    fake, clock = FakeOctavia(), Clock()
+    api: Any = fake
+    octavia = Octavia(api, lambda: clock.now)
+    made = [await create(octavia, f"web-{number}") for number in range(3)]
+    for now in ("PENDING_CREATE", "ACTIVE"):
+        clock.now += 1.0
+        fake.state = now
+        assert {*await asyncio.gather(*(state(octavia, one) for one in made))} == {now}
+    assert fake.calls == ["ListLoadBalancers"] * 2
+    del fake.records[made[2]]
+    clock.now += 10.0
+    assert await state(octavia, made[2]) == "gone"
+    assert fake.calls[2:] == ["ListLoadBalancers", "GetLoadBalancer"], "a list alone is no proof"
+    assert made[2] not in octavia.waiting
+
+
+async def test_what_was_seen_before_a_change_says_nothing_after_it() -> None:
+    fake, clock = FakeOctavia(), Clock()
+    api: Any = fake
+    octavia = Octavia(api, lambda: clock.now)
+    made = [await create(octavia, name) for name in ("web", "other")]
+    fake.state = "ACTIVE"
+    assert await state(octavia, made[0]) == "ACTIVE"
+    clock.now += 0.1
+    change = ApiCall("UpdateMembers", "", "PUT", "/")
+    await octavia.change(fake.records[made[0]], change)
+    fake.state = "PENDING_UPDATE"
+    clock.now += 0.1
+    assert await state(octavia, made[0]) == "PENDING_UPDATE"
+
+
+async def test_one_that_is_waited_for_alone_is_asked_for_by_its_id() -> None:
+    fake: Any = FakeOctavia()
+    octavia = Octavia(fake)
+    await state(octavia, await create(octavia, "web"))
+    assert fake.calls == ["GetLoadBalancer"]
+
+
+async def test_a_creation_without_an_answer_is_not_sent_again_for_a_while() -> None:
+    """OS38: what comes of it is in no list yet."""
+    fake, clock = FakeOctavia(), Clock()
+    api: Any = fake
+    octavia, make = Octavia(api, lambda: clock.now), fake.make
+
+    async def never(call: ApiCall) -> Json:
+        raise Unanswered("no answer")
+
+    fake.make = never  # type: ignore[method-assign]
+    with pytest.raises(Unanswered):
+        await create(octavia, "web")
+    fake.make = make  # type: ignore[method-assign]
+    with pytest.raises(RetryAfter, match="on its way"):
+        await create(octavia, "web")
+    assert await create(octavia, "other")
+    clock.now += UNANSWERED
+    assert await create(octavia, "web")

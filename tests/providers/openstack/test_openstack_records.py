@@ -1,0 +1,286 @@
+"""Records of OpenStack's services, and what they say about Nodes, volumes and endpoints."""
+
+from typing import Any, cast
+
+import pytest
+
+from ccm.cloud.testkit.harness import node, volume
+from ccm.errors import CloudError, NoRoom, Refused
+from ccm.http import HttpResponse
+from ccm.model.cloud import Gone, Instance, PowerState, Unknown, VolumePlace
+from ccm.model.objects import PROVIDED_NODE_IP, Json
+from ccm.model.volume import PLACEHOLDER
+from ccm.providers.openstack import ids
+from ccm.providers.openstack.api import OpenStackApi, Unanswered, to_cloud_error
+from ccm.providers.openstack.config import NetworkingSection
+from ccm.providers.openstack.instances import names_filters, read_server
+from ccm.providers.openstack.keystone import Endpoint, Token, read_token
+from ccm.providers.openstack.volumes import (
+    CSI_DRIVER,
+    LEGACY_SOURCE,
+    OpenStackVolumes,
+    read_place,
+)
+from workers.node.plan import CannotPlan, desired_addresses
+
+EVERY_NETWORK = NetworkingSection()
+ID = "11111111-2222-3333-4444-555555555555"
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "server", "region"),
+    [
+        (f"openstack:///{ID}", ID, ""),
+        (f"openstack://Here/{ID}", ID, "Here"),
+        (f"/{ID}", ID, ""),
+        (f"openstack:///{ID.upper()}", ID, ""),
+        ("openstack:///web-1", "", ""),
+        (f"openstack:///../{ID}", "", ""),
+        (f"aws:///{ID}", "", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_provider_id_names_a_server(provider_id: str, server: str, region: str) -> None:
+    """OS21."""
+    assert (ids.server_id_of(provider_id), ids.region_of(provider_id)) == (server, region)
+    is_foreign = not ids.PROVIDER_IDS.fullmatch(provider_id)
+    assert is_foreign == (not provider_id.startswith(("openstack:", "/")))
+
+
+def fixed(ip: str, kind: str = "fixed") -> Json:
+    return {"addr": ip, "version": 6 if ":" in ip else 4, "OS-EXT-IPS:type": kind}
+
+
+def server(**changes: Any) -> Json:
+    """A server in two networks with an address from outside."""
+    usual = {
+        "id": ID,
+        "name": "node-1",
+        "status": "ACTIVE",
+        "OS-EXT-AZ:availability_zone": "zone-a",
+        "flavor": {"original_name": "m1.small"},
+        "addresses": {
+            "nodes": [fixed("10.0.0.5"), fixed("fd00::5"), fixed("203.0.113.9", "floating")],
+            "backup": [fixed("10.9.0.5")],
+        },
+        "accessIPv4": "",
+        "accessIPv6": "",
+        "metadata": {},
+    }
+    return usual | changes
+
+
+def described(networking: NetworkingSection = EVERY_NETWORK, **changes: Any) -> Instance:
+    answer = read_server(server(**changes), networking, "RegionOne")
+    assert isinstance(answer, Instance)
+    return answer
+
+
+def addresses(networking: NetworkingSection, **changes: Any) -> list[str]:
+    return [f"{a.type} {a.address}" for a in described(networking, **changes).addresses]
+
+
+ALL = ["InternalIP 10.9.0.5", "InternalIP 10.0.0.5", "InternalIP fd00::5", "ExternalIP 203.0.113.9"]
+
+
+def test_a_server_is_what_its_record_says() -> None:
+    made = described()
+    assert (made.provider_id, made.type, made.zone) == (ID, "m1.small", "zone-a")
+    assert (made.region, made.power) == ("RegionOne", PowerState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("networking", "changes", "wanted"),
+    [
+        ({}, {}, ALL),
+        ({"internal_network_name": ("nodes",)}, {}, ALL[1:]),
+        ({"public_network_name": ("backup",)}, {}, ["ExternalIP 10.9.0.5", *ALL[1:]]),
+        ({"ipv6_support_disabled": True}, {}, [*ALL[:2], ALL[3]]),
+        (
+            {"address_sort_order": "fd00::/8, nonsense, 10.0.0.0/16"},
+            {},
+            [ALL[2], ALL[1], ALL[0], ALL[3]],
+        ),
+        ({}, {"accessIPv4": "203.0.113.9"}, ALL),
+        ({}, {"accessIPv6": "2001:DB8::0"}, [*ALL, "ExternalIP 2001:db8::"]),
+        ({"ipv6_support_disabled": True}, {"accessIPv6": "2001:db8::"}, [*ALL[:2], ALL[3]]),
+        (
+            {"address_sort_order": "203.0.113.0/24"},
+            {"metadata": {"hostname": "web"}},
+            [ALL[3], *ALL[:3], "Hostname web"],
+        ),
+    ],
+)
+def test_addresses_come_in_an_order_that_does_not_change(
+    networking: dict[str, Any], changes: Json, wanted: list[str]
+) -> None:
+    """OS23, OS24, OS25, OS26, OS27, OS28, OS30."""
+    section = NetworkingSection(**networking)
+    assert addresses(section, **changes) == wanted
+    other_way = dict(reversed(server()["addresses"].items()))
+    assert addresses(section, **changes, addresses=other_way) == wanted
+
+
+@pytest.mark.parametrize(
+    ("provided", "wanted"),
+    [
+        ("10.0.0.5", ["InternalIP 10.0.0.5", "ExternalIP 203.0.113.9"]),
+        ("fd00::5,10.0.0.5", ["InternalIP fd00::5", "InternalIP 10.0.0.5", ALL[3]]),
+    ],
+)
+def test_the_kubelets_address_is_the_one_of_its_type(provided: str, wanted: list[str]) -> None:
+    """OS31: one that the server lacks is an error on the Node."""
+    asked = node("node-1")
+    asked.raw["metadata"]["annotations"] = {PROVIDED_NODE_IP: provided}
+    listed = desired_addresses(asked, described().addresses)
+    found = [f"{one['type']} {one['address']}" for one in listed if one["type"] != "Hostname"]
+    assert found == wanted
+    asked.raw["metadata"]["annotations"] = {PROVIDED_NODE_IP: "10.0.0.99"}
+    with pytest.raises(CannotPlan, match=r"10\.0\.0\.99"):
+        desired_addresses(asked, described().addresses)
+
+
+@pytest.mark.parametrize(
+    ("status", "power"),
+    [
+        ("ACTIVE", PowerState.RUNNING),
+        ("SHUTOFF", PowerState.STOPPED),
+        ("SHELVED", PowerState.STOPPED),
+        ("SHELVED_OFFLOADED", PowerState.STOPPED),
+        ("PAUSED", PowerState.RUNNING),
+        ("SUSPENDED", PowerState.RUNNING),
+        ("ERROR", PowerState.RUNNING),
+        ("REBUILD", PowerState.RUNNING),
+        ("VERIFY_RESIZE", PowerState.RUNNING),
+    ],
+)
+def test_only_a_server_that_is_off_is_stopped(status: str, power: PowerState) -> None:
+    """OS11, OS12, OS13."""
+    assert described(status=status).power is power
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"status": "DELETED"}, Gone),
+        ({"status": "SOFT_DELETED"}, Gone),
+        ({"status": "BUILD"}, Unknown),
+        ({"status": ""}, Unknown),
+        ({"id": "web-1"}, Unknown),
+        ({"addresses": None}, Unknown),
+        ({"addresses": {"nodes": [fixed("10.0.0")]}}, Unknown),
+    ],
+)
+def test_what_is_no_answer_is_told_as_none(changes: Json, kind: type) -> None:
+    """OS14, OS33."""
+    assert isinstance(read_server(server(**changes), NetworkingSection(), ""), kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("m1.small", "m1.small"),
+        ("big one/4", "big-one-4"),
+        ("x" * 70, "x" * 63),
+        ("ü", ""),
+        ("", ""),
+    ],
+)
+def test_flavors_and_zones_become_labels(text: str, label: str) -> None:
+    """OS18, OS19, OS20: also of a flavor that is gone, as its name is in the server."""
+    named: Json = {"flavor": {"original_name": text}, "OS-EXT-AZ:availability_zone": text}
+    made = described(**named)
+    assert (made.type, made.zone) == (label, label)
+
+
+def test_a_filter_names_servers_exactly_and_never_grows_too_long() -> None:
+    assert list(names_filters(["a", "b.c"])) == ["^(a)?(b\\.c)?$"]
+    filters = list(names_filters([f"{'x' * 240}.{number}" for number in range(100)]))
+    assert max(map(len, filters)) < 7000
+    assert sum(one.count("(") for one in filters) == 100
+
+
+@pytest.mark.parametrize(
+    ("record", "answer"),
+    [
+        ({"availability_zone": "zone a", "status": "in-use"}, VolumePlace(("zone-a",), "Here")),
+        ({"availability_zone": "a", "status": "deleting"}, Gone("volume v is deleting")),
+        ({"status": "available"}, Unknown("Cinder's record lacks its zone")),
+    ],
+)
+def test_a_volume_is_where_its_record_says(record: Json, answer: object) -> None:
+    assert read_place({"id": "v", **record}, "Here") == answer
+
+
+async def test_what_is_no_volume_of_cinders_is_not_asked_about() -> None:
+    volumes = OpenStackVolumes(cast(OpenStackApi, None))
+    asked: dict[str, Json] = {
+        "new": {"csi": {"driver": CSI_DRIVER, "volumeHandle": PLACEHOLDER}},
+        "odd": {"csi": {"driver": CSI_DRIVER, "volumeHandle": f"../{ID}"}},
+        "none": {LEGACY_SOURCE: {}},
+    }
+    answers = await volumes.describe([volume(name, spec) for name, spec in asked.items()])
+    assert [type(answers[name]) for name in asked] == [Unknown, Gone, Gone]
+
+
+def token(*catalog: Json) -> Token:
+    return Token("t", 3600, "p", catalog)
+
+
+def entry(type_: str, url: str, region: str = "Here", interface: str = "public") -> Json:
+    endpoint = {"interface": interface, "region_id": region, "url": url}
+    return {"type": type_, "endpoints": [endpoint]}
+
+
+@pytest.mark.parametrize(
+    ("service", "type_", "url", "wanted"),
+    [
+        ("network", "network", "http://n:9696/", "http://n:9696/v2.0"),
+        ("network", "network", "http://n/networking/v2.0", "http://n/networking/v2.0"),
+        ("load-balancer", "load-balancer", "http://o", "http://o/v2.0"),
+        ("compute", "compute", "http://n/v2.1/p", "http://n/v2.1/p"),
+        ("volume", "volumev3", "http://c/v3/p", "http://c/v3/p"),
+        ("volume", "block-storage", "http://c", "http://c/v3/p"),
+    ],
+)
+def test_an_endpoint_has_its_version(service: str, type_: str, url: str, wanted: str) -> None:
+    assert token(entry(type_, url)).endpoint(service, "Here", "public") == Endpoint(wanted, "Here")
+
+
+def test_an_endpoint_is_of_the_region_and_interface_that_are_configured() -> None:
+    """OS100."""
+    catalog = token(
+        entry("compute", "http://a/v2.1", "There"),
+        entry("compute", "http://b/v2.1", interface="internal"),
+        entry("compute", "http://c/v2.1"),
+    )
+    assert catalog.endpoint("compute", "Here", "public").url == "http://c/v2.1"
+    assert catalog.endpoint("compute", "", "public").region == "There"
+    with pytest.raises(Refused, match="no public endpoint of load-balancer in region Here"):
+        catalog.endpoint("load-balancer", "Here", "public")
+
+
+@pytest.mark.parametrize("answer", [{}, {"token": {}}, {"token": {"expires_at": "soon"}}])
+def test_an_answer_that_is_no_token_is_told(answer: Json) -> None:
+    with pytest.raises(CloudError):
+        read_token("t", answer)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        (409, b'{"NeutronError": {"type": "OverQuota", "message": "full"}}', NoRoom, "full"),
+        (403, b'{"faultcode": "Client", "faultstring": "Quota has been met"}', NoRoom, "met"),
+        (409, b'{"NeutronError": {"type": "RoutesExhausted", "message": "30"}}', NoRoom, "30"),
+        (400, b'{"badRequest": {"code": 400, "message": "no"}}', Refused, "no"),
+        (502, b"<html>", Unanswered, "502"),
+        (302, b"", CloudError, "302"),
+    ],
+)
+def test_an_error_says_what_the_service_said(
+    status: int, body: bytes, kind: type[CloudError], words: str
+) -> None:
+    """OS90."""
+    error = to_cloud_error("GetThing", HttpResponse(status, "", {}, body))
+    assert type(error) is kind
+    assert words in str(error)
