@@ -1,0 +1,1 @@
+"""Incus: containers and virtual machines, OVN's load balancers, routes on NICs and volumes."""

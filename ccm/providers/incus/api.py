@@ -1,0 +1,182 @@
+"""The way to one Incus: one HTTP request at a time through the gate, errors by what to do."""
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import orjson
+from cryptography import x509
+
+from ccm import __version__
+from ccm.cloud.interface import Gate, Quota
+from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
+from ccm.http import HttpClient, HttpResponse, Server
+from ccm.model.objects import Json, mapping, text
+from ccm.providers.incus.config import Remote
+
+log = logging.getLogger(__name__)
+
+QUOTAS = {"read": Quota(per_second=20.0, burst=40), "write": Quota(per_second=10.0, burst=20)}
+"""Incus has no limits but its CPU and its one database leader: this is what we leave it."""
+IDLE_TIMEOUT = 10.0  # seconds; Incus closes idle connections after 30
+RACE_RETRY = 1.0  # seconds until what is at work or was changed meanwhile is read again
+
+# Incus says 500 to almost everything, so the text tells.
+DENIED = ("not have permission", "not authorized", "Certificate is restricted")
+TAKEN = ("overlaps with", "already exists", "already defined")
+AT_WORK = ("Couldn't find a logical switch port", "isn't ready yet")
+INVALID = (
+    "doesn't contain", "not within", "Invalid", "Duplicate", "Missing VIP", "not allowed",
+    "not supported",
+)  # fmt: skip
+MEMBER_IS_DOWN = ("peer node", "notify peer", "Missing event connection", "Unable to connect")
+
+
+class NotFound(Refused):
+    """Incus' positive word that something asked for by its name does not exist; maybe a project."""
+
+
+class Conflict(Refused):
+    """What was to be created is there already, or something else is in its way."""
+
+
+class IncusApi:
+    """Requests to one Incus, each once.
+
+    Raises `Denied`, `NotFound`, `Conflict`, `RetryAfter` (what is at work, or was changed
+    meanwhile), `Refused` (what it will never take), and `CloudError` for everything else: no
+    answer, an unreadable one, other errors of the server. After a write that has no answer nobody
+    knows whether it was made.
+    """
+
+    def __init__(self, name: str, remote: Remote, gate: Gate, caller: str) -> None:
+        self.name, self.projects, self.region = name, remote.project, remote.region
+        self._remote, self._gate = remote, gate
+        self._agent = f"ccm-supervisor/{__version__} {caller}"
+        self._files = [remote.server_certificate, remote.certificate, remote.key]
+        self._clients: list[HttpClient] = []
+        self._stamps: list[tuple[int, int]] = []
+
+    async def close(self) -> None:
+        """Close all connections."""
+        while self._clients:
+            await self._clients.pop().close()
+
+    async def get(self, operation: str, path: str, **query: str) -> Any:
+        """The metadata of the answer to a GET."""
+        return await self.call(operation, "GET", path, query)
+
+    async def call(
+        self,
+        operation: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Json | None = None,
+    ) -> Any:
+        """The metadata of the answer; `RetryAfter` while Incus goes on with it by itself."""
+        target = f"/1.0{path}?{urlencode(query)}" if query else f"/1.0{path}"
+        content = b"" if body is None else orjson.dumps(body)
+
+        async def send() -> Any:
+            return read_answer(operation, await self._send(operation, method, target, content))
+
+        return await self._gate.call(operation, "read" if method == "GET" else "write", send)
+
+    async def _send(self, operation: str, method: str, target: str, content: bytes) -> HttpResponse:
+        headers = {"User-Agent": self._agent, "Content-Type": "application/json"}
+        try:
+            return await self._client().request(
+                method, target, headers.items(), content, may_retry=method == "GET"
+            )
+        except (OSError, ValueError) as broken:
+            raise CloudError(f"{operation}: {type(broken).__name__}: {broken}") from broken
+
+    def _client(self) -> HttpClient:
+        """A client with the certificates as their files have them now."""
+        try:
+            stamps = [_stamp(file) for file in self._files if file]
+            if not self._clients or stamps != self._stamps:
+                self._clients.append(HttpClient(server_of(self._remote), idle_timeout=IDLE_TIMEOUT))
+                self._stamps = stamps
+        except (OSError, ValueError) as wrong:
+            if not self._clients:
+                raise
+            log.warning("certificates are not reloaded", extra={"why": str(wrong)})
+        return self._clients[-1]
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    about = os.stat(file)
+    return about.st_mtime_ns, about.st_ino
+
+
+def server_of(remote: Remote) -> Server:
+    """Where and how to connect. A server's own certificate is believed whatever the host is called.
+
+    One of an authority is not: the server has to have the name of the host then.
+    """
+    file = remote.server_certificate
+    if not file or remote.url.startswith("unix:"):
+        return Server(remote.url, "", remote.certificate, remote.key)
+    extensions = x509.load_pem_x509_certificate(Path(file).read_bytes()).extensions
+    constraints = [one.value for one in extensions if isinstance(one.value, x509.BasicConstraints)]
+    is_authority = any(one.ca for one in constraints)
+    return Server(
+        remote.url,
+        file,
+        remote.certificate,
+        remote.key,
+        is_strict=False,
+        is_pinned=not is_authority,
+    )
+
+
+def path_of(*parts: str) -> str:
+    """The path below /1.0, whatever is in the names."""
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
+
+
+def read_answer(operation: str, answer: HttpResponse) -> Any:
+    """The metadata in the envelope of a success; raises what anything else means."""
+    try:
+        content = mapping(orjson.loads(answer.body))
+    except orjson.JSONDecodeError as garbage:
+        if 200 <= answer.status < 300:
+            raise CloudError(f"{operation}: the answer is not JSON: {garbage}") from garbage
+        content = {}
+    kind, status = content.get("type"), answer.status
+    if kind == "error" or not 200 <= status < 300:
+        said = text(content.get("error"))
+        raise to_cloud_error(f"{operation}: {status} {said}".strip(), status, answer.retry_after)
+    if kind == "async":
+        raise RetryAfter(f"{operation}: Incus is at work", RACE_RETRY)
+    if kind != "sync" or "metadata" not in content:
+        raise CloudError(f"{operation}: the answer is none of Incus'")
+    return content["metadata"]
+
+
+def to_cloud_error(message: str, status: int, retry_after: float | None = None) -> CloudError:
+    """What an error of Incus means for the caller."""
+
+    def says(words: tuple[str, ...]) -> bool:
+        return any(word in message for word in words)
+
+    if status in (401, 403) or (status == 500 and says(DENIED)):
+        return Denied(message)
+    if status == 429:
+        return Throttled(message, retry_after)
+    if status == 404:
+        return NotFound(message)
+    if status == 412 or (status >= 500 and says(AT_WORK)):
+        return RetryAfter(message, RACE_RETRY)
+    if status >= 500 and says(MEMBER_IS_DOWN):
+        return CloudError(f"a cluster member does not answer: {message}")
+    if status == 409 or (status == 500 and says(TAKEN)):
+        return Conflict(message)
+    if status == 500 and says(INVALID):
+        return Refused(message)
+    return Refused(message) if 400 <= status < 500 else CloudError(message)

@@ -1,0 +1,232 @@
+"""The instances of all projects that are configured, and how sure we are that these are all.
+
+An empty or shorter list proves nothing: newer versions answer so to a certificate without rights,
+every version for a project that does not exist; an instance on a member that does not answer is
+listed without its UUID.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+
+from ccm.errors import CloudError
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.providers.incus import ids
+from ccm.providers.incus.api import IncusApi, NotFound, path_of
+
+STOPPED, ERROR = 102, 112
+MAX_ADDRESSES = 100  # of one interface; whoever is root in the instance can make any number
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """A NIC of an instance; `hwaddr` is empty where Incus has not given it one yet."""
+
+    device: str
+    network: str
+    hwaddr: str
+    config: Json
+
+
+@dataclass(frozen=True, slots=True)
+class ListedInstance:
+    """A record of Incus' list, and where it is from."""
+
+    api: IncusApi
+    project: str
+    record: Json
+
+    @property
+    def name(self) -> str:
+        return text(self.record.get("name"))
+
+    @property
+    def path(self) -> str:
+        return path_of("instances", self.name)
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        return mapping(self.record.get("config"))
+
+    @property
+    def expanded_config(self) -> Mapping[str, str]:
+        """With what the profiles say."""
+        return mapping(self.record.get("expanded_config"))
+
+    @property
+    def uuid(self) -> str:
+        """The same for as long as it lives, wherever it is; empty when it was never started."""
+        uuid = text(self.config.get("volatile.uuid")).lower()
+        return uuid if ids.UUID.fullmatch(uuid) else ""
+
+    @property
+    def location(self) -> str:
+        return text(self.record.get("location"))
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the member it is on has answered."""
+        is_known = isinstance(self.record.get("config"), dict)
+        return is_known and self.record.get("status_code") != ERROR
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.record.get("status_code") == STOPPED
+
+    def nics(self, network: str) -> list[Nic]:
+        """Its NICs by the names of their devices, those in the network first."""
+        found = list[Nic]()
+        for device, raw in sorted(mapping(self.record.get("expanded_devices")).items()):
+            config = dict(mapping(raw))
+            if config.get("type") == "nic":
+                where = text(config.get("network")) or text(config.get("parent"))
+                hwaddr = config.get("hwaddr") or self.config.get(f"volatile.{device}.hwaddr")
+                found.append(Nic(device, where, text(hwaddr).lower(), config))
+        return sorted(found, key=lambda one: one.network != network)
+
+    def addresses(self, network: str) -> list[str]:
+        """Those in the guest; while it is off or has none, those that its networks gave it last."""
+        found = self._guest_addresses(network)
+        return found or [one for nic in self.nics(network) for one in self.given_to(nic)]
+
+    def _guest_addresses(self, network: str) -> list[str]:
+        """What its NICs have in the guest, IPv4 before IPv6.
+
+        Only interfaces with the MAC of a NIC count, which leaves out those of pods and of CNIs. An
+        IPv4 address of its own beside one with a network is a virtual IP, which moves.
+        """
+        interfaces = mapping(mapping(self.record.get("state")).get("network")).values()
+        found: list[str] = []
+        for nic in self.nics(network):
+            own = [
+                address
+                for interface in map(mapping, interfaces)
+                if nic.hwaddr and text(interface.get("hwaddr")).lower() == nic.hwaddr
+                for address in objects(interface.get("addresses"))[:MAX_ADDRESSES]
+                if address.get("scope") == "global"
+            ]
+            for family in ("inet", "inet6"):
+                some = [one for one in own if one.get("family") == family]
+                if family == "inet" and any(one.get("netmask") != "32" for one in some):
+                    some = [one for one in some if one.get("netmask") != "32"]
+                found += [text(one.get("address")) for one in some]
+        return [one for one in dict.fromkeys(found) if is_address(one)]
+
+    def given_to(self, nic: Nic) -> list[str]:
+        """What OVN has given a NIC, or its configuration says; the guest cannot change it."""
+        given = text(self.config.get(f"volatile.{nic.device}.last_state.ip_addresses")).split(",")
+        fixed = (text(nic.config.get(f"{family}.address")) for family in ("ipv4", "ipv6"))
+        return [str(ip_address(one)) for one in dict.fromkeys((*given, *fixed)) if is_address(one)]
+
+
+@dataclass(slots=True)
+class InstanceList:
+    """What the lists of all projects have; `doubts` are why something may be missing in them."""
+
+    by_uuid: dict[str, ListedInstance] = field(default_factory=dict)
+    by_name: dict[str, list[ListedInstance]] = field(default_factory=lambda: defaultdict(list))
+    by_node: dict[str, list[ListedInstance]] = field(default_factory=lambda: defaultdict(list))
+    doubts: list[str] = field(default_factory=list)
+
+    def add(self, instance: ListedInstance) -> None:
+        self.by_name[instance.name].append(instance)
+        if not instance.is_readable:
+            where = f"on {instance.location}" if instance.location else "somewhere"
+            self.doubts.append(f"instance {instance.name} {where} cannot be read")
+        if instance.uuid:
+            self.by_uuid[instance.uuid] = instance
+        if node := text(instance.config.get(NODE_KEY)):
+            self.by_node[node].append(instance)
+
+
+NODE_KEY = "user.kubernetes-node"
+"""In an instance's configuration: the name of its Node, when that is not the instance's."""
+
+
+class Inventory:
+    """Reads the instances of all projects, one request a project."""
+
+    def __init__(self, apis: Sequence[IncusApi]) -> None:
+        self._projects = [(api, project) for api in apis for project in api.projects]
+
+    async def read(self, recursion: int) -> InstanceList:
+        """The instances, with their states if `recursion` is 2; raises when no list could be read.
+
+        A project whose list could not be read is a doubt.
+        """
+        results = await asyncio.gather(
+            *(self._read(api, project, recursion) for api, project in self._projects),
+            return_exceptions=True,
+        )
+        found, failures = InstanceList(), list[BaseException]()
+        for result in results:
+            if isinstance(result, BaseException):
+                failures.append(result)
+                found.doubts.append(str(result))
+            else:
+                for instance in result:
+                    found.add(instance)
+        for failure in failures:
+            if not isinstance(failure, CloudError) or len(failures) == len(results):
+                raise failure
+        return found
+
+    async def _read(self, api: IncusApi, project: str, recursion: int) -> list[ListedInstance]:
+        query = {"project": project, "recursion": str(recursion)}
+        listed = await api.get("ListInstances", "/instances", **query)
+        if not isinstance(listed, list):
+            raise CloudError("ListInstances: the answer is no list")
+        return [ListedInstance(api, project, record) for record in objects(listed)]
+
+    async def doubts(self) -> list[str]:
+        """Why the lists of now may lack something although they were read."""
+        results = await asyncio.gather(
+            *(self._project_doubt(api, project) for api, project in self._projects)
+        )
+        return [doubt for doubt in results if doubt]
+
+    async def _project_doubt(self, api: IncusApi, project: str) -> str:
+        try:
+            found = await api.get("GetProject", path_of("projects", project))
+        except NotFound:
+            return f"there is no project {project}: look into the configuration"
+        except CloudError as error:
+            return str(error)
+        is_same = mapping(found).get("name") == project
+        return "" if is_same else f"Incus' answer is not about project {project}"
+
+    async def find_by_name(self, name: str) -> list[ListedInstance]:
+        """The instances of one name, each project asked by itself; raises if one cannot say."""
+        found = await asyncio.gather(
+            *(self._get(api, project, name) for api, project in self._projects)
+        )
+        return [one for one in found if one]
+
+    async def _get(self, api: IncusApi, project: str, name: str) -> ListedInstance | None:
+        try:
+            record = await api.get("GetInstance", path_of("instances", name), project=project)
+        except NotFound as error:
+            if "nstance not found" not in str(error):  # but the project
+                raise CloudError(str(error)) from error
+            return None
+        if not isinstance(record, dict) or record.get("name") != name:
+            raise CloudError(f"GetInstance: the answer is not about {name}")
+        return ListedInstance(api, project, record)
+
+
+def is_address(value: str) -> bool:
+    """Whether it is one that others may reach."""
+    try:
+        address = ip_address(value)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_link_local or address.is_unspecified)
+
+
+def subnets_of(network: Json) -> list[str]:
+    """The subnets of a managed network in Incus' record of it."""
+    config = mapping(network.get("config"))
+    found = [text(config.get(f"{family}.address")) for family in ("ipv4", "ipv6")]
+    return [str(ip_network(one, strict=False)) for one in found if "/" in one]

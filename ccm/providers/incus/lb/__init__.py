@@ -1,0 +1,1 @@
+"""Load balancers of Incus: OVN's, and forwards on bridges."""

@@ -1,0 +1,136 @@
+"""What a balancer's record has to be; nothing in here acts.
+
+Incus takes records whole: a PATCH may end its request without an answer, and no ETag is honoured.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.providers.incus.config import FORWARD
+from ccm.providers.incus.lb.request import CLUSTER, OURS, PORTS, SERVICE, SERVICE_UID, Listener
+
+CHECKS = "healthcheck"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Backend:
+    """A running instance behind a balancer, with its address there."""
+
+    instance: str
+    address: str
+
+
+def address_of(record: Json) -> str:
+    return text(record.get("listen_address"))
+
+
+def config_of(record: Json) -> Mapping[str, str]:
+    return mapping(record.get("config"))
+
+
+def is_marked(record: Json, marks: Mapping[str, str]) -> bool:
+    """Whether it is of this cluster and Service; the Service's name alone says nothing."""
+    config = config_of(record)
+    return all(config.get(key) == marks[key] for key in (CLUSTER, SERVICE_UID))
+
+
+def body(
+    mode: str,
+    config: Mapping[str, str],
+    listeners: Sequence[Listener],
+    backends: Sequence[Backend],
+    there: Json | None = None,
+) -> Json:
+    """The record with our `config`; what else somebody has configured in the one there stays."""
+    others = {
+        key: value
+        for key, value in config_of(there or {}).items()
+        if not key.startswith((OURS, CHECKS))
+    }
+    made: Json = {
+        "description": f"Kubernetes Service {config.get(SERVICE, '')}",
+        "config": {**others, **config},
+    }
+    if mode == FORWARD:
+        target = choose(config[SERVICE_UID], backends, there or {})
+        return made | {"ports": _forwarded(listeners, target)}
+    node_ports = sorted({one.node_port for one in listeners})
+    made["backends"] = [
+        {
+            "name": backend_name(backend, port),
+            "description": "",
+            "target_address": backend.address,
+            "target_port": str(port),
+        }
+        for backend in sorted(backends)
+        for port in node_ports
+    ]
+    made["ports"] = [
+        {
+            "description": "",
+            "protocol": one.protocol,
+            "listen_port": str(one.port),
+            "target_backend": [backend_name(to, one.node_port) for to in sorted(backends)],
+        }
+        for one in sorted(listeners)
+        if backends  # a port without any is refused
+    ]
+    return made
+
+
+def with_backends(
+    mode: str, there: Json, listeners: Sequence[Listener], backends: Sequence[Backend]
+) -> Json:
+    """The record that is there with other backends."""
+    config = {k: v for k, v in config_of(there).items() if k.startswith((OURS, CHECKS))}
+    changed = body(mode, config, listeners, backends, there)
+    return changed | {"description": text(there.get("description"))}
+
+
+def is_different(wanted: Json, there: Json) -> bool:
+    """Whether it takes a write; the order of ports and backends says nothing."""
+    return any(_comparable(wanted.get(key)) != _comparable(there.get(key)) for key in wanted)
+
+
+def backend_name(backend: Backend, port: int) -> str:
+    """As node ports differ, each needs a backend of its own."""
+    return f"{backend.instance}-{port}"
+
+
+def choose(uid: str, backends: Sequence[Backend], there: Json) -> Backend | None:
+    """The one behind a forward: the one that is there already, or any, the same for one Service."""
+    now = {text(port.get("target_address")) for port in objects(there.get("ports"))}
+    kept = [one for one in backends if one.address in now]
+
+    def weight(one: Backend) -> bytes:
+        return hashlib.sha256(f"{uid} {one.instance}".encode()).digest()
+
+    return max(kept or backends, key=weight, default=None)
+
+
+def _forwarded(listeners: Sequence[Listener], target: Backend | None) -> list[Json]:
+    return [
+        {
+            "description": "",
+            "protocol": one.protocol,
+            "listen_port": str(one.port),
+            "target_port": str(one.node_port),
+            "target_address": target.address,
+        }
+        for one in sorted(listeners)
+        if target
+    ]
+
+
+def _comparable(value: object) -> object:
+    if isinstance(value, list):
+        return sorted(map(str, map(_comparable, value)))
+    if isinstance(value, dict):
+        return {key: _comparable(one) for key, one in sorted(value.items())}
+    return value or ""
+
+
+def listeners_mark(record: Json) -> str:
+    return text(config_of(record).get(PORTS))

@@ -1,0 +1,46 @@
+"""Incus as a `CloudProvider`."""
+
+from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
+from ccm.providers.incus.api import QUOTAS, IncusApi
+from ccm.providers.incus.config import read_config
+from ccm.providers.incus.ids import PROVIDER_IDS
+from ccm.providers.incus.instances import IncusInstances
+from ccm.providers.incus.inventory import Inventory
+from ccm.providers.incus.lb.load_balancers import IncusLoadBalancers
+
+
+class IncusCloud:
+    """The instances of some projects, on one Incus or on several."""
+
+    def __init__(self) -> None:
+        self.name = "incus"
+        self.provider_ids = PROVIDER_IDS
+        self.quotas = QUOTAS
+        self.has_cluster_id = True
+        self.instances: Instances | None = None
+        self.load_balancers: LoadBalancers | None = None
+        self.routes: Routes | None = None
+        self.volumes: Volumes | None = None
+        self._apis: dict[str, IncusApi] = {}
+
+    async def initialize(self, context: ProviderContext) -> None:
+        """Read the configuration; Incus may be down."""
+        config = read_config(context.config, context.config_path)
+        self._apis = {
+            name: IncusApi(name, remote, context.gate, context.caller)
+            for name, remote in config.remotes.items()
+        }
+        apis = list(self._apis.values())
+        inventory = Inventory(apis)
+        self.instances = IncusInstances(apis, inventory, config.nodes)
+        if config.balancers.network:
+            api = self._apis[config.balancers.remote]
+            of_remote = Inventory([api])
+            self.load_balancers = IncusLoadBalancers(
+                api, of_remote, config.balancers, context.cluster_name
+            )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for api in self._apis.values():
+            await api.close()

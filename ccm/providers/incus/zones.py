@@ -1,0 +1,65 @@
+"""The zones of instances and volumes, by the cluster members that they are on."""
+
+import asyncio
+import time
+
+from ccm.errors import CloudError
+from ccm.model.objects import Json, label_value, mapping, objects, text
+from ccm.providers.incus.api import IncusApi
+from ccm.providers.incus.config import NodeSection
+from ccm.providers.incus.inventory import ListedInstance
+
+MEMBERS_TTL = 300.0  # seconds; a member hardly ever gets another failure domain
+NO_LOCATION = ("", "none")
+
+
+class Zones:
+    """The failure domains of the members of one Incus, read once in a while."""
+
+    def __init__(self, api: IncusApi, section: NodeSection) -> None:
+        self._api, self._section = api, section
+        self._lock = asyncio.Lock()
+        self._members: dict[str, Json] = {}
+        self._read_at = float("-inf")
+        self._server_name = ""
+
+    async def of_instance(self, instance: ListedInstance) -> str:
+        """What the instance says, if that counts, or the zone of its member; never empty."""
+        own = text(instance.expanded_config.get(self._section.zone_key))
+        return label_value(own) or await self.of_location(instance.location)
+
+    async def of_location(self, location: str) -> str:
+        """The zone of a member, by the name of a member; of the only server otherwise."""
+        async with self._lock:
+            if location in NO_LOCATION:
+                zone = self._server_name = self._server_name or await self._read_server_name()
+            else:
+                zone = zone_of(await self._member(location), self._section.zone_group_prefix)
+        if not label_value(zone):
+            raise CloudError(f"{zone!r} cannot be the name of a zone")
+        return label_value(zone)
+
+    async def _read_server_name(self) -> str:
+        answer = mapping(await self._api.get("GetServer", ""))
+        return text(mapping(answer.get("environment")).get("server_name"))
+
+    async def _member(self, name: str) -> Json:
+        is_old = time.monotonic() > self._read_at + MEMBERS_TTL
+        if is_old or name not in self._members:
+            listed = await self._api.get("ListMembers", "/cluster/members", recursion="1")
+            self._members = {text(one.get("server_name")): one for one in objects(listed)}
+            self._read_at = time.monotonic()
+        if name not in self._members:
+            raise CloudError(f"Incus lists no cluster member {name}")
+        return self._members[name]
+
+
+def zone_of(member: Json, group_prefix: str) -> str:
+    """Its failure domain, the one group that begins so, or its name."""
+    domain = text(member.get("failure_domain"))
+    if domain not in ("", "default"):
+        return domain
+    listed = member.get("groups")
+    groups = listed if isinstance(listed, list) else []
+    marked = [text(one) for one in groups if group_prefix and text(one).startswith(group_prefix)]
+    return marked[0] if len(marked) == 1 else text(member.get("server_name"))

@@ -1,0 +1,1 @@
+"""A real Incus with OVN in private namespaces."""

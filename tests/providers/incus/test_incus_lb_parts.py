@@ -1,0 +1,173 @@
+"""What a Service asks of Incus, the record that it becomes, and which addresses there are."""
+
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+
+from ccm.cloud.testkit.harness import port, service
+from ccm.errors import Refused
+from ccm.model.objects import Json
+from ccm.model.service import Service
+from ccm.providers.incus.config import FORWARD, BalancerSection
+from ccm.providers.incus.lb import plan
+from ccm.providers.incus.lb.addresses import allowed_subnets, free_addresses, is_usable
+from ccm.providers.incus.lb.plan import Backend
+from ccm.providers.incus.lb.request import (
+    ADDRESSES,
+    HEALTH_CHECK,
+    Listener,
+    read_listeners,
+    read_request,
+    written,
+)
+
+SECTION = BalancerSection(network="ovn0", project="k8s")
+BOTH: dict[str, Any] = {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
+LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (service(ports=[port(80, "SCTP")]), "SCTP"),
+        (service(ports=[port(53, "UDP")], **LOCAL), "cannot check UDP"),
+        (service("web", {HEALTH_CHECK: "false"}, **LOCAL), "needs health checks"),
+        (service("web", {HEALTH_CHECK: "no"}), "give true or false"),
+        (service("web", {f"{HEALTH_CHECK}-interval": "0"}), "give 1 to 3600"),
+        (service("web", {f"{HEALTH_CHECK}-timeout": "²"}), "give 1 to 3600"),
+        (service("web", {ADDRESSES: "192.0.2.1,192.0.2.2"}), "one address of each IP family"),
+        (service("web", {ADDRESSES: "fe80::1%eth0"}), "one address of each IP family"),
+        (service(loadBalancerIP="nonsense"), "spec.loadBalancerIP 'nonsense'"),
+        (service(loadBalancerIP="2001:db8::1"), "is not of IPv4"),
+        (service(ports=[]), "has no ports"),
+        (service(ports=[{"port": 80, "protocol": "TCP"}]), "has no node port"),
+    ],
+)
+def test_what_incus_cannot_do_is_refused(asked: Service, told: str) -> None:
+    """IN52: affinity and source ranges are refused before, as features that it has not."""
+    with pytest.raises(Refused, match=told.replace("²", "")):
+        read_request(asked, SECTION, "kit")
+
+
+def test_a_forward_has_no_checks_and_serves_no_local_service() -> None:
+    forward = BalancerSection(network="br0", mode=FORWARD)
+    assert read_request(service(), forward, "kit").checks == {}
+    with pytest.raises(Refused, match="has to be Cluster"):
+        read_request(service(**LOCAL), forward, "kit")
+
+
+def test_a_request_is_read() -> None:
+    """IN42: an address is written in one way."""
+    given = {ADDRESSES: "192.0.2.9, 2001:0DB8:2:0::11", f"{HEALTH_CHECK}-interval": "9"}
+    asked = service("web", given, ports=[port(443, node_port=30443), port(80)], **BOTH)
+    asked.raw["status"] = {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "x"}]}}
+    request = read_request(asked, SECTION, "kit")
+    assert request.addresses == {"IPv4": "192.0.2.9", "IPv6": "2001:db8:2::11"}
+    assert request.published == {"IPv4": "192.0.2.7"}
+    assert request.listeners == (Listener("tcp", 80, 30080), Listener("tcp", 443, 30443))
+    assert request.config["user.ccm.ports"] == "tcp/80/30080,tcp/443/30443"
+    assert request.config["healthcheck.interval"] == "9"
+    assert read_listeners(written(request.listeners)) == request.listeners
+    odd = read_request(service("web", {f"{ADDRESSES[:-2]}": "x"}), SECTION, "kit")
+    assert "is not known" in odd.warnings[0]
+
+
+@pytest.mark.parametrize("value", ["", "tcp", "tcp/80", "tcp/x/1"])
+def test_a_mark_of_ports_that_is_none_is_told(value: str) -> None:
+    with pytest.raises(ValueError):
+        read_listeners(value)
+
+
+CONFIG = {"user.ccm.service-uid": "uid", "user.ccm.service": "default/web", "healthcheck": "true"}
+BACKENDS = [Backend("b", "10.0.0.2"), Backend("a", "10.0.0.1")]
+LISTENERS = [Listener("udp", 53, 30053), Listener("tcp", 53, 30053), Listener("tcp", 80, 30080)]
+
+
+def record(**changes: Any) -> Json:
+    return {
+        **plan.body("load-balancer", CONFIG, LISTENERS, BACKENDS),
+        "listen_address": "x",
+    } | changes
+
+
+def test_each_node_port_has_backends_of_its_own() -> None:
+    """IN38, IN39."""
+    made = record()
+    assert [(one["name"], one["target_port"]) for one in made["backends"]] == [
+        ("a-30053", "30053"), ("a-30080", "30080"), ("b-30053", "30053"), ("b-30080", "30080"),
+    ]  # fmt: skip
+    assert [
+        (one["protocol"], one["listen_port"], one["target_backend"]) for one in made["ports"]
+    ] == [
+        ("tcp", "53", ["a-30053", "b-30053"]),
+        ("tcp", "80", ["a-30080", "b-30080"]),
+        ("udp", "53", ["a-30053", "b-30053"]),
+    ]
+
+
+def test_without_backends_there_are_no_ports() -> None:
+    """IN37."""
+    made = plan.body("load-balancer", CONFIG, LISTENERS, [])
+    assert (made["backends"], made["ports"]) == ([], [])
+
+
+def test_order_is_no_difference_and_anything_else_is() -> None:
+    """IN34."""
+    there, wanted = record(), plan.body("load-balancer", CONFIG, LISTENERS[::-1], BACKENDS[::-1])
+    there["ports"].reverse()
+    there["backends"].reverse()
+    there["ports"][0]["target_backend"].reverse()
+    assert not plan.is_different(wanted, there)
+    changes: Json
+    for changes in ({"description": "mine"}, {"config": {}}, {"ports": []}, {"backends": []}):
+        assert plan.is_different(wanted, record(**changes))
+
+
+def test_what_people_add_stays_and_what_is_ours_is_restored() -> None:
+    """IN50."""
+    theirs = record(config={**CONFIG, "healthcheck": "false", "user.team": "a", "user.ccm.x": "y"})
+    made = plan.body("load-balancer", CONFIG, LISTENERS, BACKENDS, theirs)
+    assert made["config"] == {**CONFIG, "user.team": "a"}
+    assert not plan.is_different(made, {**theirs, **made}), "no loop"
+    changed = plan.with_backends("load-balancer", {**theirs, "description": "mine"}, LISTENERS, [])
+    assert changed["description"] == "mine"
+    assert changed["config"] == theirs["config"], "hosts only"
+
+
+def test_a_forward_keeps_its_node_while_it_may() -> None:
+    """IN66."""
+    made = plan.body(FORWARD, CONFIG, LISTENERS, BACKENDS)
+    (target,) = {one["target_address"] for one in made["ports"]}
+    (other,) = {one.address for one in BACKENDS} - {target}
+    gone = [one for one in BACKENDS if one.address == other]
+    moved = plan.body(FORWARD, CONFIG, LISTENERS, gone, made)
+    assert {one["target_address"] for one in moved["ports"]} == {other}
+    back = plan.body(FORWARD, CONFIG, LISTENERS, BACKENDS, moved)
+    assert not plan.is_different(back, moved), "a spare that is back changes nothing"
+    assert "backends" not in made
+    assert plan.body(FORWARD, CONFIG, LISTENERS, [], made)["ports"] == []
+
+
+def test_addresses_of_networks_are_none() -> None:
+    pool = ip_network("192.0.2.0/30")
+    assert sorted(free_addresses([pool], {"192.0.2.1"})) == ["192.0.2.2"]
+    assert not is_usable("192.0.2.3", [pool])
+    assert is_usable("192.0.2.3", [pool, ip_network("192.0.2.3/32")])
+    assert not is_usable("2001:db8::", [ip_network("2001:db8::/64")])
+    assert not is_usable("2001:db8::1", [pool])
+    assert list(free_addresses([], set())) == []
+
+
+def test_a_full_pool_is_seen_as_full() -> None:
+    """IN43."""
+    pool = ip_network("192.0.2.0/24")
+    taken = {str(one) for one in pool.hosts()} - {"192.0.2.200"}
+    assert list(free_addresses([pool], taken)) == ["192.0.2.200"]
+
+
+def test_the_ranges_of_a_project_are_those_of_its_uplink() -> None:
+    value = "other:10.0.0.0/8,up:192.0.2.0/24, up:2001:db8::/112,up:nonsense"
+    assert list(allowed_subnets(value, "up")) == [
+        ip_network("192.0.2.0/24"), ip_network("2001:db8::/112")
+    ]  # fmt: skip

@@ -1,0 +1,212 @@
+"""Records of Incus and what they say about Nodes; its errors and what they mean."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from ccm.cloud.testkit.harness import node
+from ccm.errors import CloudError, Denied, Refused, RetryAfter
+from ccm.http import HttpResponse
+from ccm.providers.incus import ids
+from ccm.providers.incus.api import (
+    Conflict,
+    IncusApi,
+    NotFound,
+    path_of,
+    read_answer,
+    to_cloud_error,
+)
+from ccm.providers.incus.instances import host_name, type_of
+from ccm.providers.incus.inventory import ListedInstance
+from ccm.providers.incus.zones import zone_of
+
+UUID = "569e87ab-cb87-47b3-b02d-5e0899638304"
+MAC, OTHER_MAC = "10:66:6a:9e:b3:f0", "10:66:6a:00:00:01"
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "uuid", "name"),
+    [
+        (f"incus://k8s/{UUID}", UUID, ""),
+        (f"incus://k8s/{UUID.upper()}", UUID, ""),
+        ("lxc:///node-1", "", "node-1"),
+        ("lxc:///../node-1", "", ""),
+        ("incus://k8s/node-1", "", ""),
+        (f"incus:///{UUID}", "", ""),
+        (f"aws:///{UUID}", "", ""),
+    ],
+)
+def test_a_provider_id_names_an_instance(provider_id: str, uuid: str, name: str) -> None:
+    """IN6, IN7."""
+    assert (ids.uuid_of(provider_id), ids.name_of(provider_id)) == (uuid, name)
+    assert bool(ids.PROVIDER_IDS.fullmatch(provider_id)) == (not provider_id.startswith("aws"))
+
+
+def nic(mac: str, *addresses: tuple[str, str]) -> dict[str, Any]:
+    listed = [
+        {
+            "family": "inet6" if ":" in one else "inet",
+            "address": one,
+            "netmask": mask,
+            "scope": scope,
+        }
+        for one, mask in addresses
+        for scope in ("link" if one.startswith("fe80") else "global",)
+    ]
+    return {"hwaddr": mac, "addresses": listed}
+
+
+def instance(network: Mapping[str, Any] | None = None, **changes: Any) -> ListedInstance:
+    """A running instance with a NIC in two networks; `network` is what the guest has."""
+    record = {
+        "name": "node-1",
+        "type": "container",
+        "status_code": 103,
+        "config": {
+            "volatile.uuid": UUID,
+            "volatile.eth0.hwaddr": MAC,
+            "volatile.eth0.last_state.ip_addresses": "10.99.0.2,fd42:99::2",
+        },
+        "expanded_config": {},
+        "expanded_devices": {
+            "eth0": {"type": "nic", "network": "ovn0"},
+            "eth1": {"type": "nic", "parent": "br0", "hwaddr": OTHER_MAC.upper()},
+            "root": {"type": "disk"},
+        },
+        "state": {"network": network},
+    }
+    return ListedInstance(cast(IncusApi, None), "k8s", {**record, **changes})
+
+
+@pytest.mark.parametrize(
+    ("network", "addresses"),
+    [
+        pytest.param(
+            {"eth0": nic(MAC, ("10.99.0.2", "24"), ("fe80::1", "64"), ("fd42:99::2", "64"))},
+            ["10.99.0.2", "fd42:99::2"],
+            id="IPv4 first, nothing link-local",
+        ),
+        pytest.param(
+            {
+                "lo": nic("", ("127.0.0.1", "8")),
+                "eth0": nic(MAC, ("10.99.0.2", "24")),
+                "cni0": nic("aa:aa:aa:aa:aa:aa", ("10.244.0.1", "24")),
+                "vethx": nic("aa:aa:aa:aa:aa:ab", ("169.254.1.1", "32")),
+            },
+            ["10.99.0.2"],
+            id="IN29 nothing of a CNI",
+        ),
+        pytest.param(
+            {"eth1": nic(OTHER_MAC, ("10.88.0.2", "24")), "eth0": nic(MAC, ("10.99.0.2", "24"))},
+            ["10.99.0.2", "10.88.0.2"],
+            id="IN30 the configured network first",
+        ),
+        pytest.param(
+            {"eth0": nic(MAC, ("10.99.0.2", "24"), ("10.99.0.200", "32"))},
+            ["10.99.0.2"],
+            id="no virtual IP",
+        ),
+        pytest.param({"eth0": nic(MAC, ("10.0.0.2", "32"))}, ["10.0.0.2"], id="a routed NIC"),
+        pytest.param({"br0": nic(MAC, ("10.99.0.2", "24"))}, ["10.99.0.2"], id="a bridge over it"),
+        pytest.param(
+            {"eth0": nic(MAC, ("10.99.0.2", "24"))}, ["10.99.0.2"], id="IN31 IPv6 comes later"
+        ),
+        pytest.param({}, ["10.99.0.2", "fd42:99::2"], id="IN32 while a NIC is replugged"),
+        pytest.param(None, ["10.99.0.2", "fd42:99::2"], id="while it is off"),
+        pytest.param({"eth0": nic(MAC, ("nonsense", "24"))}, ["10.99.0.2", "fd42:99::2"], id="odd"),
+    ],
+)
+def test_addresses_are_those_of_its_nics(network: Mapping[str, Any], addresses: list[str]) -> None:
+    assert instance(network).addresses("ovn0") == addresses
+
+
+def test_without_any_address_none_is_told() -> None:
+    assert instance(None, config={"volatile.uuid": UUID}).addresses("ovn0") == []
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        ({}, "container"),
+        ({"limits.cpu": "4", "limits.memory": "8GiB"}, "container-c4-m8GiB"),
+        ({"limits.cpu": "0-3,8"}, "container-c0-3-8"),
+        ({"limits.memory": "50%"}, "container-m50"),
+        ({"user.instance-type": "big one"}, "big-one"),
+    ],
+)
+def test_a_type_is_a_label(config: Mapping[str, str], kind: str) -> None:
+    assert type_of(instance(expanded_config=config)) == kind
+
+
+@pytest.mark.parametrize(
+    ("member", "zone"),
+    [
+        ({"server_name": "m1", "failure_domain": "default"}, "m1"),
+        ({"server_name": "m1", "failure_domain": "rack-1"}, "rack-1"),
+        ({"server_name": "m1", "groups": ["default", "zone-a"]}, "zone-a"),
+        ({"server_name": "m1", "groups": ["zone-a", "zone-b"]}, "m1"),
+        ({"server_name": "m1", "groups": None}, "m1"),
+    ],
+)
+def test_a_member_has_a_zone(member: Mapping[str, Any], zone: str) -> None:
+    assert zone_of(dict(member), "zone-") == zone
+
+
+@pytest.mark.parametrize("given", ["..", "a/b", "", "a b", "%2e%2e"])
+def test_a_host_name_that_no_instance_can_have_is_not_asked_for(given: str) -> None:
+    """IN8."""
+    asked = node("node-1")
+    asked.raw["status"] = {"addresses": [{"type": "Hostname", "address": given}]}
+    assert host_name(asked) == "node-1"
+    assert path_of("instances", "a/../b?c=%d") == "/instances/a%2F..%2Fb%3Fc%3D%25d"
+
+
+def test_an_unreadable_or_new_instance_has_no_uuid() -> None:
+    """IN69."""
+    assert not instance(config=None).is_readable
+    assert not instance(status_code=112).is_readable
+    assert instance(config={}).is_readable
+    assert not instance(config={"volatile.uuid": "odd"}).uuid
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    [
+        (403, "not authorized", Denied),
+        (500, 'User does not have permissions for project "p"', Denied),
+        (500, "Certificate is restricted", Denied),
+        (404, "Instance not found", NotFound),
+        (404, "Project not found", NotFound),
+        (409, "A load balancer for that listen address already exists", Conflict),
+        (500, 'Listen address "a" overlaps with another network or NIC', Conflict),
+        (412, "Precondition failed", RetryAfter),
+        (500, "Couldn't find a logical switch port for 10.99.0.9", RetryAfter),
+        (500, "Failed to notify peer m2 at 10.0.0.2:8443: failed to notify peer", CloudError),
+        (500, "Missing event connection with target cluster member", CloudError),
+        (500, "Missing VIP target(s)", Refused),
+        (400, "Invalid instance name", Refused),
+        (500, "something that nobody has seen", CloudError),
+        (502, "Invalid", CloudError),
+    ],
+)
+def test_an_error_means_what_is_to_be_done(status: int, said: str, kind: type) -> None:
+    """IN68."""
+    assert type(to_cloud_error(said, status)) is kind
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (200, b"<html>", CloudError),
+        (200, b"[]", CloudError),
+        (200, b'{"type": "sync"}', CloudError),
+        (200, b'{"type": "error", "error": "Invalid"}', CloudError),
+        (202, b'{"type": "async", "operation": "/1.0/operations/x"}', RetryAfter),
+        (500, b"<html>", CloudError),
+        (404, b"", NotFound),
+    ],
+)
+def test_an_answer_that_is_none_raises(status: int, body: bytes, kind: type) -> None:
+    with pytest.raises(kind):
+        read_answer("GetServer", HttpResponse(status, "", {}, body))
