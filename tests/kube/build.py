@@ -1,6 +1,7 @@
-"""Find or build the real kube-apiserver, etcd and kubectl, and upstream's controller; starts none.
+"""Find or build the real kube-apiserver, etcd and kubectl, and upstream's controllers; starts none.
 
-`python3 -m tests.kube.build` prints the folder of the servers, with `peer` that of the controller.
+`python3 -m tests.kube.build` prints the folder of the servers, with `peer` that of the controllers
+that tests need always, with `openstack` that of the one which the lab is for, with `helm` Helm's.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
@@ -58,10 +59,30 @@ KUBERNETES = Pin(
     },
 )
 ETCD = Pin(PINS / "etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"})
-
+SERVERS = (ETCD, KUBERNETES)
 
 PEER = Pin(PINS / "peer", "k8s.io/cloud-provider", {"cloud-controller-manager": "."})
-SERVERS = (ETCD, KUBERNETES)
+AWS_PEER = Pin(
+    PINS / "aws",
+    "k8s.io/cloud-provider-aws",
+    {"aws-cloud-controller-manager": "k8s.io/cloud-provider-aws/cmd/aws-cloud-controller-manager"},
+)
+OPENSTACK_PEER = Pin(
+    PINS / "openstack",
+    "k8s.io/cloud-provider-openstack",
+    {
+        "openstack-cloud-controller-manager": (
+            "k8s.io/cloud-provider-openstack/cmd/openstack-cloud-controller-manager"
+        )
+    },
+)
+PEERS = (PEER, AWS_PEER)
+LAB_PEERS = (OPENSTACK_PEER,)
+
+HELM = Pin(PINS / "helm", "helm.sh/helm/v3", {"helm": "helm.sh/helm/v3/cmd/helm"})
+CHARTS = (HELM,)
+
+BUILDS = {"servers": SERVERS, "peer": PEERS, "openstack": LAB_PEERS, "helm": CHARTS}
 
 
 def find_binaries(pins: Sequence[Pin] = SERVERS) -> Path | None:
@@ -132,7 +153,12 @@ def _command(pin: Pin, program: str, folder: Path) -> Sequence[str]:
 
 
 def _ldflags(pin: Pin) -> str:
-    """Return linker flags which state the version, as upstream's hack/lib/version.sh does."""
+    """Return linker flags which state the version, as upstream's build does."""
+    if pin is HELM:
+        # Of which Kubernetes it renders without a server: that of its client.
+        minor = _search(r"^\s*k8s.io/client-go v0\.(\d+)", pin.go_mod)
+        prefix = "helm.sh/helm/v3/pkg/chartutil.k8sVersion"
+        return f"-s -w -X {prefix}Major=1 -X {prefix}Minor={minor}"
     if pin is not KUBERNETES:
         return "-s -w"
     major, minor, _ = pin.version.removeprefix("v").split(".", 2)
@@ -185,6 +211,6 @@ def _search(pattern: str, text: str) -> str:
 
 if __name__ == "__main__":
     try:
-        print(build_binaries((PEER,) if sys.argv[1:] == ["peer"] else SERVERS))
+        print(build_binaries(BUILDS[(*sys.argv[1:], "servers")[0]]))
     except BuildError as error:
         sys.exit(f"error: {error}")

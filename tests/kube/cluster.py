@@ -22,10 +22,11 @@ from tests.kube import access, audit
 from tests.kube.access import Rule, Subject
 from tests.kube.child import Child, Nursery
 from tests.kube.ports import ReservedPort
-from tests.kube.rest import JSON, Answer, RestClient
+from tests.kube.rest import JSON, MERGE_PATCH, Answer, RestClient
 from tests.kube.servers import Layout, apiserver_command, etcd_command
 
 READY_TIMEOUT = 120.0
+ITS_EVENTS = "ipallocator-repair-controller"  # who tells of Services in the API server itself
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -128,7 +129,7 @@ class RealCluster:
         """Send one request as `identity`; raise OSError when no answer came."""
         headers = {
             "Authorization": f"Bearer {self.token(identity)}",
-            "Content-Type": JSON,
+            "Content-Type": MERGE_PATCH if method == "PATCH" else JSON,
             "User-Agent": "real-cluster",
         }
         return self.client.send(method, path, body, headers=headers)

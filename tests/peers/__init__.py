@@ -1,0 +1,1 @@
+"""Ours beside the real upstream controllers: the same cluster, the same cloud, compared."""

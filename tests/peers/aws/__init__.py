@@ -1,0 +1,1 @@
+"""AWS: upstream's controller and ours in one emulated account."""

@@ -1,0 +1,100 @@
+"""An emulated account, in which the controllers of AWS are compared."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from ccm.model.objects import Json
+from ccm.providers.aws.api_actions import API_ACTIONS
+from tests.peers import upstream
+from tests.peers.aws import nodes, picture, services
+from tests.peers.world import FLAGS, OUR_FLAGS, UPSTREAM, Seen, World
+from tests.proc.running import Running, Supervisor, Where
+from tests.providers.aws.proxy import Proxy, Request
+from tests.providers.aws.world import ZONES, Account, config_text
+
+RATES = ",".join(f"{one}=500" for one in {action.budget for action in API_ACTIONS.values()})
+EACH_PASS = ("ec2:CreateRoute", "ec2:ModifyInstanceAttribute")
+"""What upstream's route controller tries at each pass when it does not come to an end."""
+ARN = r"arn:aws:elasticloadbalancing:\S+?/(?:app/)?([^/ ]+)\S*"
+"""That of a load balancer, a listener or a target group, whose name is its second part."""
+
+
+@dataclass
+class AwsWorld(World):
+    """One account behind a proxy."""
+
+    cases = services.CASES
+    shapes = tuple(nodes.SHAPES)
+    late = tuple(nodes.LATER)
+
+    account: Account = field(kw_only=True)
+    proxy: Proxy = field(kw_only=True)
+
+    def prepare(self) -> None:
+        account = self.account
+        for zone in ZONES:
+            self.names[f"public-{zone}"] = account.public[zone]
+            self.names[f"private-{zone}"] = account.private[zone]
+        for name in ("extra", "another"):
+            self.names[name] = account.make_group(name)
+        acm = account.emulator.client("acm")
+        for name in ("cert", "other-cert"):
+            answer = acm.request_certificate(DomainName=f"{name}.example.com")
+            self.names[name] = answer["CertificateArn"]
+        for number in range(len(ZONES)):
+            made = account.ec2.allocate_address(Domain="vpc")
+            self.names[f"eip-{number}"] = made["AllocationId"]
+        for name, shape in (nodes.SHAPES | nodes.LATER).items():
+            self.machines[name] = nodes.launch(account, shape)
+
+    def registration(self, shape: str, pod_cidr: str) -> Json:
+        asked = (nodes.SHAPES | nodes.LATER)[shape]
+        return nodes.manifest(asked, self.machines[shape], pod_cidr)
+
+    def start(self, who: str, config: str) -> Running:
+        path = self.directory / f"aws{config}.conf"
+        # With these upstream's starts outside of AWS.
+        extra = f"Zone = {ZONES[0]}\nSubnetID = {self.account.public[ZONES[0]]}"
+        path.write_text(config_text(self.account, self.proxy.url, extra))
+        kubeconfig, url = self.cluster.kubeconfig("admin"), self.proxy.url
+        if who == UPSTREAM:
+            return upstream.aws(self.directory, self.binaries, kubeconfig, path, url, *FLAGS)
+        where = Where(self.directory, kubeconfig, path)
+        flags = ("--cloud-provider=aws", *FLAGS, *OUR_FLAGS, f"--cloud-rate={RATES}")
+        return Supervisor(where, *flags)
+
+    def balancer_calls(self) -> int:
+        return sum(request.client != "ec2" for request in self.proxy.requests)
+
+    def doings(self) -> object:
+        writes = [one for one in self.proxy.writes() if one not in EACH_PASS]
+        return self.balancer_calls(), len(writes)
+
+    def writes(self) -> list[str]:
+        return [*_described(self.proxy.requests)]
+
+    def forget_calls(self) -> None:
+        self.proxy.reset()
+
+    def roles(self) -> Mapping[str, str]:
+        found = picture.roles(self.account, self.machines)
+        for name, uid in self.uids.items():
+            found["a" + uid.replace("-", "")[:31]] = f"lb-of-{name}"
+        return found
+
+    def seen(self) -> Seen:
+        return picture.seen(self.account, self.machines)
+
+    def is_served(self, service: str, port: int, seen: Set[str]) -> bool:
+        kinds = ("classic", "network")
+        return any(f"{kind} lb-of-{service} listener {port} Protocol" in seen for kind in kinds)
+
+
+def _described(requests: Sequence[Request]) -> Iterator[str]:
+    """The writes among these: the call, and its parameters without their names."""
+    for request in requests:
+        if request.is_write:
+            given = sorted(request.parameters.items())
+            values = [value for name, value in given if name not in ("Action", "Version")]
+            yield re.sub(ARN, r"\1", " ".join([request.name, *values]))

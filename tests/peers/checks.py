@@ -1,0 +1,99 @@
+"""What is tested of each cloud: the same is made, and each takes over from the other."""
+
+from typing import ClassVar
+
+import pytest
+
+from tests.peers.cases import LAST, Cases
+from tests.peers.differences import Difference, compare, outlived, unknown
+from tests.peers.picture import Picture
+from tests.peers.play import Play
+from tests.peers.world import OURS, UPSTREAM
+from tests.proc.running import long
+
+Plays = dict[str, Play]
+"""By who begins."""
+DIRECTIONS = [("over", UPSTREAM), ("back", OURS)]
+"""Kinds of rows, and who began."""
+
+
+def made(plays: Plays) -> list[Difference]:
+    first, second = plays[UPSTREAM], plays[OURS]
+    return [
+        one
+        for stage in first.alone
+        for one in compare(first.pictures[stage], second.pictures[stage])
+    ]
+
+
+def writes(play: Play) -> list[Difference]:
+    return [Difference(one) for one in play.writes]
+
+
+class Checks:
+    """Tests of a cloud: a module gives it its `plays`."""
+
+    cloud: ClassVar[str]
+    cases: ClassVar[Cases]
+    kept: ClassVar[tuple[str, ...]]
+    """What paths begin with that belong to a Service, though no Service is there any more."""
+
+    def left(self, picture: Picture) -> list[Difference]:
+        """What belongs to a Service, by objects."""
+        mine = [path for path in picture if path.startswith(self.kept)]
+        return [Difference(one) for one in dict.fromkeys(map(self.name_of, mine))]
+
+    def name_of(self, path: str) -> str:
+        """That of the object which a path leads into."""
+        return " ".join(path.split(" ")[:2])
+
+    def unknown(self, kind: str, found: list[Difference]) -> list[Difference]:
+        return unknown(self.cloud, kind, found)
+
+    def test_both_make_the_same_but_for_what_is_listed(self, plays: Plays) -> None:
+        found = made(plays)
+        for stage in plays[UPSTREAM].alone:
+            upstream, ours = (plays[who].pictures[stage] for who in (UPSTREAM, OURS))
+            same = sum(upstream[path] == ours.get(path) for path in upstream)
+            other = len([*compare(upstream, ours)])
+            print(f"{stage}: {same} fields are the same, {other} differences are listed")
+        assert self.unknown("made", found) == []
+
+    @pytest.mark.parametrize(("kind", "first"), DIRECTIONS)
+    def test_who_takes_over_writes_only_what_is_listed(
+        self, plays: Plays, kind: str, first: str
+    ) -> None:
+        found = writes(plays[first])
+        print(f"{kind}: {len(found)} writes to the cloud")
+        assert self.unknown(kind, found) == []
+
+    @pytest.mark.parametrize("first", [UPSTREAM, OURS])
+    def test_who_took_over_makes_the_changes_that_are_asked_for(
+        self, plays: Plays, first: str
+    ) -> None:
+        second = OURS if first == UPSTREAM else UPSTREAM
+        without, served = self.cases.refused(second, 1), plays[first].served
+        for name, case in self.cases.chosen.items():
+            spec = case.later.spec if case.later else {"type": "ClusterIP"}
+            has_listeners = not spec.keys() & {"type", "allocateLoadBalancerNodePorts"}
+            if has_listeners and name not in without:
+                assert name in served, f"port {LAST} of {name}"
+
+    @pytest.mark.parametrize("first", [UPSTREAM, OURS])
+    def test_nothing_is_left_when_all_is_deleted(self, plays: Plays, first: str) -> None:
+        assert self.unknown("left", self.left(plays[first].pictures["deleted"])) == []
+
+    @long
+    def test_every_row_is_still_true(self, plays: Plays) -> None:
+        everything = {
+            "made": made(plays),
+            "over": writes(plays[UPSTREAM]),
+            "back": writes(plays[OURS]),
+            "left": [one for play in plays.values() for one in self.left(play.pictures["deleted"])],
+        }
+        outdated = [
+            row.where
+            for kind, found in everything.items()
+            for row in outlived(self.cloud, kind, found)
+        ]
+        assert outdated == []

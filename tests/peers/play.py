@@ -1,0 +1,67 @@
+"""One controller makes everything, and another takes over: what is seen on the way."""
+
+from dataclasses import dataclass, field
+
+from tests.peers.cases import LAST
+from tests.peers.picture import Picture, picture, renamer
+from tests.peers.world import World
+
+
+@dataclass
+class Play:
+    """The pictures of the stages, and what the second one wrote only because it took over."""
+
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    writes: list[str] = field(default_factory=list)
+    alone: list[str] = field(default_factory=list)
+    """The stages at which only the first one has been there."""
+    served: set[str] = field(default_factory=set)
+    """The Services that have a listener of their last port after the second one's update."""
+
+
+def play(world: World, first: str, second: str) -> Play:
+    """`first` makes everything and changes it; `second` takes over, changes all and deletes it."""
+    done = Play()
+    world.prepare()
+    for config in world.node_configs:
+        world.join_all()
+        with world.at_work(first, config):
+            world.settle()
+            done.pictures[config] = picture(world)
+        world.leave_all()
+    world.fill()
+    refused = world.cases.refused
+    with world.at_work(first):
+        world.settle(refused(first, 0))
+        done.pictures["made"] = picture(world)
+        world.change_nodes()
+        world.settle(refused(first, 0))
+        world.change()
+        world.settle(refused(first, 1))
+        done.pictures["changed"] = picture(world)
+    if world.last_config:
+        with world.at_work(first, world.last_config):
+            world.settle(refused(first, 1), len(world.cases.chosen))
+            done.pictures[world.last_config] = picture(world)
+    done.alone = list(done.pictures)
+    take_over(world, done, first, second)
+    return done
+
+
+def take_over(world: World, done: Play, first: str, second: str) -> None:
+    refused = world.cases.refused
+    before = renamer(world)
+    world.forget_calls()
+    with world.at_work(second, world.last_config):
+        world.settle(refused(first, 1) | refused(second, 1), len(world.cases.chosen))
+        after = renamer(world)
+        done.writes = [after(before(one)) for one in world.writes()]
+        done.pictures["taken over"] = picture(world)
+        world.update()
+        world.settle(refused(second, 1))
+        updated = done.pictures["updated"] = picture(world)
+        chosen = world.cases.chosen
+        done.served = {one for one in chosen if world.is_served(one, LAST, updated.keys())}
+        world.clear()
+        world.settle(refused(second, 1))
+        done.pictures["deleted"] = picture(world)

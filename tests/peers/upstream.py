@@ -1,0 +1,80 @@
+"""An upstream controller, as released, as a process; no pytest in here."""
+
+from pathlib import Path
+
+from tests.kube.build import AWS_PEER, OPENSTACK_PEER
+from tests.proc.running import Running
+
+(AWS,) = AWS_PEER.programs
+(OPENSTACK,) = OPENSTACK_PEER.programs
+
+
+class Upstream(Running):
+    """It works for the cluster of a kubeconfig in a cloud; ended with the block.
+
+    Of its defaults those are changed that would make it slower: it does ten Services and Nodes at
+    once, asks the API server as often as it likes, and looks at its routes each second.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        program: Path,
+        kubeconfig: Path,
+        config: Path,
+        *flags: str,
+        **environment: str,
+    ) -> None:
+        super().__init__(
+            "upstream",
+            directory,
+            [
+                "/usr/bin/env",
+                *(f"{name}={value}" for name, value in environment.items()),
+                str(program),
+                f"--cloud-config={config}",
+                f"--kubeconfig={kubeconfig}",
+                "--secure-port=0",
+                *QUICK,
+                *flags,
+            ],
+        )
+
+    def command(self, arguments: list[str]) -> list[str]:
+        return arguments
+
+
+QUICK = (
+    "--concurrent-service-syncs=10",
+    "--concurrent-node-syncs=10",
+    "--kube-api-qps=500",
+    "--kube-api-burst=500",
+    "--route-reconciliation-period=1s",
+    "--node-monitor-period=1s",
+)
+DEFAULTS = (
+    "--concurrent-service-syncs=1",
+    "--concurrent-node-syncs=1",
+    "--kube-api-qps=20",
+    "--kube-api-burst=30",
+    "--route-reconciliation-period=10s",
+    "--node-monitor-period=5s",
+)
+"""What these are without being asked for."""
+
+
+def aws(
+    directory: Path, binaries: Path, kubeconfig: Path, config: Path, url: str, *flags: str
+) -> Upstream:
+    """That of AWS, for the account at `url`; `binaries` is the folder that was built for PEERS."""
+    program = binaries / AWS
+    more = ("--cloud-provider=aws", *flags)
+    return Upstream(directory, program, kubeconfig, config, *more, AWS_ENDPOINT_URL=url)
+
+
+def openstack(
+    directory: Path, binaries: Path, kubeconfig: Path, config: Path, *flags: str
+) -> Upstream:
+    """That of OpenStack; `binaries` is the folder that was built for LAB_PEERS."""
+    more = ("--cloud-provider=openstack", *flags)
+    return Upstream(directory, binaries / OPENSTACK, kubeconfig, config, *more)
