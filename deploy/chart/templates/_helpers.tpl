@@ -1,0 +1,76 @@
+{{/* The labels of every object. */}}
+{{- define "ccm.labels" -}}
+app.kubernetes.io/name: ccm-supervisor
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "ccm.selector" -}}
+app.kubernetes.io/name: ccm-supervisor
+{{- end }}
+
+{{/* A value of a flag as text: numbers in full, a list with commas. */}}
+{{- define "ccm.text" -}}
+{{- if kindIs "slice" . }}{{ join "," . }}{{ else if kindIs "float64" . }}{{ toJson . }}{{ else }}{{ . }}{{ end }}
+{{- end }}
+
+{{/* The value of a flag, or its default: (list $ "name"). */}}
+{{- define "ccm.flag" -}}
+{{- $root := first . }}{{ $name := last . }}
+{{- if hasKey $root.Values.flags $name }}{{ include "ccm.text" (get $root.Values.flags $name) }}
+{{- else }}{{ get ($root.Files.Get "rights.yaml" | fromYaml).defaults $name }}
+{{- end }}
+{{- end }}
+
+{{/* Whether a controller runs, by the rules of `--controllers`: (list $ controller). */}}
+{{- define "ccm.isEnabled" -}}
+{{- $root := first . }}{{ $one := last . }}
+{{- $items := splitList "," (include "ccm.flag" (list $root "controllers")) }}
+{{- $said := "" }}
+{{- range $items }}
+{{- if and (not $said) (has (trimPrefix "-" (trim .)) $one.names) }}
+{{- $said = ternary "no" "yes" (hasPrefix "-" (trim .)) }}
+{{- end }}
+{{- end }}
+{{- $isOurs := or (not $one.provider) (eq $one.provider (include "ccm.flag" (list $root "cloud-provider"))) }}
+{{- $byStar := and (has "*" $items) (not $one.provider) }}
+{{- if and $isOurs (or (eq $said "yes") (and (not $said) $byStar)) }}yes{{ end }}
+{{- end }}
+
+{{/* A role in a namespace, or in the whole cluster, and who has it:
+     (dict "root" $ "name" … "namespace" … "rules" … "account" … "accountNamespace" …). */}}
+{{- define "ccm.role" -}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ ternary "Role" "ClusterRole" (not (empty .namespace)) }}
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "ccm.labels" .root | nindent 4 }}
+rules: {{- toYaml .rules | nindent 2 }}
+{{ include "ccm.binding" (merge (dict "role" .name "roleKind" (ternary "Role" "ClusterRole" (not (empty .namespace)))) .) }}
+{{- end }}
+
+{{- define "ccm.binding" -}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ ternary "RoleBinding" "ClusterRoleBinding" (not (empty .namespace)) }}
+metadata:
+  name: {{ .name }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "ccm.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .roleKind }}
+  name: {{ .role }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .account }}
+    namespace: {{ .accountNamespace }}
+{{ end }}

@@ -1,0 +1,1 @@
+"""What is published, made and checked: packages, image and chart. No part of the product."""

@@ -1,0 +1,210 @@
+"""The Helm chart: what of it follows from the code, and the archive that is published."""
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from ccm import __version__
+from ccm.controllers import ALIASES, GROUP, load_controller, provided_by
+from ccm.kube import cluster_identity, lease, service_accounts
+from ccm.kube.events import event_rule
+from ccm.kube.service_accounts import account_name
+from ccm.manifests.rbac import rule_body
+from ccm.model.objects import watched_kind
+from ccm.model.rbac import PolicyRule, merge_rules
+from ccm.settings.declaration import Flag
+from ccm.settings.flags import flags
+from ccm.settings.syntax import BOOLEAN
+from ccm.supervisor.informer import RESOURCES
+from release.packages import compressed, packed
+from release.tree import NAME, ROOT
+from workers.rbac import POLICY_RULES
+
+CHART = ROOT / "deploy" / "chart"
+MADE = "# Made from the code by `make chart`: do not edit.\n"
+
+NEEDED_FLAGS = (
+    "authentication-skip-lookup", "bind-address", "cloud-config", "cloud-provider", "controllers",
+    "leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace", "secure-port",
+    "shutdown-timeout", "use-service-account-credentials",
+)  # fmt: skip
+"""Those that templates ask for."""
+
+NO_FLAGS = ("config", "enable-leader-migration", "leader-migration-config")
+"""Those that name files which Helm cannot see, and on which the rights depend."""
+
+EVERYWHERE = "*"  # as a namespace in rights.yaml
+
+Json = dict[str, Any]
+
+
+def made_files() -> Iterator[tuple[Path, str]]:
+    """Each file of the chart that follows from the code, or ends with something that does."""
+    yield CHART / "rights.yaml", MADE + yaml.safe_dump(rights(), sort_keys=False)
+    yield CHART / "Chart.yaml", MADE + yaml.safe_dump(_chart(), sort_keys=False)
+    schema = orjson.dumps(values_schema(), option=orjson.OPT_INDENT_2).decode()
+    yield CHART / "values.schema.json", f"{schema}\n"
+    readme = CHART / "README.md"
+    introduction, heading, _ = readme.read_text().partition("## Values\n")
+    yield readme, introduction + heading + _table_of_values()
+
+
+def archive() -> tuple[str, bytes]:
+    """Its name and content, as `helm package` would have them."""
+    files = {
+        f"{NAME}/{path.relative_to(CHART)}": (path.read_bytes(), False)
+        for path in CHART.rglob("*")
+        if path.is_file()
+    }
+    return f"{NAME}-{__version__}.tgz", compressed(packed(files))
+
+
+def _chart() -> Json:
+    return {
+        "apiVersion": "v2",
+        "name": NAME,
+        "description": "A Kubernetes cloud controller manager that runs each controller on its own",
+        "type": "application",
+        "version": __version__,
+        "appVersion": __version__,
+        "kubeVersion": ">=1.30.0-0",
+        "keywords": ["cloud-controller-manager", "cloud-provider", "aws", "openstack"],
+    }
+
+
+def rights() -> Json:
+    """What `ccm-supervisor manifests` knows, for templates to choose from."""
+    defaults = {flag.name: flag.syntax.format(flag.default) for flag in flags()}
+    create, known = lease.policy_rules("", ["name"])
+    return {
+        "defaults": {name: defaults[name] for name in NEEDED_FLAGS},
+        "events": rule_body(event_rule()),
+        "clusterIdentity": rule_body(cluster_identity.POLICY_RULE),
+        "newLease": rule_body(create),
+        "knownLease": _unnamed(known),
+        "tokens": _unnamed(*service_accounts.policy_rules(["name"])),
+        "controllers": [*_controllers()],
+    }
+
+
+def _controllers() -> Iterator[Json]:
+    short = {name: alias for alias, name in ALIASES.items()}
+    for worker, by_controller in POLICY_RULES.items():
+        for name, rules in by_controller.items():
+            yield _controller([name, short[name]], worker, "", rules)
+    for provider in sorted({point.partition(".")[0] for point in _entry_points()}):
+        for name in provided_by(provider):
+            rules = load_controller(name, provider).POLICY_RULES
+            yield _controller([name], name, provider, rules)
+
+
+def _entry_points() -> Iterator[str]:
+    from configparser import ConfigParser
+
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    for line in config["options.entry_points"][GROUP].splitlines():
+        yield line.partition("=")[0].strip()
+
+
+def _controller(
+    names: list[str], worker: str, provider: str, rules: tuple[PolicyRule, ...]
+) -> Json:
+    projections = load_controller(worker, provider).PROJECTIONS
+    merged = merge_rules(rules)
+    return {
+        "names": names,
+        "account": account_name(worker),
+        "provider": provider,
+        "watches": sorted(
+            {RESOURCES[watched_kind(each.kind)].rpartition("/")[2] for each in projections}
+        ),
+        "rules": {
+            namespace or EVERYWHERE: [rule_body(rule) for rule in granted]
+            for namespace, granted in groupby(merged, lambda rule: rule.namespace)
+        },
+    }
+
+
+def _unnamed(rule: PolicyRule) -> Json:
+    body = rule_body(rule)
+    del body["resourceNames"]
+    return body
+
+
+def values_schema() -> Json:
+    """Types of all values by their defaults; every flag of `start` by its declaration."""
+    values: Json = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = _schema_of(values) | {"$schema": "http://json-schema.org/draft-07/schema#"}
+    properties = schema["properties"]
+    properties["global"] = {"type": "object"}
+    properties["kind"]["enum"] = ["daemonset", "deployment", "none"]
+    properties["replicas"]["minimum"] = 1
+    properties["secretFiles"]["items"] = _secret_file()
+    properties["flags"] = {
+        "type": "object",
+        "required": ["cloud-provider"],
+        "additionalProperties": False,
+        "properties": {flag.name: _flag(flag) for flag in flags() if flag.name not in NO_FLAGS},
+    }
+    named = properties["flags"]["properties"]
+    named["cloud-provider"]["minLength"] = 1
+    named["shutdown-timeout"]["pattern"] = "^[0-9]+s$"  # the grace period follows from it
+    return schema
+
+
+def _flag(flag: Flag) -> Json:
+    text: Json = {"type": ["string", "number"]}
+    if flag.syntax is BOOLEAN:
+        text = {"type": "boolean"}
+    elif flag.syntax.is_repeatable:
+        text = {"type": ["string", "array"], "items": {"type": "string"}}
+    return {**text, "description": flag.help}
+
+
+def _secret_file() -> Json:
+    texts = {name: {"type": "string", "minLength": 1} for name in ("secretName", "mountPath")}
+    return {
+        "type": "object",
+        "required": [*texts],
+        "additionalProperties": False,
+        "properties": texts,
+    }
+
+
+OPEN = ("podSecurityContext", "securityContext", "resources", "nodeSelector")
+"""Values whose fields are Kubernetes' own: the API server says what is wrong with them."""
+
+
+def _schema_of(value: Any, name: str = "") -> Json:
+    match value:
+        case bool():
+            return {"type": "boolean"}
+        case int():
+            return {"type": "integer"}
+        case str():
+            return {"type": "string"}
+        case list():
+            return {"type": "array"}
+        case dict() if value and name not in OPEN:
+            properties = {key: _schema_of(each, key) for key, each in value.items()}
+            return {"type": "object", "additionalProperties": False, "properties": properties}
+        case _:
+            return {"type": "object"}
+
+
+def _table_of_values() -> str:
+    """A row for each value; those that follow each other without a line between share a comment."""
+    text = (CHART / "values.yaml").read_text()
+    rows = ["\n| value | default | meaning |\n|---|---|---|\n"]
+    for block in text.strip().split("\n\n"):
+        comment = " ".join(re.findall(r"^# (.*)$", block, re.MULTILINE))
+        for name, value in yaml.safe_load(block).items():
+            default = orjson.dumps(value).decode() if not isinstance(value, str) else value
+            rows.append(f"| `{name}` | `{default}` | {comment} |\n")
+    return "".join(rows)

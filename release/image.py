@@ -1,0 +1,162 @@
+"""The image's root file system: Debian's Python, the pinned libraries of one cloud, the wheel.
+
+Nothing is installed: packages are unpacked, and no program of them runs but Python's compiler.
+"""
+
+import shutil
+from configparser import ConfigParser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
+
+from ccm import __version__
+from ccm.manifests.workload import USER
+from release import debian
+from release.debian import PYTHON
+from release.oci import image_archive
+from release.packages import make_packages
+from release.sbom import bill_of_materials
+from release.tree import NAME, REQUIREMENTS, UV, ReleaseError, run
+
+PLATFORMS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
+SITE = "usr/lib/python3/dist-packages"
+
+UNUSED = (
+    "usr/lib/*/gconv", "usr/lib/*/engines-3", "usr/sbin/*",
+    "usr/share/[!cd]*", "usr/share/doc/*/[!c]*", "usr/share/doc/*/changelog*",
+    f"usr/lib/python{PYTHON}/test", f"usr/lib/python{PYTHON}/pydoc_data",
+    f"usr/lib/python{PYTHON}/lib-dynload/_test*",
+    # Generated clients: we send and receive JSON. Descriptions of services: we use those of KEPT.
+    f"{SITE}/kubernetes/client/api/*", f"{SITE}/kubernetes/client/models/*",
+    f"{SITE}/kubernetes/aio/client/api/*", f"{SITE}/kubernetes/aio/client/models/*",
+    f"{SITE}/botocore/data/*/", f"{SITE}/boto3/examples",
+)  # fmt: skip
+KEPT = (
+    f"{SITE}/botocore/data/ec2", f"{SITE}/botocore/data/elb", f"{SITE}/botocore/data/elbv2",
+    f"{SITE}/botocore/data/sts", f"{SITE}/botocore/data/sso", f"{SITE}/botocore/data/sso-oidc",
+)  # fmt: skip
+
+LINKS = {
+    "usr/bin/python3": f"python{PYTHON}",
+    "usr/lib/ssl/cert.pem": "/etc/ssl/certs/ca-certificates.crt",
+    # Where manifests of upstream's controllers look for it; some give arguments alone.
+    "usr/bin/aws-cloud-controller-manager": "../local/bin/cloud-controller-manager",
+    "usr/bin/openstack-cloud-controller-manager": "../local/bin/cloud-controller-manager",
+}
+FILES = {
+    "etc/passwd": f"root:x:0:0:root:/:\nccm:x:{USER}:{USER}:ccm:/:\n",
+    "etc/group": f"root:x:0:\nccm:x:{USER}:\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+CONFIG = {
+    "User": f"{USER}:{USER}",
+    "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"],
+    "Entrypoint": ["cloud-controller-manager"],
+    "WorkingDir": "/",
+    "Labels": {
+        "org.opencontainers.image.title": NAME,
+        "org.opencontainers.image.version": __version__,
+        "org.opencontainers.image.licenses": "Apache-2.0",
+    },
+}
+# Workers import it as well, and must not start it.
+SCRIPT = """#!/usr/bin/python3
+import sys
+from {module} import {function}
+
+if __name__ == "__main__":
+    sys.exit({function}())
+"""
+
+
+def make_image(out: Path, cloud: str) -> tuple[Path, Path]:
+    """The archive of the image for one cloud, and its bill of materials."""
+    architecture = debian.architecture()
+    with TemporaryDirectory() as directory:
+        root, work = Path(directory, "root"), Path(directory, "work")
+        _, wheel = make_packages(out)
+        make_root(root, wheel, cloud, work)
+        digest, archive = image_archive(root, architecture, CONFIG, f"{NAME}:{__version__}")
+        bill = bill_of_materials(digest, architecture, debian.pinned(), root / SITE)
+    name = f"{NAME}-{__version__}-{cloud}-{architecture}"
+    made = out / f"{name}.oci.tar", out / f"{name}.cdx.json"
+    for path, content in zip(made, (archive, bill), strict=True):
+        path.write_bytes(content)
+    return made
+
+
+def make_root(root: Path, wheel: Path, cloud: str, work: Path) -> None:
+    """Fill the directory `root`; `work` is for what is needed on the way."""
+    for package in debian.download(debian.pinned(), work):
+        run("dpkg-deb", "--extract", package, root)
+        _register(package, root)
+    _install(root / SITE, wheel, cloud)
+    _leave_out(root)
+    for name, target in LINKS.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(target)
+    authorities = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))
+    bundle = "".join(path.read_text() for path in authorities)
+    for name, text in {**FILES, "etc/ssl/certs/ca-certificates.crt": bundle}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    _add_commands(root, wheel)
+    _compile(root)
+
+
+def _register(package: Path, root: Path) -> None:
+    """Say that it is there, in the place where scanners look in images without dpkg."""
+    status = root / "var/lib/dpkg/status.d"
+    status.mkdir(parents=True, exist_ok=True)
+    (status / package.name.partition("_")[0]).write_text(run("dpkg-deb", "--field", package))
+
+
+def _install(site: Path, wheel: Path, cloud: str) -> None:
+    pins = REQUIREMENTS / f"{cloud}.txt"
+    if not pins.exists():
+        raise ReleaseError(f"there is no {pins}: which cloud is {cloud!r}?")
+    platform = (
+        f"--python-platform={PLATFORMS[debian.architecture()]}",
+        f"--python-version={PYTHON}",
+    )
+    install = (UV, "pip", "install", "--quiet", f"--target={site}", *platform)
+    run(*install, "--only-binary=:all:", "--link-mode=copy", "--require-hashes", f"-r{pins}")
+    shutil.rmtree(site / "bin")  # they name this host's Python
+    for record in site.glob("*.dist-info/RECORD"):
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if not line.startswith("bin/")))
+    with ZipFile(wheel) as archive:
+        archive.extractall(site)
+
+
+def _leave_out(root: Path) -> None:
+    kept = {root / name for name in KEPT}
+    for pattern in UNUSED:
+        for path in [*root.glob(pattern)]:
+            is_folder = path.is_dir() and not path.is_symlink()
+            if path in kept or (pattern.endswith("/") and not is_folder):
+                continue
+            shutil.rmtree(path) if is_folder else path.unlink(missing_ok=True)
+
+
+def _add_commands(root: Path, wheel: Path) -> None:
+    points = ConfigParser()
+    with ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith("entry_points.txt"))
+        points.read_string(archive.read(name).decode())
+    for command, where in points["console_scripts"].items():
+        module, _, function = where.partition(":")
+        path = root / "usr/local/bin" / command
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SCRIPT.format(module=module, function=function))
+        path.chmod(0o755)
+
+
+def _compile(root: Path) -> None:
+    """Bytecode for all of it, as nobody can write it later; with the Python of the image."""
+    (loader,) = (root / "usr/lib").glob("*/ld-linux-*")
+    python = (loader, "--library-path", loader.parent, root / f"usr/bin/python{PYTHON}")
+    compiler = ("-m", "compileall", "-qq", "--invalidation-mode=unchecked-hash")
+    places = ("-s", root, "-p", "/", root / "usr/lib/python3", root / f"usr/lib/python{PYTHON}")
+    variables = {"PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0", "PYTHONPATH": ""}
+    run(*python, *compiler, *places, **variables)

@@ -1,0 +1,1 @@
+"""What is published: packages, image and chart, and that their pages can be followed."""
