@@ -15,6 +15,7 @@ from ccm.durations import format_duration
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube
+from ccm.kube.cluster_identity import read_cluster_uid
 from ccm.kube.watch import list_once
 from ccm.manifests.rbac import subjects
 from ccm.model.objects import Json, Node, mapping, objects, text
@@ -102,6 +103,14 @@ async def list_objects(context: CheckContext, path: str) -> list[Json]:
         if error.status != 403:
             raise
         raise NotChecked(f"this identity may not list {path.rpartition('/')[2]}") from error
+
+
+async def cluster_uid(context: CheckContext) -> str:
+    """The UID that marks the cluster's things in the cloud; empty where it cannot be read."""
+    try:
+        return await read_cluster_uid(await connect(context))
+    except (NotChecked, KubernetesError, Unreachable):
+        return ""
 
 
 @once

@@ -7,17 +7,17 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ccm.checks.api_server import list_nodes, list_objects
+from ccm.checks.api_server import cluster_uid, list_nodes, list_objects
 from ccm.checks.context import CheckContext, once, or_none
 from ccm.checks.finding import Finding, NotChecked, failed, from_fault, ok, warning
 from ccm.cloud.dry_run import ReadingGate
 from ccm.cloud.gate import WorkerGate, invoke
-from ccm.cloud.interface import CloudProvider, Volumes
+from ccm.cloud.interface import CloudProvider, NamesMissingRights, Volumes
 from ccm.cloud.registry import load_provider
 from ccm.controllers import LIFECYCLE, NODE, SERVICE, VOLUME
 from ccm.decide.budget import Priority
@@ -77,7 +77,7 @@ async def start_provider(context: CheckContext) -> CloudProvider:
     timeout = min(settings.cloud_call_timeout, CALL_TIMEOUT)
     gate = ReadingGate(WorkerGate(grants, timeout, lambda: None))
     try:
-        given = provider_context(settings, gate, "check")
+        given = provider_context(settings, gate, "check", await cluster_uid(context))
         provider = load_provider(settings.cloud_provider)
         await provider.initialize(given)
     except (ConfigurationFault, ConfigurationFaults):
@@ -156,6 +156,7 @@ class CloudRead:
     spent: Counter[str] = field(default_factory=Counter)
     answers: Mapping[str, Answer] = field(default_factory=dict)
     error: CloudError | None = None
+    missing_rights: tuple[str, ...] = ()
 
 
 @once
@@ -172,11 +173,25 @@ async def probe_reads(context: CheckContext) -> Sequence[CloudRead]:
     if provider.load_balancers and context.runs(SERVICE):
         get = provider.load_balancers.get
         reads.append(await read("load balancers", "a load balancer", get, NO_SUCH_SERVICE))
+        if isinstance(provider.load_balancers, NamesMissingRights) and not reads[-1].error:
+            reads.append(await _read_rights(provider.load_balancers, read))
     if provider.volumes and context.runs(VOLUME):
         listed = await or_none(list_objects(context, "/api/v1/persistentvolumes")) or ()
         for volume in _sample_volume(provider.volumes, map(PersistentVolume, listed)):
             reads.append(await read("volumes", "a volume", provider.volumes.describe, [volume]))
     return reads
+
+
+async def _read_rights(
+    part: NamesMissingRights, read: Callable[..., Awaitable[CloudRead]]
+) -> CloudRead:
+    missing: list[str] = []
+
+    async def find() -> None:
+        missing.extend(await invoke(part.missing_rights))
+
+    done = await read("load balancers", "rights", find)
+    return replace(done, missing_rights=tuple(missing))
 
 
 async def read_cloud(
@@ -234,7 +249,10 @@ def evaluate_reads(reads: Sequence[CloudRead]) -> Iterator[Finding]:
     for (report, message, remedy), met in failures.items():
         subjects = ", ".join(dict.fromkeys(read.subject for read in met))
         yield report(f"{message} {subjects}: {met[0].error}", remedy)
-    if not failures:
+    if missing := [right for read in reads for right in read.missing_rights]:
+        remedy = "allow them; the provider's page says what is not done without"
+        yield warning(f"the cloud does not let us do all: {', '.join(missing)}", remedy)
+    elif not failures:
         answered = ", ".join(dict.fromkeys(read.part for read in reads)) or "nothing"
         yield ok(f"the cloud answers about {answered}")
 

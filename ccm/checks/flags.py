@@ -3,10 +3,21 @@
 from collections.abc import Collection, Iterable, Iterator
 
 from ccm.checks.context import CheckContext
-from ccm.checks.finding import Finding, ok, warning
-from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
+from ccm.checks.finding import Finding, from_fault, ok, warning
+from ccm.controllers import (
+    LIFECYCLE,
+    NODE,
+    ROUTE,
+    SERVICE,
+    VOLUME,
+    enabled_provided,
+    is_enabled,
+    load_controller,
+)
 from ccm.durations import format_duration
+from ccm.errors import ConfigurationFaults
 from ccm.settings import Flag, Origin, Settings, flags
+from ccm.settings.leader_migration import read_leader_migration
 
 MIN_LEASE_MARGIN = 2.0  # seconds between the renew deadline and the end of the Lease
 
@@ -23,12 +34,18 @@ CONTROLLER_OF_FLAG = {
     "node_deletion_limit": LIFECYCLE,
     "node_deletion_window": LIFECYCLE,
     "node_vanish_share": LIFECYCLE,
+    "tags": "tagging",
+    "resources": "tagging",
 }
 """Flags that mean something to one controller only."""
 
 
 async def check_flags(context: CheckContext) -> Iterable[Finding]:
-    """The flags themselves; nothing is probed."""
+    """The flags themselves, and the file of one; nothing is probed."""
+    try:
+        read_leader_migration(context.settings)
+    except ConfigurationFaults as faults:
+        return map(from_fault, faults.faults)
     return evaluate_flags(context.settings, context.raw_values)
 
 
@@ -41,6 +58,7 @@ def evaluate_flags(settings: Settings, written: Collection[str]) -> Iterator[Fin
     found = [
         *_without_effect(settings, chosen),
         *_without_controller(settings, chosen),
+        *_of_provided(settings),
         *_of_routes(settings),
         *_of_lease(settings),
         *_of_requests(settings),
@@ -66,6 +84,13 @@ def _without_controller(settings: Settings, chosen: Iterable[Flag]) -> Iterator[
                 f"{_text(flag, settings)} has no effect: --controllers turns {controller} off",
                 f"leave it out, or turn {controller} on",
             )
+
+
+def _of_provided(settings: Settings) -> Iterator[Finding]:
+    """What the provider's own controllers refuse."""
+    for name in enabled_provided(settings.controllers):
+        module = load_controller(name, settings.cloud_provider)
+        yield from map(from_fault, module.faults(settings) if hasattr(module, "faults") else ())
 
 
 def _text(flag: Flag, settings: Settings) -> str:

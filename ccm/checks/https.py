@@ -1,8 +1,10 @@
 """Can the HTTPS endpoints be served, and their callers be authenticated and authorized."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from ccm.checks.api_server import connect
 from ccm.checks.context import CheckContext
@@ -16,15 +18,16 @@ from ccm.checks.finding import (
     ok,
     warning,
 )
-from ccm.checks.host import probe_runtime
+from ccm.checks.host import probe_runtime, unusable_directory
 from ccm.errors import CannotListen, ConfigurationFault
 from ccm.kube.access_review import review_access
 from ccm.kube.service_accounts import NAMESPACE
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from ccm.supervisor.accounts import APPLY_MANIFESTS
-from ccm.supervisor.https.server import listen
-from ccm.supervisor.https.tls import ServingTls
+from ccm.supervisor.https.client_ca import read_files
+from ccm.supervisor.https.server import PURPOSES, listen, load_review_access
+from ccm.supervisor.https.tls import ServingTls, pair_in
 
 REVIEW_RULES = (
     PolicyRule("tokenreviews", ("create",), "who a caller is", "authentication.k8s.io"),
@@ -48,7 +51,7 @@ async def check_https(context: CheckContext) -> Iterable[Finding]:
         return [ok("nothing is served: --secure-port is 0")]
     is_ours = (await probe_runtime(context)).is_running
     found = [] if is_ours else await asyncio.to_thread(_of_port, settings)
-    found += await _of_certificates(settings)
+    found += [finding async for finding in _of_files(settings)]
     found += await _of_callers(context)
     if all(each.state is CheckState.NOT_CHECKED for each in found):
         found.append(ok(f"port {settings.secure_port} is {'served by us' if is_ours else 'free'}"))
@@ -64,13 +67,24 @@ def _of_port(settings: Settings) -> list[Finding]:
     return []
 
 
-async def _of_certificates(settings: Settings) -> list[Finding]:
-    """What is wrong with them; one that a start would make is not made here."""
-    try:
-        await ServingTls(replace(settings, cert_dir=""), lambda: "").load()
-    except ConfigurationFault as fault:
-        return [from_fault(fault)]
-    return []
+async def _of_files(settings: Settings) -> AsyncIterator[Finding]:
+    """What is wrong with certificates and kubeconfigs; a pair that a start makes is not made."""
+    pair = pair_in(settings.cert_dir)
+    if settings.cert_dir and not (pair.certificate.exists() or pair.key.exists()):
+        for finding in unusable_directory("--cert-dir", Path(settings.cert_dir).absolute()):
+            yield finding
+        settings = replace(settings, cert_dir="")
+    own = [purpose for purpose in PURPOSES if getattr(settings, f"{purpose}_kubeconfig")]
+    loads: list[Callable[[], Awaitable[object]]] = [
+        ServingTls(settings, str).load,
+        partial(read_files, settings),
+        *(partial(load_review_access, settings, purpose) for purpose in own),
+    ]
+    for load in loads:
+        try:
+            await load()
+        except ConfigurationFault as fault:
+            yield from_fault(fault)
 
 
 async def _of_callers(context: CheckContext) -> list[Finding]:

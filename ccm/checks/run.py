@@ -19,9 +19,23 @@ from ccm.checks import (
     services,
 )
 from ccm.checks.context import Check, CheckContext
-from ccm.checks.finding import CheckState, Finding, NotChecked, failed, not_checked, worst
+from ccm.checks.finding import (
+    CheckState,
+    Finding,
+    NotChecked,
+    failed,
+    from_fault,
+    not_checked,
+    worst,
+)
 from ccm.durations import format_duration
-from ccm.errors import CloudError, KubernetesError, Unreachable
+from ccm.errors import (
+    CloudError,
+    ConfigurationFault,
+    ConfigurationFaults,
+    KubernetesError,
+    Unreachable,
+)
 from ccm.model.objects import Json
 
 log = logging.getLogger(__name__)
@@ -92,6 +106,10 @@ async def _findings(check: Check, context: CheckContext) -> list[Finding]:
         return [failed(str(error), "see the log of the API server, and what stands before it")]
     except CloudError as error:
         return [failed(str(error), "see whether the cloud works")]
+    except ConfigurationFault as fault:
+        return [from_fault(fault)]
+    except ConfigurationFaults as faults:
+        return [from_fault(fault) for fault in faults.faults]
     except Exception as bug:  # around one callback: the other checks go on
         log.debug("check failed", exc_info=True)
         return [failed(f"the check itself failed: {bug!r}", "this is a bug; please report it")]

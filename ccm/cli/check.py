@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ccm import __version__
-from ccm.cli.reporting import say, say_json, terminal
+from ccm.cli.reporting import FORMATS, example, say, say_document, terminal
 from ccm.cli.start import FlagOption, StartCommand
 from ccm.errors import ExitCode
 from ccm.printable import printable
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from ccm.checks.run import CheckResult
 
 COLOURS = {"ok": "green", "not checked": "cyan", "warning": "yellow", "failed": "bold red"}
-FORMATS = ("table", "json")
 OUTPUT = click.Option(
-    ["-o", "output"], type=click.Choice(FORMATS), help="How to show the findings."
+    ["-o", "--output"], type=click.Choice(["table", *FORMATS]), help="How to show the findings."
 )
 
 
@@ -39,14 +38,14 @@ def _run(words: list[str]) -> None:
 
 def _taken_output(words: Sequence[str]) -> tuple[str, list[str]]:
     """The format that `-o` asks for, and the flags of `start`."""
-    output, rest = FORMATS[0], list(words)
-    while "-o" in rest:
-        place = rest.index("-o")
-        output = rest[place + 1] if place + 1 < len(rest) else ""
-        del rest[place : place + 2]
-    if output not in FORMATS:
-        raise click.BadParameter(f"choose one of {', '.join(FORMATS)}", param_hint="-o")
-    return output, rest
+    chosen, rest, left = "table", list[str](), iter(words)
+    for word in left:
+        option, separator, value = word.partition("=")
+        if option in OUTPUT.opts:
+            chosen = OUTPUT.type.convert(value if separator else next(left, ""), OUTPUT, None)
+        else:
+            rest.append(word)
+    return chosen, rest
 
 
 async def _check(reading: Reading, output: str) -> ExitCode:
@@ -55,10 +54,11 @@ async def _check(reading: Reading, output: str) -> ExitCode:
     from ccm.checks.run import CHECKS, run_checks, to_json
 
     results = await run_checks(CHECKS, CheckContext(reading.settings, reading.raw_values))
-    if output == "json":
-        say_json(to_json(results, __version__, reading.settings.cloud_provider))
-    else:
+    if output == "table":
         terminal().print(_table(results), "", _summary(results), sep="\n")
+    else:
+        report = to_json(results, __version__, reading.settings.cloud_provider)
+        say_document("check/v1", report, output)
     is_bad = any(result.state is CheckState.FAILED for result in results)
     return ExitCode.FAILED if is_bad else ExitCode.OK
 
@@ -91,6 +91,7 @@ check = StartCommand(
     "check",
     params=[OUTPUT, *(FlagOption(flag) for flag in flags())],
     callback=_run,
-    help="Look for what would not work, without changing anything; takes the flags of 'start'.",
+    help="Look for what would not work, without changing anything.\n\nTakes the flags of 'start'.",
+    epilog=example("ccm-supervisor check --cloud-provider=aws --cloud-config=cloud.conf"),
     context_settings={"max_content_width": 100},
 )

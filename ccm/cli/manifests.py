@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from ccm import __version__
-from ccm.cli.reporting import say
+from ccm.cli.reporting import example, say, say_json
 from ccm.printable import printable
 from ccm.settings import Reading, flags, read, read_arguments
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True, "max_content_width": 100},
+    context_settings={"ignore_unknown_options": True},
+    epilog=example("ccm-supervisor manifests --kind=deployment -- --cloud-provider=aws"),
 )
 @click.option(
     "--kind",
@@ -35,23 +36,29 @@ from ccm.settings import Reading, flags, read, read_arguments
     metavar="NAME",
     help="Secret that is mounted where --cloud-config is; its key is the name of that file.",
 )
+@click.option(
+    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True
+)
 @click.argument("start_flags", nargs=-1, type=click.UNPROCESSED, metavar="-- [FLAGS OF start]")
-def manifests(start_flags: Sequence[str], **options: Any) -> None:
-    """Print service accounts, RBAC rules and Pods, as YAML, for these flags of 'start'.
+def manifests(start_flags: Sequence[str], output: str, **options: Any) -> None:
+    """Print service accounts, RBAC rules and Pods, to be applied.
 
-    \b
-    ccm-supervisor manifests --kind=deployment -- \\
-        --cloud-provider=NAME --controllers='*,-route' --use-service-account-credentials
+    They are for a supervisor with these flags of 'start'.
     """
+    from ccm.cloud.registry import check_name
     from ccm.manifests.rbac import rbac, subjects
     from ccm.manifests.workload import Workload, to_yaml, workload
 
     reading = read(read_arguments(start_flags), {})
     settings = reading.settings
+    check_name(settings.cloud_provider)
     wanted = Workload(**options, arguments=[*_arguments(reading)])
     objects = [*rbac(subjects(settings, wanted.namespace), settings)]
     if wanted.kind != "none":
         objects += workload(wanted, settings)
+    if output == "json":
+        say_json({"apiVersion": "v1", "kind": "List", "items": [each.body for each in objects]})
+        return
     command = ["ccm-supervisor", "manifests", *_own_options(), "--", *wanted.arguments]
     say(*to_yaml(f"Rendered by: {printable(shlex.join(command))}", objects).splitlines())
 

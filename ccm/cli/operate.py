@@ -9,7 +9,7 @@ import click
 
 from ccm.bus.control import NotRunning, ask
 from ccm.bus.paths import RuntimePaths
-from ccm.cli.reporting import fail, say
+from ccm.cli.reporting import Group, example, fail, inherited, output_option, say, say_document
 from ccm.durations import format_duration
 from ccm.errors import ExitCode
 from ccm.settings import default_runtime_dir
@@ -20,7 +20,7 @@ SCALE_TIMEOUT = 75.0  # seconds; the supervisor itself gives up earlier
 runtime_dir_option = click.option(
     "--runtime-dir",
     metavar="DIR",
-    default=default_runtime_dir,
+    default=inherited("runtime_dir", default_runtime_dir),
     help="Runtime directory of the supervisor.  [default: as for 'start']",
 )
 
@@ -39,60 +39,73 @@ def answer_of(
     return answer
 
 
-@click.command()
+@click.command(epilog=example("ccm-supervisor stop"))
 @runtime_dir_option
 def stop(runtime_dir: str) -> None:
-    """Stop the supervisor gracefully: reconciles in flight finish, the lease is released."""
+    """Stop in order: reconciles in flight finish, then the Lease is released."""
     say(answer_of(runtime_dir, "stop")["ok"])
 
 
-@click.command()
+@click.command(epilog=example("ccm-supervisor restart node-0"))
 @click.argument("worker")
 @runtime_dir_option
 def restart(worker: str, runtime_dir: str) -> None:
-    """Let WORKER finish its reconciles in flight and start it again; others are not affected."""
+    """Have a new process take over the work of WORKER.
+
+    Reconciles in flight finish; no other worker is affected.
+    """
     say(answer_of(runtime_dir, "restart", worker=worker)["ok"])
 
 
-@click.command()
+@click.command(epilog=example("ccm-supervisor scale node 3"))
 @click.argument("controller", type=click.Choice(["node"]), expose_value=False)
 @click.argument("count", type=int)
 @runtime_dir_option
 def scale(count: int, runtime_dir: str) -> None:
-    """Shard the nodes among COUNT worker processes; nothing is done twice or left out."""
+    """Shard the nodes among COUNT worker processes.
+
+    Nothing is done twice or left out meanwhile.
+    """
     say(answer_of(runtime_dir, "scale", SCALE_TIMEOUT, count=count)["ok"])
 
 
-@click.command()
+@click.command(epilog=example("ccm-supervisor reload"))
 @runtime_dir_option
 def reload(runtime_dir: str) -> None:
-    """Read the cloud configuration and credentials again; if they do not work, the old ones stay.
+    """Read the cloud configuration and credentials again.
 
-    The verbosity is read again, too, where it is in the file of --config.
+    If they do not work, the old ones stay. The verbosity is read again, too, where it is in the
+    file of --config.
     """
     say(answer_of(runtime_dir, "reload")["ok"])
 
 
-@click.command()
+@click.command(epilog=example("ccm-supervisor log-level 4"))
 @click.argument("verbosity", type=int)
 @runtime_dir_option
 def log_level(verbosity: int, runtime_dir: str) -> None:
-    """Change the verbosity of the running processes; 4 and more logs every decision."""
+    """Change the verbosity of the running processes.
+
+    4 and more logs every decision, 0 what changed, -1 only what is wrong.
+    """
     say(answer_of(runtime_dir, "log-level", verbosity=verbosity)["ok"])
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True, epilog=example("ccm-supervisor deletions"))
+@output_option("text")
 @runtime_dir_option
 @click.pass_context
-def deletions(context: click.Context, runtime_dir: str) -> None:
-    """Show whether nodes may be deleted, and what prevents it for each that vanished."""
-    context.default_map = {name: {"runtime_dir": runtime_dir} for name in ("freeze", "allow")}
+def deletions(context: click.Context, output: str, runtime_dir: str) -> None:
+    """Show whether nodes may be deleted, and what prevents it."""
     if context.invoked_subcommand is None:
         answer = answer_of(runtime_dir, "deletions", action="show")
-        say(*_deletions_lines(answer))
+        if output == "text":
+            say(*_deletions_lines(answer))
+        else:
+            say_document("deletions/v1", answer, output)
 
 
-@deletions.command()
+@deletions.command(epilog=example('ccm-supervisor deletions freeze --reason "audit"'))
 @click.option("--reason", metavar="TEXT", default="", help="Why, for whoever reads the status.")
 @runtime_dir_option
 def freeze(reason: str, runtime_dir: str) -> None:
@@ -102,7 +115,7 @@ def freeze(reason: str, runtime_dir: str) -> None:
     say(answer["ok"])
 
 
-@deletions.command()
+@deletions.command(epilog=example("ccm-supervisor deletions allow"))
 @runtime_dir_option
 def allow(runtime_dir: str) -> None:
     """Lift a freeze, and a hold after many nodes vanished at once: they really are gone."""

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ccm.cli.reporting import fail, say, say_json
+from ccm.cli.reporting import Group, example, fail, output_option, say, say_document
 
 if TYPE_CHECKING:
     from ccm.decide.orphans import Orphan
     from ccm.settings import Reading
 
 
-@click.group()
+LISTED = example("ccm-supervisor orphans list --cloud-provider=aws --cloud-config=cloud.conf")
+
+
+@click.group(cls=Group, epilog=LISTED)
 def orphans() -> None:
-    """Find load balancers and routes that no object in the cluster asks for any more."""
+    """Find load balancers and routes that no object asks for any more."""
 
 
-@orphans.command("list", context_settings={"ignore_unknown_options": True})
-@click.option("-o", "output", type=click.Choice(["text", "json"]), default="text")
+@orphans.command("list", context_settings={"ignore_unknown_options": True}, epilog=LISTED)
+@output_option("text")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def list_orphans(output: str, flags: tuple[str, ...]) -> None:
     """List them; nothing is changed. Takes the FLAGS of `start`."""
@@ -31,8 +34,8 @@ def list_orphans(output: str, flags: tuple[str, ...]) -> None:
         found = asyncio.run(_find(read(read_arguments(flags), os.environ)))
     except NotChecked as error:
         fail([error])
-    if output == "json":
-        say_json([asdict(one) for one in found])
+    if output != "text":
+        say_document("orphans/v1", {"orphans": [asdict(one) for one in found]}, output)
         return
     say(*(f"{one.kind} {one.name}: {one.why}" for one in found))
     say(f"orphans: {len(found) or 'none'}")

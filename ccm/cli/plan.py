@@ -11,34 +11,39 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from ccm.cli.reporting import Heading, say, say_json
-from ccm.errors import ExitCode
+from ccm.cli.reporting import Heading, example, output_option, say, say_document
+from ccm.errors import CloudError, ExitCode
 
 if TYPE_CHECKING:
     from ccm.dry_run.cluster import Change
     from ccm.dry_run.plan import Plan
+    from ccm.settings import Reading
 
 MAX_VALUE_LENGTH = 80  # characters
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
-@click.option("-o", "output", type=click.Choice(["text", "json"]), default="text")
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog=example("ccm-supervisor plan --cloud-provider=aws --cloud-config=cloud.conf"),
+)
+@output_option("text")
 @click.option("--timeout", default=120.0, show_default=True, help="Seconds it may take.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def plan(output: str, timeout: float, flags: tuple[str, ...]) -> None:
-    """Show what all controllers would change now, in the cluster and in the cloud.
+    """Show what the controllers would change now, and change nothing.
 
     Takes the FLAGS of `start`. A dry run: the real controllers work on a copy of Nodes, Services
     and PersistentVolumes and read from the cloud; nothing is written to either. Exits with 1 when
-    it did not finish in time, so that changes may be missing.
+    there are Warnings, the cloud does not let us read, or it did not finish in time.
     """
     result = asyncio.run(_dry_run(flags, timeout))
-    if output == "json":
-        say_json(asdict(result))
-    else:
+    if output == "text":
         say(*_lines(result))
-    sys.exit(ExitCode.OK if result.is_complete else ExitCode.FAILED)
+    else:
+        say_document("plan/v1", asdict(result), output)
+    is_good = result.is_complete and not result.problems
+    sys.exit(ExitCode.OK if is_good else ExitCode.FAILED)
 
 
 async def _dry_run(flags: tuple[str, ...], timeout: float) -> "Plan":
@@ -48,11 +53,30 @@ async def _dry_run(flags: tuple[str, ...], timeout: float) -> "Plan":
     from ccm.log import set_up
     from ccm.settings import read, read_arguments
 
-    settings = read(read_arguments(flags), os.environ).settings
+    reading = read(read_arguments(flags), os.environ)
+    settings = reading.settings
     check_name(settings.cloud_provider)
     set_up("plan", settings.logging_format, settings.v or -1)
     access = await config.load(settings.kubeconfig, settings.master)
+    await _require_reads(reading)
     return await make_plan(settings, access, timeout)
+
+
+async def _require_reads(reading: "Reading") -> None:
+    """Raise `CloudError` when the cloud lets us read nothing: each object would wait in vain."""
+    from ccm.checks.cloud import check_reads
+    from ccm.checks.context import CheckContext
+    from ccm.checks.finding import CheckState, NotChecked
+
+    context = CheckContext(reading.settings, reading.raw_values)
+    try:
+        for finding in await check_reads(context):
+            if finding.state is CheckState.FAILED:
+                raise CloudError(f"{finding.message}; {finding.remedy}")
+    except NotChecked:
+        pass  # the dry run tells why the provider does not start
+    finally:
+        await context.close()
 
 
 def _lines(result: "Plan") -> Iterator[str]:

@@ -7,7 +7,7 @@ from string import Template
 
 import click
 
-from ccm.cli.reporting import say
+from ccm.cli.reporting import Group, example, output_option, say, say_document
 
 TEMPLATES = Path(__file__).parent / "new_provider"
 SUFFIX = ".tmpl"
@@ -20,20 +20,27 @@ NO_CLOUD = "external"
 """Upstream's word for `--cloud-provider` where there is no provider in the process."""
 
 
-@click.command()
-def providers() -> None:
+NEW = example("ccm-supervisor provider new my-cloud")
+
+
+@click.command(epilog=example("ccm-supervisor providers"))
+@output_option("text")
+def providers(output: str) -> None:
     """List the names that --cloud-provider accepts."""
     from ccm.cloud.registry import known_providers
 
-    say(*known_providers())
+    if output == "text":
+        say(*known_providers())
+    else:
+        say_document("providers/v1", {"providers": known_providers()}, output)
 
 
-@click.group()
+@click.group(cls=Group, epilog=NEW)
 def provider() -> None:
     """Write a provider for another cloud."""
 
 
-@provider.command()
+@provider.command(epilog=NEW)
 @click.argument("name")
 @click.option(
     "--directory",
@@ -41,9 +48,10 @@ def provider() -> None:
     help="Where to write it; new or empty.  [default: ccm-provider-NAME]",
 )
 def new(name: str, directory: Path | None) -> None:
-    """Write an installable package that serves a cloud in memory and passes the conformance kit.
+    """Write a package to start from: it works, with a cloud in memory.
 
-    NAME is what --cloud-provider will be: small letters, digits and single dashes.
+    It can be installed and passes the conformance kit. NAME is what --cloud-provider will be: small
+    letters, digits and single dashes.
     """
     check_name(name)
     target = directory or Path(f"ccm-provider-{name}")

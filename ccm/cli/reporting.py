@@ -1,8 +1,8 @@
 """What commands print, all of it through here, and how one ends that cannot do its work."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 import orjson
@@ -20,10 +20,37 @@ from ccm.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.live import Live
+
+    from ccm.cli.fitting import Fitted
+
+
+FORMATS = ("json", "yaml")
+"""What `-o` has for programs."""
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Heading(str):
     """A line that is shown bold."""
+
+
+class Group(click.Group):
+    """A group of commands, whose help has the first sentence of each of them whole."""
+
+    group_class = type  # and so are the groups below it
+
+    def sections(self, ctx: click.Context) -> Mapping[str, Iterable[str]]:
+        """The names of commands by heading."""
+        return {"Commands": self.list_commands(ctx)}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in self.sections(ctx).items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, each.get_short_help_str(limit=1000)) for name, each in found if each]
+                )
 
 
 def say(*lines: object, err: bool = False) -> None:
@@ -33,9 +60,51 @@ def say(*lines: object, err: bool = False) -> None:
         click.echo(click.style(text, bold=True) if isinstance(line, Heading) else text, err=err)
 
 
+def output_option(readable: str) -> Callable[[F], F]:
+    """The option `-o`: `readable` is for people, the others are for programs."""
+    return click.option(
+        *("-o", "--output", "output"),
+        type=click.Choice([readable, *FORMATS]),
+        default=readable,
+        show_default=True,
+        help="How to show it.",
+    )
+
+
 def say_json(value: Any, option: int = orjson.OPT_INDENT_2) -> None:
     """Print the value as JSON."""
     click.echo(printable_json(value, option))
+
+
+def say_document(
+    schema: str, value: Mapping[str, Any], output: str, *, on_one_line: bool = False
+) -> None:
+    """Print a value for programs, with the name and version of its schema (docs/output.md)."""
+    document = {"schema": schema, **value}
+    if output == "json":
+        say_json(document, 0 if on_one_line else orjson.OPT_INDENT_2)
+        return
+    import yaml
+
+    plain = orjson.loads(orjson.dumps(document))
+    click.echo(yaml.safe_dump(plain, explicit_start=True, sort_keys=False), nl=False)
+
+
+def inherited(name: str, default: Callable[[], str]) -> Callable[[], str]:
+    """For an option that a group has as well: what the group was given, or the default."""
+
+    def value() -> str:
+        above = click.get_current_context().parent
+        while above and name not in above.params:
+            above = above.parent
+        return str(above.params[name]) if above else default()
+
+    return value
+
+
+def example(*lines: str) -> str:
+    """The end of a command's help: calls of it that can be typed as they stand."""
+    return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
 
 
 def terminal() -> "Console":
@@ -43,6 +112,13 @@ def terminal() -> "Console":
     from rich.console import Console
 
     return Console(markup=False, emoji=False)
+
+
+def live_view(first: "Fitted") -> "Live":
+    """A view on the terminal that its `update` replaces."""
+    from rich.live import Live
+
+    return Live(first, console=terminal(), auto_refresh=False)
 
 
 def fail(lines: Iterable[object], code: ExitCode = ExitCode.FAILED) -> NoReturn:

@@ -7,16 +7,18 @@ from typing import Any, TypeVar
 
 import click
 
-from ccm.cli.reporting import say, say_json
+from ccm.cli.reporting import FORMATS, Group, example, inherited, output_option, say, say_document
 from ccm.errors import ExitCode
 from ccm.sandbox.components import default_directory, find_sandbox
 
 T = TypeVar("T")
 
+FAULT = example("ccm-supervisor sandbox fault set throttle --times 5")
+
 directory_option = click.option(
     "--directory",
     metavar="DIR",
-    default=default_directory,
+    default=inherited("directory", default_directory),
     help="Where the sandbox keeps its files.  [default: one directory per user]",
 )
 
@@ -29,7 +31,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise SystemExit(ExitCode.OK) from None
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    epilog=example(
+        "ccm-supervisor sandbox",
+        "ccm-supervisor sandbox --nodes 200 --exit-when-settled -o json",
+    ),
+)
 @click.option(
     "--nodes", type=click.IntRange(0), default=6, show_default=True, help="Nodes that register."
 )
@@ -38,7 +47,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 )
 @click.option("--exit-when-settled", is_flag=True, help="End once every node is ready.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds for --exit-when-settled.")
-@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table")
+@output_option("table")
 @click.option(
     "--story/--no-story",
     default=None,
@@ -49,10 +58,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def sandbox(
     ctx: click.Context, /, directory: str, nodes: int, node_workers: int, output: str, **ending: Any
 ) -> None:
-    """Start an API server, a cloud and the supervisor here, and watch tainted nodes become ready.
+    """Start a cluster, a cloud and the supervisor here, to look and try.
 
-    Nothing outside the sandbox's directory is touched. The other commands of this group change a
-    sandbox that runs in another terminal.
+    Watch tainted nodes become ready. Nothing outside the sandbox's directory is touched. The other
+    commands of this group change a sandbox that runs in another terminal.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -61,16 +70,16 @@ def sandbox(
 
     is_live = output == "table" and sys.stdout.isatty()
     options = SandboxOptions(directory, nodes, node_workers, 0.4 if is_live else 0.0)
-    sys.exit(run(show(options, Show(is_live, output == "json", **ending))))
+    sys.exit(run(show(options, Show(is_live, output, **ending))))
 
 
-@sandbox.group()
+@sandbox.group(epilog=example("ccm-supervisor sandbox machine list"))
 def machine() -> None:
     """Look at the cloud's machines and change them."""
 
 
 def _on_machine(name: str, text: str, done: str) -> None:
-    @machine.command(name, help=text)
+    @machine.command(name, help=text, epilog=example(f"ccm-supervisor sandbox machine {name} vm-3"))
     @click.argument("machine_name", metavar="MACHINE")
     @directory_option
     def command(machine_name: str, directory: str) -> None:
@@ -83,16 +92,21 @@ _on_machine("start", "Switch a machine on again.", "is being started")
 _on_machine("terminate", "End a machine for good.", "is terminated")
 
 
-@machine.command("list")
+@machine.command("list", epilog=example("ccm-supervisor sandbox machine list -o json"))
+@output_option("text")
 @directory_option
-def list_machines(directory: str) -> None:
+def list_machines(output: str, directory: str) -> None:
     """List the machines."""
-    for item in run(_with_cloud(directory, lambda cloud: cloud.machines())):
+    machines = run(_with_cloud(directory, lambda cloud: cloud.machines()))
+    if output != "text":
+        say_document("sandbox-machines/v1", {"machines": machines}, output)
+        return
+    for item in machines:
         addresses = ", ".join(entry.address for entry in item.addresses)
         say(f"{item.name:<12} {item.id:<12} {item.power:<11} {item.zone}  {addresses}")
 
 
-@sandbox.command()
+@sandbox.command(epilog=example("ccm-supervisor sandbox add 20"))
 @click.argument("count", type=click.IntRange(1, 5000))
 @directory_option
 def add(count: int, directory: str) -> None:
@@ -120,18 +134,21 @@ async def _add(directory: str, count: int) -> list[str]:
     return names
 
 
-@sandbox.group()
+@sandbox.group(epilog=FAULT)
 def fault() -> None:
     """Let the cloud fail in some way."""
 
 
-@fault.command("set")
+@fault.command("set", epilog=FAULT)
 @click.argument("kind")
 @click.option("--operation", default="*", show_default=True, help="Calls it applies to.")
 @click.option("--times", type=int, help="How often; without it, until cleared.")
 @directory_option
 def set_fault(kind: str, operation: str, times: int | None, directory: str) -> None:
-    """Put a fault in force: error, timeout, denied, throttle, reset, garbage, partial, stale, …"""
+    """Put a fault in force.
+
+    KIND is error, denied, throttle, timeout, reset, garbage, slow, stale, empty, partial or absent.
+    """
     from ccm.sandbox.cloud.codec import CloudApiError, decode
     from ccm.sandbox.cloud.faults import CloudFault
 
@@ -145,7 +162,7 @@ def set_fault(kind: str, operation: str, times: int | None, directory: str) -> N
     say(f"fault {run(_with_cloud(directory, lambda cloud: cloud.set_fault(new))).id} is set")
 
 
-@fault.command("clear")
+@fault.command("clear", epilog=example("ccm-supervisor sandbox fault clear"))
 @directory_option
 def clear_faults(directory: str) -> None:
     """Clear all faults."""
@@ -153,11 +170,16 @@ def clear_faults(directory: str) -> None:
     say("no faults any more")
 
 
-@sandbox.command()
+@sandbox.command(epilog=example("ccm-supervisor sandbox counters -o yaml"))
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="json", show_default=True)
 @directory_option
-def counters(directory: str) -> None:
-    """Show how often the cloud was called, by operation, caller and status."""
-    say_json(run(_with_cloud(directory, lambda cloud: cloud.counters())))
+def counters(output: str, directory: str) -> None:
+    """Show how often the cloud was called.
+
+    By operation, caller and status.
+    """
+    counted = run(_with_cloud(directory, lambda cloud: cloud.counters()))
+    say_document("sandbox-counters/v1", counted, output)
 
 
 async def _with_cloud(directory: str, act: Callable[[Any], Awaitable[T]]) -> T:

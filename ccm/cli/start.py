@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import click
 
 from ccm import __version__
-from ccm.cli.reporting import fail, say
+from ccm.cli.reporting import example, fail, say
 from ccm.errors import ExitCode
 from ccm.settings import (
     KNOWN_FEATURE_GATES,
@@ -87,6 +87,7 @@ start = StartCommand(
     params=[*(FlagOption(flag) for flag in flags()), VERSION],
     callback=_run,
     help="Run the supervisor and its workers until stopped.",
+    epilog=example("ccm-supervisor start --cloud-provider=aws --kubeconfig=ccm.kubeconfig"),
     context_settings={"max_content_width": 100},
 )
 
@@ -121,11 +122,12 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
     from ccm.cloud.registry import check_name
     from ccm.kube import config
     from ccm.kube.client import Kube
+    from ccm.kube.cluster_identity import read_cluster_uid
     from ccm.kube.lease import LeaseClient, new_identity
     from ccm.log import set_up
     from ccm.manifests.rbac import worker_rules
     from ccm.processes import keep_memory_private
-    from ccm.supervisor.accounts import choose_accounts
+    from ccm.supervisor.accounts import Identities, choose_accounts
     from ccm.supervisor.preflight import check_api_server
     from ccm.supervisor.supervisor import Supervisor
 
@@ -150,8 +152,10 @@ async def _serve(line: CommandLine, reading: Reading) -> int:
         )
         try:
             await check_api_server(kube, access.server.url, settings)
+            cluster_uid = await read_cluster_uid(kube)
             settings, accounts = await choose_accounts(kube, settings, worker_rules(settings))
-            supervisor = Supervisor(settings, paths, kube, lease, accounts)
+            identities = Identities(accounts, cluster_uid)
+            supervisor = Supervisor(settings, paths, kube, lease, identities)
             supervisor.verbosity.reread = lambda: read(line, os.environ).settings
             exit_code = await supervisor.run()
         finally:

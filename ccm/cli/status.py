@@ -1,63 +1,110 @@
 """The commands that show what a running supervisor does: `status`, and `explain` for one object."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import click
-import orjson
 
 from ccm.cli.operate import answer_of, runtime_dir_option
-from ccm.cli.reporting import Heading, say, say_json, terminal
+from ccm.cli.reporting import (
+    Heading,
+    example,
+    fail,
+    live_view,
+    output_option,
+    say,
+    say_document,
+    terminal,
+)
 
 WATCH_INTERVAL = 1.0  # seconds
 
 
-@click.command()
+KINDS = {
+    "node": ("nodes", "no"),
+    "service": ("services", "svc"),
+    "pv": ("pvs", "persistentvolume", "persistentvolumes"),
+}
+"""What can be explained, and how else kubectl lets people write it."""
+
+
+@click.command(epilog=example("ccm-supervisor status --watch", "ccm-supervisor status -o json"))
 @click.option("--watch", is_flag=True, help="Show it again every second until Ctrl-C.")
-@click.option("-o", "output", type=click.Choice(["table", "json"]), default="table")
+@output_option("table")
 @runtime_dir_option
 def status(watch: bool, output: str, runtime_dir: str) -> None:
-    """Show leadership, workers, what is pending and why, and the cloud budget."""
-    if output == "json":
-        while True:
-            answer = answer_of(runtime_dir, "status")
-            say_json(answer, 0 if watch else orjson.OPT_INDENT_2)
-            if not watch:
-                return
-            time.sleep(WATCH_INTERVAL)
-    from rich.live import Live
-
-    from ccm.cli.status_view import status_view
-
-    if not watch:
-        terminal().print(status_view(answer_of(runtime_dir, "status")))
-        return
-    first = status_view(answer_of(runtime_dir, "status"))
-    with Live(first, console=terminal(), screen=False, auto_refresh=False) as live:
-        while True:
-            time.sleep(WATCH_INTERVAL)
-            live.update(status_view(answer_of(runtime_dir, "status")), refresh=True)
+    """Show who leads, the workers, what is pending and why, and the cloud budget."""
+    with suppress(KeyboardInterrupt):
+        (_watch if watch else _show)(output, lambda: answer_of(runtime_dir, "status"))
 
 
-@click.command()
-@click.argument("kind", type=click.Choice(["node", "service", "pv"]))
-@click.argument("name")
+def _show(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
+    if output == "table":
+        from ccm.cli.fitting import Whole
+        from ccm.cli.status_view import status_view
+
+        terminal().print(Whole(status_view(ask())))
+    else:
+        say_document("status/v1", ask(), output)
+
+
+def _watch(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
+    """For ever."""
+    if output == "table":
+        from ccm.cli.fitting import Fitted
+        from ccm.cli.status_view import status_view
+
+        with live_view(Fitted(status_view(ask()))) as live:
+            while True:
+                time.sleep(WATCH_INTERVAL)
+                live.update(Fitted(status_view(ask())), refresh=True)
+    while True:
+        say_document("status/v1", ask(), output, on_one_line=True)
+        time.sleep(WATCH_INTERVAL)
+
+
+@click.command(
+    epilog=example(
+        "ccm-supervisor explain node vm-1",
+        "ccm-supervisor explain service default/web",
+        "ccm-supervisor explain pv/data",
+    )
+)
+@click.argument("kind")
+@click.argument("name", default="")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of a Service.")
-@click.option("-o", "output", type=click.Choice(["text", "json"]), default="text")
+@output_option("text")
 @runtime_dir_option
 def explain(kind: str, name: str, namespace: str, output: str, runtime_dir: str) -> None:
-    """Show the last decision about an object, the details it rests on, and what comes next.
+    """Show the last decision about an object, and what comes next.
 
-    NAME of a Service may be NAMESPACE/NAME.
+    KIND is node, service or pv; KIND/NAME is one word, too. NAME of a Service may be
+    NAMESPACE/NAME. Exits with 1 when there is no such object.
     """
+    kind, name = _object(kind, name)
     if kind == "service" and "/" not in name:
         name = f"{namespace}/{name}"
     answer = answer_of(runtime_dir, "explain", kind=kind, name=name)
-    if output == "json":
-        say_json(answer)
-    else:
+    if output == "text":
         say(*_explanation(answer))
+    else:
+        say_document("explain/v1", answer, output)
+    if not any(worker.get("exists") for worker in answer["workers"]):
+        fail([f"no worker here knows a {kind} {name!r}"])
+
+
+def _object(kind: str, name: str) -> tuple[str, str]:
+    """Kind and name, of `KIND NAME` and `KIND/NAME`."""
+    if not name:
+        kind, _, name = kind.partition("/")
+    found = [one for one, others in KINDS.items() if kind.lower() in (one, *others)]
+    if not found:
+        raise click.BadParameter(f"{kind!r}: choose one of {', '.join(KINDS)}", param_hint="KIND")
+    if not name:
+        raise click.UsageError(f"name the {found[0]}: explain {found[0]} NAME")
+    return found[0], name
 
 
 def _explanation(answer: dict[str, Any]) -> Iterator[str]:

@@ -1,29 +1,31 @@
 """The tables of `status`, which the sandbox shows, too, from the supervisor's status JSON."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Column, Table
 from rich.text import Text
 
+from ccm.cli.fitting import Column, Rows
 from ccm.printable import printable_values
 from ccm.supervisor.deletion_state import why_blocked
 
 MAX_PENDING = 10  # objects that are listed
+MAX_NAMED = 8  # workers that always are
 _COLOURS = {"running": "green", "standby": "cyan", "backoff": "red", "failed": "red"}
 
 
-def status_view(status: Mapping[str, Any]) -> RenderableType:
+def status_view(status: Mapping[str, Any]) -> list[Text | Rows]:
     """The whole status, most important first."""
     status = printable_values(status)
-    parts: list[RenderableType] = [_leader(status), workers_table(status)]
-    parts += [Text(failure, style="bold red") for failure in _failures(status)]
-    if pending := _pending(status):
-        parts.append(pending)
-    parts += why_nothing_is_deleted(status)
-    parts.append(budget_table(status))
-    return Group(*parts)
+    return [
+        _leader(status),
+        workers_table(status),
+        *(Text(failure, style="bold red") for failure in _failures(status)),
+        *_pending(status),
+        *why_nothing_is_deleted(status),
+        budget_table(status),
+    ]
 
 
 def _leader(status: Mapping[str, Any]) -> Text:
@@ -36,27 +38,35 @@ def _leader(status: Mapping[str, Any]) -> Text:
     )  # fmt: skip
 
 
-def _right(*names: str) -> list[Column]:
-    return [Column(name, justify="right") for name in names]
+def _columns(text: str, numbers: str) -> list[Column]:
+    return [
+        *(Column(name) for name in text.split(", ")),
+        *(Column(name, is_number=True) for name in numbers.split(", ")),
+    ]
 
 
-def workers_table(status: Mapping[str, Any]) -> Table:
-    """One row a worker process."""
-    numbers = _right("for", "pid", "restarts", "objects", "queue", "pending")
-    table = Table("worker", "state", *numbers, title="Workers", title_justify="left")
-    for worker in status["workers"]:
-        queue = worker.get("queue", {})
-        table.add_row(
+def workers_table(status: Mapping[str, Any]) -> Rows:
+    """One row a worker process; what is wrong comes first."""
+    workers = sorted(status["workers"], key=lambda worker: worker["state"] == "running")
+    rows = [
+        (
             worker["name"],
             Text(worker["state"], style=_COLOURS.get(worker["state"], "yellow")),
             f"{worker['state_seconds']:.0f} s",
             str(worker["pid"] or "-"),
             str(worker["restarts"]),
             str(worker.get("objects", "-")),
-            str(queue.get("ready", "-")),
+            str(worker.get("queue", {}).get("ready", "-")),
             str(worker.get("pending", "-")),
         )
-    return table
+        for worker in workers
+    ]
+    columns = _columns("worker, state", "for, pid, restarts, objects, queue, pending")
+    brief = ", ".join(f"{one['name']} {one['state']} ({one['pid'] or '-'})" for one in workers)
+    if len(rows) > MAX_NAMED:
+        states = Counter(worker["state"] for worker in workers)
+        brief = ", ".join(f"{count} {state}" for state, count in states.items())
+    return Rows("Workers", columns, rows, least=min(len(rows), MAX_NAMED), brief=brief)
 
 
 def why_nothing_is_deleted(status: Mapping[str, Any]) -> Iterator[Text]:
@@ -73,28 +83,25 @@ def _failures(status: Mapping[str, Any]) -> Iterator[str]:
             yield f"watch of {kind}: {watch['trouble']}"
 
 
-def _pending(status: Mapping[str, Any]) -> Table | None:
-    reasons = {
-        (worker["name"], key): why
+def _pending(status: Mapping[str, Any]) -> Iterator[Rows]:
+    rows = [
+        (worker["name"], key, why)
         for worker in status["workers"]
         for key, why in worker.get("reasons", {}).items()
-    }
-    if not reasons:
-        return None
-    table = Table("worker", "object", "why", title="Pending", title_justify="left")
-    for (worker, key), why in list(reasons.items())[:MAX_PENDING]:
-        table.add_row(worker, key, Text(why))
-    if len(reasons) > MAX_PENDING:
-        table.caption = f"and {len(reasons) - MAX_PENDING} more: see -o json"
-    return table
+    ]
+    if rows:
+        columns = [Column("worker"), Column("object"), Column("why")]
+        yield Rows("Pending", columns, rows, most=MAX_PENDING)
 
 
-def budget_table(status: Mapping[str, Any]) -> Table:
-    """One row a class of cloud calls."""
-    numbers = _right("calls/s now", "calls/s full", "granted", "throttled", "waiting")
-    table = Table("class", *numbers, title="Cloud budget", title_justify="left")
-    for name, budget in status["budget"].items():
-        table.add_row(
+def budget_table(status: Mapping[str, Any]) -> Rows:
+    """One row a class of cloud calls, slowed ones first."""
+    classes = sorted(
+        status["budget"].items(),
+        key=lambda item: item[1]["per_second"] == item[1]["full_per_second"],
+    )
+    rows = [
+        (
             name,
             f"{budget['per_second']:g}",
             f"{budget['full_per_second']:g}",
@@ -102,4 +109,11 @@ def budget_table(status: Mapping[str, Any]) -> Table:
             str(budget["throttled"]),
             str(sum(budget["waiting"].values())),
         )
-    return table
+        for name, budget in classes
+    ]
+    columns = _columns("class", "calls/s now, calls/s full, granted, throttled, waiting")
+    brief = ", ".join(
+        f"{name} {budget['per_second']:g}/s, {budget['granted']} granted"
+        for name, budget in classes
+    )
+    return Rows("Cloud budget", columns, rows, least=2, brief=brief)

@@ -53,7 +53,8 @@ class Sandbox:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._lock = _lock_directory(self.paths)
+        self._stack.enter_context(_lock_directory(self.paths))
+        self._stack.callback(self.paths.endpoints.unlink, missing_ok=True)
         try:
             await self._start()
         except BaseException:
@@ -63,8 +64,6 @@ class Sandbox:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
-        self.paths.endpoints.unlink(missing_ok=True)
-        self._lock.close()
 
     async def _start(self) -> None:
         kubernetes, self._kubernetes_url = await components.start_kubernetes(self.paths)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from ccm.errors import CloudError
-from ccm.model.objects import SHUTDOWN_TAINT, Node
+from ccm.model.objects import Node
 from ccm.sandbox.cluster import Sandbox
 
 STEP_DELAY = 3.0  # seconds between two steps, in which a person can read the table
@@ -99,4 +99,4 @@ class Scenario:
 
     def _is_shut_down(self, name: str) -> bool:
         node = self._node(name)
-        return node is not None and any(t.get("key") == SHUTDOWN_TAINT for t in node.taints)
+        return node is not None and node.is_shut_down

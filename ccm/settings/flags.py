@@ -18,6 +18,7 @@ from ccm.settings.syntax import (
     DURATION_OR_ZERO,
     FEATURE_GATES,
     FILE,
+    KEY_VALUES,
     LEVELS,
     NAME,
     NAMES,
@@ -165,7 +166,10 @@ class Settings:
     )
 
     controllers: tuple[str, ...] = upstream(
-        ("*",), CONTROLLERS, "Controllers to run; -NAME turns one off.", heading="Controllers"
+        ("*",),
+        CONTROLLERS,
+        "Controllers to run; * is all but the provider's own, -NAME turns one off.",
+        heading="Controllers",
     )
     configure_cloud_routes: bool = upstream(
         True, BOOLEAN, "Program cloud routes to the nodes' pod CIDRs."
@@ -220,7 +224,8 @@ class Settings:
     node_deletion_confirmation_period: float = ours(
         30.0,
         DURATION_OR_ZERO,
-        "How long the cloud must say that a machine is gone; 0 = in two lookups.",
+        "How long the cloud must say that a machine is gone, unless it says that it ended for ever;"
+        " 0 = in two lookups.",
     )
     node_deletion_limit: str = ours(
         "10,10%",
@@ -232,6 +237,29 @@ class Settings:
     )
     node_vanish_share: float = ours(
         0.3, SHARE, "When more than this share of nodes vanish at once, none is deleted."
+    )
+
+    tags: dict[str, str] = upstream(
+        {},
+        KEY_VALUES,
+        "Tags for the nodes' instances; repeatable.",
+        heading="AWS: the controller 'tagging'",
+    )
+    resources: tuple[str, ...] = upstream((), NAMES, "What gets the tags: instance.")
+    tagging_controller_rate_limit: float = upstream(
+        0.0, RATE, "Instances compared a second, in the long run; 0 = no limit."
+    )
+    tagging_controller_burst_limit: int = upstream(
+        0, NON_NEGATIVE, "Instances compared at once with --tagging-controller-rate-limit."
+    )
+    tagging_controller_concurrent_node_syncs: int = upstream(
+        0,
+        CONCURRENCY,
+        "Instances compared concurrently; if not given, --kube-api-in-flight.",
+        upstream_default="1",
+    )
+    tagging_controller_enable_batching: bool = ignored(
+        False, BOOLEAN, "Tags are always read and written for many instances at once."
     )
 
     bind_address: str = upstream(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ccm.controllers import KNOWN
+from ccm.controllers import KNOWN, enabled_provided
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.settings.flags import Settings
 from ccm.settings.syntax import InvalidValue
@@ -40,7 +40,8 @@ class LeaderMigration:
 
     def without_unowned(self, settings: Settings) -> Settings:
         """The same settings without the controllers that run elsewhere."""
-        unowned = (name for name in KNOWN if self.lease_role(name) is None)
+        names = (*KNOWN, *enabled_provided(settings.controllers))
+        unowned = (name for name in names if self.lease_role(name) is None)
         return disable_controllers(settings, unowned)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ccm.controllers import KNOWN, provided_by, unknown
 from ccm.durations import format_duration
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.settings.declaration import Flag
@@ -166,6 +167,13 @@ def validate(settings: Settings) -> Iterator[ConfigurationFault]:
     if not settings.cloud_provider:
         yield ConfigurationFault(
             "--cloud-provider", "cannot be empty", "name one that 'ccm-supervisor providers' lists"
+        )
+    if names := unknown(settings.controllers, settings.cloud_provider):
+        known = ("*", *KNOWN, *provided_by(settings.cloud_provider))
+        yield ConfigurationFault(
+            "--controllers",
+            f'"{names[0]}" is not in the list of known controllers',
+            f"choose from: {', '.join(known)}",
         )
     if not 0 <= settings.cloud_reserve < 1:
         yield ConfigurationFault(

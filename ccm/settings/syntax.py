@@ -1,14 +1,16 @@
 """How the value of a flag is written: from its text to the value, and back."""
 
+import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from ipaddress import ip_address, ip_network
 from itertools import chain
 from math import isfinite, nan
 from typing import Any
 
-from ccm.controllers import KNOWN, canonical
+from ccm.controllers import canonical
 from ccm.durations import format_duration, parse_duration
 
 _FEATURE_GATES = """
@@ -171,11 +173,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _controllers(text: str) -> tuple[str, ...]:
-    try:
-        return canonical(_names(text))
-    except ValueError as unknown:
-        problem = f'is not understood: "{unknown}" is not in the list of known controllers'
-        raise InvalidValue(problem, f"choose from: {', '.join(('*', *KNOWN))}") from None
+    return canonical(_names(text))
 
 
 def _rates(text: str) -> dict[str, float]:
@@ -209,6 +207,22 @@ def _pairs(text: str, invalid: InvalidValue) -> list[tuple[str, str]]:
     if not all(separator for _, separator, _ in pairs):
         raise invalid
     return [(name.strip(), value.strip()) for name, _, value in pairs]
+
+
+def _key_values(text: str) -> dict[str, str]:
+    """One pair as it is, several with commas and quotes as in CSV (pflag's StringToString)."""
+    is_single = text.count("=") == 1 and not text.startswith('"')
+    pairs = [text] if is_single else next(csv.reader([text]), [])
+    parts = [pair.partition("=") for pair in pairs]
+    if not all(separator for _, separator, _ in parts):
+        raise InvalidValue("is not a list of keys and values", "write key=value,…")
+    return {key: value for key, _, value in parts}
+
+
+def _csv(values: dict[str, str]) -> str:
+    line = StringIO()
+    csv.writer(line, lineterminator="").writerow(f"{key}={value}" for key, value in values.items())
+    return line.getvalue()
 
 
 def _cert_key(text: str) -> tuple[CertKey, ...]:
@@ -315,5 +329,6 @@ TLS_CURVES = Syntax(
 CONTROLLERS = Syntax("NAME,-NAME,*", _controllers, _list, _chained)
 CERT_KEYS = Syntax("CERT,KEY[:NAME,…]", _cert_key, _list, _chained)
 RATES = Syntax("CLASS=RATE,…", _rates, _mapping, _merged)
+KEY_VALUES = Syntax("KEY=VALUE,…", _key_values, _csv, _merged)
 FEATURE_GATES = Syntax("NAME=BOOL,…", _feature_gates, _mapping, _merged)
 LEVELS = Syntax("PATTERN=N,…", _levels, _mapping, _merged)

@@ -42,7 +42,7 @@ ROWS = (
         "the provider's package is not installed",
         "cloud-provider: "
         "--cloud-provider: 'absent' cannot be imported: No module named 'no_such_package'",
-        "pip install 'ccm-supervisor[absent]'",
+        "install what the package of 'absent' needs",
         package_is_missing(),
     ),
     fails(

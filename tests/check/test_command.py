@@ -74,4 +74,33 @@ def test_flags_come_from_environment_and_file_too(
 def test_an_unknown_format_is_refused() -> None:
     done = check("-o", "xml")
     assert done.exit_code == 2
-    assert "choose one of table, json" in done.stderr
+    assert "'xml' is not one of 'table', 'json', 'yaml'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("flags", ["--enable-leader-migration", "--leader-migration-config={none}"]),
+        ("https", ["--secure-port=1", "--client-ca-file={none}"]),
+        ("https", ["--secure-port=1", "--requestheader-client-ca-file={broken}"]),
+        ("https", ["--secure-port=1", "--authentication-kubeconfig={none}"]),
+        ("https", ["--secure-port=1", "--authorization-kubeconfig={broken}"]),
+        ("https", ["--secure-port=1", "--cert-dir={broken}"]),
+        ("https", ["--secure-port=1", "--cert-dir={half}"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[-1],
+)
+def test_what_would_end_a_start_is_told_in_its_words(
+    name: str, flags: list[str], tmp_path: Path
+) -> None:
+    broken, half, flag = tmp_path / "broken", tmp_path / "half", flags[-1].partition("=")[0]
+    broken.write_text("{[")
+    half.mkdir()
+    (half / "cloud-controller-manager.crt").touch()
+    paths = {"none": tmp_path / "none", "broken": broken, "half": half}
+    words = [word.format(**paths) for word in flags]
+    done = check("-o", "json", f"--runtime-dir={tmp_path}/run", *HERE[:2], *words)
+    (found,) = [each for each in json.loads(done.stdout)["checks"] if each["name"] == name]
+    told = [each["message"] for each in found["findings"] if each["state"] == "failed"]
+    assert [message for message in told if message.startswith(f"{flag}: ")], found
+    assert not any("the check itself failed" in message for message in told)

@@ -57,6 +57,13 @@ def test_open_files_are_counted(limit: int, port: int, state: str) -> None:
 
 
 FITTING = Settings(cluster_cidr=("10.0.0.0/8",))
+TAGGING = replace(
+    FITTING,
+    cloud_provider="aws",
+    controllers=("*", "tagging"),
+    tags={"a": "1"},
+    resources=("instance",),
+)
 WITHOUT_ROUTES = replace(FITTING, controllers=("*", "-node-route-controller"))
 
 
@@ -75,6 +82,9 @@ WITHOUT_ROUTES = replace(FITTING, controllers=("*", "-node-route-controller"))
         (replace(FITTING, leader_elect_lease_duration=11.0), (), "only 1s after the renew"),
         (replace(FITTING, allocate_node_cidrs=True), ("allocate_node_cidrs",), "has no effect"),
         (Settings(), (), "routes are left alone: without --cluster-cidr"),
+        (replace(FITTING, tags={"a": "1"}), ("tags",), "--controllers turns tagging off"),
+        (TAGGING, ("tags",), ""),
+        (replace(TAGGING, tags={"aws:a": "1"}), ("tags",), "is AWS's own"),
     ],
 )
 def test_flags_are_told_of_only_when_they_do_not_do_what_they_say(
@@ -204,6 +214,16 @@ def test_an_error_of_the_cloud_is_told_of_once(
     reads = [cloud.CloudRead(*part, error=error) for part in parts]
     [found] = cloud.evaluate_reads(reads)
     assert (found.state, found.message) == (state, message)
+
+
+def test_rights_that_are_missing_are_a_warning_beside_what_failed() -> None:
+    reads = [
+        cloud.CloudRead("routes", "routes", error=CloudError("reset")),
+        cloud.CloudRead("load balancers", "rights", missing_rights=("elb:Tags", "ec2:Subnets")),
+    ]
+    failure, warned = cloud.evaluate_reads(reads)
+    assert (failure.state, warned.state) == ("failed", "warning")
+    assert warned.message == "the cloud does not let us do all: elb:Tags, ec2:Subnets"
 
 
 LARGE = BudgetEvidence(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+ELSEWHERE = ("CONTRIBUTING.md", "SECURITY.md", "deploy/chart/README.md")
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ELSEWHERE)]
 PROGRAMS = ("ccm-supervisor", "cloud-controller-manager")
 
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -9,18 +9,16 @@ import pytest
 import yaml
 
 from ccm.cli.main import main
-from ccm.cli.start import start
 from ccm.decide.children import TABLE, WorkerEvent, WorkerState
-from ccm.settings import flags, read_arguments
-from tests.docs.pages import DOCS, PAGES, PROGRAMS, ROOT, Page, table_rows
-
-COMMANDS = dict(zip(PROGRAMS, (main, start), strict=True))
-FLAGS_OF_START = ("words", "flags", "start_flags")
-"""Under which names commands take the flags of `start`; they are read by `ccm.settings`."""
+from ccm.settings import flags
+from tests.docs.calls import all_commands, wrong_calls
+from tests.docs.pages import DOCS, PAGES, ROOT, Page, table_rows
 
 OTHERS = {
     "--allocate-node-cidrs",
     "--cluster-id",
+    "--enable-admission-plugins",
+    "--enable-worker",
     "--hostname-override",
     "--kubelet-preferred-address-types",
     "--name",
@@ -56,42 +54,20 @@ def _leads_somewhere(source: Path, link: str) -> bool:
 def test_every_command_can_be_given_as_it_stands_there(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[click.Context] = []
-    monkeypatch.setattr(click.Command, "invoke", lambda _, ctx: read.append(ctx))
-    wrong = []
-    for program, arguments in page.commands:
-        read.clear()
-        try:
-            COMMANDS[program].main(arguments, program, standalone_mode=False)
-            wrong += [str(fault) for ctx in read for fault in _faults_of_flags(ctx)]
-        except click.ClickException as fault:
-            wrong.append(f"{' '.join([program, *arguments])}: {fault.format_message()}")
-    assert wrong == []
-
-
-def _faults_of_flags(ctx: click.Context) -> Iterator[Exception]:
-    """Faults in the flags of `start` that a command was given, but for words like FLAGS."""
-    for name in FLAGS_OF_START:
-        words = [word for word in ctx.params.get(name) or () if not word.isupper()]
-        if words[:1] == ["-o"]:  # of 'check', which reads its own option so
-            del words[:2]
-        yield from read_arguments(words).faults
+    assert wrong_calls(page, monkeypatch) == []
 
 
 @every_page
 def test_every_flag_that_is_named_exists(page: Page) -> None:
     named = {found[0] for span in page.spans if (found := re.match(r"--[a-z][a-z0-9-]*", span))}
-    assert named - {*_options(main), *(flag.label for flag in flags()), *OTHERS} == set()
+    assert named - {*_options(), *(flag.label for flag in flags()), *OTHERS} == set()
 
 
-def _options(command: click.Command) -> Iterator[str]:
-    ctx = click.Context(command)
-    for option in command.get_params(ctx):
-        yield from option.opts
-    if isinstance(command, click.Group):
-        for name in command.list_commands(ctx):
-            if below := command.get_command(ctx, name):
-                yield from _options(below)
+def _options() -> Iterator[str]:
+    root = click.Context(main, **main.context_settings)
+    for ctx in (root, *all_commands(main, root)):
+        for option in ctx.command.get_params(ctx):
+            yield from option.opts
 
 
 def test_every_alert_has_a_paragraph_where_it_points_and_no_other_is_told() -> None:
@@ -106,7 +82,7 @@ def test_every_alert_has_a_paragraph_where_it_points_and_no_other_is_told() -> N
 def test_the_index_names_every_page() -> None:
     index = Page.read(DOCS / "README.md")
     linked = {(DOCS / link.partition("#")[0]).resolve() for link in index.links}
-    assert {page_name(path) for path in PAGES[1:] if path != index.path} <= {
+    assert {page_name(path) for path in PAGES if path not in (PAGES[0], index.path)} <= {
         page_name(path) for path in linked if path.is_relative_to(ROOT)
     }
 

@@ -53,7 +53,7 @@ HEALTHY: Json = {
         },
     },
     "identities": {},
-    "uninitialized_nodes": {"count": 0, "first": {}},
+    "uninitialized_nodes": {"count": 0, "first": {}, "initialized_not_ready": 0},
     "failing_checks": {},
 }
 

@@ -41,7 +41,7 @@ def _tells_of_workers_and_watches(page: PageReader) -> None:
 
 
 def _tells_why_nodes_are_not_ready(page: PageReader) -> None:
-    assert page.captions["Pending nodes"].startswith("1 node not initialized;")
+    assert page.captions["Pending nodes"].startswith("1 node not initialized, ")
     told = {row[2].partition("-")[0]: (row[0], row[3]) for row in page.rows["Pending nodes"]}
     assert told["node"] == (
         STUCK,

@@ -93,10 +93,16 @@ def test_pending_nodes_have_reasons_and_the_longest_wait_is_first() -> None:
     ours = worker("node-0", reasons={"vm-1": "throttled", "vm-2": "denied"})
     facts = status(
         workers=[ours, worker("route", reasons={"vm-1": "waits for its provider ID"})],
-        uninitialized_nodes={"count": 3, "first": {"vm-3": 30.0, "vm-2": 80.0, "vm-1": 9.0}},
+        uninitialized_nodes={
+            "count": 3,
+            "first": {"vm-3": 30.0, "vm-2": 80.0, "vm-1": 9.0},
+            "initialized_not_ready": 2,
+        },
     )
     page = read(facts)
-    assert page.captions["Pending nodes"].startswith("3 nodes not initialized;")
+    assert page.captions["Pending nodes"] == (
+        "3 nodes not initialized, longest wait first; 2 others not Ready for a reason of their own."
+    )
     assert page.rows["Pending nodes"][1:] == [
         ["vm-2", "1m20s", "node-0", "denied"],
         ["vm-3", "30s", "–", "not reported yet"],

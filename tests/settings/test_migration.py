@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from ccm.controllers import KNOWN, LIFECYCLE, NODE, ROUTE, SERVICE, VOLUME, is_enabled
+from ccm.controllers import (
+    KNOWN,
+    LIFECYCLE,
+    NODE,
+    ROUTE,
+    SERVICE,
+    VOLUME,
+    enabled_provided,
+    is_enabled,
+)
 from ccm.errors import ConfigurationFaults
 from ccm.settings import Settings
 from ccm.settings.leader_migration import DEFAULT, LeaderMigration, read_leader_migration
@@ -75,6 +84,10 @@ def test_a_controller_that_runs_elsewhere_is_turned_off_whatever_the_flag_says()
     migration = LeaderMigration("second", ((ROUTE, "kube-controller-manager"), (SERVICE, "*")))
     narrow = migration.without_unowned(Settings(controllers=(ROUTE, "*")))
     assert [name for name in KNOWN if not is_enabled(name, narrow.controllers)] == [ROUTE]
+    provided = Settings(controllers=("*", "power"))
+    assert enabled_provided(migration.without_unowned(provided).controllers) == ["power"]
+    moved = LeaderMigration("second", (("power", "kube-controller-manager"),))
+    assert enabled_provided(moved.without_unowned(provided).controllers) == []
 
 
 @pytest.mark.parametrize("leaders", ["", "controllerLeaders: []\n", "controllerLeaders:\n"])

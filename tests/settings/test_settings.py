@@ -42,10 +42,23 @@ def test_the_defaults_need_only_a_cloud() -> None:
         ("webhooks", "*", ("*",)),
         ("tls_curve_preferences", "29,23", (29, 23)),
         ("controllers", "", ()),
+        ("tags", "a=1", {"a": "1"}),
+        ("tags", "a=1,b=x=y,c=", {"a": "1", "b": "x=y", "c": ""}),
+        ("tags", "a=1,2", {"a": "1,2"}),
+        ("tags", '"a=1,2",b=Two', {"a": "1,2", "b": "Two"}),
+        ("tags", "", {}),
     ],
 )
 def test_a_text_becomes_a_value(name: str, text: str, expected: object) -> None:
     assert getattr(settings(f"--{name}={text}"), name) == expected
+
+
+@pytest.mark.parametrize("value", ["", "b", "b,c", 'say "b"', '"b"', "b=c", ",", "ü b"])
+@pytest.mark.parametrize("more", [{}, {"other": "1"}])
+def test_tags_read_back_from_how_they_are_shown(value: str, more: dict[str, str]) -> None:
+    shown = {"a": value, **more}
+    (flag,) = (flag for flag in flags() if flag.name == "tags")
+    assert settings(f"--tags={flag.syntax.format(shown)}").tags == shown
 
 
 @pytest.mark.parametrize(
@@ -75,6 +88,8 @@ def test_a_text_becomes_a_value(name: str, text: str, expected: object) -> None:
         ("node_vanish_share", "0", "is not a share of nodes"),
         ("cluster_cidr", "10.0.0.0/16,10.1.0.0/16", "is not one network, or one of each IP family"),
         ("controllers", "*,foo", '"foo" is not in the list of known controllers'),
+        ("tags", "a", "is not a list of keys and values"),
+        ("tags", "a=1,b,c=2", "is not a list of keys and values"),
         ("feature_gates", "AllAlpha=maybe", "is neither true nor false"),
         ("feature_gates", "AllAlpha", "is not a list of feature gates"),
         ("cluster_name", "", "cannot be empty"),

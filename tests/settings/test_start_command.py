@@ -50,6 +50,17 @@ def test_the_version_is_shown(run: Run, word: str, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.startswith(f"ccm-supervisor {__version__}")
 
 
+def test_the_path_of_upstreams_command_may_come_first_among_the_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "/bin/openstack-cloud-controller-manager"
+    monkeypatch.setattr(sys, "argv", ["cloud-controller-manager", path, "--version"])
+    with pytest.raises(SystemExit) as end:
+        drop_in()
+    assert not end.value.code
+    assert capsys.readouterr().out.startswith(f"ccm-supervisor {__version__}")
+
+
 def test_all_faults_are_a_line_each_and_not_worth_another_try(
     run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

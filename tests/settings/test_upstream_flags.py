@@ -43,8 +43,11 @@ webhook-disable-http2-serving=false
 
 v=0 vmodule= logging-format=text log-flush-frequency=5s log-text-split-stream=false
 log-text-info-buffer-size=0 log-json-split-stream=false log-json-info-buffer-size=0
+
+tags= resources= tagging-controller-rate-limit=0 tagging-controller-burst-limit=0
+tagging-controller-concurrent-node-syncs=1 tagging-controller-enable-batching=false
 """
-"""Upstream's flags and their defaults, as on its command line."""
+"""Upstream's flags and their defaults, as on its command line; the last are of AWS's alone."""
 
 DEFAULTS = dict(word.split("=", 1) for word in _UPSTREAM.split())
 
@@ -56,6 +59,7 @@ OUR_DEFAULTS = {
     "kube-api-burst",
     "kube-api-qps",
     "route-reconciliation-period",
+    "tagging-controller-concurrent-node-syncs",
 }
 """Where ours differ, on purpose."""
 

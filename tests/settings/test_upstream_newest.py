@@ -8,7 +8,8 @@ import pytest
 
 from ccm import metrics
 from ccm.settings import KNOWN_FEATURE_GATES, flags
-from tests.kube.build import PEER, find_binaries
+from tests.kube.build import PEER, PEERS, find_binaries
+from tests.peers.upstream import AWS
 from tests.proc.running import long
 from tests.worlds.needed import needed
 
@@ -21,11 +22,11 @@ NO_COUNTERPART = {
 """Metrics of upstream that mean nothing here."""
 
 
-@pytest.fixture(scope="module")
-def usage() -> str:
-    """What its `--help` prints."""
-    folder = needed(find_binaries((PEER,)), NOT_BUILT)
-    command = [str(folder / "cloud-controller-manager"), "--help"]
+@pytest.fixture(scope="module", params=["cloud-controller-manager", AWS])
+def usage(request: pytest.FixtureRequest) -> str:
+    """What the `--help` prints of the library's own command, and of AWS's."""
+    folder = needed(find_binaries(PEERS), NOT_BUILT)
+    command = [str(folder / request.param), "--help"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -42,6 +43,7 @@ def test_each_of_its_feature_gates_is_known(usage: str) -> None:
 
 
 @pytest.mark.usefixtures("usage")
+@pytest.mark.parametrize("usage", ["cloud-controller-manager"], indirect=True)
 def test_each_of_its_metrics_is_ours_or_has_no_counterpart() -> None:
     theirs = {name for path in _sources().rglob("*metrics.go") for name in _metrics_of(path)}
     assert len(theirs) > 8

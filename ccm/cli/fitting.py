@@ -1,0 +1,152 @@
+"""Views that fit the terminal: tables share its lines, each with its first rows, a line a row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+from rich.console import (  # for their types
+    Console,  # noqa: TID251
+    ConsoleOptions,
+    JustifyMethod,
+    RenderResult,
+)
+from rich.table import Table
+from rich.text import Text
+
+Cell = str | Text
+
+MAX_CELL = 40  # characters of a cell on one line; the last of a row has what is left
+MIN_LAST_CELL = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Of a table; left out on a terminal that is not `from_width` characters wide."""
+
+    name: str
+    is_number: bool = False
+    from_width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A table, what matters most first; without names of columns it has no line for them.
+
+    At least `least` rows are shown, at most `most`. `brief` stands in its place where there is no
+    room even for the least.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    least: int = 3
+    most: int = 1000
+    brief: str = ""
+
+    @property
+    def head(self) -> int:
+        """Lines that are no rows."""
+        return 1 + any(column.name for column in self.columns)
+
+    def render(self, count: int, width: int, is_one_line: bool = True) -> RenderResult:
+        """The title, and the first `count` rows."""
+        total = len(self.rows)
+        more = f" ({count} of {total})" if count < total else ""
+        yield Text(f"{self.title}{more}", "bold")
+        if count or self.head > 1:
+            yield self._table(count, width, is_one_line)
+
+    def _table(self, count: int, width: int, is_one_line: bool) -> Table:
+        shown = [not is_one_line or width >= column.from_width for column in self.columns]
+        columns = list(compress(self.columns, shown))
+        rows = [[_text(cell) for cell in compress(row, shown)] for row in self.rows[:count]]
+        if is_one_line:
+            _shorten([[Text(column.name) for column in columns], *rows], width)
+        has_names = self.head > 1
+        table = Table(box=None, pad_edge=False, header_style="dim", show_header=has_names)
+        for column in columns:
+            justify: JustifyMethod = "right" if column.is_number else "left"
+            table.add_column(column.name, justify=justify, no_wrap=is_one_line, overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        return table
+
+
+def _text(cell: Cell) -> Text:
+    return cell.copy() if isinstance(cell, Text) else Text(cell)
+
+
+def _shorten(rows: Sequence[Sequence[Text]], width: int) -> None:
+    """Cut cells so that each row is one line; the last column has what the others leave."""
+    *firsts, _ = zip(*rows, strict=True)
+    limits = [min(max(cell.cell_len for cell in column), MAX_CELL) for column in firsts]
+    limits.append(max(width - sum(limits) - len(limits), MIN_LAST_CELL))
+    for row in rows:
+        for cell, limit in zip(row, limits, strict=True):
+            cell.truncate(limit, overflow="ellipsis")
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All parts with all their rows, for a terminal that scrolls; long cells are wrapped."""
+
+    parts: Sequence[Text | Rows]
+
+    def __rich_console__(self, console: Console, _: ConsoleOptions) -> RenderResult:
+        for part in self.parts:
+            if isinstance(part, Rows):
+                count = min(len(part.rows), part.most)
+                yield from part.render(count, console.width, is_one_line=False)
+            else:
+                yield part
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The same in no more lines than the terminal has, as long as the least of each part fits."""
+
+    parts: Sequence[Text | Rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        def lines(text: Text) -> int:
+            return len(console.render_lines(text, options, pad=False))
+
+        left = console.height - 1  # the cursor's
+        counts: dict[int, int] = {}  # rows of each table that is shown as one
+        for place, part in enumerate(self.parts):
+            if isinstance(part, Text):
+                left -= lines(part)
+            elif part.brief:
+                left -= lines(_brief(part))
+            else:
+                counts[place] = min(part.least, len(part.rows))
+                left -= part.head + counts[place]
+        for place, part in enumerate(self.parts):
+            if isinstance(part, Rows) and part.brief:
+                count = min(part.least, len(part.rows))
+                more = part.head + count - lines(_brief(part))
+                if more <= left:
+                    counts[place], left = count, left - more
+        self._share(counts, left)
+        for place, part in enumerate(self.parts):
+            if isinstance(part, Text):
+                yield part
+            elif place in counts:
+                yield from part.render(counts[place], console.width)
+            else:
+                yield _brief(part)
+
+    def _share(self, counts: dict[int, int], left: int) -> None:
+        """A row more for each table in turn, until nothing is left."""
+        tables = {place: part for place, part in enumerate(self.parts) if isinstance(part, Rows)}
+        while left > 0:
+            growing = [p for p in counts if counts[p] < min(len(tables[p].rows), tables[p].most)]
+            if not growing:
+                return
+            for place in growing[:left]:
+                counts[place] += 1
+            left -= len(growing[:left])
+
+
+def _brief(part: Rows) -> Text:
+    return Text.assemble((f"{part.title}: ", "bold"), part.brief)
