@@ -3,14 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-CODE   := ccm workers tests bench
+CODE   := ccm workers tests bench release
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 
 # Otherwise each of the processes that tests start would compile all code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit demo bench bench-smoke test test-oldest test-fast edge-cases kube peers tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo bench bench-smoke test test-oldest test-fast edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down tools check docs fmt fmt-check lint types layers clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -25,17 +25,42 @@ $(READY): setup.cfg pyproject.toml requirements/build.txt requirements/dev.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# `build` makes the package, `dev` is what CI runs with, a cloud's name what its image holds.
+# `build` makes the package, `dev` is what CI runs with, `release` what checks a release, a cloud's name
+# what its image holds.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade \
   --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
 lock: venv ## Pin all dependencies with their hashes, at the newest that setup.cfg allows
 	echo 'setuptools>=77' | $(LOCK) - -o requirements/build.txt
 	$(LOCK) setup.cfg --extra dev -o requirements/dev.txt
-	$(LOCK) setup.cfg --extra aws -c requirements/dev.txt -o requirements/aws.txt
+	for extra in aws openstack incus release; do \
+	  $(LOCK) setup.cfg --extra $$extra -c requirements/dev.txt -o requirements/$$extra.txt; done
+	command -v apt-get && $(BIN)/python -m release lock
 
 audit: venv ## Ask PyPI what is known against the dependencies
 	$(BIN)/uvx pip-audit --disable-pip --require-hashes -r requirements/dev.txt
+
+packages: venv ## Make the wheel and the source distribution, below dist
+	$(BIN)/python -m release packages
+
+chart: venv ## Write what of the Helm chart follows from the code, and pack it, below dist
+	$(BIN)/python -m release chart
+
+# CLOUD=openstack has that one's libraries instead of AWS's.
+image: venv ## Make the image of one cloud on a host of Debian, without docker, below dist
+	$(BIN)/python -m release image $(if $(CLOUD),--cloud=$(CLOUD))
+
+release: release-tools ## Make all that is published, for each cloud an image, and check it, below dist
+	rm -rf dist
+	$(MAKE) packages chart
+	$(MAKE) image CLOUD=aws
+	$(MAKE) image CLOUD=openstack
+	$(BIN)/python -m release check
+
+release-tools: venv # What checks a release, and runs its image
+	$(PIP) --require-hashes -r requirements/release.txt
+	@which umoci runc skopeo >/dev/null || { apt-get update -q && \
+	  apt-get install -qy --no-install-recommends umoci runc skopeo; }
 
 demo: venv ## Watch tainted nodes become ready, on an embedded cluster and cloud
 	$(BIN)/ccm-supervisor sandbox
@@ -52,14 +77,34 @@ bench-smoke: venv kube ## Count writes, cloud reads and frames on a real API ser
 kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run against
 	$(PYTHON) -m tests.kube.build
 
-peers: ## Build (once) the upstream controller that tests compare ours with
+peers: ## Build (once) the upstream controllers that tests compare ours with
 	$(PYTHON) -m tests.kube.build peer
+
+lab-openstack: ## Install (once) and start a real OpenStack on loopback
+	tests/labs/openstack/lab.sh up
+
+lab-openstack-down: ## End it and remove its state
+	tests/labs/openstack/lab.sh wipe
+
+lab-incus: ## Install (once) and start a real Incus with OVN in private namespaces
+	tests/labs/incus/lab.sh up
+
+lab-incus-down: ## End it and remove its state
+	tests/labs/incus/lab.sh wipe
 
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
 # Which tests share a pytest worker: see tests/conftest.py. Those that measure time run last.
-test: venv $(if $(CI),kube peers tools) ## Run all tests (for those on a real API server, `make kube` first)
+test: venv $(if $(CI),kube peers helm tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
 	$(BIN)/python -m pytest -n 4 --dist loadgroup -q -m "not alone"
 	$(BIN)/python -m pytest tests/proc -n 4 --dist load -q -m alone
+
+helm: ## Build (once) the helm that the chart is tested with
+	$(PYTHON) -m tests.kube.build helm
+
+labs: # What tests on real clouds need, which are those that take minutes
+	tests/labs/openstack/lab.sh install
+	tests/labs/incus/lab.sh install
+	$(PYTHON) -m tests.kube.build openstack
 
 tools: # What tests of the systemd unit, the alert rules and the status page need
 	@for tool in systemd-analyze unshare promtool chromium; do \
@@ -83,11 +128,14 @@ edge-cases: venv ## Run upstream's edge cases and print which tests hold each of
 # The smoke needs the real API server, which is minutes of building: elsewhere it is for the asking.
 check: fmt-check lint types layers test $(if $(CI),bench-smoke) ## Everything CI runs
 
-docs: venv ## Write the tables that are made from the code below the introductions of their pages
-	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md
+docs: venv ## Write the manual page, and the tables that are made from the code
+	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md docs/providers/*-differences.md
 	$(BIN)/python -m ccm.settings.document >> docs/flags.md
 	$(BIN)/python -m ccm.metrics >> docs/metrics.md
 	$(BIN)/python -m tests.faults >> docs/faults.md
+	for cloud in aws; do \
+	  $(BIN)/python -m tests.peers $$cloud >> docs/providers/$$cloud-differences.md; done
+	$(BIN)/python -m ccm.cli.manual > systemd/ccm-supervisor.1
 
 fmt: venv ## Format the code
 	$(BIN)/ruff format $(CODE)

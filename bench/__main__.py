@@ -26,6 +26,8 @@ PARTS = (
     "routes",
     "storm",
     "shards",
+    "aws",
+    "openstack",
 )
 SMOKE = "smoke"  # not part of a whole run, and not kept
 COUNT = click.IntRange(min=1)

@@ -1,6 +1,9 @@
 """Every error of the project, split by what the caller does about it."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from typing import Protocol
 
 from ccm.printable import printable
 
@@ -14,7 +17,7 @@ class ExitCode(IntEnum):
     OK = 0
     FAILED = 1
     USAGE = 2
-    NOT_NEEDED = 77  # a worker whose controllers the chosen provider has nothing for
+    NOT_NEEDED = 77  # a worker whose controller has nothing to do: no such part, or a flag
     CONFIGURATION = 78  # EX_CONFIG of sysexits.h: starting again without a change is useless
 
 
@@ -40,6 +43,24 @@ class ConfigurationFaults(Exception):
 
 class CloudError(Exception):
     """A cloud call failed: retry with back-off. The base of all provider errors."""
+
+
+class HasWarnings(Protocol):
+    """What people are to be told of, as it grows."""
+
+    @property
+    def warnings(self) -> Iterable[str]: ...
+
+
+@contextmanager
+def warnings_as_notes(source: HasWarnings) -> Iterator[None]:
+    """Give a `CloudError` the warnings as notes: a dry run goes no further than the first write."""
+    try:
+        yield
+    except CloudError as error:
+        for warning in source.warnings:
+            error.add_note(warning)
+        raise
 
 
 class RetryAfter(CloudError):

@@ -5,6 +5,7 @@ does (docs/performance.md). `httptools` parses, `asyncio` does TLS, `aiohappyeye
 """
 
 import asyncio
+import math
 import socket
 import ssl
 import time
@@ -33,8 +34,10 @@ SocketFactory = Callable[[AddrInfoType], socket.socket]
 class Server:
     """An address, and the files with which both ends authenticate.
 
-    `tls_name` is the name in its certificate, when that is not the host of `url`. Without
-    `is_strict`, certificates may bend RFC 5280, as those of old clusters do.
+    `url` may be `unix:///<path>` of a socket. `tls_name` is the name in its certificate, when that
+    is not the host of `url`; with `is_pinned` the name does not count, as `ca_file` is the server's
+    very certificate. Without `is_strict`, certificates may bend RFC 5280, as those of old clusters
+    do.
     """
 
     url: str
@@ -44,6 +47,7 @@ class Server:
     tls_name: str = ""
     is_verified: bool = True
     is_strict: bool = True
+    is_pinned: bool = False
 
     def without_certificate(self) -> "Server":
         """For a client with a bearer token: a client certificate would win over it."""
@@ -62,6 +66,15 @@ class HttpResponse:
     def header(self, name: str) -> str:
         """The value of a header; empty without it."""
         return self.headers.get(name.lower().encode(), b"").decode("latin-1")
+
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds of its `Retry-After`; None when it has none or another form."""
+        try:
+            seconds = float(self.header("Retry-After"))
+        except ValueError:
+            return None
+        return seconds if 0 <= seconds < math.inf else None
 
 
 @dataclass(slots=True)
@@ -233,6 +246,9 @@ class HttpClient:
     ) -> None:
         url = urlsplit(server.url)
         self._host, self._authority, self._base_path = url.hostname or "", url.netloc, url.path
+        self._socket_path = ""
+        if url.scheme == "unix":
+            self._socket_path, self._authority, self._base_path = url.path, "localhost", ""
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._tls = client_tls(server)
         self._tls_name = (server.tls_name or self._host) if self._tls else None
@@ -328,6 +344,11 @@ class HttpClient:
         if self._is_closing:
             raise ConnectionAbortedError("the client is closed")
         loop = asyncio.get_running_loop()
+        if self._socket_path:
+            _, connection = await loop.create_unix_connection(
+                lambda: HttpConnection(self._open.add, self._forget), self._socket_path
+            )
+            return connection
         addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         connected = await start_connection(
             addresses,
@@ -356,9 +377,11 @@ def client_tls(server: Server) -> ssl.SSLContext | None:
     context = ssl.create_default_context(cafile=server.ca_file or None)
     if server.cert_file:
         context.load_cert_chain(server.cert_file, server.key_file or None)
+    context.check_hostname = server.is_verified and not server.is_pinned
     if not server.is_verified:
-        context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    if server.is_pinned:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if not server.is_strict:
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

@@ -6,12 +6,19 @@ Whatever looks like a secret is redacted, however it came to be there.
 import logging
 import re
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
+from ccm.journal import JournalHandler, field_name, is_journal
 from ccm.printable import printable, printable_json
+
+LIBRARIES = ("aiohttp", "asyncio", "boto3", "botocore", "kubernetes", "s3transfer", "urllib3")
+"""What they warn of (a retry, a pool, a slow callback) is for who looks for it."""
 
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -22,6 +29,9 @@ _NAMED = (
 _TOKEN = r"(?:token|signature|\bsig)"
 _NAME_END = r"\\*[\"']?\s*"
 _WORD = r"[^\s\"',;&})\]\\]+"
+_NOT_A_VERB = r"(?!(?:is|are|was|has|must|cannot|may|should)\s)"
+"""A name of a secret may be the subject of a sentence, as in `password: is missing`."""
+_NOT_WORDS = r"(?!(?-i:[a-z]{1,15})(?:[\s,;:.]|$))"
 _NAMES_HINTS = ("passw", "passphrase", "secret", "authorization", "key")
 _TOKEN_HINTS = ("token", "sig")
 _SECRETS = tuple(
@@ -34,14 +44,14 @@ _SECRETS = tuple(
         ),
         (
             _NAMES_HINTS,
-            rf"({_NAMED}{_NAME_END}[:=]\s*(?:(?:bearer|basic|aws4-hmac-sha256)\s+)?){_WORD}",
+            rf"({_NAMED}{_NAME_END}[:=]\s*{_NOT_A_VERB}(?:(?:bearer|basic|aws4-hmac-sha256)\s+)?){_WORD}",
         ),
         # "token: " goes before a reason as well; a token is longer than its words, and has digits.
         (
             _TOKEN_HINTS,
             rf"({_TOKEN}{_NAME_END}(?:=\s*|:(?!\s)|:\s+(?=\S*\d)(?=\S{{16}}))){_WORD}",
         ),
-        (("bearer",), r"(\bbearer\s+)[^\s\"',;\\]+"),
+        (("bearer",), rf"(\bbearer\s+(?:token\s+)?){_NOT_WORDS}[^\s\"',;\\]+"),
         (("-----begin",), r"(-----begin [a-z ]*private key-----).+?(?=-----end|$)"),
         (("eyj",), r"()\beyJ[\w-]+\.[\w-]+\.[\w-]+"),  # a JSON web token, wherever it stands
         (("://",), r"(://[^/\s:@]+:)[^@\s/]+(?=@)"),  # the password in a URL
@@ -84,8 +94,28 @@ class _Line(logging.Formatter):
             except orjson.JSONEncodeError:  # a surrogate or a huge number among the fields
                 body = {key: ascii(value) for key, value in body.items()}
                 return printable_json(body)
-        words = [stamp, record.levelname[0], self._process, record.getMessage()]
+        return f"{stamp} {record.levelname[0]} {self._sentence(record, fields)}"
+
+    def _sentence(self, record: logging.LogRecord, fields: dict[str, Any]) -> str:
+        words = [self._process, record.getMessage()]
         return printable(" ".join(words + [f"{k}={_quoted(v)}" for k, v in fields.items()]))
+
+    def journal_fields(self, record: logging.LogRecord) -> dict[str, str]:
+        """The record for systemd's journal, which notes level and time itself."""
+        fields = _fields(record)
+        if record.exc_info:
+            fields["trace"] = self.formatException(record.exc_info)
+        told = {"process": self._process, "logger": record.name, **fields}
+        return {"MESSAGE": redacted(self._sentence(record, fields))} | {
+            field_name(key): _redacted_value(key, value) for key, value in told.items()
+        }
+
+
+def _redacted_value(key: str, value: object) -> str:
+    """By its name, too: as it would be in a line."""
+    name = f"{key}="
+    line = redacted(f"{name}{printable(value)}")
+    return line.removeprefix(name)
 
 
 def _quoted(value: object) -> str:
@@ -93,10 +123,29 @@ def _quoted(value: object) -> str:
     return repr(text) if any(char in text for char in ' "\n=') or not text else text
 
 
+@contextmanager
+def performing(log: logging.Logger, message: str, **fields: object) -> Iterator[None]:
+    """Log what the block has done to the world, and how long that took; nothing if it raises."""
+    began = time.monotonic()
+    yield
+    log.info(message, extra=fields | seconds_since(began))
+
+
+def seconds_since(began: float) -> dict[str, object]:
+    """The field of a record that says how long something took; `began` is monotonic."""
+    return {"seconds": round(time.monotonic() - began, 3)}
+
+
 def set_up(process: str, format_name: str, verbosity: int) -> None:
-    """Send the records of this process to standard error; call once, early in the process."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Line(process, format_name == "json"))
+    """Send the records of this process to standard error; call once, early in the process.
+
+    Where that is systemd's journal, it gets their fields as fields.
+    """
+    line = _Line(process, format_name == "json")
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(line)
+    if format_name != "json" and is_journal(sys.stderr):
+        handler = JournalHandler(line.journal_fields, otherwise=handler)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
@@ -108,3 +157,5 @@ def set_verbosity(verbosity: int) -> None:
     level = logging.DEBUG if verbosity >= 4 else logging.INFO if verbosity >= 0 else logging.WARNING
     for name in ("ccm", "workers"):
         logging.getLogger(name).setLevel(level)
+    for name in LIBRARIES:
+        logging.getLogger(name).setLevel(logging.WARNING if verbosity >= 4 else logging.ERROR)

@@ -6,7 +6,7 @@ import resource
 import signal
 
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")  # bytes
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -23,6 +23,12 @@ def keep_memory_private() -> None:
     """Credentials in memory get into no core dump, and other processes of this user cannot look."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Be from now on the parent of descendants whose own parent ends; raises `OSError`."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "orphans cannot be adopted")
 
 
 def open_files() -> tuple[int, int]:

@@ -14,17 +14,28 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 
-pytest_plugins = ["tests.kube.fixtures"]
+pytest_plugins = ["tests.kube.fixtures", "tests.labs.openstack.fixtures"]
 
 TOGETHER = {"check", "rbac", "systemd"}
 """Folders of which one test at a time runs: they share a cluster, or a machine."""
 BY_MODULE = {
     "tests/https/test_real.py",
+    "tests/peers/test_aws_peers.py",
     "tests/proc/test_informer.py",
     "tests/routes/test_walks.py",
 }
 """Modules whose tests share what takes long to start: one at a time, in one process."""
-SLOW = {*TOGETHER, "https", "life", "page", "proc", "providers", "route", "routes", "testkit"}
+LAB_TESTS = "conformance instances lb_addresses_lab lb_lab lb_nodes_lab outages real routes"
+LAB = {f"tests/providers/openstack/test_openstack_{name}.py" for name in LAB_TESTS.split()}
+"""Modules whose tests share a real OpenStack: one at a time, in one process."""
+INCUS_LAB = {
+    f"tests/providers/incus/test_incus_{name}.py"
+    for name in ("conformance", "instances", "balancers", "routes", "traffic", "members")
+}
+"""The same of a real Incus."""
+SLOW = TOGETHER | {
+    *("https", "life", "page", "peers", "proc", "providers", "route", "routes", "testkit"),
+}
 """Folders that begin first, so that the many short tests fill the gaps at the end."""
 
 
@@ -48,6 +59,10 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
         folder, module = _place(nodeid)
         if folder in TOGETHER:
             return folder
+        if module in LAB:
+            return "openstack"
+        if module in INCUS_LAB:
+            return "incus"
         return module if module in BY_MODULE else nodeid
 
 

@@ -53,6 +53,10 @@ class ControllerContext:
         return MachineHolders(part.machine_of if isinstance(part, ReadsProviderIds) else str)
 
 
+class NotNeeded(Exception):
+    """There is nothing for a controller to do in this process; the text says why."""
+
+
 class Controller(Protocol):
     """One controller, built by `new_controller` of `workers.<name>.controller`."""
 
@@ -86,7 +90,11 @@ class Controller(Protocol):
 
 
 class ControllerModule(Protocol):
-    """What `workers.<name>.controller` contains."""
+    """What `workers.<name>.controller` contains.
+
+    The module of a provider's own controller has `POLICY_RULES` besides, its `PolicyRule`s, and may
+    have `faults`, which finds what is wrong with its `Settings`. A start imports it for these.
+    """
 
     COMPONENT: str
     """Source of its Events and last part of its user agent, as upstream names it."""
@@ -95,8 +103,8 @@ class ControllerModule(Protocol):
     BACKOFF: Backoff
     """Of a key that failed."""
 
-    def new_controller(self, context: ControllerContext) -> Controller | None:
-        """The controller of this process; None when the provider has nothing for it."""
+    def new_controller(self, context: ControllerContext) -> Controller:
+        """The controller of this process; raises `NotNeeded`."""
         ...
 
     def concurrency(self, settings: Settings) -> int:

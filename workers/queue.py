@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 RETRY = Backoff(first=0.2, most=300.0)
 DECISIONS_KEPT = 20_000  # keys; beyond that the one reconciled longest ago is forgotten
+SUMMARY_INTERVAL = 60.0  # seconds between two records of what goes on failing
 FAILURES_KEPT = 10  # the newest, for the status page
 
 
@@ -231,6 +232,8 @@ class ReconcileLog:
         self._reasons: dict[str, str] = {}
         self._failures: dict[str, str] = {}  # those of the reasons that are failures
         self._failing: Counter[str] = Counter()
+        self._since: dict[str, float] = {}  # when the first key began to fail for that reason
+        self._summarized = 0.0
         self._recent: deque[tuple[float, str, str, str]] = deque(maxlen=FAILURES_KEPT)
         self.done_count = 0
 
@@ -281,8 +284,22 @@ class ReconcileLog:
         self._reasons[key] = self._failures[key] = why
         self._failing[why] += 1
         if self._failing[why] == 1:
+            self._since[why] = now = time.monotonic()
             log.warning("reconcile failed", extra={"key": key, "why": why})
-            self._recent.append((time.monotonic(), "failed", key, why))
+            self._recent.append((now, "failed", key, why))
+
+    def summarize(self, now: float) -> None:
+        """Log once a minute what has failed for that long, so that an outage is not silent."""
+        if now - self._summarized < SUMMARY_INTERVAL:
+            return
+        lasting = {why for why, since in self._since.items() if now - since >= SUMMARY_INTERVAL}
+        if not lasting:
+            return
+        self._summarized = now
+        why = max(lasting, key=lambda reason: self._failing[reason])
+        fields = {"why": why, "objects": self._failing[why], "pending": len(self)}
+        seconds = round(now - self._since[why])
+        log.warning("reconciles still fail", extra={**fields, "seconds": seconds})
 
     def _decided(self, key: str, result: str, message: str) -> None:
         self._decisions[key] = Decision(result, message, time.monotonic())
@@ -298,5 +315,5 @@ class ReconcileLog:
         self._failing[why] -= 1
         if self._failing[why]:
             return None
-        del self._failing[why]
+        del self._failing[why], self._since[why]
         return why

@@ -264,6 +264,7 @@ class Runner:
         now, queue = time.monotonic(), self._queue
         last, due = self._log.last(key), queue.due_in(key)
         return {
+            "exists": self._controller.object_ref(key) is not None,
             "result": last.result if last else "",
             "decided": last.message if last else "nothing yet",
             "decided_seconds_ago": round(now - last.at, 1) if last else None,
@@ -279,6 +280,7 @@ class Runner:
             self._acknowledge()  # a key that is only parked by now is not in flight
             for key in self._queue.parked:
                 self._log.waiting(key, WAITS_FOR_CLOUD)
+            self._log.summarize(loop.time())
             self._port.send(self._sign_of_life())
             due = loop.time() + HEARTBEAT_INTERVAL
             await asyncio.sleep(HEARTBEAT_INTERVAL)

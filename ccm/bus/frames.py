@@ -27,7 +27,7 @@ class WorkerSpec:
     """One start of one worker.
 
     `name` is what an operator calls it ("node-0"), `ident` names this start of it on the bus
-    ("node-0.3-" and something random), `controller` is the package under `workers` that it runs.
+    ("node-0.3-" and something random), `controller` names what it runs (`load_controller`).
     The token for `server` comes in a file: see `UseToken`.
     """
 
@@ -39,6 +39,7 @@ class WorkerSpec:
     supervisor_pid: int
     settings: Settings
     server: Server
+    cluster_uid: str = ""
     suspicions: Suspicions = field(default_factory=dict)
 
 
@@ -118,8 +119,9 @@ class ProposeDeletions:
     """What the cloud said in one pass about the nodes of this worker that are not Ready.
 
     `asked` is how many nodes the pass was about. `gone` has an entry
-    `[name, uid, evidence, asked_at]` for each that the cloud positively does not have, with the
-    time of the question; a node about which the cloud said anything else is in `not_gone`.
+    `[name, uid, evidence, asked_at, is_final]` for each that the cloud positively does not have,
+    with the time of the question, and whether two kinds of read named the machine and said that it
+    ended for ever; a node about which the cloud said anything else is in `not_gone`.
     """
 
     asked: int

@@ -1,14 +1,16 @@
 """The --cloud-config file of a provider: what is wrong in it is collected and reported at once."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from ccm.durations import parse_duration
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 
 T = TypeVar("T")
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class ConfigReader:
@@ -84,11 +86,67 @@ def number_within(minimum: int, maximum: int) -> Callable[[str], int]:
     return read
 
 
+def boolean(value: str) -> bool:
+    """A `read` of what Go's gcfg takes for a switch, in any case of letters."""
+    return one_of(_TRUE + _FALSE)(value.lower()) in _TRUE
+
+
 def positive_duration(value: str) -> float:
     """A `read` of seconds, as in `15s`; more than none."""
     if (seconds := parse_duration(value)) <= 0:
         raise ValueError(value)
     return seconds
+
+
+Reading = tuple[Callable[[str], Any], str]
+"""How a value is read, and what to give where its ValueError says that it is none."""
+_BY_TYPE: Mapping[object, Reading] = {
+    bool: (boolean, "give true or false"),
+    float: (positive_duration, "give a duration as 5s"),
+}
+
+
+class SectionReader(ConfigReader):
+    """Reads a section into its dataclass, whose fields are the keys with `_` for `-`.
+
+    How a value is read is said by `readings` for its key, or else by the type of the field: a tuple
+    has each of several values.
+    """
+
+    def __init__(
+        self, path: str, section: str, keys: Collection[str], values: Mapping[str, Sequence[str]]
+    ) -> None:
+        super().__init__(path, section, keys, {key: some[-1] for key, some in values.items()})
+        self._lists = values
+
+    def read(self, kind: type[T], readings: Mapping[str, Reading]) -> T:
+        """The section, with the defaults of its fields."""
+        found: dict[str, Any] = {}
+        for one in fields(kind):  # type: ignore[arg-type]
+            key = one.name.replace("_", "-")
+            reading = readings.get(key) or _BY_TYPE.get(one.type)
+            if key not in self._lists:
+                continue
+            if one.type not in (str, bool, float, int):
+                found[one.name] = tuple(self._items(key, reading))
+            elif reading:
+                found[one.name] = self.value(key, reading[0], one.default, reading[1])
+            else:
+                found[one.name] = self.text(key)
+        return kind(**found)
+
+    def _items(self, key: str, reading: Reading | None) -> Iterator[Any]:
+        read, remedy = reading or (str, "")
+        for item in self._lists[key]:
+            try:
+                yield read(item)
+            except ValueError:
+                self.add(key, f"is {item!r}", remedy)
+
+
+def keys_of(kind: type) -> list[str]:
+    """The keys that a section's dataclass has."""
+    return [one.name.replace("_", "-") for one in fields(kind)]
 
 
 # The format of Go's gcfg: sections with names, repeated keys, quoted values.

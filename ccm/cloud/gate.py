@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
@@ -18,6 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from ccm import metrics
 from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
+from ccm.cloud.interface import Gate
 from ccm.counters import Counters
 from ccm.decide.budget import GRANT_TIMEOUT, GRANT_WAIT, Priority
 from ccm.durations import format_duration
@@ -28,6 +30,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 THROTTLED_RETRY = 1.0  # seconds until a throttled reconcile is tried again
+LINGER = 0.02  # seconds for which a read waits for others to share it, where there are any
 SEND_RETRY = 0.05  # seconds until a request that the supervisor did not take is sent again
 
 # Set by `with_priority` around a provider's method, threads included, and read in here alone.
@@ -198,6 +201,61 @@ class WorkerGate:
             self.calls[(operation, result)] += 1
             seconds = time.monotonic() - began
             self.counters.observe(metrics.CLOUD_CALL_SECONDS, operation, result, seconds=seconds)
+
+
+class SharedReads:
+    """Blocking reads through a gate, where those who ask for the same one share the call.
+
+    Whoever asks while such a call waits to leave gets its answer, which is as new as one of their
+    own. It waits for its grant, and before that, when others read as well, for `LINGER`. It is made
+    for the cluster, not for the owner who asked first: so nobody waits behind all else that this
+    one wants. The answer is everybody's: nobody may change it.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate, self._lock = gate, threading.Lock()
+        self._waiting: dict[tuple[Priority, str], Future[Any]] = {}
+        self._readers = 0
+
+    def call_blocking(self, key: str, operation: str, budget: str, function: Callable[[], T]) -> T:
+        """As the gate's; calls of the same `key` and priority are the same."""
+        known, answer = (_priority.get(), key), Future[T]()
+        with self._lock:
+            self._readers += 1
+            is_alone = self._readers == 1
+            shared = self._waiting.setdefault(known, answer)
+        try:
+            if shared is answer:
+                self._read(known, answer, operation, budget, function, 0 if is_alone else LINGER)
+            return cast(T, shared.result())
+        finally:
+            with self._lock:
+                self._readers -= 1
+
+    def _read(
+        self,
+        known: tuple[Priority, str],
+        answer: Future[T],
+        operation: str,
+        budget: str,
+        function: Callable[[], T],
+        linger: float,
+    ) -> None:
+        def leave() -> T:
+            with self._lock:
+                del self._waiting[known]
+            return function()
+
+        try:
+            time.sleep(linger)
+            with with_priority(known[0]):
+                answer.set_result(self._gate.call_blocking(operation, budget, leave))
+        except BaseException as error:  # around one callback: whoever shares the call has to know
+            with self._lock:
+                if self._waiting.get(known) is answer:  # it never left
+                    del self._waiting[known]
+            answer.set_exception(error)
+            raise
 
 
 def _result(error: BaseException) -> str:

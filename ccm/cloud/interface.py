@@ -5,7 +5,7 @@ call to its cloud through the gate it is given, so that all workers together sta
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -55,6 +55,7 @@ class ProviderContext:
     allow_untagged: bool = (
         False  # --allow-untagged-cloud: no cluster ID is no reason to refuse reads
     )
+    cluster_uid: str = ""  # never another cluster's; empty where it may not be read
 
 
 class Instances(Protocol):
@@ -132,6 +133,15 @@ class LoadBalancers(Protocol):
 
 
 @runtime_checkable
+class DropsStoppedHosts(Protocol):
+    """What a `LoadBalancers` has besides, whose cloud takes no machines that are off: it is given
+    its hosts again when one of them gets or loses the shutdown taint.
+    """
+
+    drops_stopped_hosts: bool
+
+
+@runtime_checkable
 class ReadsProviderIds(Protocol):
     """What an `Instances` has besides, where one machine's provider ID can be written in several
     ways: two Nodes with one machine are found by what this says of their provider IDs.
@@ -151,6 +161,24 @@ class ListsOwned(Protocol):
 
         Raises rather than answer with a part: what is missing here would pass for deleted.
         """
+        ...
+
+
+@runtime_checkable
+class ChoosesHosts(Protocol):
+    """What a `LoadBalancers` may have besides, where Services choose among the hosts by labels."""
+
+    def host_labels(self, service: Service) -> Collection[str]:
+        """The keys of the labels that this Service chooses by; other labels are no change."""
+        ...
+
+
+@runtime_checkable
+class NamesMissingRights(Protocol):
+    """What a `LoadBalancers` may have besides, where `get` shows not all rights that are needed."""
+
+    def missing_rights(self) -> Sequence[str] | Awaitable[Sequence[str]]:
+        """The rights to read that the credentials lack, by the cloud's names; for `check`."""
         ...
 
 

@@ -1,12 +1,14 @@
 """Asking a cloud about many objects, a batch to a call: one failed call leaves the others known."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from ccm.errors import CloudError
-from ccm.model.cloud import Answer, Gone, Instance, Unknown
+from ccm.model.cloud import Answer, Gone, Instance, PlaceAnswer, Unknown
+from ccm.model.objects import Node, mapping, text
+from ccm.model.volume import PLACEHOLDER, PersistentVolume
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -26,6 +28,31 @@ class Lookup(Generic[R]):
     def read_values(self) -> R:
         """One call for all of the values, each once."""
         return self.read(list(dict.fromkeys(self.values.values())))
+
+
+class SharedRead(Generic[R]):
+    """A read that is made once for all who ask while the one before is under way.
+
+    So an answer is never older than the question. Whoever asks first gives it his priority, and
+    nobody may change the answer.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[R]]) -> None:
+        self._read = read
+        self._current: asyncio.Task[R] | None = None
+        self._next: asyncio.Task[R] | None = None
+
+    async def __call__(self) -> R:
+        """What the read says, or what it raises."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._after(self._current))
+        return await asyncio.shield(self._next)
+
+    async def _after(self, before: asyncio.Task[R] | None) -> R:
+        if before:
+            await asyncio.wait([before])
+        self._current, self._next = self._next, None
+        return await self._read()
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -63,6 +90,56 @@ async def look_up_async(
 
     split = _split(size, lookups)
     return _merge(split, await asyncio.gather(*map(result, split)))
+
+
+async def describe_in_batches(
+    size: int,
+    nodes: Sequence[Node],
+    why_unknown: Callable[[Node], str],
+    describe: Callable[[Sequence[Node]], Awaitable[Mapping[str, Answer]]],
+) -> dict[str, Answer]:
+    """An answer for each Node; `why_unknown` says of some that nothing can be asked about them.
+
+    A batch that failed makes only its own Nodes `Unknown`; raises `CloudError` when all failed.
+    """
+    odd = {node.name: why for node in nodes if (why := why_unknown(node))}
+    answers: dict[str, Answer] = {name: Unknown(why) for name, why in odd.items()}
+    split = list(batches([node for node in nodes if node.name not in odd], size))
+    results = await asyncio.gather(*map(describe, split), return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    for failure in failures:
+        if not isinstance(failure, CloudError) or len(failures) == len(split):
+            raise failure
+    for batch, result in zip(split, results, strict=True):
+        if isinstance(result, BaseException):
+            answers |= {node.name: Unknown(str(result)) for node in batch}
+        else:
+            answers |= result
+    return answers
+
+
+def volume_ids(
+    volumes: Iterable[PersistentVolume],
+    csi_driver: str,
+    legacy_source: str,
+    read_id: Callable[[str], str],
+) -> tuple[dict[str, str], dict[str, PlaceAnswer]]:
+    """By the names of PersistentVolumes, the IDs to ask about, and answers where there is none.
+
+    The ID is in the handle of the CSI driver or in `volumeID` of the legacy source; `read_id` finds
+    it, and is empty where it cannot be one.
+    """
+    asked, answers = dict[str, str](), dict[str, PlaceAnswer]()
+    for volume in volumes:
+        legacy = mapping(volume.spec.get(legacy_source)).get("volumeID")
+        handle = volume.csi_handle if volume.csi_driver == csi_driver else text(legacy)
+        if volume_id := read_id(handle):
+            asked[volume.name] = volume_id
+        elif handle == PLACEHOLDER:
+            answers[volume.name] = Unknown("the volume is still being made")
+        else:
+            answers[volume.name] = Gone(f"{handle!r} cannot be the ID of a volume")
+    return asked, answers
 
 
 def one_answer(answers: Sequence[Answer], are_all: str) -> Answer:

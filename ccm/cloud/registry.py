@@ -1,7 +1,8 @@
 """Which clouds there are, by entry point or added in code, and their configuration file."""
 
+import shlex
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from ccm.cloud.interface import CloudProvider
@@ -37,19 +38,30 @@ def check_name(name: str) -> None:
 
 def load_provider(name: str) -> CloudProvider:
     """A new provider object; imports that provider's package and no other."""
-    check_name(name)
     if name in _in_code:
         return _in_code[name]()
-    (point, *_) = entry_points(group=GROUP, name=name)
+    points = [*entry_points(group=GROUP, name=name)]  # a look at all packages: milliseconds
+    if not points:
+        check_name(name)
     try:
-        factory: Factory = point.load()
+        factory: Factory = points[0].load()
     except ImportError as error:
         raise ConfigurationFault(
             "--cloud-provider",
             f"{name!r} cannot be imported: {error}",
-            f"install it with: pip install 'ccm-supervisor[{name}]'",
+            _what_to_install(points[0]),
         ) from error
     return factory()
+
+
+def _what_to_install(point: EntryPoint) -> str:
+    """The remedy: what the extra of the provider's name asks for, as its package says."""
+    required = (point.dist.requires if point.dist else None) or []
+    parts = [line.partition(";") for line in required]
+    mine = [text.strip() for text, _, when in parts if f'extra == "{point.name}"' in when]
+    if not mine:
+        return f"install what the package of {point.name!r} needs"
+    return f"install it with: pip install {shlex.join(mine)}"
 
 
 def read_config(path: str) -> bytes:

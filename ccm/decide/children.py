@@ -19,7 +19,7 @@ class WorkerState(StrEnum):
     DRAINING = "draining"  # it finishes the keys in flight
     BACKOFF = "backoff"  # it died, or refused later on; a successor starts after a delay
     FAILED = "failed"  # it refused its configuration before any worker was up: this is final
-    SKIPPED = "skipped"  # the provider does not support this controller
+    SKIPPED = "skipped"  # the provider has no such part, or a flag turned it off
     STOPPED = "stopped"
 
 

@@ -49,6 +49,7 @@ class GoneAnswer:
     uid: str
     evidence: str
     at: float
+    is_final: bool = False  # two kinds of read named the machine and said that it ended for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def _is_name(value: object) -> bool:
 
 def _is_gone_entry(entry: object) -> bool:
     match entry:
-        case [name, uid, str(), int() | float() as at]:
+        case [name, uid, str(), int() | float() as at, bool()]:
             return _is_name(name) and _is_name(uid) and not isinstance(at, bool)
     return False
 
@@ -108,6 +109,7 @@ class GoneHistory:
     after: float = float("-inf")
     first: float = 0.0
     last: float = 0.0
+    is_final: bool = False  # of the answer at `last`
 
 
 def interrupt(before: GoneHistory, answer: LastAnswer, now: float) -> GoneHistory:
@@ -123,7 +125,14 @@ def extend(
     A run goes on only with an answer of the same worker about the same UID, and without a pause of
     `forget_after`. An answer that is too old, or from the future, adds nothing.
     """
-    run = GoneHistory(answer.uid, worker, LastAnswer.GONE, first=answer.at, last=answer.at)
+    run = GoneHistory(
+        answer.uid,
+        worker,
+        LastAnswer.GONE,
+        first=answer.at,
+        last=answer.at,
+        is_final=answer.is_final,
+    )
     if before is None:
         before = replace(run, answer=LastAnswer.NONE)
     is_fresh = now - policy.max_answer_age <= answer.at <= now
@@ -136,7 +145,7 @@ def extend(
     )
     if not goes_on:
         return replace(run, after=before.after)
-    return replace(before, last=max(before.last, answer.at))
+    return replace(before, last=max(before.last, answer.at), is_final=answer.is_final)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +191,9 @@ class Candidate:
 
     @property
     def confirmed_from(self) -> float:
-        """The earliest time of a second "gone" that confirms the first."""
+        """The earliest time of a "gone" that confirms the first; a final one needs no other."""
+        if self.history.is_final:
+            return self.history.last
         return self.history.first + max(self.policy.period, self.policy.confirmation)
 
     @property
@@ -305,7 +316,8 @@ DELETION_RULES = (
         Reason.NOT_CONFIRMED,
         DeletionDecision.NOT_YET,
         lambda node: node.history.last < node.confirmed_from,
-        "The cloud has not said “gone” for `--node-deletion-confirmation-period` yet.",
+        "The cloud has not said “gone” for `--node-deletion-confirmation-period` yet, nor that the"
+        " machine ended for ever.",
         "Wait.",
         lambda node: node.confirmed_from,
     ),

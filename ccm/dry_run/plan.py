@@ -5,7 +5,6 @@ copy, where the other controllers see them; the provider's writes are stopped an
 """
 
 import asyncio
-import importlib
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +12,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
 
 import orjson
 
@@ -32,21 +30,24 @@ from ccm.cloud.dry_run import Changes, ReadingGate, record_changes
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider
 from ccm.cloud.registry import load_provider
+from ccm.controllers import enabled_provided, load_controller
 from ccm.decide.deletion import Reason
 from ccm.dry_run.cluster import KINDS, Change, ClusterCopy
 from ccm.errors import ConfigurationFault, NotLeading
 from ccm.kube.client import Check, Fence, Kube, RestConfig
+from ccm.kube.cluster_identity import read_cluster_uid
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json, Projection, project, resource_version, watched_kind
 from ccm.model.writes import Write
 from ccm.settings import Settings
+from ccm.settings.leader_migration import disable_controllers
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.delivery import ProjectedStore
 from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
 from ccm.supervisor.shards import wanted_workers
-from workers.controller import ControllerContext, ControllerModule
+from workers.controller import ControllerContext, ControllerModule, NotNeeded
 from workers.executor import KeyExecutor
 from workers.main import provider_context, require_cluster_id
 from workers.performer import Performer
@@ -99,9 +100,9 @@ async def make_plan(settings: Settings, access: RestConfig, timeout: float) -> P
 
 
 def _dry(settings: Settings) -> Settings:
-    """The operator's settings, but as the only replica and without long pauses."""
+    """The operator's settings, but as the only replica, of our controllers, and without pauses."""
     return replace(
-        settings,
+        disable_controllers(settings, enabled_provided(settings.controllers)),
         leader_elect=False,
         enable_leader_migration=False,
         node_workers=1,
@@ -228,8 +229,7 @@ class DryRun:
         )
 
     def _start(self, controller: str, provider: CloudProvider) -> None:
-        name = f"workers.{controller}.controller"
-        module = cast(ControllerModule, importlib.import_module(name))
+        module: ControllerModule = load_controller(controller, self._settings.cloud_provider)
         port = DryRunPort(self._governor, Store(module.PROJECTIONS))
         journal = InFlightJournal(self._directory / f"{controller}.journal")
         context = ControllerContext(
@@ -242,8 +242,9 @@ class DryRun:
             recorder=self._events,
             send=port.send,
         )
-        made = module.new_controller(context)
-        if made is None:
+        try:
+            made = module.new_controller(context)
+        except NotNeeded:
             return
         port.runner = Runner(Connection(port, self._grants, self._gate), context, made)
         self._ports.append(port)
@@ -287,7 +288,8 @@ class DryRun:
 
     async def _provider(self) -> CloudProvider:
         provider, gate = load_provider(self._settings.cloud_provider), ReadingGate(self._gate)
-        await provider.initialize(provider_context(self._settings, gate, "plan"))
+        cluster_uid = await read_cluster_uid(self._kube)
+        await provider.initialize(provider_context(self._settings, gate, "plan", cluster_uid))
         try:
             require_cluster_id(provider, self._settings)
         except ConfigurationFault:

@@ -20,6 +20,12 @@ ACCOUNTS = {
 Not `node-controller`: kube-controller-manager acts under that name, and may delete Pods with it.
 """
 
+
+def account_name(worker: str) -> str:
+    """The service account of a worker in our manifests; of a provider's, `<name>-controller`."""
+    return ACCOUNTS.get(worker, f"{worker}-controller")
+
+
 BUILT_IN = {
     "node": "node-controller",
     "route": "route-controller",
@@ -59,9 +65,9 @@ def accounts_of(worker: str, own: ServiceAccount | None) -> Iterator[ServiceAcco
 
     `own` is our own account: it is the last one where no other has rights by itself.
     """
-    yield ServiceAccount(ACCOUNTS[worker])
+    yield ServiceAccount(account_name(worker))
     if built_in := BUILT_IN.get(worker):
-        if built_in != ACCOUNTS[worker]:
+        if built_in != account_name(worker):
             yield ServiceAccount(built_in)
     elif own:
         yield own

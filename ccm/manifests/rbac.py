@@ -1,13 +1,13 @@
 """Service accounts under given settings, and their least privileges as RBAC manifests."""
 
-import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ccm.controllers import is_enabled
-from ccm.kube import lease, service_accounts
+from ccm.controllers import is_enabled, load_controller
+from ccm.kube import cluster_identity, lease, service_accounts
 from ccm.kube.events import event_rule
+from ccm.kube.service_accounts import account_name
 from ccm.model.objects import Json, watched_kind
 from ccm.model.rbac import PolicyRule, merge_rules
 from ccm.settings import Settings
@@ -53,17 +53,16 @@ def subjects(settings: Settings, namespace: str) -> tuple[Subject, ...]:
     if not settings.use_service_account_credentials:
         everything = merge_rules([*own, *(rule for rules in by_worker.values() for rule in rules)])
         return (Subject(APP_NAME, namespace, "the supervisor and its workers", everything),)
-    accounts = service_accounts.ACCOUNTS
-    own += service_accounts.policy_rules(accounts[worker] for worker in wanted)
+    own += service_accounts.policy_rules(map(account_name, wanted))
     supervisor = Subject(APP_NAME, namespace, "the supervisor", merge_rules(own))
     return supervisor, *(
-        Subject(accounts[worker], service_accounts.NAMESPACE, process_name(worker), rules)
+        Subject(account_name(worker), service_accounts.NAMESPACE, process_name(worker), rules)
         for worker, rules in by_worker.items()
     )
 
 
 def worker_rules(settings: Settings) -> dict[str, tuple[PolicyRule, ...]]:
-    """Package under `workers`, of each that is wanted → what it needs to be allowed."""
+    """Controller of each worker that is wanted → what it needs to be allowed."""
     if migration := read_leader_migration(settings):
         settings = migration.without_unowned(settings)
     wanted = sorted({*wanted_workers(settings).values()})
@@ -75,15 +74,19 @@ def _of_supervisor(
 ) -> Iterator[PolicyRule]:
     kinds = {nodes.NODE_PROJECTION.kind}
     for worker in wanted:
-        controller = importlib.import_module(f"workers.{worker}.controller")
+        controller = load_controller(worker, settings.cloud_provider)
         kinds |= {watched_kind(projection.kind) for projection in controller.PROJECTIONS}
     yield from map(watch_rule, sorted(kinds))
     yield event_rule(settings.leader_elect_resource_namespace)  # by Events on the Lease
+    yield cluster_identity.POLICY_RULE
     if settings.leader_elect:
         yield from lease.policy_rules(settings.leader_elect_resource_namespace, leases)
 
 
 def _of_worker(worker: str, settings: Settings) -> Iterator[PolicyRule]:
+    if worker not in POLICY_RULES:
+        yield from load_controller(worker, settings.cloud_provider).POLICY_RULES
+        return
     for controller, rules in POLICY_RULES[worker].items():
         if is_enabled(controller, settings.controllers):
             yield from rules

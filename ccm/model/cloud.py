@@ -55,6 +55,8 @@ class Gone:
     """The cloud's positive answer that a machine does not exist; never inferred from an error."""
 
     evidence: str
+    is_final: bool = False
+    """The cloud names the machine and says that it ended, which it never takes back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-MAX_LABEL_PREFIX = 253  # characters
+_NO_LABEL = re.compile(r"[^A-Za-z0-9._-]")
+MAX_LABEL, MAX_LABEL_PREFIX = 63, 253  # characters
 MAX_NUMBER = 1e15
 
 
@@ -156,6 +157,10 @@ class Node(KubernetesObject):
         return any(taint.get("key") == UNINITIALIZED_TAINT for taint in self.taints)
 
     @property
+    def is_shut_down(self) -> bool:
+        return any(taint.get("key") == SHUTDOWN_TAINT for taint in self.taints)
+
+    @property
     def addresses(self) -> list[Json]:
         return objects(self.status.get("addresses"))
 
@@ -172,6 +177,11 @@ class Node(KubernetesObject):
 def is_label_value(value: str) -> bool:
     """Whether the API server takes `value`; it takes an empty one as well."""
     return not value or bool(_LABEL_NAME.fullmatch(value))
+
+
+def label_value(words: str) -> str:
+    """The text with a dash for each character that a label cannot have, as upstream does."""
+    return _NO_LABEL.sub("-", words)[:MAX_LABEL].strip("-._")
 
 
 def is_label_key(key: str) -> bool:

@@ -78,10 +78,14 @@ class Service(KubernetesObject):
     def ports(self) -> list[Json]:
         return objects(self.spec.get("ports"))
 
-    def node_ports(self) -> list[ServicePort]:
-        """The ports as a load balancer needs them; raises `Refused` for one without a node port."""
+    def node_ports(self, may_lack_some: bool = False) -> list[ServicePort]:
+        """The ports as a load balancer needs them; raises `Refused` for one without a node port.
+
+        If it `may_lack_some`, those are left out, and `Refused` are the ports when it lacks all.
+        """
+        served = [port for port in self.ports if port.get("nodePort")]
         for port in self.ports:
-            if not port.get("nodePort"):
+            if port not in served and not (may_lack_some and served):
                 raise Refused(
                     f"port {port.get('port')} has no node port: set"
                     " spec.allocateLoadBalancerNodePorts to true"
@@ -93,13 +97,27 @@ class Service(KubernetesObject):
                 text(port.get("protocol")) or "TCP",
                 port["nodePort"],
             )
-            for port in self.ports
+            for port in served
         ]
 
     @property
     def default_balancer_name(self) -> str:
         """Upstream's name: `a` and the UID without dashes, 32 characters at the most."""
         return f"a{self.uid.replace('-', '')}"[:32]
+
+    @property
+    def ip_families(self) -> tuple[str, ...]:
+        """`spec.ipFamilies`, the first of them first; IPv4 where there are none."""
+        listed = self.spec.get("ipFamilies")
+        return tuple(map(text, listed)) if isinstance(listed, list) and listed else ("IPv4",)
+
+    @property
+    def requires_ipv6(self) -> bool:
+        """Whether a load balancer without IPv6 is none for it."""
+        is_preferred = (
+            self.spec.get("ipFamilyPolicy") == "PreferDualStack" and "IPv4" in self.ip_families
+        )
+        return "IPv6" in self.ip_families and not is_preferred
 
     @property
     def requested_ip(self) -> str:
@@ -162,9 +180,7 @@ class Service(KubernetesObject):
             yield Feature.SESSION_AFFINITY
         if self.requested_ip:
             yield Feature.FIXED_IP
-        families = self.spec.get("ipFamilies")
-        is_dual = isinstance(families, list) and len(families) > 1
-        if is_dual and self.spec.get("ipFamilyPolicy") != "PreferDualStack":
+        if len(self.ip_families) > 1 and self.requires_ipv6:
             yield Feature.DUAL_STACK
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from bench.processes import Cost, cpu_seconds, family
 from tests.proc.running import wait_for
 
-PARENT = """
+PARENT = r"""
 import subprocess, sys, threading
 def start():
     child = subprocess.Popen(["sleep", "60"])
-    print(child.pid, flush=True)
+    print(f"{child.pid}\n", end="", flush=True)  # in one piece, beside the other thread
     child.wait()
 threads = [threading.Thread(target=start) for _ in range(2)]
 for thread in threads:

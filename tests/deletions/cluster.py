@@ -62,10 +62,16 @@ class Cluster:
         self.nodes[name] = replace(self.nodes[name], **status)
 
     def report(
-        self, gone: Iterable[str] = (), not_gone: Iterable[str] = (), worker: str = "node-0.1"
+        self,
+        gone: Iterable[str] = (),
+        not_gone: Iterable[str] = (),
+        worker: str = "node-0.1",
+        is_final: bool = False,
     ) -> list[str]:
         """One pass of a worker, answered by the cloud right now; the names permitted after it."""
-        entries = [[name, self.nodes[name].uid, "no such machine", self.now] for name in gone]
+        entries = [
+            [name, self.nodes[name].uid, "no such machine", self.now, is_final] for name in gone
+        ]
         names = list(not_gone)
         message = ProposeDeletions(len(entries) + len(names), entries, names)
         return [entry[0] for entry in self.governor.on_message(worker, message).nodes]

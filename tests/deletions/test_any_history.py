@@ -14,6 +14,7 @@ from ccm.bus.frames import ProposeDeletions
 
 from .cluster import NOT_READY, POLICY, Cluster, names
 
+GONE = ("gone", "ended")
 FRESH, SILENCE, LIMIT, CONFIRMATION = 30.0, 60.0, 3, 7.5
 
 
@@ -27,6 +28,7 @@ class Word:
     is_gone: bool
     answered: float
     has_id: bool
+    is_final: bool = False
 
 
 class AnyHistory(RuleBasedStateMachine):
@@ -99,7 +101,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(
         shard=st.sampled_from("ab"),
-        words=st.lists(st.sampled_from(["gone", "gone", "gone", "else", "left out"]), min_size=9,
+        words=st.lists(st.sampled_from(["gone"] * 3 + ["ended", "else", "left out"]), min_size=9,
                        max_size=9),
         ages=st.lists(st.sampled_from([0.0, 0.0, 0.0, 3.0, 29.0, 31.0, -1.0]), min_size=9,
                       max_size=9),
@@ -135,11 +137,14 @@ class AnyHistory(RuleBasedStateMachine):
             status = self.cluster.nodes.get(name)
             if status is None or not self.owned(shard, name) or word == "left out":
                 continue
-            if word == "gone":
-                gone.append([name, status.uid, "no such machine", now - age])
+            if word in GONE:
+                gone.append([name, status.uid, "no such machine", now - age, word == "ended"])
             else:
                 not_gone.append(name)
-            said = Word(now, status.uid, worker, word == "gone", now - age, status.has_provider_id)
+            said = Word(
+                *(now, status.uid, worker, word in GONE, now - age, status.has_provider_id),
+                is_final=word == "ended",
+            )
             self.log.setdefault(name, []).append(said)
         self.accepted &= self.vanished()
         for name, status in self.cluster.nodes.items():
@@ -206,7 +211,7 @@ class AnyHistory(RuleBasedStateMachine):
         return (
             all(w.is_gone and 0 <= w.heard - w.answered <= FRESH for w in (first, second))
             and (first.uid, first.worker) == (second.uid, second.worker)
-            and second.answered - first.answered >= CONFIRMATION - 1e-9
+            and (second.is_final or second.answered - first.answered >= CONFIRMATION - 1e-9)
         )
 
     def is_unbroken(self, name: str, first: Word, second: Word) -> bool:
@@ -249,7 +254,11 @@ def test_a_terminated_machine_goes_within_two_periods_and_a_pass(
             if start >= died:
                 cluster.kill("n0")
             is_asked = shard == 0 and start >= died
-            gone = [["n0", "u0", "no such machine", start + place * latency]] if is_asked else []
+            gone = (
+                [["n0", "u0", "no such machine", start + place * latency, False]]
+                if is_asked
+                else []
+            )
             message = ProposeDeletions(len(gone), gone, [])
             if cluster.governor.on_message(f"node-{shard}.1", message).nodes:
                 assert cluster.now <= died + 2 * period + latency
@@ -270,6 +279,7 @@ ALMOST = st.lists(
         st.sampled_from(["u0", "u1", "", None]),
         st.text(max_size=2) | st.none(),
         st.floats() | st.integers() | st.just("1000") | st.booleans(),
+        st.just(False) | st.none(),
     ).map(list),
     max_size=3,
 )

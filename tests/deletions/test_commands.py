@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ccm.bus.control import ControlServer
-from ccm.cli.operate import deletions
+from ccm.cli.main import main
 from ccm.decide.deletion import DeletionPolicy
 from ccm.supervisor.deletions import policy_of
 from ccm.supervisor.freeze import DeletionCommands
@@ -35,7 +35,7 @@ async def typed(cluster: Cluster, runtime: Path, *words: str, standby: str = "")
     server = ControlServer(runtime / "control.sock", reply)
     await server.start()
     try:
-        return await asyncio.to_thread(CliRunner().invoke, deletions, list(words))
+        return await asyncio.to_thread(CliRunner().invoke, main, ["deletions", *words])
     finally:
         server.close()
 

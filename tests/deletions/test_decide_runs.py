@@ -69,7 +69,7 @@ def test_a_new_run_still_remembers_what_came_before_it() -> None:
 
 # Passes, as a process that runs provider code may send them.
 
-GOOD = ["n1", "u1", "no such machine", 5.0]
+GOOD = ["n1", "u1", "no such machine", 5.0, False]
 
 
 def test_a_pass_names_each_node_once() -> None:
@@ -95,15 +95,16 @@ def test_a_pass_names_each_node_once() -> None:
         pytest.param(3, [GOOD], [""], id="a-name-is-empty"),
         pytest.param(3, [GOOD], [["n2"]], id="a-name-is-a-list"),
         pytest.param(3, [GOOD, "n2"], [], id="an-entry-is-text"),
-        pytest.param(3, [GOOD, "n2u5"], [], id="an-entry-is-text-of-four"),
-        pytest.param(3, [GOOD, ["n2", "u2", "why"]], [], id="an-entry-is-short"),
+        pytest.param(3, [GOOD, "n2u5f"], [], id="an-entry-is-text-of-five"),
+        pytest.param(3, [GOOD, ["n2", "u2", "why", 5.0]], [], id="an-entry-is-short"),
         pytest.param(3, [[*GOOD, 1]], [], id="an-entry-is-long"),
-        pytest.param(3, [["n1", "", "why", 5.0]], [], id="an-empty-uid"),
-        pytest.param(3, [["n1", "u1", None, 5.0]], [], id="evidence-is-missing"),
-        pytest.param(3, [["n1", "u1", "why", "5.0"]], [], id="time-is-text"),
-        pytest.param(3, [["n1", "u1", "why", True]], [], id="time-is-a-truth"),
-        pytest.param(3, [["n1", "u1", "why", None]], [], id="time-is-missing"),
-        pytest.param(3, [GOOD, ["n1", "u1", "why", 0.0]], [], id="its-own-confirmation"),
+        pytest.param(3, [["n1", "", "why", 5.0, False]], [], id="an-empty-uid"),
+        pytest.param(3, [["n1", "u1", None, 5.0, False]], [], id="evidence-is-missing"),
+        pytest.param(3, [["n1", "u1", "why", "5.0", False]], [], id="time-is-text"),
+        pytest.param(3, [["n1", "u1", "why", True, False]], [], id="time-is-a-truth"),
+        pytest.param(3, [["n1", "u1", "why", None, False]], [], id="time-is-missing"),
+        pytest.param(3, [["n1", "u1", "why", 5.0, 1]], [], id="for-ever-is-a-number"),
+        pytest.param(3, [GOOD, ["n1", "u1", "why", 0.0, False]], [], id="its-own-confirmation"),
         pytest.param(3, [GOOD], ["n1"], id="it-contradicts-itself"),
     ],
 )

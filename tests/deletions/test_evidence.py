@@ -24,9 +24,33 @@ def test_the_cloud_has_to_say_it_for_the_whole_confirmation_period(
     assert cluster.advance().report(["n0"]) == ["n0"]
 
 
+def test_what_the_cloud_says_to_have_ended_for_ever_is_confirmed_by_that(tmp_path: Path) -> None:
+    """Everything else still holds: it is not Ready, there is no mass, all workers were heard."""
+    policy = replace(POLICY, confirmation=30.0)
+    cluster = Cluster(tmp_path / "deletions.json", policy).fill(9).kill("n0", "n1")
+    cluster.report(worker="node-1.1")
+    cluster.advance(1.0)
+    assert cluster.report(["n0", "n1"], is_final=True) == []
+    assert cluster.why("n0") == "workers-not-heard"
+    cluster.advance(1.0).report(worker="node-1.1")
+    assert cluster.report(["n0"], is_final=True) == ["n0"]
+
+
+def test_only_the_last_answer_can_be_final(tmp_path: Path) -> None:
+    policy = replace(POLICY, confirmation=30.0)
+    cluster = Cluster(tmp_path / "deletions.json", policy).fill(9).kill("n0")
+    cluster.report(worker="node-1.1")
+    assert cluster.advance(1.0).report(["n0"], is_final=True) == []
+    cluster.report(worker="node-1.1")
+    assert cluster.report(["n0"]) == []
+    assert cluster.why("n0") == "not-confirmed"
+
+
 def test_a_permit_names_the_uid_and_the_evidence(cluster: Cluster) -> None:
     cluster.fill(3).kill("n0").report(["n0"])
-    message = ProposeDeletions(1, [["n0", "u0", "no such machine", cluster.advance().now]], [])
+    message = ProposeDeletions(
+        1, [["n0", "u0", "no such machine", cluster.advance().now, False]], []
+    )
     assert cluster.governor.on_message("node-0.1", message).nodes == [
         ["n0", "u0", "no such machine"]
     ]

@@ -194,6 +194,8 @@ def test_a_worker_has_one_state_and_without_a_process_no_memory(supervisor: Supe
         (("*",), WorkerState.STANDBY, {"cloud-node": 0, "cloud-node-lifecycle": 0, "route": 0}),
         (("cloud-node-controller",), WorkerState.RUNNING, {"cloud-node": 1, "route": None}),
         (("-node-route-controller", "*"), WorkerState.RUNNING, {"cloud-node": 1, "route": None}),
+        (("*", "node-labels"), WorkerState.RUNNING, {"cloud-node": 1, "node-labels": 0}),
+        (("*", "-tagging"), WorkerState.RUNNING, {"cloud-node": 1, "tagging": None}),
     ],
 )
 def test_a_controller_runs_where_a_worker_of_it_runs(

@@ -20,10 +20,18 @@ class Cluster:
         self.view = ProjectedStore("Node")
         self.uninitialized = UninitializedNodes(self.view, lambda: self.is_leading)
 
-    def put(self, name: str, tainted: bool, uid: str = "1", created: str | None = None) -> None:
+    def put(
+        self,
+        name: str,
+        tainted: bool,
+        uid: str = "1",
+        created: str | None = None,
+        ready: str = "True",
+    ) -> None:
         taints = [{"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}] if tainted else []
         meta = {"uid": uid, "creationTimestamp": created}
-        raw = {"metadata": meta, "spec": {"taints": taints}}
+        conditions = [{"type": "Ready", "status": ready}]
+        raw = {"metadata": meta, "spec": {"taints": taints}, "status": {"conditions": conditions}}
         self.view.values[name] = (1, orjson.dumps(raw))
         self._tell(name)
 
@@ -111,3 +119,14 @@ def test_those_that_wait_longest_are_named(cluster: Cluster) -> None:
     facts = cluster.uninitialized.status(cluster.now)
     assert facts["count"] == 30
     assert facts["first"] == {f"vm-{number}": 30.0 - number for number in range(1, 21)}
+
+
+def test_a_node_that_is_initialized_and_not_ready_is_counted_apart(cluster: Cluster) -> None:
+    cluster.put("young", tainted=True, ready="False")
+    cluster.put("silent", tainted=False, ready="Unknown")
+    cluster.put("gone", tainted=False, ready="False")
+    cluster.put("well", tainted=False)
+    cluster.remove("gone")
+    assert cluster.uninitialized.status(cluster.now)["initialized_not_ready"] == 1
+    cluster.put("silent", tainted=False)
+    assert cluster.uninitialized.status(cluster.now)["initialized_not_ready"] == 0

@@ -34,7 +34,8 @@ from .world import World, world
 SYNCED = ("Normal", "Synced", "Node synced successfully")
 
 
-async def test_a_tainted_node_gets_what_its_machine_is() -> None:
+async def test_a_tainted_node_gets_what_its_machine_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     async with world() as w:
         w.put(node(tainted), answer=machine("fake://1", "InternalIP 10.0.0.1", zone="z"))
         result = await w.sync()
@@ -48,6 +49,9 @@ async def test_a_tainted_node_gets_what_its_machine_is() -> None:
         assert after.labels["topology.kubernetes.io/zone"] == "z"
         assert await w.events() == [SYNCED]
         assert w.cluster.writes == 2
+    (told,) = map(vars, caplog.records)
+    assert (told["message"], told["provider_id"]) == ("node initialized", "fake://1")
+    assert (told["node"], told["seconds"] >= 0) == (after.name, True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from ccm.errors import CloudError
 from ccm.kube.client import STRATEGIC_PATCH, Kube
-from ccm.model.cloud import Answer, Gone, Instance, PowerState
+from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.edge_cases.rows import row
 from tests.edge_cases.servers import ApiServer
@@ -54,14 +54,21 @@ async def after_passes(api_server: ApiServer, w: SupervisedWorld, made: Node) ->
     ],
 )
 async def test_a_node_whose_machine_is_gone_is_deleted(
-    api_server: ApiServer, tweaks: list[Tweak], answers: list[Answer]
+    api_server: ApiServer,
+    tweaks: list[Tweak],
+    answers: list[Answer],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO")
     async with supervised_world(api_server.kube) as w:
         made = await put(api_server, w, *tweaks)
         for answer in answers:
             w.machines.answers[made.name] = answer
             await w.passes(2)
         await until_gone(api_server, made)
+        await until(lambda: "node deleted" in caplog.messages)
+    (told,) = (vars(one) for one in caplog.records if one.message == "node deleted")
+    assert (told["node"], told["why"]) == (made.name, GONE.evidence)
 
 
 class TwoReads(Inventory):
@@ -89,6 +96,31 @@ async def test_what_only_one_kind_of_read_says_deletes_no_node(api_server: ApiSe
         assert abs(len(machines.confirmed) - len(machines.reads)) <= 1, "they do not take turns"
         machines.listed[made.name] = GONE
         await until_gone(api_server, made)
+
+
+ENDED = Gone("it is terminated", is_final=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_gone", "is_final"),
+    [
+        (ENDED, ENDED, True, True),
+        (ENDED, GONE, True, False),
+        (GONE, ENDED, True, False),
+        (ENDED, RUNNING, False, False),
+        (ENDED, Unknown("throttled"), False, False),
+    ],
+)
+async def test_what_two_kinds_of_read_say_to_have_ended_is_told_in_one_pass(
+    api_server: ApiServer, first: Answer, second: Answer, is_gone: bool, is_final: bool
+) -> None:
+    machines = TwoReads()
+    async with supervised_world(api_server.kube, machines) as w:
+        made = await put(api_server, w, is_ready("False"), OURS)
+        machines.answers[made.name], machines.listed[made.name] = first, second
+        await w.passes()
+        told = [one for one in w.proposals if one.asked][-1]
+        assert [one[4] for one in told.gone] == [is_final] * is_gone
 
 
 async def test_without_a_provider_id_there_is_nothing_to_confirm(api_server: ApiServer) -> None:
@@ -139,8 +171,9 @@ async def test_any_other_node_stays_as_it_is(
 
 @pytest.mark.parametrize("status", [pytest.param("False", id="NL9"), "Unknown"])
 async def test_a_node_whose_machine_is_off_is_tainted_until_it_is_on(
-    api_server: ApiServer, status: str
+    api_server: ApiServer, status: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     async with supervised_world(api_server.kube) as w:
         made = await put(api_server, w, is_ready(status), OURS)
         w.machines.answers[made.name] = STOPPED
@@ -149,6 +182,12 @@ async def test_a_node_whose_machine_is_off_is_tainted_until_it_is_on(
         assert await after_passes(api_server, w, made) == found
         w.machines.answers[made.name] = RUNNING
         await until_taints(api_server, made, [OTHER_TAINT])
+        await until(lambda: "shutdown taint removed" in caplog.messages)
+    told = [vars(one) for one in caplog.records if one.message.startswith("shutdown")]
+    assert [(one["message"], one["node"]) for one in told] == [
+        ("shutdown taint set", made.name),
+        ("shutdown taint removed", made.name),
+    ]
 
 
 async def until_taints(api_server: ApiServer, of: Node, expected: list[Json]) -> Json:

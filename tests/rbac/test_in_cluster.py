@@ -12,6 +12,7 @@ import pytest
 from ccm.kube.client import Kube
 from ccm.manifests.rbac import APP_NAME
 from ccm.sandbox.cloud.client import CloudAdmin
+from tests.chart.helm import as_values, template
 from tests.kube.child import Nursery
 from tests.kube.cluster import RealCluster
 from tests.kube.ports import ReservedPort
@@ -116,12 +117,14 @@ def port() -> int:
     return port.number
 
 
+@pytest.mark.parametrize("by", ["command", "chart"])
 async def test_a_pod_of_these_manifests_initializes_nodes(
-    cluster: RealCluster, api: Kube, port: int, tmp_path: Path
+    by: str, cluster: RealCluster, api: Kube, port: int, tmp_path: Path
 ) -> None:
     missing = why_no_namespaces("setpriv", "util-linux")
     needed(not missing, missing)
-    text = rendered(*FLAGS, f"--secure-port={port}")
+    flags = (*FLAGS, f"--secure-port={port}")
+    text = rendered(*flags) if by == "command" else template(tmp_path, {"flags": as_values(flags)})
     (daemon_set,) = objects(text, "DaemonSet")
     spec = daemon_set["spec"]["template"]["spec"]
     host, _, number = cluster.url.removeprefix("https://").partition(":")

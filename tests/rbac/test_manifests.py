@@ -1,19 +1,23 @@
 """What `ccm-supervisor manifests` prints: stable, minimal, shipped as it is, and documented."""
 
+import json
 import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from ccm import __version__
 from ccm.cli.main import main
 from ccm.errors import ExitCode
-from ccm.kube.service_accounts import ACCOUNTS
+from ccm.kube.service_accounts import ACCOUNTS, account_name
 from ccm.manifests.rbac import subjects
 from ccm.manifests.workload import RUN, USER
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
+from release.image import CONFIG
+from release.tree import NAME
 from tests.docs.pages import table_rows
 from tests.proc.running import Json
 from tests.rbac.grants import objects, rendered
@@ -58,11 +62,9 @@ def test_a_shipped_manifest_is_what_the_command_in_its_first_line_prints(name: s
     assert rendered(*arguments) == shipped, f"do: {head[15:]} > deploy/{name}"
 
 
-def test_the_image_of_the_dockerfile_is_the_one_that_the_manifests_run() -> None:
-    dockerfile = (DEPLOY / "Dockerfile").read_text()
-    assert f"-t ccm-supervisor:{__version__} " in dockerfile
-    assert container(rendered(SOME))["image"] == f"ccm-supervisor:{__version__}"
-    assert f"USER {USER}:{USER}" in dockerfile
+def test_the_image_is_the_one_that_the_manifests_run() -> None:
+    assert container(rendered(SOME))["image"] == f"{NAME}:{__version__}"
+    assert CONFIG["User"] == f"{USER}:{USER}"
 
 
 @pytest.mark.parametrize("own", [[], [OWN]], ids=["one-account", "account-each"])
@@ -81,13 +83,14 @@ def test_no_rule_is_about_everything_or_about_secrets(own: list[str]) -> None:
         ("service", {"service"}, {"list", "watch"}),
         ("volume-label", {"volume_label"}, {"list", "watch"}),
         ("*,-cloud-node-lifecycle", {*ACCOUNTS}, {"list", "watch", "patch"}),
+        ("tagging", {"tagging"}, {"list", "watch"}),
     ],
 )
 def test_only_what_runs_has_an_account_and_rights(
     controllers: str, accounts: set[str], verbs_on_nodes: set[str]
 ) -> None:
-    text = rendered(SOME, OWN, f"--controllers={controllers}")
-    expected = {ACCOUNTS[controller] for controller in accounts}
+    text = rendered("--cloud-provider=aws", OWN, f"--controllers={controllers}")
+    expected = {account_name(controller) for controller in accounts}
     assert names(text, "ServiceAccount") == expected | {"ccm-supervisor"}
     (tokens,) = (rule for rule in rules(text) if "serviceaccounts/token" in rule["resources"])
     assert {*tokens["resourceNames"]} == expected
@@ -123,7 +126,9 @@ def test_what_is_not_used_is_not_granted() -> None:
 
 def test_both_leases_of_a_leader_migration_are_granted() -> None:
     text = rendered(SOME, "--enable-leader-migration", "--leader-elect-resource-name=main")
-    (lease,) = (rule for rule in rules(text) if "resourceNames" in rule)
+    (lease,) = (
+        rule for rule in rules(text) if "leases" in rule["resources"] and "resourceNames" in rule
+    )
     assert lease["resourceNames"] == ["main", "cloud-provider-extraction-migration"]
 
 
@@ -206,3 +211,15 @@ def row(account: str, right: PolicyRule) -> list[str]:
     target = " ".join(filter(None, (f"`{resource}`", ", ".join(right.names))))
     where = right.namespace or "the cluster"
     return [f"`{account}`", ", ".join(right.verbs), target, where, right.purpose]
+
+
+def test_an_unknown_provider_is_refused() -> None:
+    done = CliRunner().invoke(main, ["manifests", "--", "--cloud-provider=nimbus"])
+    assert (done.exit_code, done.stdout) == (ExitCode.CONFIGURATION, "")
+    assert "'nimbus' is not known" in done.stderr
+
+
+def test_json_is_a_list_of_the_same_objects() -> None:
+    shown = json.loads(rendered("-o", "json", "--", SOME))
+    assert shown["kind"] == "List"
+    assert shown["items"] == list(yaml.safe_load_all(rendered("--", SOME)))

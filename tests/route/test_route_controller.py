@@ -1,6 +1,7 @@
 """What the route controller does about Nodes and routes (rows RT6 to RT18)."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from ipaddress import ip_network
 
@@ -21,6 +22,7 @@ from tests.worlds.nodes import (
     with_pod_cidrs,
     with_provider_id,
 )
+from workers.controller import NotNeeded
 from workers.route import controller as worker
 
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
@@ -301,14 +303,11 @@ async def test_the_full_pass_finds_what_changed_in_the_cloud() -> None:
         ({}, ""),
     ],
 )
-async def test_the_controller_is_there_when_it_can_work(
-    flags: dict[str, object], why: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_controller_is_there_when_it_can_work(flags: dict[str, object], why: str) -> None:
     async with world() as w:
         context = replace(w.context, settings=replace(w.context.settings, **flags))  # type: ignore[arg-type]
-        with caplog.at_level("INFO"):
-            assert (worker.new_controller(context) is None) is bool(why)
-        assert why in caplog.text
+        with pytest.raises(NotNeeded, match=why) if why else nullcontext():
+            worker.new_controller(context)
         assert worker.concurrency(context.settings) == 200
 
 

@@ -58,6 +58,8 @@ BACKGROUND = {
     ("ccm/supervisor/children.py", "Children.run"),
     ("ccm/supervisor/tokens.py", "SharedToken.run"),
     ("ccm/supervisor/systemd.py", "update_status"),
+    ("ccm/log.py", "_Line.format"),
+    ("ccm/log.py", "seconds_since"),
     ("ccm/supervisor/metrics_collector.py", "WorkerCounters.update"),
     ("ccm/bus/sockets.py", "Permission.renew"),
     ("ccm/kube/events.py", "EventRecorder.run"),
@@ -66,7 +68,7 @@ BACKGROUND = {
     ("workers/node/passes.py", "MonitorPass.run"),
     ("workers/node/passes.py", "RefreshPass.run"),
 }
-"""Functions that run anyway, whatever else happens. What they call is not counted either."""
+"""Functions that run anyway, and those of log records. What they call is not counted either."""
 
 ROOT = Path(__file__).parents[2]
 AWAITS = 2  # the argument of RESUME, or more, where a coroutine goes on that had to wait
@@ -84,12 +86,17 @@ class Line(NamedTuple):
 
 
 def record(directory: str) -> None:
-    """Begin, in all threads, unless this is one of the sandbox's servers."""
+    """Begin, in all threads and forks, unless this is one of the sandbox's servers."""
     if not any(argument.startswith("ccm.sandbox") for argument in sys.orig_argv):
-        path = Path(directory) / f"{os.getpid()}.jsonl"
-        profile = partial(_profile, path.open("w", buffering=1))
-        threading.setprofile(profile)
-        sys.setprofile(profile)
+        _begin(directory)
+        os.register_at_fork(after_in_child=partial(_begin, directory))
+
+
+def _begin(directory: str) -> None:
+    path = Path(directory) / f"{os.getpid()}.jsonl"
+    profile = partial(_profile, path.open("w", buffering=1))
+    threading.setprofile(profile)
+    sys.setprofile(profile)
 
 
 def _profile(file: TextIO, frame: FrameType, event: str, _: Any) -> None:

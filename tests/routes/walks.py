@@ -17,7 +17,7 @@ from ccm.sandbox.kubelets import new_machines, register
 from ccm.sandbox.workload import SERVICE
 from tests.routes.recorder import ROOT, WALKS, Function, Line, Walk
 
-REPETITIONS = 3
+REPETITIONS = 5  # what goes on beside a walk on a busy machine is not in all of them
 SUPERVISOR = "MainProcess"
 NAMESPACE = "/api/v1/namespaces/default"
 # The prefix of names, and the reason of the last Event about an object.

@@ -76,6 +76,35 @@ async def test_what_the_cloud_refuses_is_one_event_and_not_tried_until_something
         assert w.service().ingress
 
 
+@pytest.mark.parametrize("by_cloud", [True, False])
+async def test_no_hosts_are_told_of_a_balancer_that_was_refused(by_cloud: bool) -> None:
+    why = "no quota is left" if by_cloud else "cannot do source ranges"
+    refused = service() if by_cloud else service(RANGES)
+    w = World(refused, N1, ensure=[Refused(why)] * 9 if by_cloud else [])
+    w.controller._capabilities = Capabilities((), ALL if by_cloud else NONE)
+    async with running(w):
+        await w.put(node("n2"))
+        await w.later()
+        told = w.controller.details(KEY)
+        assert why in told["refused"]
+        assert not {"current hosts", "desired hosts"} & told.keys()
+        shown = w.controller.status()["services"]
+        assert [(one["state"], one["hosts"]) for one in shown] == [("refused", 0)] * by_cloud
+        w.balancers.failures["ensure"] = []
+        await w.change(spec(ports=[port(81)], loadBalancerSourceRanges=None))
+        assert w.controller.details(KEY)["current hosts"] == "n1, n2"
+        assert "refused" not in w.controller.details(KEY)
+
+
+async def test_a_refused_service_that_wants_no_balancer_any_more_is_not_refused() -> None:
+    w = World(service(RANGES), N1)
+    w.controller._capabilities = Capabilities((), NONE)
+    async with running(w):
+        assert "refused" in w.controller.details(KEY)
+        await w.change(spec(type="ClusterIP"))
+        assert "refused" not in w.controller.details(KEY)
+
+
 async def test_what_has_no_effect_is_one_event_until_it_is_something_else() -> None:
     w = World(N1)
     w.balancers.warnings = ("annotation a is ignored: it is empty", "annotation b is ignored: why")

@@ -8,12 +8,14 @@ import pytest
 
 from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
+from ccm.model.objects import SHUTDOWN_TAINT
 from tests.edge_cases.rows import row
 from tests.worlds.context import TIMINGS
 from tests.worlds.nodes import Tweak, created, labelled, with_provider_id
 from tests.worlds.waiting import until
 from workers.service.plan import LAST_APPLIED_ANNOTATION
 
+from .cloud import Balancers
 from .objects import (
     EXCLUDED,
     KEY,
@@ -225,6 +227,19 @@ async def test_which_changes_of_a_node_update_the_balancer(
     async with running_with(service(), N1, node("n2", *before)) as w:
         await w.put(node("n2", *after))
         assert updates(w) == ([("web", *left)] if left else [])
+
+
+@pytest.mark.parametrize("drops_stopped_hosts", [None, False, True])
+async def test_a_cloud_that_drops_stopped_hosts_gets_them_again(
+    drops_stopped_hosts: bool | None,
+) -> None:
+    balancers = Balancers()
+    if drops_stopped_hosts is not None:
+        balancers.drops_stopped_hosts = drops_stopped_hosts  # type: ignore[attr-defined]
+    async with running_with(service(), N1, N2, balancers=balancers) as w:
+        await w.put(node("n2", with_taint(SHUTDOWN_TAINT)))
+        await w.put(N2)
+        assert updates(w) == ([("web", *BOTH)] * 2 if drops_stopped_hosts else [])
 
 
 @row("SN10")

@@ -342,3 +342,24 @@ async def test_an_address_is_told_before_the_nodes_that_came_meanwhile_and_holds
         w.balancers.holds.pop("web").set()
         await w.rest()
         assert w.service().ingress
+
+
+async def test_what_was_done_to_balancers_is_in_the_log_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    async with running_with(service(), node("n1")) as w:
+        await w.put(node("n2"))
+        await w.change(spec(ports=[port(81)]))
+        await w.later()
+        await w.change(being_deleted)
+    told = [vars(one) for one in caplog.records if one.message.startswith("load balancer")]
+    assert [(one["message"].removeprefix("load balancer "), one.get("hosts")) for one in told] == [
+        ("created", 1),
+        ("has new hosts", 2),
+        ("updated", 2),
+        ("deleted", None),
+    ]
+    assert {one["service"] for one in told} == {KEY}
+    assert all(one["seconds"] >= 0 for one in told)
+    assert told[0]["addresses"]

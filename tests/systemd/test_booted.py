@@ -87,6 +87,15 @@ def test_the_start_is_over_when_the_workers_are_up(machine: Machine) -> None:
     assert "workers: 3 running, 1 skipped" in machine.show("StatusText")
 
 
+def test_the_journal_has_the_fields_of_each_record(machine: Machine) -> None:
+    found = machine.run("journalctl", "-o", "json", "CCM_LOGGER=ccm.supervisor.supervisor")
+    told = [json.loads(line) for line in found.splitlines()]
+    (started,) = [one for one in told if "supervisor started" in one["MESSAGE"]][-1:]
+    fields = ("CCM_PROCESS", "PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT")
+    assert [started[name] for name in fields] == ["supervisor", "6", "ccm-supervisor", UNIT]
+    assert started["CCM_VERSION"]
+
+
 def test_the_service_works_unprivileged_in_its_sandbox(machine: Machine) -> None:
     pid = start(machine)
     status = machine.run("cat", f"/proc/{pid}/status")

@@ -106,6 +106,7 @@ def test_the_installation_stages_every_file_and_keeps_secrets_private(staged: Pa
         "etc/ccm-supervisor/ccm-supervisor.env": "0o600",
         "etc/systemd/system/ccm-supervisor.service": "0o644",
         "etc/sysusers.d/ccm-supervisor.conf": "0o644",
+        "usr/local/share/man/man1/ccm-supervisor.1": "0o644",
     }
     assert (staged / "etc/ccm-supervisor").stat().st_mode & 0o777 == 0o700
 
@@ -114,3 +115,10 @@ def test_a_package_says_where_its_files_and_its_command_are(tmp_path: Path) -> N
     install(tmp_path, "UNITDIR=/usr/lib/systemd/system", "COMMAND=/usr/bin/ccm-supervisor")
     unit = (tmp_path / "usr/lib/systemd/system/ccm-supervisor.service").read_text()
     assert "ExecStart=/usr/bin/ccm-supervisor start" in unit
+
+
+def test_what_is_removed_is_all_but_flags_and_credentials(staged: Path) -> None:
+    done = run("make", "-f", FOLDER / "install.mk", "uninstall-systemd", f"DESTDIR={staged}")
+    assert done.returncode == 0, done.stderr
+    left = {path.relative_to(staged) for path in staged.rglob("*") if path.is_file()}
+    assert left == {Path("etc/ccm-supervisor/ccm-supervisor.env")}

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -219,9 +220,7 @@ async def test_a_permit_that_is_over_wakes_nobody() -> None:
         await waiting
 
 
-async def test_nobody_can_take_the_name_of_a_successor(
-    ends: Ends, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nobody_can_take_the_name_of_a_successor(ends: Ends) -> None:
     read_end, write_end = os.pipe()
     spawned: list[WorkerSpec] = []
 
@@ -241,8 +240,9 @@ async def test_nobody_can_take_the_name_of_a_successor(
     for number in range(1, 10):
         ends.open(f"node-0.{number}", heard).send(Resync("the successor, surely"))
     await until(lambda: ends.hub.dropped == 9)
-    monkeypatch.setattr("ccm.supervisor.children.start_process", start)
-    children = Children(ends.path, Settings(), Server("http://127.0.0.1"), nothing)
+    children = Children(
+        ends.path, Settings(), Server("http://127.0.0.1"), nothing, cast(Any, start)
+    )
     children.add({"node-0": "node"})
     asyncio.get_running_loop().remove_reader(read_end)
     [spec] = spawned

@@ -52,25 +52,26 @@ class Spawns:
 
 
 @pytest.fixture
-async def spawns(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Spawns]:
+async def spawns() -> AsyncIterator[Spawns]:
     spawns = Spawns()
-    monkeypatch.setattr(module, "start_process", spawns.start)
     yield spawns
     spawns.close()
 
 
-def new_children(path: Path, refused: Callable[[Child], None] = lambda _: None) -> Children:
+def new_children(
+    path: Path, spawns: Spawns, refused: Callable[[Child], None] = lambda _: None
+) -> Children:
     def ignore(*_: object) -> None: ...
 
     hooks = Hooks(ignore, ignore, ignore, ignore, refused, lambda _: Settings())
-    return Children(path / "bus", Settings(), cast(Any, None), hooks)
+    return Children(path / "bus", Settings(), cast(Any, None), hooks, spawns.start)
 
 
 def started(
-    path: Path, refused: Callable[[Child], None] = lambda _: None
+    path: Path, spawns: Spawns, refused: Callable[[Child], None] = lambda _: None
 ) -> tuple[Children, Child, WorkerProcess]:
     """All children, the only one of them, and its process."""
-    children = new_children(path, refused)
+    children = new_children(path, spawns, refused)
     children.add({"node-0": "node"})
     [child] = children
     assert child.current
@@ -82,7 +83,7 @@ async def test_a_worker_that_cannot_be_spawned_is_tried_again(
     short_dir: Path, spawns: Spawns, number: int
 ) -> None:
     spawns.failures = [OSError(number, os.strerror(number)) for _ in range(4)]
-    children = new_children(short_dir)
+    children = new_children(short_dir, spawns)
     children.add({"node-0": "node"})
     child = children.get("node-0")
     assert child
@@ -96,8 +97,9 @@ async def refuse(child: Child) -> None:
     process = child.current
     assert process
     process.faults = ["--cloud-config: it cannot be read"]
-    process.handle.exitcode = ExitCode.CONFIGURATION
-    process.handle.end()
+    handle: Any = process.handle
+    handle.exitcode = ExitCode.CONFIGURATION
+    handle.end()
     await until(lambda: child.current is not process)
 
 
@@ -105,7 +107,7 @@ async def test_a_refusal_counts_for_the_supervisor_while_no_worker_was_ever_up(
     short_dir: Path, spawns: Spawns
 ) -> None:
     refused: list[str] = []
-    _, child, _ = started(short_dir, lambda child: refused.append(child.name))
+    _, child, _ = started(short_dir, spawns, lambda child: refused.append(child.name))
     await refuse(child)
     assert (refused, child.life.state) == (["node-0"], WorkerState.FAILED)
 
@@ -113,7 +115,7 @@ async def test_a_refusal_counts_for_the_supervisor_while_no_worker_was_ever_up(
 async def test_a_worker_that_is_down_is_told_with_its_faults(
     short_dir: Path, spawns: Spawns
 ) -> None:
-    children = new_children(short_dir)
+    children = new_children(short_dir, spawns)
     children.add({"node-0": "node", "service": "service", "route": "route"})
     node, service, route = children
     for child in (node, service):
@@ -135,7 +137,7 @@ async def test_a_refusal_once_a_worker_was_up_is_a_failure_with_back_off(
     short_dir: Path, spawns: Spawns, before: WorkerState, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused: list[str] = []
-    children = new_children(short_dir, lambda child: refused.append(child.name))
+    children = new_children(short_dir, spawns, lambda child: refused.append(child.name))
     children.add({"node-0": "node", "service": "service"})
     child, other = children
     assert child.current
@@ -158,7 +160,7 @@ async def test_a_refusal_once_a_worker_was_up_is_a_failure_with_back_off(
 async def test_a_successor_that_cannot_be_spawned_leaves_the_worker_as_it_is(
     short_dir: Path, spawns: Spawns
 ) -> None:
-    children, child, _ = started(short_dir)
+    children, child, _ = started(short_dir, spawns)
     child.life = Life(WorkerState.RUNNING)
     spawns.failures = [OSError(errno.EMFILE, "too many open files")]
     assert "goes on as it is" in children.restart(child)
@@ -170,7 +172,7 @@ async def test_a_start_has_a_deadline_whatever_the_worker_says(
 ) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(number))
-    children, child, process = started(short_dir)
+    children, child, process = started(short_dir, spawns)
     limit = module.STARTUP_SILENCE_FACTOR * Settings().worker_silence_limit
     process.started_at -= limit - 5.0
     children._check_silence(child, process)
@@ -184,7 +186,7 @@ async def test_a_change_of_shards_that_is_given_up_leaves_no_key_without_a_worke
     short_dir: Path, spawns: Spawns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards_module, "SCALE_TIMEOUT", 0.05)
-    children = new_children(short_dir)
+    children = new_children(short_dir, spawns)
     children.add({"node-0": "node", "node-1": "node"})
     for child in children:
         assert child.current
@@ -202,9 +204,9 @@ async def test_a_change_of_shards_that_is_given_up_leaves_no_key_without_a_worke
 async def test_a_worker_that_is_scaled_away_finishes_its_keys_whoever_asks_for_a_restart(
     short_dir: Path, spawns: Spawns
 ) -> None:
-    children, child, process = started(short_dir)
+    children, child, process = started(short_dir, spawns)
     killed: list[str] = []
-    process.handle.kill = lambda: killed.append(child.name)
+    cast(Any, process.handle).kill = lambda: killed.append(child.name)
     process.said_hello = True
     children.retire(child)
     assert "node-0 is scaled away" in children.restart(child)
@@ -215,7 +217,7 @@ async def test_a_joining_worker_that_starts_anew_may_act_once_it_owns_its_keys(
     short_dir: Path, spawns: Spawns
 ) -> None:
     """It is in back-off as the move of the keys ends."""
-    children, _, _ = started(short_dir)
+    children, _, _ = started(short_dir, spawns)
     asked: list[str] = []
 
     def is_caught_up(worker: str) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from ccm.cli.fitting import Whole
 from ccm.cli.main import main
 from ccm.cli.status_view import status_view
 from ccm.dry_run.plan import Plan
@@ -16,7 +17,7 @@ from tests.page.statuses import status, worker
 def shown(**changes: Any) -> str:
     console = Console(width=120)
     with console.capture() as text:
-        console.print(status_view(status(**changes)))
+        console.print(Whole(status_view(status(**changes))))
     return text.get()
 
 
@@ -35,8 +36,8 @@ def test_the_failure_of_a_watch() -> None:
 
 def test_how_many_pending_objects_are_not_listed() -> None:
     many = worker("node-0", reasons={f"vm-{number}": "waits" for number in range(25)})
-    assert "and 15 more" in shown(workers=[many])
-    assert "more" not in shown(workers=[worker("node-0", reasons={"vm-1": "waits"})])
+    assert "Pending (10 of 25)" in shown(workers=[many])
+    assert " of 1" not in shown(workers=[worker("node-0", reasons={"vm-1": "waits"})])
 
 
 def test_a_worker_is_shown_with_its_numbers() -> None:

@@ -2,15 +2,27 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
+from itertools import count
+from typing import Any
 
 import pytest
 
-from ccm.cloud.gate import THROTTLED_RETRY, WorkerGate, call, invoke
+from ccm.bus.frames import Granted, Message
+from ccm.cloud.gate import (
+    THROTTLED_RETRY,
+    SharedReads,
+    SupervisorGrants,
+    WorkerGate,
+    call,
+    invoke,
+    with_priority,
+)
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
 from tests.worlds.cloud import GRANTED, GrantSource
-from tests.worlds.waiting import let_run
+from tests.worlds.waiting import let_run, until
 
 
 @pytest.fixture
@@ -191,3 +203,97 @@ async def test_a_process_that_may_not_act_any_more_makes_no_call(grants: GrantSo
     with pytest.raises(NotLeading):
         await asyncio.to_thread(gate.call_blocking, "Create", "write", lambda: calls.append("made"))
     assert (calls, gate.under_way) == ([], 0)
+
+
+class Key(str):
+    """Counts who asked for it: each look among the waiting reads hashes it."""
+
+    asked = 0
+
+    def __hash__(self) -> int:
+        self.asked += 1
+        return super().__hash__()
+
+
+async def read_shared(
+    gate: WorkerGate, grants: GrantSource, read: Callable[[], str], number: int = 3
+) -> list[str | BaseException]:
+    """What threads get that ask for one read before it leaves."""
+    reads, key = SharedReads(gate), Key("all")
+    grants.open.clear()
+    asking = [
+        asyncio.create_task(asyncio.to_thread(reads.call_blocking, key, "List", "read", read))
+        for _ in range(number)
+    ]
+    await until(lambda: key.asked >= number, "all have asked")
+    grants.open.set()
+    return await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_reads_that_wait_together_are_one_and_the_next_is_another(
+    gate: WorkerGate, grants: GrantSource
+) -> None:
+    numbers = count(1)
+    assert await read_shared(gate, grants, lambda: f"{next(numbers)}") == ["1"] * 3
+    assert await read_shared(gate, grants, lambda: f"{next(numbers)}") == ["2"] * 3
+    assert len(grants.spent) == 2
+
+
+async def test_a_shared_read_is_asked_for_the_cluster_at_its_priority() -> None:
+    sent: list[Any] = []
+
+    def send(message: Message) -> bool:
+        sent.append(message)
+        return True
+
+    grants = SupervisorGrants(send)
+    reads = SharedReads(WorkerGate(grants, timeout=5.0, check=lambda: None))
+    with with_priority(Priority.LB_ENSURE, "somebody"):
+        ask = asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "answer")
+        asking = asyncio.create_task(ask)
+    await until(lambda: sent, "it asks")
+    (request,) = sent
+    assert (request.priority, request.owner) == (Priority.LB_ENSURE, "")
+    grants.on_granted(Granted(request.number, time.monotonic()))
+    assert await asking == "answer"
+
+
+async def test_a_shared_read_that_fails_fails_for_all(
+    gate: WorkerGate, grants: GrantSource
+) -> None:
+    error = Denied("no")
+    assert await read_shared(gate, grants, raising(error)) == [error] * 3
+
+
+async def test_a_shared_read_that_never_left_keeps_nobody_waiting(grants: GrantSource) -> None:
+    gate = WorkerGate(grants, timeout=5.0, check=lambda: None, grant_wait=0.02)
+    reads = SharedReads(gate)
+    grants.open.clear()
+    with pytest.raises(Throttled):
+        await asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "late")
+    grants.open.set()
+    assert (
+        await asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "now") == "now"
+    )
+
+
+async def test_reads_of_other_priorities_wait_for_themselves(
+    gate: WorkerGate, grants: GrantSource
+) -> None:
+    reads, key = SharedReads(gate), Key("all")
+    grants.open.clear()
+    asking = []
+    for priority in (Priority.LB_ENSURE, Priority.REFRESH):
+        with with_priority(priority):
+            asking.append(
+                asyncio.create_task(
+                    asyncio.to_thread(reads.call_blocking, key, "List", "read", lambda: "answer")
+                )
+            )
+    await until(lambda: key.asked >= 2, "both have asked")
+    grants.open.set()
+    assert await asyncio.gather(*asking) == ["answer"] * 2
+    assert sorted(priority for _, priority in grants.spent) == [
+        Priority.LB_ENSURE,
+        Priority.REFRESH,
+    ]

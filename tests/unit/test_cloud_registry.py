@@ -28,7 +28,7 @@ def test_an_installed_cloud_is_known_by_its_entry_point() -> None:
 
 def test_a_cloud_can_be_added_in_code() -> None:
     registry.register_cloud_provider("mine", make)
-    assert registry.known_providers() == ["aws", "mine", "simulated"]
+    assert {"aws", "mine", "openstack", "simulated"} <= set(registry.known_providers())
     assert isinstance(registry.load_provider("mine"), Mine)
 
 

@@ -87,6 +87,19 @@ def singly(data: bytes) -> list[object]:
     return [data[index : index + 1] for index in range(len(data))]
 
 
+async def test_a_server_on_a_unix_socket_is_reached(tmp_path: Path) -> None:
+    raw, path = RawServer([HELLO]), tmp_path / "socket"
+    server, client = (
+        await asyncio.start_unix_server(raw.serve, path),
+        HttpClient(Server(f"unix://{path}")),
+    )
+    assert (await get(client)).body == b"hello"
+    assert raw.requests[0].startswith(b"GET /x HTTP/1.1\r\nHost: localhost\r\n")
+    await client.close()
+    server.close()
+    await until(lambda: raw.open == 0)
+
+
 # Responses.
 
 
@@ -311,12 +324,14 @@ async def test_a_stream_that_nobody_reads_is_not_taken_in(monkeypatch: pytest.Mo
 
 
 async def test_the_server_certificate_is_verified(tmp_path: Path) -> None:
-    authority, raw = Authority("ours"), RawServer([HELLO], [HELLO])
+    authority, raw = Authority("ours"), RawServer([HELLO], [HELLO], [HELLO])
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.write_bytes(authority.pem)
     theirs.write_bytes(Authority("theirs").pem)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(*authority.server("kubernetes").write(tmp_path, "server"))
+    pinned, key = authority.server("kubernetes").write(tmp_path, "server")
+    another, _ = authority.server("kubernetes").write(tmp_path, "another")
+    tls.load_cert_chain(pinned, key)
     async with raw.listening(tls) as port:
         url = f"https://localhost:{port}"
         for server, is_trusted in [
@@ -324,6 +339,8 @@ async def test_the_server_certificate_is_verified(tmp_path: Path) -> None:
             (Server(url, str(ours)), False),  # another name
             (Server(url, str(theirs), tls_name="kubernetes"), False),
             (Server(url, str(theirs), is_verified=False), True),
+            (Server(url, str(pinned), is_pinned=True), True),  # whatever its name
+            (Server(url, str(another), is_pinned=True), False),
         ]:
             client = HttpClient(server)
             if is_trusted:

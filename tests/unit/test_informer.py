@@ -274,6 +274,19 @@ async def test_status_tells_how_long_the_api_server_has_been_silent(
     assert [record.message for record in ours] == ["watch interrupted", "watch works again"]
 
 
+async def test_a_watch_that_stays_interrupted_is_told_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccm.supervisor.informer.SUMMARY_INTERVAL", 0.02)
+    nodes = Nodes()
+    nodes.is_up = False
+    async with world(nodes) as (here, _):
+        here.worker("w", LABELS)
+        await until(lambda: caplog.messages.count("watch still interrupted") > 2)
+    told = next(vars(one) for one in caplog.records if one.message == "watch still interrupted")
+    assert (told["kind"], told["why"]) == ("Node", "the API server answered 500 InternalError: no")
+
+
 async def test_silence_from_the_beginning_counts() -> None:
     nodes = Nodes()
     nodes.is_up = False

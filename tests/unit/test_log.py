@@ -5,7 +5,7 @@ import logging
 import orjson
 import pytest
 
-from ccm.log import _Line, redacted
+from ccm.log import LIBRARIES, _Line, redacted, set_verbosity
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:
@@ -80,6 +80,10 @@ def test_a_stack_trace_stays_on_its_line(as_json: bool) -> None:
         "Authorization: AWS4-HMAC-SHA256 Credential=x/y, SignedHeaders=host, Signature=CANARY",
         "token: 0CANARY-0123456789",
         "token:CANARY",
+        "bearer 0canary-CANARY",
+        "Bearer abcdefghijklmnopqrstuvwxCANARY",
+        "the bearer token 0CANARY-0123456789 was refused",
+        "password: CANARY is wrong",
         "-----BEGIN RSA PRIVATE KEY-----\nCANARY\nCANARY\n-----END RSA PRIVATE KEY-----\n",
         "client-key-data: CANARY",
         "got eyJCANARY.eyJhbGci.c2ln from the server",
@@ -101,6 +105,10 @@ def test_what_looks_like_a_secret_is_redacted(line: str, as_json: bool) -> None:
         "no new token: 401 Unauthorized",
         "no new token: serviceaccounts.example is forbidden",
         "invalid signature: digest",
+        "the bearer token is not valid",
+        "a bearer is refused",
+        "[Global] password: is missing; give it",
+        "secret: must be set",
         "next page token missing in the answer",
         "https://host:6443/api/v1/nodes?limit=500",
         "secretName=web-tls keyed=1",
@@ -108,3 +116,19 @@ def test_what_looks_like_a_secret_is_redacted(line: str, as_json: bool) -> None:
 )
 def test_what_is_no_secret_stays(line: str) -> None:
     assert redacted(line) == line
+
+
+def test_libraries_are_heard_from_errors_on() -> None:
+    before = logging.getLogger("urllib3").level
+    try:
+        set_verbosity(0)
+        pool = logging.getLogger("urllib3.connectionpool")
+        assert not pool.isEnabledFor(logging.WARNING)
+        assert pool.isEnabledFor(logging.ERROR)
+        set_verbosity(4)
+        assert pool.isEnabledFor(logging.WARNING)
+    finally:
+        for name in LIBRARIES:
+            logging.getLogger(name).setLevel(before)
+        for name in ("ccm", "workers"):
+            logging.getLogger(name).setLevel(logging.NOTSET)

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from ccm.bus.frames import AskFenced, Message, Permit
 from ccm.bus.sockets import Hub
@@ -48,7 +48,7 @@ class World:
 
 
 def process(ident: str, said_hello: bool = True) -> WorkerProcess:
-    return WorkerProcess(ident, None, Path(), (), said_hello)
+    return WorkerProcess(ident, cast(Any, None), Path(), (), said_hello)
 
 
 def test_who_has_not_said_hello_is_neither_permitted_nor_asked() -> None:

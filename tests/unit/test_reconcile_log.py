@@ -87,3 +87,31 @@ def test_what_is_pending_is_what_did_not_end_done(history: list[tuple[str, str, 
                 pending.add(key)
     assert set(log.first(9)) == pending
     assert len(log) == len(pending)
+
+
+def test_what_goes_on_failing_is_told_every_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("workers.queue.time.monotonic", lambda: now)
+    log = ReconcileLog()
+    for key in "abc":
+        log.failed(key, "the cloud does not answer")
+    log.failed("d", "denied")
+    log.waiting("e", "waits")
+    caplog.clear()
+    for now in range(1000, 1200):
+        log.summarize(now)
+    told = [vars(record) for record in caplog.records]
+    assert [(one["message"], one["seconds"]) for one in told] == [
+        ("reconciles still fail", seconds) for seconds in (60, 120, 180)
+    ]
+    fields = ("why", "objects", "pending")
+    assert {tuple(one[name] for name in fields) for one in told} == {
+        ("the cloud does not answer", 3, 5)
+    }
+    for key in "abcd":
+        log.done(key, "done")
+    caplog.clear()
+    log.summarize(2000.0)
+    assert caplog.records == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable
 from typing import Literal
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, NotLeading, Outdated, Unreachable
 from ccm.kube.events import Event, ObjectRef
+from ccm.log import performing, seconds_since
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import (
     NODE_IDENTITY,
@@ -26,7 +28,7 @@ from ccm.model.objects import (
 from ccm.model.writes import Delete
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
-from workers.controller import Controller, ControllerContext, Result
+from workers.controller import Controller, ControllerContext, NotNeeded, Result
 from workers.node.passes import MonitorPass, RefreshPass
 from workers.node.plan import (
     Action,
@@ -34,6 +36,7 @@ from workers.node.plan import (
     SetTaints,
     follow,
     impossible_labels,
+    message_for,
     patch_for,
     plan,
     plan_power,
@@ -65,10 +68,12 @@ PROJECTIONS = (
 )
 
 
-def new_controller(context: ControllerContext) -> Controller | None:
+def new_controller(context: ControllerContext) -> Controller:
     """The node controller of this process."""
     instances = context.provider.instances
-    return NodeController(context, instances) if instances else None
+    if instances is None:
+        raise NotNeeded("the provider has no machines")
+    return NodeController(context, instances)
 
 
 def concurrency(settings: Settings) -> int:
@@ -161,6 +166,7 @@ class NodeController:
                 self._deletions.add(start_task(deletion, self._deletions.discard))
 
     async def _initialize(self, node: Node) -> Result:
+        began = time.monotonic()
         answer = await self._reader.read(node)
         now = self._node(node.name)
         if now is None or not _is_same(now, node):
@@ -177,7 +183,10 @@ class NodeController:
                 self._record(now, "CloudMachineNotFound", f"No machine for this node: {evidence}")
                 raise CloudError(f"the cloud knows no such machine: {evidence}")
             case Instance() as instance:
-                return await self._write(now, instance)
+                result = await self._write(now, instance)
+                fields = {"node": now.name, "provider_id": instance.provider_id}
+                log.info("node initialized", extra={**fields, **seconds_since(began)})
+                return result
 
     async def _write(self, node: Node, instance: Instance) -> Result:
         if holder := self._holders.older_on(instance.provider_id, node):
@@ -192,7 +201,7 @@ class NodeController:
             raise CloudError(str(problem)) from problem
         self._record_impossible_labels(node, instance)
         for action in actions:
-            await self._perform(node, action)
+            await self._write_action(node, action)
         self._reader.forget(node.name)
         self._initialized += 1
         self._record(node, "Synced", "Node synced successfully", "Normal")
@@ -239,6 +248,10 @@ class NodeController:
             raise refusals[0]
 
     async def _perform(self, node: Node, action: Action) -> None:
+        with performing(log, message_for(action), node=node.name):
+            await self._write_action(node, action)
+
+    async def _write_action(self, node: Node, action: Action) -> None:
         answer = await self._context.performer.perform(patch_for(node, action))
         self._context.store.wrote("Node", node.name, answer)
 
@@ -254,10 +267,10 @@ class NodeController:
 
         message = f"Deleting node {name} because it does not exist in the cloud provider"
         self._record(node, "DeletingNode", message, "Normal")
-        log.info("deleting node", extra={"node": name, "evidence": evidence})
         write = Delete(f"/api/v1/nodes/{quote(name)}", uid)
         try:
-            await self._context.performer.perform(write, check)
+            with performing(log, "node deleted", node=name, why=evidence):
+                await self._context.performer.perform(write, check)
             self._deleted += 1
             self._context.counters.count(metrics.NODES_DELETED)
         except (KubernetesError, Unreachable, NotLeading, Outdated) as error:

@@ -29,7 +29,8 @@ class MonitorPass:
     The answers stay until the next pass: a reconcile follows the power state in them. What the
     cloud positively does not have is proposed to the supervisor, which alone permits deletions. A
     Node that `describe` called gone in one pass is in the next one asked about by the other kind of
-    read that the provider may have: no run of such answers comes from one kind alone.
+    read that the provider may have: no run of such answers comes from one kind alone. One whose
+    machine the cloud says to have ended for ever is asked about again at once.
     """
 
     def __init__(
@@ -59,19 +60,26 @@ class MonitorPass:
         again = [node for node in nodes if (node.name, node.uid) in self._unconfirmed]
         first = [node for node in nodes if (node.name, node.uid) not in self._unconfirmed]
         timed = await self._ask_all(first) | await self._confirm_all(again)
+        ended = [node for node in first if node.provider_id and _is_final(timed[node.name][1])]
+        if self._confirm:
+            timed |= await self._confirm_all(ended)
         gone = [
-            (node, at, answer.evidence)
+            (node, at, answer)
             for node in nodes
             for at, answer in (timed[node.name],)
             if isinstance(answer, Gone)
         ]
+        asked_twice = {node.name for node in ended if self._confirm}
         if self._confirm:
-            described = {node.name for node in first if node.provider_id}
+            described = {node.name for node in first if node.provider_id} - asked_twice
             self._unconfirmed = {(n.name, n.uid) for n, _, _ in gone if n.name in described}
         before = self._answers
         self._answers = {node.name: (node.uid, timed[node.name][1]) for node in nodes}
         not_gone = [name for name, (_, answer) in timed.items() if not isinstance(answer, Gone)]
-        proposed = [[node.name, node.uid, evidence, at] for node, at, evidence in gone]
+        proposed = [
+            [node.name, node.uid, one.evidence, at, one.is_final and node.name in asked_twice]
+            for node, at, one in gone
+        ]
         self._context.send(ProposeDeletions(len(nodes), proposed, not_gone))
         for name in self._answers.keys() | before.keys():
             if self._answers.get(name) != before.get(name):
@@ -109,6 +117,10 @@ class MonitorPass:
         result = "success" if known else "error"
         self._context.counters.count(metrics.MONITOR_CALLS, "instance_exists", result)
         return answers or {node.name: Unknown("throttled") for node in batch}
+
+
+def _is_final(answer: Answer) -> bool:
+    return isinstance(answer, Gone) and answer.is_final
 
 
 class RefreshPass:

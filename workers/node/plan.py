@@ -285,6 +285,20 @@ def patch_for(node: Node, action: Action) -> Patch:
             assert_never(action)
 
 
+def message_for(action: Action) -> str:
+    """What the log says when the write for `action` is done."""
+    match action:
+        case SetAddresses():
+            return "node addresses changed"
+        case Initialize():
+            return "node initialized"
+        case SetLabels():
+            return "node labels changed"
+        case SetTaints(taints):
+            is_shut_down = any(map(_is_shutdown, taints))
+            return "shutdown taint set" if is_shut_down else "shutdown taint removed"
+
+
 def _taints(node: Node, wanted: list[Json]) -> tuple[Json, Json]:
     return replace_seen("/spec/taints", node.taints or None, wanted or None)
 

@@ -13,7 +13,7 @@ from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Network, read_network
 from ccm.model.objects import NODE_IDENTITY_PATHS, Json, Node, Projection
 from ccm.settings import Settings
-from workers.controller import Controller, ControllerContext, Result
+from workers.controller import Controller, ControllerContext, NotNeeded, Result
 from workers.queue import RETRY
 from workers.route.listing import Listing
 from workers.route.plan import (
@@ -57,21 +57,19 @@ PROJECTIONS = (
 )
 
 
-def new_controller(context: ControllerContext) -> Controller | None:
+def new_controller(context: ControllerContext) -> Controller:
     """The route controller of this process."""
     settings, part = context.settings, context.provider.routes
     if not settings.configure_cloud_routes:
-        log.info("routes are left alone: --configure-cloud-routes is false")
-    elif part is None:
-        log.warning("routes are left alone: the provider has none")
-    elif not settings.cluster_cidr:
-        log.warning(
-            "routes are left alone: without --cluster-cidr ours cannot be told from others; "
+        raise NotNeeded("--configure-cloud-routes is false")
+    if part is None:
+        raise NotNeeded("the provider has no routes")
+    if not settings.cluster_cidr:
+        raise NotNeeded(
+            "without --cluster-cidr our routes cannot be told from others; "
             "give it, or set --configure-cloud-routes=false"
         )
-    else:
-        return RouteController(context, part)
-    return None
+    return RouteController(context, part)
 
 
 def concurrency(settings: Settings) -> int:

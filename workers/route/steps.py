@@ -13,6 +13,7 @@ from ccm.cloud.gate import call
 from ccm.cloud.interface import Routes
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, KubernetesError, Refused
+from ccm.log import performing
 from ccm.model.cloud import Network, Route
 from ccm.model.objects import Json, Node, format_time, mapping
 from ccm.model.writes import Merge
@@ -104,19 +105,19 @@ class Steps:
         cidrs = self.state.pod_cidrs.get(name)
         if cidrs is None:
             return
-        await call(Priority.ROUTE, self._part.create, cidrs.node, str(network))
+        with performing(log, "route created", node=name, cidr=str(network)):
+            await call(Priority.ROUTE, self._part.create, cidrs.node, str(network))
         self.state.table.created(name, network)
         self.created += 1
         self._context.counters.count(metrics.ROUTES_CREATED)
-        log.info("route created", extra={"node": name, "cidr": str(network)})
 
     async def _delete(self, known: KnownRoute, why: str) -> None:
-        await call(Priority.ROUTE, self._part.delete, known.route)
+        route = {"route": known.route.id, "cidr": known.route.cidr, "node": known.route.node}
+        with performing(log, "route deleted", **route, why=why):
+            await call(Priority.ROUTE, self._part.delete, known.route)
         self.state.table.deleted(known)
         self.deleted += 1
         self._context.counters.count(metrics.ROUTES_DELETED)
-        status = {"route": known.route.id, "cidr": known.route.cidr, "node": known.route.node}
-        log.info("route deleted", extra={**status, "why": why})
         if first := next(iter(self.refused), None):
             del self.refused[first]
             self._context.queue.add(first)

@@ -8,14 +8,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ccm.bus.frames import Message
-from ccm.cloud.interface import LoadBalancers
+from ccm.cloud.interface import ChoosesHosts, DropsStoppedHosts, LoadBalancers
 from ccm.decide.backoff import Backoff
 from ccm.errors import Refused, RetryAfter
 from ccm.kube.events import ObjectRef
-from ccm.model.objects import NODE_IDENTITY_PATHS, FieldPath, Json, Node, Projection
+from ccm.model.objects import (
+    NODE_IDENTITY_PATHS,
+    SHUTDOWN_TAINT,
+    FieldPath,
+    Json,
+    Node,
+    Projection,
+)
 from ccm.model.service import Service
 from ccm.settings import Settings
-from workers.controller import Controller, ControllerContext, Result
+from workers.controller import Controller, ControllerContext, NotNeeded, Result
 from workers.service import writes
 from workers.service.hosts import TO_BE_DELETED_TAINT, Hosts, HostSet
 from workers.service.plan import (
@@ -30,9 +37,10 @@ from workers.service.plan import (
     Refuse,
     UpdateHosts,
     plan,
+    relevant_spec,
     why_not_believed,
 )
-from workers.service.state import ServiceState, summarize
+from workers.service.state import Refusal, ServiceState, summarize
 from workers.service.steps import ServiceSteps, attempted
 
 log = logging.getLogger(__name__)
@@ -54,16 +62,19 @@ _NODE: tuple[FieldPath, ...] = (
     ("metadata", "deletionTimestamp"),
     ("metadata", "labels"),  # a provider may choose hosts by them
     ("spec", "taints", ("key", TO_BE_DELETED_TAINT)),
+    ("spec", "taints", ("key", SHUTDOWN_TAINT)),
     ("status", "addresses"),
 )
 
 PROJECTIONS = (Projection("Service", _SERVICE), Projection("Node", _NODE))
 
 
-def new_controller(context: ControllerContext) -> Controller | None:
-    """The service controller of this process; None when the provider has no load balancers."""
+def new_controller(context: ControllerContext) -> Controller:
+    """The service controller of this process."""
     balancers = context.provider.load_balancers
-    return ServiceController(context, balancers) if balancers else None
+    if balancers is None:
+        raise NotNeeded("the provider has no load balancers")
+    return ServiceController(context, balancers)
 
 
 def concurrency(settings: Settings) -> int:
@@ -84,9 +95,13 @@ class ServiceController:
         capabilities = Capabilities.of(context.settings, features, outreaching)
         self._capabilities = replace(capabilities, timings=context.timings)
         self._holders = context.machine_holders()
-        self._hosts = HostSet(context.provider.provider_ids, self._holders.holder, context.timings)
+        minds_power = isinstance(balancers, DropsStoppedHosts) and balancers.drops_stopped_hosts
+        self._hosts = HostSet(
+            context.provider.provider_ids, self._holders.holder, context.timings, minds_power
+        )
         self._states: dict[str, ServiceState] = {}
         self._steps = ServiceSteps(context, balancers)
+        self._chooser = balancers if isinstance(balancers, ChoosesHosts) else None
         # Comparing what is most likely right leaves room for what is new.
         self._checks = asyncio.Semaphore(max(1, concurrency(context.settings) // 2))
         self._is_mass_deletion = False
@@ -98,6 +113,9 @@ class ServiceController:
         short the wait after a failure. A reconcile in flight looks for changes itself.
         """
         if kind == "Service":
+            service = self._service(key)
+            if self._chooser and service and service.type == "LoadBalancer":
+                self._hosts.choose_by(self._chooser.host_labels(service))
             is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
             return () if is_known else (key,)
         node = self._context.store.view(Node, key)
@@ -135,15 +153,20 @@ class ServiceController:
 
     def details(self, key: str) -> Json:
         service, state = self._service(key), self._state(key)
-        applied, refusal = state.last_applied, state.refusal
+        applied, refusal, hosts = state.last_applied, state.refusal, state.current_hosts
         there = "being deleted" if service and service.is_being_deleted else "there"
         now = time.monotonic()
         return {
             "service": there if service else "there is none",
-            "balancer": f"compared {now - applied.at:.0f} s ago" if applied else "none known",
-            **({"current hosts": _names(applied.hosts)} if applied else {}),
-            **({"refused": f"{now - refusal.at:.0f} s ago: {refusal.why}"} if refusal else {}),
-            "desired hosts": _names(self._hosts.current()),
+            "balancer": f"compared {now - applied.at:.0f} s ago"
+            if hosts and applied
+            else "none known",
+            **({"current hosts": _names(hosts)} if hosts else {}),
+            **(
+                {"refused": f"{now - refusal.at:.0f} s ago: {refusal.why}"}
+                if refusal
+                else {"desired hosts": _names(self._hosts.current())}
+            ),
         }
 
     async def reconcile(self, key: str) -> Result:
@@ -161,10 +184,12 @@ class ServiceController:
         for _ in range(MAX_STEPS):
             match self._next_step(key):
                 case Done(message):
+                    self._forget_refusal(key)
                     if self._state(key).owner:
                         self._resync_after(key, self._context.timings.balancer_resync_period)
                     return Result(message)
                 case Refuse(service, why):
+                    self._remember_refusal(service, why)
                     self._context.recorder.record(writes.ensure_failed(service, why))
                     raise Refused(why)
                 case UpdateHosts() if not (
@@ -209,6 +234,18 @@ class ServiceController:
         if isinstance(action, DeleteBalancer) or (had_no_room and not after.refusal):
             self._retry_for_quota()
         return outcome
+
+    def _remember_refusal(self, service: Service, why: str) -> None:
+        """What the plan refuses is shown like what the cloud does."""
+        state = self._state(service.key)
+        if state.refusal is None or state.refusal.why != why:
+            hosts = self._hosts.current()
+            refusal = Refusal(relevant_spec(service), hosts, time.monotonic(), why)
+            self._states[service.key] = replace(state, refusal=refusal)
+
+    def _forget_refusal(self, key: str) -> None:
+        if self._state(key).refusal:
+            self._states[key] = replace(self._state(key), refusal=None)
 
     def _retry_for_quota(self) -> None:
         """There may be room for one more: the Service that had none for longest has its turn."""

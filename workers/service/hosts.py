@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from ccm.model.objects import Node
@@ -12,8 +12,10 @@ EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
 
-HostIdentity = tuple[str, str, frozenset[tuple[str, str]]]
-"""Name, provider ID and addresses of a Node: what a cloud reaches it by."""
+Pairs = frozenset[tuple[str, str]]
+HostIdentity = tuple[str, str, Pairs, Pairs, bool]
+"""Name, provider ID, addresses of a Node, by which a cloud reaches it, labels that count, and
+whether it is off, if that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,22 @@ def may_be_host(node: Node, provider_ids: re.Pattern[str]) -> bool:
 
 
 class HostSet:
-    """The hosts of one cloud, kept Node by Node; `holder` names an older Node on one's machine."""
+    """The hosts of one cloud, kept Node by Node; `holder` names an older Node on one's machine.
+
+    With `minds_power` a Node that is shut down is another host than before.
+    """
 
     def __init__(
-        self, provider_ids: re.Pattern[str], holder: Callable[[str], str], timings: Timings
+        self,
+        provider_ids: re.Pattern[str],
+        holder: Callable[[str], str],
+        timings: Timings,
+        minds_power: bool = False,
     ) -> None:
+        self._minds_power = minds_power
         self._provider_ids, self._holder, self._timings = provider_ids, holder, timings
         self._by_name: dict[str, tuple[Node, HostIdentity]] = {}
+        self._labels: frozenset[str] = frozenset()
         self._hosts: Hosts | None = None
         self._changed = asyncio.Event()
         self.is_debounced = True  # no Node changed since `debounced` returned
@@ -55,12 +66,20 @@ class HostSet:
     def update(self, name: str, node: Node | None) -> None:
         """Take in a Node that was added or changed, or deleted when it is None."""
         if node and may_be_host(node, self._provider_ids):
-            self._by_name[name] = node, _identity(node)
+            self._by_name[name] = node, self._identity(node)
         else:
             self._by_name.pop(name, None)
         self._hosts = None
         self.is_debounced = False
         self._changed.set()
+
+    def choose_by(self, labels: Collection[str]) -> None:
+        """Take a change of these labels of a Node for a change of hosts from now on."""
+        if not self._labels.issuperset(labels):
+            self._labels |= frozenset(labels)
+            nodes = [node for node, _ in self._by_name.values()]
+            self._by_name = {one.name: (one, self._identity(one)) for one in nodes}
+            self._hosts = None
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -87,7 +106,10 @@ class HostSet:
         self.is_debounced = True
         return self.current()
 
-
-def _identity(node: Node) -> HostIdentity:
-    addresses = ((str(entry.get("type")), str(entry.get("address"))) for entry in node.addresses)
-    return node.name, node.provider_id, frozenset(addresses)
+    def _identity(self, node: Node) -> HostIdentity:
+        addresses = (
+            (str(entry.get("type")), str(entry.get("address"))) for entry in node.addresses
+        )
+        chosen = ((key, node.labels[key]) for key in self._labels if key in node.labels)
+        is_off = self._minds_power and node.is_shut_down
+        return node.name, node.provider_id, frozenset(addresses), frozenset(chosen), is_off

@@ -19,7 +19,8 @@ class LastApplied:
 
     `relevant_spec` is None when only its hosts are known to be right. `ingress` is what the status
     has to say, None when that is not ours to write; `stored_ingress` is what the API server made
-    of it; `is_status_tried` once it was sent there, whatever came of it.
+    of it; `is_status_tried` once it was sent there, whatever came of it. `is_refused`: no balancer
+    took these hosts.
     """
 
     relevant_spec: Json | None
@@ -28,6 +29,7 @@ class LastApplied:
     ingress: list[Json] | None = None
     stored_ingress: list[Json] | None = None
     is_status_tried: bool = False
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,12 @@ class ServiceState:
     is_owner_gone: bool = False  # the API server itself says that the owner does not exist
     hosts_sent: Hosts | None = None  # what the balancer was last to get, whether that worked or not
     is_host_update_due: bool = False  # may update its hosts once, debounced or not
+
+    @property
+    def current_hosts(self) -> Hosts | None:
+        """Those of its balancer, as far as they are known."""
+        applied = self.last_applied
+        return None if applied is None or applied.is_refused else applied.hosts
 
 
 class Phase(IntEnum):
@@ -95,7 +103,7 @@ def _entry(key: str, state: ServiceState, now: float) -> Json:
         "service": key,
         "state": _phase(state).name.lower(),
         "seconds_ago": round(now - answered_at, 1) if answered_at > 0 else None,
-        "hosts": len(state.last_applied.hosts.nodes) if state.last_applied else 0,
+        "hosts": len(state.current_hosts.nodes) if state.current_hosts else 0,
         "addresses": _addresses(state),
         "why": state.refusal.why if state.refusal else "",
     }

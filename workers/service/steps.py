@@ -19,6 +19,7 @@ from ccm.errors import (
     RetryAfter,
 )
 from ccm.kube.events import Event
+from ccm.log import seconds_since
 from ccm.model.cloud import Balancer
 from ccm.model.objects import mapping
 from ccm.model.service import Service
@@ -130,6 +131,7 @@ class ServiceSteps:
         asked = relevant_spec(service)
         priority = Priority.REFRESH if action.is_check else Priority.LB_ENSURE
         balancer: Balancer | None = None
+        began = time.monotonic()
         try:
             with suppress(ImplementedElsewhere):
                 balancer = await call(
@@ -150,6 +152,10 @@ class ServiceSteps:
             self._record(writes.without_effect(service, warnings))
         if balancer and not action.is_check:
             self._record(writes.normal(service, "EnsuredLoadBalancer", "Ensured load balancer"))
+            is_new = not (state.last_applied or service.ingress)
+            does = "load balancer created" if is_new else "load balancer updated"
+            addresses = [entry.ip or entry.hostname for entry in balancer.ingress]
+            _log_balancer(does, service, began, addresses=addresses, hosts=len(hosts.nodes))
         applied = LastApplied(asked, hosts, time.monotonic(), ingress)
         return replace(state, last_applied=applied, refusal=None, warnings=warnings)
 
@@ -169,9 +175,10 @@ class ServiceSteps:
                     owner=service.namespace,
                 )
                 is_ours = True
-        except Refused as error:  # no balancer: whether there has to be one is planned next
-            log.info("no balancer to update", extra={"key": service.key, "why": str(error)})
-            return replace(state, owner=owner, last_applied=LastApplied(None, hosts, now))
+        except Refused as error:  # no balancer, or no room: what there has to be is planned next
+            log.info("new hosts refused", extra={"key": service.key, "why": str(error)})
+            refused = LastApplied(None, hosts, now, is_refused=True)
+            return replace(state, owner=owner, last_applied=refused)
         except CloudError as error:
             if not isinstance(error, RetryAfter):
                 counters.count(metrics.HOST_UPDATES_FAILED)
@@ -183,11 +190,12 @@ class ServiceSteps:
             message = "Updated load balancer with new hosts"
             updated = writes.normal(service, "UpdatedLoadBalancer", message)
             self._record(updated if hosts.nodes else writes.no_hosts(service))
+            _log_balancer("load balancer has new hosts", service, now, hosts=len(hosts.nodes))
         applied = replace(applied, hosts=hosts) if applied else LastApplied(None, hosts, now)
         return replace(state, owner=owner, last_applied=applied)
 
     async def _delete(self, state: ServiceState, action: DeleteBalancer) -> ServiceState:
-        service = action.service
+        service, began = action.service, time.monotonic()
         self._record(writes.normal(service, "DeletingLoadBalancer", "Deleting load balancer"))
         try:
             with suppress(ImplementedElsewhere):
@@ -200,9 +208,14 @@ class ServiceSteps:
         self.totals["deleted"] += 1
         self._context.counters.count(metrics.BALANCERS_DELETED)
         self._record(writes.normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
+        _log_balancer("load balancer deleted", service, began)
         return replace(state, last_applied=None, refusal=None, is_deleted=True)
 
     def _record_failure(self, error: CloudError, event: Event) -> None:
         """Work in progress, as a throttled call, is no failure."""
         if not isinstance(error, RetryAfter):
             self._record(event)
+
+
+def _log_balancer(does: str, service: Service, began: float, **fields: object) -> None:
+    log.info(does, extra={"service": service.key, **fields, **seconds_since(began)})

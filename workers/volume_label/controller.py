@@ -8,12 +8,13 @@ from ccm.cloud.interface import Volumes
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
 from ccm.kube.events import Event, ObjectRef
+from ccm.log import performing
 from ccm.model.cloud import PlaceAnswer, Unknown
 from ccm.model.objects import Json, Projection
 from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
-from workers.controller import Controller, ControllerContext, Result
+from workers.controller import Controller, ControllerContext, NotNeeded, Result
 from workers.queue import RETRY
 from workers.volume_label.plan import (
     Done,
@@ -46,11 +47,11 @@ PROJECTIONS = (
 )
 
 
-def new_controller(context: ControllerContext) -> Controller | None:
+def new_controller(context: ControllerContext) -> Controller:
     """The volume-label controller of this process."""
     volumes = context.provider.volumes
     if volumes is None:
-        return None
+        raise NotNeeded("the provider has no volumes")
     if unknown := sorted(volumes.legacy_sources - {*LEGACY_SOURCES}):
         log.warning("these sources of volumes are never seen", extra={"legacy_sources": unknown})
     return VolumeLabelController(context, volumes)
@@ -132,10 +133,10 @@ class VolumeLabelController:
                 return Result(message)
 
     async def _write(self, volume: PersistentVolume, action: SetLabels) -> None:
-        answer = await self._context.performer.perform(patch_for(volume, action))
+        with performing(log, "volume labelled", volume=volume.name, labels=dict(action.labels)):
+            answer = await self._context.performer.perform(patch_for(volume, action))
         self._context.store.wrote(PersistentVolume.KIND, volume.name, answer)
         self._labelled += 1
-        log.info("volume labelled", extra={"volume": volume.name, "labels": dict(action.labels)})
 
     def _volume(self, name: str) -> PersistentVolume | None:
         return self._context.store.view(PersistentVolume, name)

@@ -73,7 +73,8 @@ class Machine:
 class ObservedBalancer:
     """One balancer as it is in the cloud, whoever owns it.
 
-    `listeners` are (protocol, port, node port); `hosts` provider IDs; `source_ranges` networks,
+    `listeners` are (protocol, port, node port), where a node port is 0 if the cloud keeps it with
+    the hosts and there are none; `hosts` provider IDs; `source_ranges` networks,
     empty when everybody may come; `health_check` is None when it is the cloud's own default.
     """
 
@@ -122,6 +123,9 @@ class Adapter:
     the configuration that `reset` returns say so."""
     operation_timeout: float = 60.0
     """How long the kit comes back in all while an operation raises `RetryAfter`."""
+    has_http_checks: bool = True
+    """Whether balancers can ask nodes at `healthCheckNodePort`. Without it they try the node ports
+    themselves, and kube-proxy answers there only where the Service has an endpoint."""
     sdk_modules: Collection[str] = ()
     """The modules of the cloud's SDK, such as `boto3`: importing the provider's package must not
     import them."""

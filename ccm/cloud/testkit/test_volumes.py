@@ -77,6 +77,7 @@ async def test_volumes_cost_a_call_a_batch(harness: Harness) -> None:
     if 2 * batch + 1 > harness.adapter.max_machines:
         raise Untestable(f"it takes {2 * batch + 1} volumes")
     disks = [await invoke(harness.adapter.create_volume, source) for _ in range(2 * batch + 1)]
+    await harness.places([volume("pv", disks[0].spec)])  # what is read once for all does not count
     for count in (0, 1, batch, batch + 1, 2 * batch + 1):
         start = len(harness.gate.calls)
         asked = [volume(f"pv-{at}", disk.spec) for at, disk in enumerate(disks[:count])]

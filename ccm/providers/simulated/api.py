@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -132,7 +131,7 @@ def _read(operation: str, answer: HttpResponse) -> Any:
     error = _error(content)
     code = text(error.get("code"))
     message = f"{operation}: {status} {code}: {text(error.get('message'))}"
-    wait = _seconds(answer.header("Retry-After"))
+    wait = answer.retry_after
     if status in (401, 403):
         raise Denied(message)
     if status == 429:
@@ -155,15 +154,6 @@ def _error(content: bytes) -> Mapping[str, Any]:
         return mapping(mapping(orjson.loads(content)).get("error"))
     except orjson.JSONDecodeError:
         return {}
-
-
-def _seconds(value: str) -> float | None:
-    """The seconds of a Retry-After header; None when it has none or another form."""
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < math.inf else None
 
 
 def _page(operation: str, answer: object) -> Json:

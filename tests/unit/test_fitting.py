@@ -1,0 +1,119 @@
+"""Live views on terminals of three sizes: nothing is cut off, and what matters is always there."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from ccm.cli.fitting import Column, Fitted, Rows
+from ccm.cli.sandbox_view import view
+from ccm.cli.status_view import status_view
+from ccm.model.objects import Node
+from ccm.sandbox.observer import TimedNode
+from ccm.sandbox.workload import WorkloadStatus
+from tests.page.statuses import HEALTHY, status, troubled, worker
+
+SIZES = ((80, 24), (120, 40), (200, 60))
+WORKERS = [worker(name) for name in ("node-0", "node-1", "route", "service", "volume-label")]
+CLASSES = dict.fromkeys(("read", "write"), HEALTHY["budget"]["read"])
+every_size = pytest.mark.parametrize(("width", "height"), SIZES)
+
+
+def lines(view: object, width: int, height: int) -> list[str]:
+    """What the terminal shows, line by line; none is wider than it, and the cursor has its own."""
+    console = Console(width=width, height=height)
+    with console.capture() as shown:
+        console.print(view)
+    found = [line.rstrip() for line in shown.get().splitlines()]
+    assert len(found) < height, "\n".join(found)
+    assert max(map(len, found)) <= width
+    return found
+
+
+def node(number: int, is_ready: bool = True) -> TimedNode:
+    raw = {
+        "metadata": {
+            "name": f"vm-{number}",
+            "labels": {
+                "topology.kubernetes.io/zone": "zone-b",
+                "node.kubernetes.io/instance-type": "standard-4",
+            },
+        },
+        "spec": {"providerID": f"simulated://m-{number:08}"},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": f"10.0.0.{number}"}],
+            "conditions": [{"type": "Ready", "status": str(is_ready)}],
+        },
+    }
+    return TimedNode(Node(raw), float(number), number + 0.1)
+
+
+def sandbox(count: int) -> Any:
+    nodes = {f"vm-{number}": node(number, number != 2) for number in range(1, count + 1)}
+    return SimpleNamespace(
+        observer=SimpleNamespace(nodes=nodes, delays=lambda: [0.1] * count),
+        power={},
+        workload=WorkloadStatus("192.0.2.7", frozenset(nodes), "zone-b", frozenset(nodes)),
+        paths=SimpleNamespace(
+            directory=Path("/run/user/1000/ccm-sandbox-1000"),
+            kubeconfig=Path("/run/user/1000/ccm-sandbox-1000/kubeconfig"),
+            runtime=Path("/run/user/1000/ccm-sandbox-1000/run"),
+        ),
+    )
+
+
+@every_size
+@pytest.mark.parametrize("count", [0, 6, 200])
+def test_story_and_what_to_try_are_always_there(
+    count: int, width: int, height: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/ccm-supervisor"])
+    story = [f"node worker after 0.{number} s: deleted Node vm-{number}" for number in range(12)]
+    facts = status(workers=WORKERS, budget=CLASSES)
+    shown = lines(view(cast(Any, sandbox(count)), facts, story), width, height)
+    place = next(at for at, line in enumerate(shown) if line.startswith("Scenario, newest first"))
+    assert shown[place + 1 : place + 4] == story[:-4:-1]
+    place = next(at for at, line in enumerate(shown) if line.startswith("Try in another terminal"))
+    assert "sandbox add 20" in shown[place + 1]
+    assert len(shown) - place >= 4
+    text = "\n".join(shown)
+    for name in ("node-1", "volume-label", "4711", "Service web", "read", "write"):
+        assert name in text
+    if count:
+        (row,) = [at for at, line in enumerate(shown) if "not ready: no heartbeat" in line]
+        assert shown[row].startswith("vm-2 ")  # before all that are well
+        assert shown[row + 1].startswith(f"vm-{count} ")  # what changed last
+
+
+@every_size
+def test_the_status_that_is_watched_fits_with_all_its_troubles(width: int, height: int) -> None:
+    facts = troubled()
+    facts["workers"][0]["reasons"] = {f"vm-{number}": "waits " * 40 for number in range(25)}
+    facts["workers"] += [worker(f"node-{number}") for number in range(2, 64)]
+    facts["budget"] = dict.fromkeys(map(str, range(9)), HEALTHY["budget"]["read"])
+    shown = "\n".join(lines(Fitted(status_view(facts)), width, height))
+    for told in ("is leader", "node-1", "--cloud-config: is not there", "vm-0", "Cloud budget"):
+        assert told in shown
+    assert "Pending (" in shown
+
+
+def test_what_has_room_is_shown_whole() -> None:
+    rows = [(str(number),) for number in range(9)]
+    parts: list[Text | Rows] = [
+        Text("head"),
+        Rows("a", [Column("n")], rows),
+        Rows("b", [Column("")], rows, brief="x"),
+    ]
+    assert lines(Fitted(parts), 40, 30)[1:3] == ["a", "n"]
+    assert len(lines(Fitted(parts), 40, 30)) == 22
+    short = lines(Fitted(parts), 40, 8)
+    assert (short[1], short[-1]) == ("a (3 of 9)", "b: x")
+
+
+def test_a_column_that_needs_room_is_left_out_where_there_is_none() -> None:
+    rows = Rows("a", [Column("n"), Column("wide", from_width=100)], [("1", "2")])
+    assert lines(Fitted([rows]), 99, 9)[1:] == ["n", "1"]
+    assert lines(Fitted([rows]), 100, 9)[2].split() == ["1", "2"]
