@@ -93,10 +93,12 @@ lab-incus-down: ## End it and remove its state
 	tests/labs/incus/lab.sh wipe
 
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
-# Which tests share a pytest worker: see tests/conftest.py. Those that measure time run last.
+# Which tests share a pytest worker: see tests/conftest.py. Those that measure time run last. What
+# CI leaves out is the long tests, and a list of them would hide what failed.
+PYTEST := $(BIN)/python -m pytest -q $(if $(CI),-r fE)
 test: venv $(if $(CI),kube peers helm tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
-	$(BIN)/python -m pytest -n 4 --dist loadgroup -q -m "not alone"
-	$(BIN)/python -m pytest tests/proc -n 4 --dist load -q -m alone
+	$(PYTEST) -n 4 --dist loadgroup -m "not alone"
+	$(PYTEST) tests/proc -n 4 --dist load -m alone
 
 helm: ## Build (once) the helm that the chart is tested with
 	$(PYTHON) -m tests.kube.build helm

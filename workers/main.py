@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from ccm.bus.frames import Fault, Hello, TokenRefused, WorkerSpec
+from ccm.bus.frames import Drain, Fault, Hello, TokenRefused, WorkerSpec
 from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.sockets import Port
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
@@ -35,6 +35,7 @@ from workers.store import Store
 log = logging.getLogger(__name__)
 
 GRACE_WITHOUT_ELECTION = 30.0  # seconds; there is no other replica
+FAULT_TIMEOUT = 2.0  # seconds for which a worker that cannot start waits to be heard
 SPARE_THREADS = 8  # beside those in which a provider's plain methods wait: for batches, and DNS
 
 
@@ -67,9 +68,9 @@ async def _live(spec: WorkerSpec) -> ExitCode:
     try:
         return await _work(spec, port, token)
     except ConfigurationFaults as faults:
-        return _refuse(port, faults.faults)
+        return await _refuse(port, faults.faults)
     except ConfigurationFault as fault:
-        return _refuse(port, [fault])
+        return await _refuse(port, [fault])
     finally:
         receiving.cancel()
         port.close()
@@ -82,8 +83,14 @@ def _end_deaf(receiving: "asyncio.Task[None]") -> None:
         os._exit(ExitCode.FAILED)
 
 
-def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
+async def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
+    """Say why, and end once that was heard: the supervisor learns of the end by another way."""
+    heard = asyncio.Event()
+    port.on_message = lambda message: heard.set() if isinstance(message, Drain) else None
     port.send(Fault([str(fault) for fault in faults]))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FAULT_TIMEOUT):
+            await heard.wait()
     return ExitCode.CONFIGURATION
 
 

@@ -166,7 +166,8 @@ class Port:
         self.on_message: Callable[[Message], None] = lambda _: None
         self.is_idle: Callable[[], bool] = lambda: True
         self._on_token = on_token
-        self._socket = zmq.asyncio.Context.instance().socket(zmq.DEALER)
+        self._context = zmq.asyncio.Context()
+        self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.IDENTITY, worker.encode())
         self._socket.setsockopt(zmq.LINGER, PORT_LINGER)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME)
@@ -191,7 +192,8 @@ class Port:
                     self.on_message(message)
 
     def close(self) -> None:
-        self._socket.close()
+        """Wait until what was sent has left this process, for `PORT_LINGER` at most."""
+        self._context.destroy()
 
 
 def _send_now(socket: zmq.asyncio.Socket, parts: list[bytes]) -> bool:

@@ -294,6 +294,7 @@ class Supervisor:
                 self._explainer.on_message(message)
             case Fault(lines):
                 process.faults = lines
+                self._hub.send(process.ident, Drain(0))
 
     def _on_hello(self, child: Child, process: WorkerProcess, message: Hello) -> None:
         """A process that is not taken in, such as with a full disk, ends, and another follows."""

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ import pytest
 from ccm.bus.frames import (
     Ack,
     AskFenced,
+    Drain,
     Fenced,
     Heartbeat,
     Hello,
@@ -25,7 +27,7 @@ from ccm.bus.frames import (
     WorkerSpec,
 )
 from ccm.bus.sockets import Hub, Permission, Port
-from ccm.errors import NotLeading
+from ccm.errors import ExitCode, NotLeading
 from ccm.http import Server
 from ccm.settings import Settings
 from ccm.supervisor.budget import worker_name
@@ -184,6 +186,53 @@ async def test_a_handler_that_fails_does_not_end_the_bus(
     ends.at_hub = []
     port.send(Ack(1, 2))
     await until(lambda: ends.at_hub == [("node-0.1", Ack(1, 2))])
+
+
+LAST_WORDS = """
+import os, sys
+from pathlib import Path
+from ccm.bus.frames import Ack
+from ccm.bus.sockets import Port
+port = Port(Path(sys.argv[1]), "node-0.1", print)
+for number in range(1000):
+    port.send(Ack(1, number))
+port.close()
+os._exit(0)
+"""
+
+
+async def test_what_a_process_said_before_it_ended_at_once_arrives(ends: Ends) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", LAST_WORDS, str(ends.path))
+    ends.hub.admit("node-0.1", process.pid)
+    assert await process.wait() == 0
+    await until(lambda: len(ends.at_hub) == 1000)
+
+
+REFUSED = """
+import sys
+from pathlib import Path
+from ccm.bus.frames import WorkerSpec
+from ccm.http import Server
+from ccm.settings import Settings
+from workers.main import main
+path, supervisor = sys.argv[1:]
+server = Server("http://127.0.0.1")
+main(WorkerSpec("a-0", "a-0.1", "absent", path, "", int(supervisor), Settings(), server, "", {}))
+"""
+
+
+async def test_a_worker_that_cannot_start_ends_once_it_was_heard(ends: Ends) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", REFUSED, str(ends.path), str(os.getpid())
+    )
+    ends.hub.admit("a-0.1", process.pid)
+    await until(lambda: bool(ends.at_hub))
+    [(_, fault)] = ends.at_hub
+    assert "'absent' cannot be imported" in str(fault)
+    await asyncio.sleep(0.2)  # the supervisor may be busy
+    assert process.returncode is None
+    ends.hub.send("a-0.1", Drain(0))
+    assert await process.wait() == ExitCode.CONFIGURATION
 
 
 async def test_only_our_user_can_reach_the_socket(ends: Ends) -> None:

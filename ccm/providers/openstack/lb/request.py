@@ -323,9 +323,10 @@ def _monitor_settings(service: Service, read: Annotations, config: BalancerSecti
     delay = read.integer("health-monitor-delay", int(config.monitor_delay), 1)
     timeout = read.integer("health-monitor-timeout", int(config.monitor_timeout), 1)
     if timeout >= delay:
-        raise Refused(
+        read.warnings.append(
             f"the health monitor's timeout of {timeout} s is not less than its delay of {delay} s: "
-            "change annotation health-monitor-timeout or health-monitor-delay"
+            "not every Octavia takes that; change annotation health-monitor-timeout or "
+            "health-monitor-delay"
         )
     retries, down = config.monitor_max_retries, config.monitor_max_retries_down
     return {
