@@ -126,6 +126,8 @@ class Adapter:
     has_http_checks: bool = True
     """Whether balancers can ask nodes at `healthCheckNodePort`. Without it they try the node ports
     themselves, and kube-proxy answers there only where the Service has an endpoint."""
+    routes_end_with_machines: bool = False
+    """Whether a route is a property of its machine, so that none is left when that is ended."""
     sdk_modules: Collection[str] = ()
     """The modules of the cloud's SDK, such as `boto3`: importing the provider's package must not
     import them."""

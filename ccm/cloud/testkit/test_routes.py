@@ -44,10 +44,10 @@ async def test_a_route_whose_machine_ended_is_a_blackhole_that_can_be_deleted(
         await harness.until_done(harness.routes.create, node_of(machine), f"10.244.{number}.0/24")
     await invoke(harness.adapter.terminate_machine, ended)
     routes = await harness.call(harness.routes.list, [node_of(alive)])
-    assert {route.cidr: route.is_blackhole for route in routes} == {
-        "10.244.0.0/24": True,
-        "10.244.1.0/24": False,
-    }
+    holes = {} if harness.adapter.routes_end_with_machines else {"10.244.0.0/24": True}
+    assert {route.cidr: route.is_blackhole for route in routes} == holes | {"10.244.1.0/24": False}
+    if not holes:
+        return
     (hole,) = [route for route in routes if route.is_blackhole]
     await harness.until_done(harness.routes.delete, hole)
     assert [route.cidr for route in await invoke(harness.adapter.list_routes)] == ["10.244.1.0/24"]

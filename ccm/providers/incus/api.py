@@ -69,6 +69,18 @@ class IncusApi:
         """The metadata of the answer to a GET."""
         return await self.call(operation, "GET", path, query)
 
+    async def get_tagged(
+        self, operation: str, path: str, query: Mapping[str, str]
+    ) -> tuple[Any, str]:
+        """The same with its ETag, which says of a write whether it is still about what was read."""
+        target = f"/1.0{path}?{urlencode(query)}"
+
+        async def send() -> tuple[Any, str]:
+            answer = await self._send(operation, "GET", target, b"")
+            return read_answer(operation, answer), answer.header("ETag")
+
+        return await self._gate.call(operation, "read", send)
+
     async def call(
         self,
         operation: str,
@@ -76,18 +88,28 @@ class IncusApi:
         path: str,
         query: Mapping[str, str],
         body: Json | None = None,
+        if_match: str = "",
     ) -> Any:
-        """The metadata of the answer; `RetryAfter` while Incus goes on with it by itself."""
+        """The metadata of the answer; `RetryAfter` while Incus goes on with it by itself.
+
+        With `if_match` it is one, too, when what had this ETag has been changed meanwhile.
+        """
         target = f"/1.0{path}?{urlencode(query)}" if query else f"/1.0{path}"
         content = b"" if body is None else orjson.dumps(body)
 
         async def send() -> Any:
-            return read_answer(operation, await self._send(operation, method, target, content))
+            return read_answer(
+                operation, await self._send(operation, method, target, content, if_match)
+            )
 
         return await self._gate.call(operation, "read" if method == "GET" else "write", send)
 
-    async def _send(self, operation: str, method: str, target: str, content: bytes) -> HttpResponse:
+    async def _send(
+        self, operation: str, method: str, target: str, content: bytes, if_match: str = ""
+    ) -> HttpResponse:
         headers = {"User-Agent": self._agent, "Content-Type": "application/json"}
+        if if_match:
+            headers["If-Match"] = if_match
         try:
             return await self._client().request(
                 method, target, headers.items(), content, may_retry=method == "GET"

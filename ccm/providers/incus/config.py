@@ -23,6 +23,7 @@ from ccm.model.cloud import Network
 S = TypeVar("S")
 
 BALANCE, FORWARD = "load-balancer", "forward"
+STOPPED, REPLUG = "stopped", "replug"
 LONGEST_CHECK = 3600  # seconds
 
 
@@ -74,17 +75,26 @@ class BalancerSection:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteSection:
+    """`[Routes]`: when a NIC in an OVN network gets or loses routes, which unplugs it."""
+
+    on_ovn: str = STOPPED
+
+
+@dataclass(frozen=True, slots=True)
 class IncusConfig:
     """What the file says; the keys of `remotes` are their names."""
 
     remotes: Mapping[str, Remote] = field(default_factory=dict)
     nodes: NodeSection = NodeSection()
     balancers: BalancerSection = BalancerSection()
+    routes: RouteSection = RouteSection()
 
 
 SECTIONS: Mapping[str, type] = {
     "node": NodeSection,
     "loadbalancer": BalancerSection,
+    "routes": RouteSection,
 }
 REMOTE = "remote"
 
@@ -98,7 +108,7 @@ def read_config(content: bytes, path: str) -> IncusConfig:
     for section, name in grouped:
         if section != REMOTE and (section not in SECTIONS or name):
             shown = f'[{section} "{name}"]' if name else f"[{section}]"
-            known = "[Remote], [Node] and [LoadBalancer]"
+            known = "[Remote], [Node], [LoadBalancer] and [Routes]"
             faults.add_at(shown, "is not a section of this file", f"use {known}")
 
     def read(kind: type[S], section: str, name: str = "") -> S:
@@ -115,6 +125,7 @@ def read_config(content: bytes, path: str) -> IncusConfig:
         },
         nodes=read(NodeSection, "Node"),
         balancers=read(BalancerSection, "LoadBalancer"),
+        routes=read(RouteSection, "Routes"),
     )
     _check_remotes(config.remotes, faults)
     _check_balancers(config, faults)
@@ -197,6 +208,7 @@ READINGS: Mapping[str, Reading] = {
     "project": (_name, "give the name of a project"),
     "network": (_name, "give the name of a network"),
     "mode": _choice(BALANCE, FORWARD),
+    "on-ovn": _choice(STOPPED, REPLUG),
     "address-range": (_range, "give a network as 192.0.2.0/24, or an address"),
     "health-check-interval": _COUNT,
     "health-check-timeout": _COUNT,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
 from ccm.errors import CloudError
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import IncusApi, NotFound, path_of
 
@@ -88,10 +88,10 @@ class ListedInstance:
 
     def addresses(self, network: str) -> list[str]:
         """Those in the guest; while it is off or has none, those that its networks gave it last."""
-        found = self._guest_addresses(network)
+        found = self.guest_addresses(network)
         return found or [one for nic in self.nics(network) for one in self.given_to(nic)]
 
-    def _guest_addresses(self, network: str) -> list[str]:
+    def guest_addresses(self, network: str) -> list[str]:
         """What its NICs have in the guest, IPv4 before IPv6.
 
         Only interfaces with the MAC of a NIC count, which leaves out those of pods and of CNIs. An
@@ -214,6 +214,14 @@ class Inventory:
         if not isinstance(record, dict) or record.get("name") != name:
             raise CloudError(f"GetInstance: the answer is not about {name}")
         return ListedInstance(api, project, record)
+
+
+def instance_of(node: Node, listed: InstanceList) -> ListedInstance | None:
+    """The readable instance that a Node's provider ID names."""
+    if uuid := ids.uuid_of(node.provider_id):
+        return listed.by_uuid.get(uuid)
+    named = listed.by_name.get(ids.name_of(node.provider_id), [])
+    return named[0] if len(named) == 1 and named[0].is_readable else None
 
 
 def is_address(value: str) -> bool:

@@ -7,6 +7,7 @@ from ccm.providers.incus.ids import PROVIDER_IDS
 from ccm.providers.incus.instances import IncusInstances
 from ccm.providers.incus.inventory import Inventory
 from ccm.providers.incus.lb.load_balancers import IncusLoadBalancers
+from ccm.providers.incus.routes import IncusRoutes
 
 
 class IncusCloud:
@@ -32,7 +33,9 @@ class IncusCloud:
         }
         apis = list(self._apis.values())
         inventory = Inventory(apis)
+        cluster = context.cluster_uid or context.cluster_name
         self.instances = IncusInstances(apis, inventory, config.nodes)
+        self.routes = IncusRoutes(inventory, config.nodes.network, config.routes, cluster)
         if config.balancers.network:
             api = self._apis[config.balancers.remote]
             of_remote = Inventory([api])

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -118,7 +118,7 @@ class Lab:
         self.set_state(names, "start", project)
         return [self.instance(name, project) for name in names]
 
-    def set_state(self, names: Sequence[str], action: str, project: str = "") -> None:
+    def set_state(self, names: Collection[str], action: str, project: str = "") -> None:
         """`start` or `stop`; returns when they run and have addresses of both families."""
         wanted = {"start": "Running", "stop": "Stopped"}[action]
         for name in names:

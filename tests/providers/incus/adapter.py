@@ -10,6 +10,7 @@ from ccm.cloud.testkit.adapter import (
     FaultKind,
     Machine,
     ObservedBalancer,
+    ObservedRoute,
     Owner,
     Untestable,
 )
@@ -17,6 +18,7 @@ from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.incus.instances import IncusInstances
+from ccm.providers.incus.inventory import ListedInstance
 from ccm.providers.incus.lb.request import (
     ADDRESSES,
     COUNTS,
@@ -26,6 +28,7 @@ from ccm.providers.incus.lb.request import (
     family_of,
     read_listeners,
 )
+from ccm.providers.incus.routes import KEYS, MARK, routed_by
 from tests.labs.incus.gateway import Rule
 from tests.labs.incus.lab import Lab, running_lab
 
@@ -48,6 +51,7 @@ class IncusAdapter(Adapter):
 
     max_machines = 2 * BATCH + 1
     has_http_checks = False
+    routes_end_with_machines = True
     call_timeout = CALL_TIMEOUT
 
     def __init__(self) -> None:
@@ -81,9 +85,13 @@ class IncusAdapter(Adapter):
         self._used.clear()
         for one in self._balancers():
             self.lab.delete(f"{self._path}/{one['listen_address']}")
+        routed = [one["name"] for one in self._spares() if MARK in one["config"] or one["devices"]]
+        for name in routed:
+            self._set_routes(name, (), "")
         stopped = [one["name"] for one in self._spares() if one["status"] == "Stopped"]
-        self.lab.set_state(stopped, "start")
-        return self.lab.config(f"unix://{self.gateway.socket}").encode()
+        self.lab.set_state({*stopped, *routed}, "start")
+        more = "[Routes]\non-ovn = replug"
+        return self.lab.config(f"unix://{self.gateway.socket}", more=more).encode()
 
     def is_write(self, operation: str, budget: str) -> bool:
         return not operation.startswith(("Get", "List"))
@@ -129,6 +137,28 @@ class IncusAdapter(Adapter):
 
     def absent_provider_id(self) -> str:
         return f"incus://{self.lab.project}/{ABSENT}"
+
+    # Routes
+
+    def list_routes(self) -> Sequence[ObservedRoute]:
+        found = []
+        for one in self._spares():
+            instance = ListedInstance(None, self.lab.project, one)  # type: ignore[arg-type]
+            provider_id = f"incus://{instance.project}/{instance.uuid}"
+            found += [ObservedRoute(str(cidr), provider_id) for cidr in routed_by(instance)]
+        return found
+
+    def create_foreign_route(self, cidr: str, machine: Machine, owner: Owner) -> None:
+        mark = "" if owner is Owner.NOBODY else f"another:{cidr}"
+        self._set_routes(machine.node, (cidr,), mark)
+        self.lab.set_state([machine.node], "start")
+
+    def _set_routes(self, name: str, cidrs: Sequence[str], mark: str) -> None:
+        """Exactly these on the NIC, which is put back for that."""
+        device = {"name": "eth0", "network": self.lab.network, "type": "nic"}
+        routes = {KEYS[4]: ",".join(cidrs)} if cidrs else {}
+        body = {"devices": {"eth0": {**device, **routes}}, "config": {MARK: mark}}
+        self.lab.call("PATCH", f"/instances/{name}", body)
 
     # Balancers
 

@@ -17,7 +17,7 @@ from ccm.model.service import Feature, Service
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import Conflict, IncusApi, NotFound, path_of
 from ccm.providers.incus.config import FORWARD, BalancerSection
-from ccm.providers.incus.inventory import InstanceList, Inventory, ListedInstance
+from ccm.providers.incus.inventory import InstanceList, Inventory, ListedInstance, instance_of
 from ccm.providers.incus.lb import plan
 from ccm.providers.incus.lb.addresses import Pools, free_addresses, is_usable
 from ccm.providers.incus.lb.plan import Backend, address_of
@@ -154,7 +154,7 @@ class IncusLoadBalancers:
         if not hosts:
             return []
         listed = await self._list_instances()
-        found = [_instance_of(node, listed) for node in hosts]
+        found = [instance_of(node, listed) for node in hosts]
         wanted = [
             bool(node.provider_id) and not node.is_foreign(ids.PROVIDER_IDS) for node in hosts
         ]
@@ -279,11 +279,3 @@ def candidates_for(
 
 def names(pools: Sequence[Network]) -> str:
     return ", ".join(map(str, pools)) or "none"
-
-
-def _instance_of(node: Node, listed: InstanceList) -> ListedInstance | None:
-    """The readable instance that a Node's provider ID names."""
-    if uuid := ids.uuid_of(node.provider_id):
-        return listed.by_uuid.get(uuid)
-    named = listed.by_name.get(ids.name_of(node.provider_id), [])
-    return named[0] if len(named) == 1 and named[0].is_readable else None

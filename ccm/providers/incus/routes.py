@@ -1,0 +1,252 @@
+"""Routes to pod networks: what `ipv4.routes` and `ipv6.routes` of the instances' NICs say.
+
+The networks that are ours stand in the instance's own configuration, and are written with the NIC
+in one request, which Incus refuses when somebody has changed the instance since it was read.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+from urllib.parse import quote, unquote
+
+from ccm.cloud.lookup import SharedRead
+from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.model.cloud import Network, Route, read_network
+from ccm.model.objects import Json, Node, mapping, text
+from ccm.providers.incus import ids
+from ccm.providers.incus.api import RACE_RETRY, NotFound, path_of
+from ccm.providers.incus.config import REPLUG, RouteSection
+from ccm.providers.incus.inventory import (
+    InstanceList,
+    Inventory,
+    ListedInstance,
+    Nic,
+    instance_of,
+)
+from ccm.providers.incus.zones import NO_LOCATION
+
+MARK = "user.ccm.routes"
+"""In an instance's configuration: `CLUSTER:CIDR` for each network that a cluster routes to it."""
+KEYS = {4: "ipv4.routes", 6: "ipv6.routes"}
+OVN = "ovn"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Which networks of an instance are which cluster's, as they are written in it."""
+
+    entries: frozenset[tuple[str, Network]]
+
+    @classmethod
+    def of(cls, instance: ListedInstance) -> "Marks":
+        """Those of the instance itself: what a profile says is not about one machine."""
+        found = set[tuple[str, Network]]()
+        for entry in text(instance.config.get(MARK)).split(","):
+            cluster, _, cidr = entry.strip().partition(":")
+            if network := read_network(cidr):
+                found.add((unquote(cluster), network))
+        return cls(frozenset(found))
+
+    def clusters(self, network: Network) -> set[str]:
+        """Whose a network is."""
+        return {cluster for cluster, marked in self.entries if marked == network}
+
+    def written(self, keep: set[Network], cluster: str) -> str:
+        """All of other clusters, and ours of the networks that are kept."""
+        kept = [each for each in self.entries if each[0] != cluster]
+        kept += [(cluster, network) for network in keep]
+        return ",".join(sorted(f"{quote(one, safe='')}:{network}" for one, network in kept))
+
+
+class IncusRoutes:
+    """A route is ours by the mark alone. One that somebody made for a Node's own pod network counts
+    as this Node's, and is never taken away.
+    """
+
+    def __init__(
+        self, inventory: Inventory, network: str, section: RouteSection, cluster: str
+    ) -> None:
+        self._inventory, self._network = inventory, network
+        self._section, self._cluster = section, cluster
+        self._list = SharedRead(self._read_all)
+        self._kinds: dict[tuple[str, str], str] = {}  # of networks, by project and name
+        self._replugging = asyncio.Lock()
+        self._replugged: tuple[ListedInstance, int] | None = None
+
+    async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
+        """Our routes, and those of others that lead a Node's pod network to it."""
+        listed = await self._list()
+        found = {node.name: instance_of(node, listed) for node in nodes}
+        wanted = [node for node in nodes if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
+        if not listed.by_uuid or any(found[node.name] is None for node in wanted):
+            raise_doubts(await self._inventory.doubts())
+        by_uuid = {one.uuid: node for node in nodes if (one := found[node.name])}
+        return [
+            route
+            for instance in listed.by_uuid.values()
+            for route in self._routes_of(instance, by_uuid.get(instance.uuid))
+        ]
+
+    async def create(self, node: Node, cidr: str) -> None:
+        """As the interface; on OVN at a running instance only where that was chosen."""
+        network = ip_network(cidr, strict=False)
+        if not ids.PROVIDER_IDS.fullmatch(node.provider_id):
+            raise Refused(f"node {node.name} has no instance")
+        listed = await self._list()
+        instance = instance_of(node, listed)
+        if instance is None:
+            raise CloudError(f"Incus lists no instance of node {node.name}")
+        nic = self._nic(instance)
+        for other in listed.by_uuid.values():
+            if other.uuid != instance.uuid and network in networks_at(other, nic.network):
+                raise Refused(f"instance {other.name} has the route for {network}")
+        await self._change(instance, network, is_wanted=True)
+
+    async def delete(self, route: Route) -> None:
+        """Nothing that lacks our mark is taken away."""
+        uuid, _, cidr = route.id.partition("@")
+        instance = (await self._list()).by_uuid.get(uuid)
+        if instance is None:
+            raise_doubts(await self._inventory.doubts())
+        else:
+            await self._change(instance, ip_network(cidr, strict=False), is_wanted=False)
+
+    # Reading
+
+    async def _read_all(self) -> InstanceList:
+        listed = await self._inventory.read(recursion=1)
+        raise_doubts(listed.doubts)
+        return listed
+
+    def _routes_of(self, instance: ListedInstance, node: Node | None) -> Iterator[Route]:
+        marks = Marks.of(instance)
+        own = {read_network(cidr) for cidr in node.pod_cidrs} if node else set()
+        for network in dict.fromkeys(routed_by(instance)):
+            clusters = marks.clusters(network)
+            is_marked = self._cluster in clusters
+            if is_marked or (network in own and not clusters):
+                name, route_id = node.name if node else "", f"{instance.uuid}@{network}"
+                yield Route(str(network), name, id=route_id, is_marked=is_marked)
+
+    def _nic(self, instance: ListedInstance) -> Nic:
+        """The NIC that pods are reached by."""
+        nics = instance.nics(self._network)
+        if not nics or (self._network and nics[0].network != self._network):
+            where = f" in network {self._network}" if self._network else ""
+            raise Refused(f"instance {instance.name} has no NIC{where}")
+        return nics[0]
+
+    async def _kind(self, instance: ListedInstance, nic: Nic) -> str:
+        """`ovn`, `bridge` or what else the network is; empty for one that Incus does not manage."""
+        key = instance.project, nic.network
+        if "network" in nic.config and key not in self._kinds:
+            path = path_of("networks", nic.network)
+            found = await instance.api.get("GetNetwork", path, project=instance.project)
+            self._kinds[key] = text(mapping(found).get("type"))
+        return self._kinds.get(key, "")
+
+    # Writing
+
+    async def _change(self, listed: ListedInstance, network: Network, is_wanted: bool) -> None:
+        """Add or remove one network of one NIC, unless somebody changes the instance meanwhile."""
+        instance, tag = await self._read_tagged(listed)
+        nic = self._nic(instance)
+        marks, there = Marks.of(instance), list(networks_of(nic))
+        is_ours = self._cluster in marks.clusters(network)
+        if is_wanted and network in there and not is_ours:
+            raise Refused(f"instance {instance.name} has a route for {network} that is not ours")
+        if (is_ours and network in there) == is_wanted or not (is_wanted or is_ours):
+            return
+        left = [one for one in there if one != network] + [network] * is_wanted
+        ours = {one for one in left if self._cluster in marks.clusters(one)}
+        ours |= {network} if is_wanted else set()
+        body: Json = {
+            "config": {MARK: marks.written(ours, self._cluster)},
+            "devices": {nic.device: with_routes(nic, left, network.version)},
+        }
+        if await self._kind(instance, nic) != OVN:
+            self._check_bridge(instance)
+            await self._write(instance, body, tag)
+        elif instance.is_stopped:
+            await self._write(instance, body, tag)
+        else:
+            await self._replug(instance, nic, body, tag)
+
+    async def _read_tagged(self, listed: ListedInstance) -> tuple[ListedInstance, str]:
+        query = {"project": listed.project}
+        try:
+            record, tag = await listed.api.get_tagged("GetInstance", listed.path, query)
+        except NotFound as error:
+            raise RetryAfter(str(error), RACE_RETRY) from error  # renamed, moved, or deleted
+        instance = ListedInstance(listed.api, listed.project, dict(mapping(record)))
+        if instance.uuid != listed.uuid:
+            raise RetryAfter(f"instance {listed.name} is another one by now", RACE_RETRY)
+        return instance, tag
+
+    def _check_bridge(self, instance: ListedInstance) -> None:
+        if instance.location not in NO_LOCATION:
+            raise Refused("the routes of a bridge are on one cluster member: use an OVN network")
+
+    async def _write(self, instance: ListedInstance, body: Json, tag: str) -> None:
+        query = {"project": instance.project}
+        await instance.api.call("UpdateInstance", "PATCH", instance.path, query, body, tag)
+
+    async def _replug(self, instance: ListedInstance, nic: Nic, body: Json, tag: str) -> None:
+        """One instance at a time: the next only when the one before has its addresses again."""
+        if self._section.on_ovn != REPLUG:
+            raise Refused(
+                f"instance {instance.name} runs, and OVN takes a NIC out to change its routes: "
+                f"make it with {' and '.join(KEYS.values())}, stop it once, or set [Routes] "
+                f"on-ovn = {REPLUG}"
+            )
+        async with self._replugging:
+            if self._replugged:
+                await self._check_is_back(*self._replugged)
+            count = len(instance.given_to(nic))
+            self._replugged = (instance, count)
+            await self._write(instance, body, tag)
+
+    async def _check_is_back(self, instance: ListedInstance, count: int) -> None:
+        """Raise `RetryAfter` while a running instance has fewer addresses than it had."""
+        query = {"project": instance.project, "recursion": "1"}
+        try:
+            record = await instance.api.get("GetInstance", instance.path, **query)
+        except NotFound:
+            return
+        now = ListedInstance(instance.api, instance.project, dict(mapping(record)))
+        if not now.is_stopped and len(now.guest_addresses(self._network)) < count:
+            raise RetryAfter(f"instance {now.name} has not all its addresses yet", RACE_RETRY)
+
+
+def raise_doubts(doubts: Sequence[str]) -> None:
+    """Raise when something may be missing in what was listed."""
+    if doubts:
+        raise CloudError(f"which routes there are is not known: {'; '.join(doubts[:3])}")
+
+
+def networks_of(nic: Nic) -> Iterator[Network]:
+    """What Incus leads to a NIC."""
+    for key in KEYS.values():
+        for cidr in text(nic.config.get(key)).split(","):
+            if network := read_network(cidr.strip()):
+                yield network
+
+
+def routed_by(instance: ListedInstance) -> Iterator[Network]:
+    """What Incus leads to an instance."""
+    for nic in instance.nics(""):
+        yield from networks_of(nic)
+
+
+def networks_at(instance: ListedInstance, network: str) -> set[Network]:
+    """What Incus leads from one network to an instance."""
+    nics = [nic for nic in instance.nics(network) if nic.network == network]
+    return {one for nic in nics for one in networks_of(nic)}
+
+
+def with_routes(nic: Nic, networks: Sequence[Network], family: int) -> Json:
+    """The whole device, wherever it is from, with other routes of one IP family."""
+    kept = {key: value for key, value in nic.config.items() if key != KEYS[family]}
+    own = ",".join(str(one) for one in networks if one.version == family)
+    return {**kept, KEYS[family]: own} if own else kept
