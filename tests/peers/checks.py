@@ -48,7 +48,9 @@ class Checks:
         return " ".join(path.split(" ")[:2])
 
     def unknown(self, kind: str, found: list[Difference]) -> list[Difference]:
-        return unknown(self.cloud, kind, found)
+        new = unknown(self.cloud, kind, found)
+        print(*("not listed: " + str(one) for one in new), sep="\n")
+        return new
 
     def test_both_make_the_same_but_for_what_is_listed(self, plays: Plays) -> None:
         found = made(plays)

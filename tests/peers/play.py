@@ -29,9 +29,11 @@ def play(world: World, first: str, second: str) -> Play:
             world.settle()
             done.pictures[config] = picture(world)
         world.leave_all()
-    world.fill()
+    world.join_all()
     refused = world.cases.refused
     with world.at_work(first):
+        world.settle()  # of Nodes that come as a balancer is made, upstream forgets some
+        world.make_services()
         world.settle(refused(first, 0))
         done.pictures["made"] = picture(world)
         world.change_nodes()

@@ -112,9 +112,7 @@ class World(ABC):
 
     # --- what users and kubelets do
 
-    def fill(self) -> None:
-        """Register all Nodes and make all Services."""
-        self.join_all()
+    def make_services(self) -> None:
         for name, case in self.cases.chosen.items():
             body = self.cases.manifest(name, case.first, self.names)
             self.uids[name] = self.request("POST", SERVICES, body)["metadata"]["uid"]
