@@ -18,6 +18,7 @@ class MetricType(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
+    UNTYPED = "untyped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +195,25 @@ CLOUD_CALL_SECONDS = _histogram(
     "operation",
     "result",
 )
-UPSTREAM_CLOUD_CALL_SECONDS = _histogram(
+UPSTREAM_CALL_SECONDS = _histogram(
     CLOUD,
     "cloudprovider_PROVIDER_api_request_duration_seconds",
-    "The same without controller and result, as upstream's providers name it: with the provider.",
+    "Those that succeeded, as upstream's providers name them: with the provider.",
     _CALL,
     "request",
+)
+UPSTREAM_CALLS_FAILED = Metric(
+    CLOUD,
+    MetricType.UNTYPED,
+    "cloudprovider_PROVIDER_api_request_errors",
+    "Those that failed. It only grows; a counter's name would end with _total.",
+    ("request",),
+)
+UPSTREAM_CALLS_THROTTLED = _counter(
+    CLOUD,
+    "cloudprovider_PROVIDER_api_throttled_requests_total",
+    "Those of them that the cloud throttled.",
+    "operation_name",
 )
 GRANT_WAIT_SECONDS = _histogram(
     CLOUD,

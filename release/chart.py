@@ -49,6 +49,7 @@ def made_files() -> Iterator[tuple[Path, str]]:
     yield CHART / "Chart.yaml", MADE + yaml.safe_dump(_chart(), sort_keys=False)
     schema = orjson.dumps(values_schema(), option=orjson.OPT_INDENT_2).decode()
     yield CHART / "values.schema.json", f"{schema}\n"
+    yield CHART / "alerts.yaml", MADE + _alerts()
     readme = CHART / "README.md"
     introduction, heading, _ = readme.read_text().partition("## Values\n")
     yield readme, introduction + heading + _table_of_values()
@@ -196,6 +197,12 @@ def _schema_of(value: Any, name: str = "") -> Json:
             return {"type": "object", "additionalProperties": False, "properties": properties}
         case _:
             return {"type": "object"}
+
+
+def _alerts() -> str:
+    """The rules of `deploy/alerts.yaml`, without the comment on how to edit that file."""
+    text = (CHART.parent / "alerts.yaml").read_text()
+    return text[text.index("groups:\n") :]
 
 
 def _table_of_values() -> str:

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, zip_longest
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    UntypedMetricFamily,
+)
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
@@ -34,6 +39,13 @@ Series = Mapping[tuple[str, ...], Value]
 
 CounterTotals = dict[tuple[Metric, tuple[str, ...]], Value]
 """By metric and label values without the first one, which says whose it is."""
+
+FAMILIES: dict[MetricType, type[CounterMetricFamily | GaugeMetricFamily | UntypedMetricFamily]] = {
+    MetricType.COUNTER: CounterMetricFamily,
+    MetricType.GAUGE: GaugeMetricFamily,
+    MetricType.UNTYPED: UntypedMetricFamily,
+}
+"""Of single numbers, by type."""
 
 METRICS_BY_NAME = {metric.name: metric for metric in catalogue()}
 
@@ -109,19 +121,14 @@ class SupervisorCollector(Collector):
                 series[labels] = _sum(series.get(labels, ()), numbers)
         for budget_class, priority, histogram in self.grant_waits():
             values[metrics.GRANT_WAIT_SECONDS][budget_class, priority] = histogram.export()
+        upstream = upstream_cloud_calls(values[metrics.CLOUD_CALL_SECONDS])
+        provider = re.sub(r"\W", "_", self.settings.cloud_provider)
         for metric in catalogue():
-            if metric is metrics.UPSTREAM_CLOUD_CALL_SECONDS:
-                yield self._upstream_cloud_calls(values[metrics.CLOUD_CALL_SECONDS])
+            if metric in upstream:
+                named = replace(metric, name=metric.name.replace("PROVIDER", provider))
+                yield _family(named, upstream[metric])
             elif metric.group != metrics.HEALTH:
                 yield _family(metric, values[metric] or _initial(metric))
-
-    def _upstream_cloud_calls(self, calls: Series) -> MetricFamily:
-        series: dict[tuple[str, ...], Value] = {}
-        for (_, operation, _), numbers in calls.items():
-            series[operation,] = _sum(series.get((operation,), ()), numbers)
-        metric = metrics.UPSTREAM_CLOUD_CALL_SECONDS
-        provider = re.sub(r"\W", "_", self.settings.cloud_provider)
-        return _family(replace(metric, name=metric.name.replace("PROVIDER", provider)), series)
 
     def _counters(self) -> Iterator[tuple[str, CounterTotals]]:
         yield from self.worker_counters.by_worker().items()
@@ -153,6 +160,27 @@ class SupervisorCollector(Collector):
         yield metrics.PROCESS_MAX_FDS, (), limit
         if expiry := self.certificate_expiry():
             yield metrics.CERTIFICATE_EXPIRY, (), expiry
+
+
+def upstream_cloud_calls(calls: Series) -> dict[Metric, Series]:
+    """What upstream's providers count of these calls, which are `CLOUD_CALL_SECONDS`."""
+    succeeded: dict[tuple[str, ...], Value] = {}
+    failed: dict[tuple[str, ...], Value] = {}
+    throttled: dict[tuple[str, ...], Value] = {}
+    for (_, operation, result), numbers in calls.items():
+        key = (operation,)
+        if result == "ok":
+            succeeded[key] = _sum(succeeded.get(key, ()), numbers)
+            continue
+        count = [sum(numbers[1:])]
+        failed[key] = _sum(failed.get(key, ()), count)
+        if result == "throttled":
+            throttled[key] = _sum(throttled.get(key, ()), count)
+    return {
+        metrics.UPSTREAM_CALL_SECONDS: succeeded,
+        metrics.UPSTREAM_CALLS_FAILED: failed,
+        metrics.UPSTREAM_CALLS_THROTTLED: throttled,
+    }
 
 
 class HealthCollector(Collector):
@@ -192,8 +220,7 @@ def _family(metric: Metric, series: Series) -> MetricFamily:
             buckets = list(zip(bounds, accumulate(counts), strict=True))
             histogram.add_metric(labels, buckets, total)
         return histogram
-    kind = CounterMetricFamily if metric.type is MetricType.COUNTER else GaugeMetricFamily
-    family = kind(metric.name, metric.help, labels=metric.labels)
+    family = FAMILIES[metric.type](metric.name, metric.help, labels=metric.labels)
     for labels, (value,) in series.items():
         family.add_metric(labels, value)
     return family

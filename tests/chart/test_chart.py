@@ -148,7 +148,8 @@ def test_a_wrong_value_is_refused_by_name(values: Json, said: str, tmp_path: Pat
 @pytest.mark.parametrize("values", [MINIMAL, FULL], ids=["minimal", "full"])
 def test_a_real_server_takes_all_of_it(values: Json, kube: RealCluster, tmp_path: Path) -> None:
     where = (f"--kubeconfig={kube.kubeconfig('admin')}", "--namespace=kube-system")
-    given = {**values, "podMonitor": {"enabled": False}}  # which no API server has by itself
+    off = {"enabled": False}  # kinds that no API server has by itself
+    given = {**values, "podMonitor": off, "prometheusRule": off}
     said = helm(
         tmp_path,
         "install",

@@ -79,11 +79,11 @@ class Authority:
         )
         return self._sign(builder, key)
 
-    def server(self, *names: str) -> Signed:
+    def server(self, *names: str, ends_in: datetime.timedelta = HOUR) -> Signed:
         """A certificate for a server with these host names."""
         key = ec.generate_private_key(ec.SECP256R1())
         hosts = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
-        builder = _builder(_name(names[0], ()), key).add_extension(hosts, False)
+        builder = _builder(_name(names[0], ()), key, ends_in).add_extension(hosts, False)
         return self._sign(builder, key)
 
     def _sign(self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> Signed:

@@ -127,15 +127,19 @@ def test_shards_are_one_controller_and_each_a_worker_of_its_own(supervisor: Supe
     }
 
 
-def test_cloud_calls_are_there_under_upstreams_name_as_well(supervisor: Supervisor) -> None:
+def test_cloud_calls_are_there_under_upstreams_names_as_well(supervisor: Supervisor) -> None:
     supervisor.settings = Settings(cloud_provider="my-cloud")
     counters = Counters()
-    counters.observe(metrics.CLOUD_CALL_SECONDS, "describe", "ok", seconds=0.2)
-    counters.observe(metrics.CLOUD_CALL_SECONDS, "describe", "error", seconds=0.2)
+    for result in ("ok", "error", "throttled", "throttled"):
+        counters.observe(metrics.CLOUD_CALL_SECONDS, "describe", result, seconds=0.2)
     supervisor.worker_counters.update("node-0.1", counters.export())
     supervisor.worker_counters.update("service.1", counters.export())
-    name = "cloudprovider_my_cloud_api_request_duration_seconds_count"
-    assert f'{name}{{request="describe"}} 4.0' in supervisor.lines()
+    name = "cloudprovider_my_cloud_api"
+    assert supervisor.lines() >= {
+        f'{name}_request_duration_seconds_count{{request="describe"}} 2.0',
+        f'{name}_request_errors{{request="describe"}} 6.0',
+        f'{name}_throttled_requests_total{{operation_name="describe"}} 4.0',
+    }
 
 
 def test_the_supervisors_own_requests_are_counted_as_its_own(supervisor: Supervisor) -> None:

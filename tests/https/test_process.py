@@ -129,7 +129,8 @@ def _is_complete(samples: dict[Sample, float]) -> None:
         >= 1
     )
     name = "cloudprovider_simulated_api_request_duration_seconds_count"
-    assert total(samples, name) == total(samples, "ccm_cloud_request_duration_seconds_count") >= 1
+    calls = "ccm_cloud_request_duration_seconds_count"
+    assert total(samples, name) == total(samples, calls, result="ok") >= 1
     assert total(samples, "ccm_cloud_grant_wait_seconds_count", priority="node-init") >= 1
     assert total(samples, "ccm_worker_state", state="running") == 5
     assert total(samples, "ccm_feed_objects", kind="Node") == NODES
@@ -143,6 +144,8 @@ def _is_complete(samples: dict[Sample, float]) -> None:
     }
     assert silent == {
         "cloudprovider_PROVIDER_api_request_duration_seconds",
+        "cloudprovider_PROVIDER_api_request_errors",
+        "cloudprovider_PROVIDER_api_throttled_requests_total",
         "kubernetes_healthcheck",
         "kubernetes_healthchecks_total",
     }
