@@ -82,6 +82,13 @@ class RouteSection:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeSection:
+    """`[Volumes]`: the CSI driver whose volumes are Incus' custom volumes, if there is one."""
+
+    csi_driver: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class IncusConfig:
     """What the file says; the keys of `remotes` are their names."""
 
@@ -89,12 +96,14 @@ class IncusConfig:
     nodes: NodeSection = NodeSection()
     balancers: BalancerSection = BalancerSection()
     routes: RouteSection = RouteSection()
+    volumes: VolumeSection = VolumeSection()
 
 
 SECTIONS: Mapping[str, type] = {
     "node": NodeSection,
     "loadbalancer": BalancerSection,
     "routes": RouteSection,
+    "volumes": VolumeSection,
 }
 REMOTE = "remote"
 
@@ -108,7 +117,7 @@ def read_config(content: bytes, path: str) -> IncusConfig:
     for section, name in grouped:
         if section != REMOTE and (section not in SECTIONS or name):
             shown = f'[{section} "{name}"]' if name else f"[{section}]"
-            known = "[Remote], [Node], [LoadBalancer] and [Routes]"
+            known = "[Remote], [Node], [LoadBalancer], [Routes] and [Volumes]"
             faults.add_at(shown, "is not a section of this file", f"use {known}")
 
     def read(kind: type[S], section: str, name: str = "") -> S:
@@ -126,6 +135,7 @@ def read_config(content: bytes, path: str) -> IncusConfig:
         nodes=read(NodeSection, "Node"),
         balancers=read(BalancerSection, "LoadBalancer"),
         routes=read(RouteSection, "Routes"),
+        volumes=read(VolumeSection, "Volumes"),
     )
     _check_remotes(config.remotes, faults)
     _check_balancers(config, faults)

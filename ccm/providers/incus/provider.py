@@ -3,11 +3,12 @@
 from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
 from ccm.providers.incus.api import QUOTAS, IncusApi
 from ccm.providers.incus.config import read_config
-from ccm.providers.incus.ids import PROVIDER_IDS
+from ccm.providers.incus.ids import PROVIDER_IDS, Cluster
 from ccm.providers.incus.instances import IncusInstances
 from ccm.providers.incus.inventory import Inventory
 from ccm.providers.incus.lb.load_balancers import IncusLoadBalancers
 from ccm.providers.incus.routes import IncusRoutes
+from ccm.providers.incus.volumes import IncusVolumes
 
 
 class IncusCloud:
@@ -33,15 +34,17 @@ class IncusCloud:
         }
         apis = list(self._apis.values())
         inventory = Inventory(apis)
-        cluster = context.cluster_uid or context.cluster_name
+        cluster = Cluster(context.cluster_name, context.cluster_uid)
         self.instances = IncusInstances(apis, inventory, config.nodes)
-        self.routes = IncusRoutes(inventory, config.nodes.network, config.routes, cluster)
+        self.routes = IncusRoutes(
+            inventory, config.nodes.network, config.routes, cluster.uid or cluster.name
+        )
+        if driver := config.volumes.csi_driver:
+            self.volumes = IncusVolumes(apis, config.nodes, driver)
         if config.balancers.network:
             api = self._apis[config.balancers.remote]
             of_remote = Inventory([api])
-            self.load_balancers = IncusLoadBalancers(
-                api, of_remote, config.balancers, context.cluster_name
-            )
+            self.load_balancers = IncusLoadBalancers(api, of_remote, config.balancers, cluster)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ccm.cloud.testkit.adapter import (
     Adapter,
+    Disk,
     FaultKind,
     Machine,
     ObservedBalancer,
@@ -35,6 +36,7 @@ from tests.labs.incus.lab import Lab, running_lab
 BATCH = 3  # the provider's, so that few instances are several batches
 SPARE = "kit-"
 ABSENT = "00000000-0000-4000-8000-000000000000"
+DRIVER, VOLUMES = "csi.incus.test", "/storage-pools/default/volumes/custom"
 FOREIGN = "192.0.2.99"
 CALL_TIMEOUT = 6.0  # seconds, on a machine that does something else as well
 FAULTS: dict[FaultKind, Rule] = {
@@ -90,7 +92,9 @@ class IncusAdapter(Adapter):
             self._set_routes(name, (), "")
         stopped = [one["name"] for one in self._spares() if one["status"] == "Stopped"]
         self.lab.set_state({*stopped, *routed}, "start")
-        more = "[Routes]\non-ovn = replug"
+        for one in self.lab.get(VOLUMES):
+            self.lab.delete(one.removeprefix("/1.0").partition("?")[0])
+        more = f"[Routes]\non-ovn = replug\n[Volumes]\ncsi-driver = {DRIVER}"
         return self.lab.config(f"unix://{self.gateway.socket}", more=more).encode()
 
     def is_write(self, operation: str, budget: str) -> bool:
@@ -160,6 +164,19 @@ class IncusAdapter(Adapter):
         body = {"devices": {"eth0": {**device, **routes}}, "config": {MARK: mark}}
         self.lab.call("PATCH", f"/instances/{name}", body)
 
+    # Volumes
+
+    def create_volume(self, source: str) -> Disk:
+        self._made += 1
+        self.lab.call("POST", VOLUMES, {"name": f"kit-{self._made}", "type": "custom"})
+        return Disk(disk_spec(source, f"kit-{self._made}"), ("m1",), "lab")
+
+    def delete_volume(self, disk: Disk) -> None:
+        self.lab.delete(f"{VOLUMES}/{disk.spec['csi']['volumeHandle'].rpartition('/')[2]}")
+
+    def absent_volume(self, source: str) -> Json:
+        return disk_spec(source, "never")
+
     # Balancers
 
     def _balancers(self) -> list[Json]:
@@ -213,6 +230,11 @@ def observed(uid: str, records: Sequence[Json], ids: Mapping[str, str]) -> Obser
         hosts=frozenset(hosts),
         families=frozenset(family_of(one["listen_address"]) for one in records),
     )
+
+
+def disk_spec(driver: str, name: str) -> Json:
+    """The `spec` of the PersistentVolume of a custom volume."""
+    return {"csi": {"driver": driver, "volumeHandle": f"k8s/default/{name}"}}
 
 
 def machine_of(record: Json, addresses: Sequence[Json]) -> Machine:

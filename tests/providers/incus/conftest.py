@@ -22,14 +22,17 @@ from tests.worlds.needed import needed
 class Started(IncusCloud):
     """The provider with its gate."""
 
-    def __init__(self, config: str, cluster: str = "kit") -> None:
+    def __init__(self, config: str, cluster: str = "kit", uid: str = "") -> None:
         super().__init__()
-        self.config, self.cluster, self.gate = config, cluster, KitGate(15.0)
+        self.config, self.cluster, self.uid = config, cluster, uid
+        self.gate = KitGate(15.0)
 
     async def start(self) -> "Started":
         config = self.config.encode()
         await self.initialize(
-            ProviderContext(self.gate, config, "incus.conf", self.cluster, "test")
+            ProviderContext(
+                self.gate, config, "incus.conf", self.cluster, "test", cluster_uid=self.uid
+            )
         )
         return self
 

@@ -19,7 +19,6 @@ SKIPPED = {
     "balancers have no names, only addresses and marks",
     "the provider does not honour source ranges",
     "the provider does not honour session affinity",
-    "the provider has no volumes",
 }
 
 

@@ -10,6 +10,7 @@ from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.incus.config import FORWARD, BalancerSection
+from ccm.providers.incus.ids import Cluster
 from ccm.providers.incus.lb import plan
 from ccm.providers.incus.lb.addresses import allowed_subnets, free_addresses, is_usable
 from ccm.providers.incus.lb.plan import Backend
@@ -22,6 +23,7 @@ from ccm.providers.incus.lb.request import (
     written,
 )
 
+CLUSTER = Cluster("kit")
 SECTION = BalancerSection(network="ovn0", project="k8s")
 BOTH: dict[str, Any] = {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
 LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
@@ -47,14 +49,14 @@ LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local", "healthCheckNodePort"
 def test_what_incus_cannot_do_is_refused(asked: Service, told: str) -> None:
     """IN52: affinity and source ranges are refused before, as features that it has not."""
     with pytest.raises(Refused, match=told.replace("²", "")):
-        read_request(asked, SECTION, "kit")
+        read_request(asked, SECTION, CLUSTER)
 
 
 def test_a_forward_has_no_checks_and_serves_no_local_service() -> None:
     forward = BalancerSection(network="br0", mode=FORWARD)
-    assert read_request(service(), forward, "kit").checks == {}
+    assert read_request(service(), forward, CLUSTER).checks == {}
     with pytest.raises(Refused, match="has to be Cluster"):
-        read_request(service(**LOCAL), forward, "kit")
+        read_request(service(**LOCAL), forward, CLUSTER)
 
 
 def test_a_request_is_read() -> None:
@@ -62,14 +64,14 @@ def test_a_request_is_read() -> None:
     given = {ADDRESSES: "192.0.2.9, 2001:0DB8:2:0::11", f"{HEALTH_CHECK}-interval": "9"}
     asked = service("web", given, ports=[port(443, node_port=30443), port(80)], **BOTH)
     asked.raw["status"] = {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "x"}]}}
-    request = read_request(asked, SECTION, "kit")
+    request = read_request(asked, SECTION, CLUSTER)
     assert request.addresses == {"IPv4": "192.0.2.9", "IPv6": "2001:db8:2::11"}
     assert request.published == {"IPv4": "192.0.2.7"}
     assert request.listeners == (Listener("tcp", 80, 30080), Listener("tcp", 443, 30443))
     assert request.config["user.ccm.ports"] == "tcp/80/30080,tcp/443/30443"
     assert request.config["healthcheck.interval"] == "9"
     assert read_listeners(written(request.listeners)) == request.listeners
-    odd = read_request(service("web", {f"{ADDRESSES[:-2]}": "x"}), SECTION, "kit")
+    odd = read_request(service("web", {f"{ADDRESSES[:-2]}": "x"}), SECTION, CLUSTER)
     assert "is not known" in odd.warnings[0]
 
 

@@ -17,17 +17,16 @@ from ccm.model.service import Feature, Service
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import Conflict, IncusApi, NotFound, path_of
 from ccm.providers.incus.config import FORWARD, BalancerSection
+from ccm.providers.incus.ids import Cluster
 from ccm.providers.incus.inventory import InstanceList, Inventory, ListedInstance, instance_of
 from ccm.providers.incus.lb import plan
 from ccm.providers.incus.lb.addresses import Pools, free_addresses, is_usable
 from ccm.providers.incus.lb.plan import Backend, address_of
 from ccm.providers.incus.lb.request import (
-    CLUSTER,
     SERVICE,
     SERVICE_UID,
     BalancerRequest,
     family_of,
-    marks_of,
     read_listeners,
     read_request,
 )
@@ -47,7 +46,7 @@ class IncusLoadBalancers:
     drops_stopped_hosts = True
 
     def __init__(
-        self, api: IncusApi, inventory: Inventory, section: BalancerSection, cluster: str
+        self, api: IncusApi, inventory: Inventory, section: BalancerSection, cluster: Cluster
     ) -> None:
         self._api, self._inventory = api, inventory
         self._section, self._cluster = section, cluster
@@ -117,7 +116,7 @@ class IncusLoadBalancers:
         ours = {
             text(config.get(SERVICE_UID)): text(config.get(SERVICE))
             for config in configs
-            if config.get(CLUSTER) == self._cluster and config.get(SERVICE_UID)
+            if self._cluster.owns(config) and config.get(SERVICE_UID)
         }
         return [
             OwnedBalancer(Service({"metadata": {"uid": uid}}).default_balancer_name, uid, service)
@@ -139,8 +138,8 @@ class IncusLoadBalancers:
         return await self._inventory.read(recursion=2 if self._section.mode == FORWARD else 1)
 
     def _own(self, service: Service, listed: Sequence[Json]) -> Records:
-        marks = marks_of(service, self._cluster)
-        own = {address_of(one): one for one in listed if plan.is_marked(one, marks)}
+        cluster, uid = self._cluster, service.uid
+        own = {address_of(one): one for one in listed if plan.is_marked(one, cluster, uid)}
         counts = Counter(map(address_of, listed))
         if twice := sorted(address for address in own if counts[address] > 1):
             raise CloudError(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.incus.config import FORWARD
-from ccm.providers.incus.lb.request import CLUSTER, OURS, PORTS, SERVICE, SERVICE_UID, Listener
+from ccm.providers.incus.ids import CLUSTER_UID, OURS, Cluster
+from ccm.providers.incus.lb.request import PORTS, SERVICE, SERVICE_UID, Listener
 
 CHECKS = "healthcheck"
 
@@ -30,10 +31,10 @@ def config_of(record: Json) -> Mapping[str, str]:
     return mapping(record.get("config"))
 
 
-def is_marked(record: Json, marks: Mapping[str, str]) -> bool:
+def is_marked(record: Json, cluster: Cluster, service_uid: str) -> bool:
     """Whether it is of this cluster and Service; the Service's name alone says nothing."""
     config = config_of(record)
-    return all(config.get(key) == marks[key] for key in (CLUSTER, SERVICE_UID))
+    return config.get(SERVICE_UID) == service_uid and cluster.may_own(config)
 
 
 def body(
@@ -47,7 +48,7 @@ def body(
     others = {
         key: value
         for key, value in config_of(there or {}).items()
-        if not key.startswith((OURS, CHECKS))
+        if key == CLUSTER_UID or not key.startswith((OURS, CHECKS))
     }
     made: Json = {
         "description": f"Kubernetes Service {config.get(SERVICE, '')}",

@@ -7,17 +7,15 @@ from ipaddress import ip_address
 from ccm.errors import Refused
 from ccm.model.service import Service
 from ccm.providers.incus.config import FORWARD, LONGEST_CHECK, BalancerSection
+from ccm.providers.incus.ids import OURS, Cluster
 
 PREFIX = "service.beta.kubernetes.io/incus-load-balancer-"
 ADDRESSES, HEALTH_CHECK = f"{PREFIX}addresses", f"{PREFIX}health-check"
 COUNTS = tuple(BalancerSection().check_counts)
 KNOWN = frozenset({ADDRESSES, HEALTH_CHECK, *(f"{HEALTH_CHECK}-{name}" for name in COUNTS)})
 
-OURS = "user.ccm."
-CLUSTER, SERVICE_UID, SERVICE, PORTS = (
-    f"{OURS}{name}" for name in ("cluster", "service-uid", "service", "ports")
-)
-"""Keys of a balancer's configuration that say whose it is, and what it serves."""
+SERVICE_UID, SERVICE, PORTS = (f"{OURS}{name}" for name in ("service-uid", "service", "ports"))
+"""Keys of a balancer's configuration that say which Service's it is, and what it serves."""
 IPV4, IPV6 = "IPv4", "IPv6"
 
 
@@ -50,7 +48,7 @@ class BalancerRequest:
         return {**self.checks, **self.marks, PORTS: written(self.listeners)}
 
 
-def read_request(service: Service, section: BalancerSection, cluster: str) -> BalancerRequest:
+def read_request(service: Service, section: BalancerSection, cluster: Cluster) -> BalancerRequest:
     """The request of a Service; raises `Refused` for what Incus cannot do."""
     families = tuple(one for one in service.ip_families if one in (IPV4, IPV6)) or (IPV4,)
     _check_local(service, section)
@@ -69,9 +67,9 @@ def read_request(service: Service, section: BalancerSection, cluster: str) -> Ba
     )
 
 
-def marks_of(service: Service, cluster: str) -> dict[str, str]:
+def marks_of(service: Service, cluster: Cluster) -> dict[str, str]:
     """What says that a balancer is this Service's."""
-    return {CLUSTER: cluster, SERVICE_UID: service.uid, SERVICE: service.key}
+    return {**cluster.marks, SERVICE_UID: service.uid, SERVICE: service.key}
 
 
 def written(listeners: tuple[Listener, ...]) -> str:

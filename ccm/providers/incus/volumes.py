@@ -1,0 +1,109 @@
+"""Where custom storage volumes are: by the cluster member that their pool has them on."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from ccm.cloud.lookup import Lookup, look_up_async, volume_ids
+from ccm.errors import CloudError
+from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
+from ccm.model.objects import Json, label_value, mapping, objects, text
+from ccm.model.volume import PersistentVolume
+from ccm.providers.incus.api import IncusApi, NotFound, path_of
+from ccm.providers.incus.config import NodeSection
+from ccm.providers.incus.zones import Zones
+
+BATCH = 100
+NO_VOLUME = "volume not found"  # in Incus' answer; otherwise it is the pool or the project
+
+
+class IncusVolumes:
+    """Looks volumes up by `PROJECT/POOL/VOLUME` in `spec.csi.volumeHandle`."""
+
+    legacy_sources = frozenset[str]()
+    batch_size = BATCH
+
+    def __init__(self, apis: Sequence[IncusApi], section: NodeSection, csi_driver: str) -> None:
+        self.csi_drivers = frozenset({csi_driver})
+        self._driver = csi_driver
+        self._zones = {api: Zones(api, section) for api in apis}
+
+    async def describe(self, volumes: Sequence[PersistentVolume]) -> Mapping[str, PlaceAnswer]:
+        """Answer for each volume by the name of its PersistentVolume."""
+        asked, answers = volume_ids(volumes, self._driver, "", read_handle)
+        return answers | await look_up_async(self.batch_size, Lookup(asked, self._places))
+
+    async def _places(self, handles: Sequence[str]) -> dict[str, PlaceAnswer]:
+        """One list for all volumes of a pool in a project; raises when none could be read."""
+        by_pool: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for handle in handles:
+            project, pool, _ = handle.split("/")
+            by_pool[project, pool].append(handle)
+        results = await asyncio.gather(
+            *(self._in_pool(*pool, some) for pool, some in by_pool.items()), return_exceptions=True
+        )
+        failures = [result for result in results if isinstance(result, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, CloudError) or len(failures) == len(results):
+                raise failure
+        answers: dict[str, PlaceAnswer] = {}
+        for some, result in zip(by_pool.values(), results, strict=True):
+            if isinstance(result, BaseException):
+                answers |= dict.fromkeys(some, Unknown(str(result)))
+            else:
+                answers |= result
+        return answers
+
+    async def _in_pool(
+        self, project: str, pool: str, handles: Iterable[str]
+    ) -> dict[str, PlaceAnswer]:
+        apis = [api for api in self._zones if project in api.projects]
+        if len(apis) != 1:
+            why = f"{len(apis)} remotes have the project {project}"
+            return dict.fromkeys(handles, Unknown(why))
+        path = path_of("storage-pools", pool, "volumes", "custom")
+        try:
+            listed = await apis[0].get("ListVolumes", path, project=project, recursion="1")
+        except NotFound as error:
+            raise CloudError(str(error)) from error
+        if not isinstance(listed, list):
+            raise CloudError("ListVolumes: the answer is no list")
+        found = {text(one.get("name")): one for one in objects(listed)}
+        answers: dict[str, PlaceAnswer] = {}
+        for handle in handles:
+            name = handle.rpartition("/")[2]
+            answers[handle] = await self._answer(
+                apis[0], project, path + path_of(name), found, name
+            )
+        return answers
+
+    async def _answer(
+        self, api: IncusApi, project: str, path: str, listed: Mapping[str, Json], name: str
+    ) -> PlaceAnswer:
+        """What a list lacks is asked for: it is empty, too, where there are no rights."""
+        record = listed.get(name)
+        try:
+            if record is None:
+                record = dict(mapping(await api.get("GetVolume", path, project=project)))
+        except NotFound as error:
+            return Gone(str(error)) if NO_VOLUME in str(error) else Unknown(str(error))
+        except CloudError as error:
+            return Unknown(str(error))
+        if record.get("name") != name:
+            return Unknown(f"Incus' answer is not about volume {name}")
+        return await self._place(api, record)
+
+    async def _place(self, api: IncusApi, record: Json) -> PlaceAnswer:
+        """A volume of a pool that all members share is in no zone."""
+        location, region = text(record.get("location")), label_value(api.region)
+        try:
+            zones = (await self._zones[api].of_location(location),) if location else ()
+        except CloudError as error:
+            return Unknown(str(error))
+        return VolumePlace(zones, region)
+
+
+def read_handle(handle: str) -> str:
+    """The handle of a PersistentVolume, if it can name a volume; empty otherwise."""
+    parts = handle.split("/")
+    return handle if len(parts) == 3 and all(parts) else ""
