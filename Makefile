@@ -33,7 +33,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrad
 lock: venv ## Pin all dependencies with their hashes, at the newest that setup.cfg allows
 	echo 'setuptools>=77' | $(LOCK) - -o requirements/build.txt
 	$(LOCK) setup.cfg --extra dev -o requirements/dev.txt
-	for extra in aws openstack incus release; do \
+	for extra in aws openstack incus proxmox release; do \
 	  $(LOCK) setup.cfg --extra $$extra -c requirements/dev.txt -o requirements/$$extra.txt; done
 	command -v apt-get && $(BIN)/python -m release lock
 

@@ -168,13 +168,16 @@ async def probe_reads(context: CheckContext) -> Sequence[CloudRead]:
         describe, size = provider.instances.describe, provider.instances.batch_size
         for sample in sample_nodes(nodes, provider.provider_ids, size):
             reads.append(await read("instances", "machines of nodes", describe, sample))
+        if isinstance(provider.instances, NamesMissingRights) and not reads[-1].error:
+            reads.append(await _read_rights("instances", provider.instances, read))
     if provider.routes and context.configures_routes:
         reads.append(await read("routes", "routes", provider.routes.list, nodes))
     if provider.load_balancers and context.runs(SERVICE):
         get = provider.load_balancers.get
         reads.append(await read("load balancers", "a load balancer", get, NO_SUCH_SERVICE))
         if isinstance(provider.load_balancers, NamesMissingRights) and not reads[-1].error:
-            reads.append(await _read_rights(provider.load_balancers, read))
+            rights = await _read_rights("load balancers", provider.load_balancers, read)
+            reads.append(rights)
     if provider.volumes and context.runs(VOLUME):
         listed = await or_none(list_objects(context, "/api/v1/persistentvolumes")) or ()
         for volume in _sample_volume(provider.volumes, map(PersistentVolume, listed)):
@@ -183,14 +186,14 @@ async def probe_reads(context: CheckContext) -> Sequence[CloudRead]:
 
 
 async def _read_rights(
-    part: NamesMissingRights, read: Callable[..., Awaitable[CloudRead]]
+    name: str, part: NamesMissingRights, read: Callable[..., Awaitable[CloudRead]]
 ) -> CloudRead:
     missing: list[str] = []
 
     async def find() -> None:
         missing.extend(await invoke(part.missing_rights))
 
-    done = await read("load balancers", "rights", find)
+    done = await read(name, "rights", find)
     return replace(done, missing_rights=tuple(missing))
 
 

@@ -175,7 +175,9 @@ class ChoosesHosts(Protocol):
 
 @runtime_checkable
 class NamesMissingRights(Protocol):
-    """What a `LoadBalancers` may have besides, where `get` shows not all rights that are needed."""
+    """What an `Instances` or a `LoadBalancers` may have besides, where its reads do not show all
+    rights that are needed.
+    """
 
     def missing_rights(self) -> Sequence[str] | Awaitable[Sequence[str]]:
         """The rights to read that the credentials lack, by the cloud's names; for `check`."""

@@ -141,6 +141,11 @@ class Node(KubernetesObject):
         return (self.uid, self.provider_id)
 
     @property
+    def system_uuid(self) -> str:
+        """The machine's own UUID, as the kubelet read it; a Node says so of itself."""
+        return text(mapping(self.status.get("nodeInfo")).get("systemUUID"))
+
+    @property
     def pod_cidrs(self) -> list[str]:
         """`spec.podCIDRs` as written, at most one of each IP family."""
         cidrs = self.spec.get("podCIDRs")

@@ -62,6 +62,7 @@ PROJECTIONS = (
             ("metadata", "annotations", PROVIDED_NODE_IP),
             ("spec", "taints"),
             ("status", "addresses"),
+            ("status", "nodeInfo", "systemUUID"),
             ("status", "conditions", ("type", "Ready"), "status"),
         ),
     ),

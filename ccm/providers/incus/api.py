@@ -1,23 +1,18 @@
 """The way to one Incus: one HTTP request at a time through the gate, errors by what to do."""
 
-import logging
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import orjson
-from cryptography import x509
 
 from ccm import __version__
 from ccm.cloud.interface import Gate, Quota
+from ccm.cloud.reloading import ReloadingClient
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
-from ccm.http import HttpClient, HttpResponse, Server
+from ccm.http import HttpResponse, Server
 from ccm.model.objects import Json, mapping, text
 from ccm.providers.incus.config import Remote
-
-log = logging.getLogger(__name__)
 
 QUOTAS = {"read": Quota(per_second=20.0, burst=40), "write": Quota(per_second=10.0, burst=20)}
 """Incus has no limits but its CPU and its one database leader: this is what we leave it."""
@@ -54,16 +49,14 @@ class IncusApi:
 
     def __init__(self, name: str, remote: Remote, gate: Gate, caller: str) -> None:
         self.name, self.projects, self.region = name, remote.project, remote.region
-        self._remote, self._gate = remote, gate
+        self._gate = gate
         self._agent = f"ccm-supervisor/{__version__} {caller}"
-        self._files = [remote.server_certificate, remote.certificate, remote.key]
-        self._clients: list[HttpClient] = []
-        self._stamps: list[tuple[int, int]] = []
+        server = Server(remote.url, remote.server_certificate, remote.certificate, remote.key)
+        self._client = ReloadingClient(server, IDLE_TIMEOUT)
 
     async def close(self) -> None:
         """Close all connections."""
-        while self._clients:
-            await self._clients.pop().close()
+        await self._client.close()
 
     async def get(self, operation: str, path: str, **query: str) -> Any:
         """The metadata of the answer to a GET."""
@@ -111,50 +104,11 @@ class IncusApi:
         if if_match:
             headers["If-Match"] = if_match
         try:
-            return await self._client().request(
+            return await self._client.current().request(
                 method, target, headers.items(), content, may_retry=method == "GET"
             )
         except (OSError, ValueError) as broken:
             raise CloudError(f"{operation}: {type(broken).__name__}: {broken}") from broken
-
-    def _client(self) -> HttpClient:
-        """A client with the certificates as their files have them now."""
-        try:
-            stamps = [_stamp(file) for file in self._files if file]
-            if not self._clients or stamps != self._stamps:
-                self._clients.append(HttpClient(server_of(self._remote), idle_timeout=IDLE_TIMEOUT))
-                self._stamps = stamps
-        except (OSError, ValueError) as wrong:
-            if not self._clients:
-                raise
-            log.warning("certificates are not reloaded", extra={"why": str(wrong)})
-        return self._clients[-1]
-
-
-def _stamp(file: str) -> tuple[int, int]:
-    about = os.stat(file)
-    return about.st_mtime_ns, about.st_ino
-
-
-def server_of(remote: Remote) -> Server:
-    """Where and how to connect. A server's own certificate is believed whatever the host is called.
-
-    One of an authority is not: the server has to have the name of the host then.
-    """
-    file = remote.server_certificate
-    if not file or remote.url.startswith("unix:"):
-        return Server(remote.url, "", remote.certificate, remote.key)
-    extensions = x509.load_pem_x509_certificate(Path(file).read_bytes()).extensions
-    constraints = [one.value for one in extensions if isinstance(one.value, x509.BasicConstraints)]
-    is_authority = any(one.ca for one in constraints)
-    return Server(
-        remote.url,
-        file,
-        remote.certificate,
-        remote.key,
-        is_strict=False,
-        is_pinned=not is_authority,
-    )
 
 
 def path_of(*parts: str) -> str:

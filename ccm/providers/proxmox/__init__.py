@@ -1,0 +1,1 @@
+"""Proxmox VE: machines of one cluster or of several, and nothing else."""

@@ -1,0 +1,149 @@
+"""The addresses of a Node: the kubelet's own, and those that the guest agent tells."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from ccm.errors import CloudError
+from ccm.model.cloud import AddressType, Network, NodeAddress
+from ccm.model.objects import Node, mapping, objects, text
+from ccm.providers.proxmox.api import AGENT, ProxmoxApi
+from ccm.providers.proxmox.config import DEFAULT, NetworkSection
+from ccm.providers.proxmox.inventory import Identity, ListedMachine
+
+Address = IPv4Address | IPv6Address
+
+AGENT_WAIT = 2.0  # seconds for which a batch of Nodes waits for agents that answered before
+AGENT_TTL = 60.0  # seconds until one is asked again
+MAX_ADDRESSES = 100  # of one interface; whoever is root in the guest can make any number
+NO_AGENT = ("is not running", "No QEMU guest agent configured")
+
+
+def addresses_of(
+    node: Node, told: Sequence[Address] | None, section: NetworkSection
+) -> tuple[NodeAddress, ...]:
+    """The kubelet's, then the agent's; none, which leaves a Node those that it has.
+
+    `told` is None while the agent was asked and has not answered yet.
+    """
+    own = [one for one in map(_address, (node.provided_node_ip or "").split(",")) if one]
+    if told is None and node.addresses:
+        return ()
+    found = [one for one in dict.fromkeys((*own, *(told or ()))) if _is_wanted(one, section)]
+    found = [one for one in found if one in own or not _is_in(one, section.excluded)]
+    if not found:
+        return ()
+    if section.order:
+        found.sort(key=lambda one: _rank(one, section))
+    is_external = {one for one in found if one not in own and _is_in(one, section.external)}
+    kinds = (
+        AddressType.EXTERNAL_IP if one in is_external else AddressType.INTERNAL_IP for one in found
+    )
+    host = NodeAddress(AddressType.HOSTNAME, node.name)
+    return (*(NodeAddress(kind, str(one)) for kind, one in zip(kinds, found, strict=True)), host)
+
+
+def read_interfaces(answer: object, macs: frozenset[str]) -> list[Address]:
+    """What the NICs have in the guest, IPv4 before IPv6.
+
+    Only interfaces with the MAC of a NIC count, which leaves out those of pods and of CNIs. An IPv4
+    address of its own beside one with a network is a virtual IP, which moves.
+    """
+    found = list[Address]()
+    for interface in objects(mapping(answer).get("result")):
+        if text(interface.get("hardware-address")).lower() not in macs:
+            continue
+        listed = objects(interface.get("ip-addresses"))[:MAX_ADDRESSES]
+        has_network = any(
+            one.get("ip-address-type") == "ipv4" and one.get("prefix") != 32 for one in listed
+        )
+        for one in listed:
+            address = _address(text(one.get("ip-address")))
+            is_virtual = has_network and one.get("prefix") == 32
+            if address and not (is_virtual and address.version == 4):
+                found.append(address)
+    return sorted(dict.fromkeys(found), key=lambda one: one.version)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What an agent said last, and when it was asked."""
+
+    addresses: list[Address] | None = None
+    asked_at: float = float("-inf")
+    has_failed: bool = False
+
+
+class GuestAgents:
+    """Asks the agents of one cluster, apart from all else: one that hangs takes seconds.
+
+    What an agent said counts until it says something else.
+    """
+
+    def __init__(self, api: ProxmoxApi, section: NetworkSection) -> None:
+        self._api, self.is_asked = api, section.mode != DEFAULT
+        self._told: dict[int, _Told] = {}
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+
+    def told(self, machine: ListedMachine) -> Sequence[Address] | None:
+        """What the agent says; None when nobody knows yet."""
+        return self._told.setdefault(machine.vmid, _Told()).addresses if self.is_asked else ()
+
+    async def ask(self, machines: Sequence[tuple[ListedMachine, Identity]]) -> None:
+        """Ask those that were not asked lately; waits a while for all but those that failed."""
+        awaited = list[asyncio.Task[None]]()
+        for machine, identity in machines if self.is_asked else ():
+            told = self._told.setdefault(machine.vmid, _Told())
+            if machine.vmid in self._under_way or time.monotonic() < told.asked_at + AGENT_TTL:
+                continue
+            told.asked_at = time.monotonic()
+            task = asyncio.create_task(self._ask(machine, identity, told))
+            self._under_way[machine.vmid] = task
+            if not told.has_failed:
+                awaited.append(task)
+        if awaited:
+            await asyncio.wait(awaited, timeout=AGENT_WAIT)
+
+    async def _ask(self, machine: ListedMachine, identity: Identity, told: _Told) -> None:
+        try:
+            path = f"{machine.path}/agent/network-get-interfaces"
+            answer = await self._api.get("GetGuestAddresses", path, AGENT)
+            told.addresses, told.has_failed = read_interfaces(answer, identity.macs), False
+        except CloudError as error:
+            told.has_failed = True
+            if any(words in str(error) for words in NO_AGENT) and told.addresses is None:
+                told.addresses = []
+        finally:
+            del self._under_way[machine.vmid]
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _address(value: str) -> Address | None:
+    """One that others may reach."""
+    try:
+        found = ip_address(value.strip())
+    except ValueError:
+        return None
+    return None if found.is_loopback or found.is_link_local or found.is_unspecified else found
+
+
+def _is_wanted(address: Address, section: NetworkSection) -> bool:
+    return section.has_ipv6 or address.version == 4
+
+
+def _is_in(address: Address, networks: Sequence[Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+def _rank(address: Address, section: NetworkSection) -> int:
+    """The place in `ip_sort_order` of the first network that has it; the others come last."""
+    places = [at for at, network in enumerate(section.order) if address in network]
+    return places[0] if places else len(section.order)

@@ -1,0 +1,262 @@
+"""The machines of one Proxmox cluster, and how sure we are that these are all.
+
+The list says nothing of UUIDs, and a shorter or empty one proves nothing: a token sees only what it
+may, and a host outside the quorum answers with what it knew.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ccm.cloud.lookup import SharedRead
+from ccm.errors import CloudError
+from ccm.model.objects import Json, mapping, number, objects, text
+from ccm.providers.proxmox.api import NotFound, ProxmoxApi, path_of
+from ccm.providers.proxmox.ids import UUID
+
+VM, CONTAINER = "qemu", "lxc"
+RUNNING, STOPPED = "running", "stopped"
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+SKU = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+AUDIT_MACHINES, AUDIT_SYSTEM = "VM.Audit", "Sys.Audit"
+AUDIT_AGENT = ("VM.GuestAgent.Audit", "VM.Monitor")  # of Proxmox VE 9, and of those before
+
+
+@dataclass(frozen=True, slots=True)
+class ListedMachine:
+    """A record of the cluster's list; `status` is unknown where its host does not answer."""
+
+    vmid: int
+    kind: str
+    name: str
+    host: str
+    status: str
+    is_template: bool
+    cpus: int
+    memory_bytes: int
+    uptime: float
+
+    @property
+    def path(self) -> str:
+        return path_of("nodes", self.host, VM, str(self.vmid))
+
+    def is_called(self, node: str) -> bool:
+        """Whether it has a Node's name, perhaps with a domain; node-10 is not node-1."""
+        return self.name == node or self.name.startswith(f"{node}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a machine's configuration says; `uuid` is empty where it says none."""
+
+    uuid: str
+    sku: str
+    macs: frozenset[str]
+
+
+@dataclass(slots=True)
+class MachineList:
+    """The list as it was read; `doubts` are why something may be missing in it."""
+
+    by_id: dict[int, ListedMachine] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+
+    def virtual_machines(self) -> list[ListedMachine]:
+        """What may be a Node: no template, no container."""
+        return [one for one in self.by_id.values() if one.kind == VM and not one.is_template]
+
+
+class Inventory:
+    """Reads one cluster. Configurations are kept for as long as their machines run on."""
+
+    def __init__(self, api: ProxmoxApi) -> None:
+        self.api, self.region = api, api.region
+        self._known: dict[int, tuple[ListedMachine, Identity]] = {}
+        self._hosts: dict[int, str] = {}  # where each machine was last
+        self._members: list[str] = []
+        self.read_again = SharedRead(self.read)
+
+    async def read(self) -> MachineList:
+        """All machines that the token may see, in one request."""
+        answer = await self.api.get("ListMachines", "/cluster/resources", type="vm")
+        listed = read_list(answer)
+        self._hosts |= {vmid: one.host for vmid, one in listed.by_id.items()}
+        for vmid in self._known.keys() - listed.by_id.keys():
+            del self._known[vmid]
+        return listed
+
+    def unread(self, machines: Sequence[ListedMachine]) -> int:
+        """How many requests their identities take."""
+        return sum(self._kept(one) is None for one in machines)
+
+    def known_identity(self, machine: ListedMachine) -> Identity | None:
+        """What was read of it before; None when that may be another machine's by now."""
+        return self._kept(machine)
+
+    async def identity(self, machine: ListedMachine) -> Identity:
+        """What its configuration says, read once; raises `NotFound` when it has just moved."""
+        kept = self._kept(machine)
+        if kept is None:
+            kept = read_identity(await self.api.get("GetConfig", f"{machine.path}/config"))
+        self._known[machine.vmid] = machine, kept
+        return kept
+
+    def _kept(self, machine: ListedMachine) -> Identity | None:
+        """A VMID may be given to another machine, which then starts anew."""
+        before, identity = self._known.get(machine.vmid, (machine, None))
+        is_on = machine.uptime >= before.uptime and machine.status == before.status
+        is_silent = machine.status not in (RUNNING, STOPPED)  # nobody starts it there
+        is_same = machine.name == before.name and (is_on or is_silent)
+        return identity if is_same else None
+
+    # Whether a machine that the list lacks is gone
+
+    async def doubts(self) -> list[str]:
+        """Why a list of now may lack something although it was read: quorum, and rights."""
+        try:
+            status = objects(await self.api.get("GetClusterStatus", "/cluster/status"))
+            permissions = await self.api.get("GetPermissions", "/access/permissions")
+        except CloudError as error:
+            return [str(error)]
+        self._members = [text(one.get("name")) for one in status if one.get("type") == "node"]
+        found = list[str]()
+        if not is_quorate(status):
+            found.append(f"{self.region} has no quorum")
+        if hides_machines(mapping(permissions)):
+            found.append(f"the token may not see all machines of {self.region}: {NEEDS_AUDIT}")
+        return found
+
+    async def why_kept(self, vmid: int, zone: str) -> str:
+        """Why a machine that the list lacks may be there all the same; empty when it is gone.
+
+        After `doubts` had none, the host it was on last is asked, and then the list once more: it
+        may have moved.
+        """
+        try:
+            hosts = self._members
+            last = [one for one in (self._hosts.get(vmid, ""), zone, *hosts) if one in hosts]
+            if not last:
+                return f"{self.region} lists no hosts"
+            await self.api.get("GetConfig", path_of("nodes", last[0], VM, str(vmid)) + "/config")
+            return f"host {last[0]} has machine {vmid}, and the list of {self.region} does not"
+        except NotFound as error:
+            if f"/{vmid}.conf" not in str(error):
+                return str(error)
+        except CloudError as error:
+            return str(error)
+        try:
+            again = await self.read_again()
+        except CloudError as error:
+            return str(error)
+        is_back = vmid in again.by_id
+        return f"machine {vmid} is in the list again" if is_back else "; ".join(again.doubts)
+
+    async def missing_rights(self, with_agent: bool) -> list[str]:
+        """What the token lacks of the rights that are needed, by cluster."""
+        held = mapping(await self.api.get("GetPermissions", "/access/permissions"))
+        on_machines, on_all = _effective(held), mapping(held.get("/"))
+        missing = [f"{self.region}: {NEEDS_AUDIT}"] if hides_machines(held) else []
+        if AUDIT_SYSTEM not in on_all:
+            missing.append(f"{self.region}: {AUDIT_SYSTEM} on /")
+        if with_agent and not any(one in on_machines for one in AUDIT_AGENT):
+            missing.append(f"{self.region}: {AUDIT_AGENT[0]} on /vms")
+        return missing
+
+
+NEEDS_AUDIT = f"{AUDIT_MACHINES} on /vms, propagated"
+
+
+def read_list(answer: object) -> MachineList:
+    """The records of a list; one that is not understood is a doubt."""
+    if not isinstance(answer, list):
+        raise CloudError("ListMachines: the answer is no list")
+    found = MachineList()
+    for raw in answer:
+        machine = read_machine(mapping(raw))
+        if machine is None:
+            found.doubts.append("ListMachines: a machine in the answer is not understood")
+        elif found.by_id.setdefault(machine.vmid, machine) is not machine:
+            found.doubts.append(f"ListMachines: machine {machine.vmid} is in the answer twice")
+    return found
+
+
+def read_machine(raw: Mapping[str, object]) -> ListedMachine | None:
+    """A record of the list, or None for what is none."""
+    vmid, host, kind = raw.get("vmid"), text(raw.get("node")), text(raw.get("type"))
+    is_machine = isinstance(vmid, int) and vmid > 0 and HOST.fullmatch(host)
+    if not is_machine or kind not in (VM, CONTAINER):
+        return None
+    assert isinstance(vmid, int)
+    return ListedMachine(
+        vmid=vmid,
+        kind=kind,
+        name=text(raw.get("name")),
+        host=host,
+        status=text(raw.get("status")),
+        is_template=bool(raw.get("template")),
+        cpus=int(number(raw.get("maxcpu"))),
+        memory_bytes=int(number(raw.get("maxmem"))),
+        uptime=number(raw.get("uptime")),
+    )
+
+
+def read_identity(config: object) -> Identity:
+    """What `smbios1` and the NICs in a machine's configuration say."""
+    if not isinstance(config, dict):
+        raise CloudError("GetConfig: the answer is no configuration")
+    pairs = (one.partition("=") for one in text(config.get("smbios1")).split(","))
+    smbios = {key: value for key, _, value in pairs}
+    is_encoded = smbios.get("base64") == "1"
+    uuid, sku = (
+        _decoded(smbios.get(key, ""), form) if is_encoded else smbios.get(key, "")
+        for key, form in (("uuid", UUID), ("sku", SKU))
+    )
+    return Identity(
+        uuid=uuid.lower() if UUID.fullmatch(uuid) else "",
+        sku=sku if SKU.fullmatch(sku) else "",
+        macs=frozenset(_macs(config)),
+    )
+
+
+def _decoded(value: str, form: re.Pattern[str]) -> str:
+    """What is in base64; a UUID never is in newer versions."""
+    if form is UUID and form.fullmatch(value):
+        return value
+    try:
+        return base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _macs(config: Json) -> list[str]:
+    """Those of its NICs, as in `net0: virtio=BC:24:11:00:00:01,bridge=vmbr0`."""
+    nics = ",".join(text(value) for key, value in config.items() if re.fullmatch(r"net\d+", key))
+    return re.findall(r"=((?:[0-9a-f]{2}:){5}[0-9a-f]{2})", nics.lower())
+
+
+def is_quorate(status: Sequence[Json]) -> bool:
+    """Whether the cluster decides; a host that is in none does so alone."""
+    clusters = [one for one in status if one.get("type") == "cluster"]
+    if not clusters:
+        return len(status) == 1 and status[0].get("type") == "node"
+    return len(clusters) == 1 and clusters[0].get("quorate") == 1
+
+
+def hides_machines(permissions: Mapping[str, object]) -> bool:
+    """Whether a token with these rights may lack a machine in its list.
+
+    What is said of a path is instead of what its parents say; 1 is a right that is passed on.
+    """
+    hidden = [
+        path
+        for path, rights in permissions.items()
+        if path.startswith("/vms/") and AUDIT_MACHINES not in mapping(rights)
+    ]
+    return bool(hidden) or _effective(permissions).get(AUDIT_MACHINES) != 1
+
+
+def _effective(permissions: Mapping[str, object]) -> Mapping[str, object]:
+    """The rights on all machines."""
+    return mapping(permissions.get("/vms", permissions.get("/")))

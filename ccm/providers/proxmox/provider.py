@@ -1,0 +1,38 @@
+"""Proxmox VE as a `CloudProvider`."""
+
+from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
+from ccm.providers.proxmox.api import QUOTAS, ProxmoxApi
+from ccm.providers.proxmox.config import read_config
+from ccm.providers.proxmox.ids import PROVIDER_IDS
+from ccm.providers.proxmox.instances import ProxmoxInstances
+from ccm.providers.proxmox.inventory import Inventory
+
+
+class ProxmoxCloud:
+    """The virtual machines of some clusters; each is a region."""
+
+    def __init__(self) -> None:
+        self.name = "proxmox"
+        self.provider_ids = PROVIDER_IDS
+        self.quotas = QUOTAS
+        self.has_cluster_id = True
+        self.instances: Instances | None = None
+        self.load_balancers: LoadBalancers | None = None
+        self.routes: Routes | None = None
+        self.volumes: Volumes | None = None
+        self._apis: list[ProxmoxApi] = []
+        self._instances: ProxmoxInstances | None = None
+
+    async def initialize(self, context: ProviderContext) -> None:
+        """Read the configuration; Proxmox may be down."""
+        config = read_config(context.config, context.config_path)
+        self._apis = [ProxmoxApi(one, context.gate, context.caller) for one in config.clusters]
+        self._instances = ProxmoxInstances([Inventory(api) for api in self._apis], config)
+        self.instances = self._instances
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._instances:
+            await self._instances.close()
+        for api in self._apis:
+            await api.close()

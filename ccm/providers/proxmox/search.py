@@ -1,0 +1,185 @@
+"""Which machine is a Node's: by VMID, by UUID, or by name and UUID; never a likely one."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.errors import CloudError
+from ccm.model.cloud import Answer, Gone, Unknown
+from ccm.model.objects import Node, text
+from ccm.providers.proxmox import ids
+from ccm.providers.proxmox.api import NotFound
+from ccm.providers.proxmox.inventory import (
+    CONTAINER,
+    VM,
+    Identity,
+    Inventory,
+    ListedMachine,
+    MachineList,
+)
+
+SEARCH_LIMIT = 200  # machines whose configuration is read to find one by its UUID alone
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The machine of a Node, in which cluster, and what its configuration says if it was read."""
+
+    inventory: Inventory
+    machine: ListedMachine
+    identity: Identity | None = None
+
+
+class Search:
+    """Finds the machines of the Nodes of one batch in the lists that were read for it."""
+
+    def __init__(
+        self,
+        lists: Mapping[str, MachineList | CloudError],
+        inventories: Mapping[str, Inventory],
+    ) -> None:
+        self._inventories = inventories
+        self._lists = {key: one for key, one in lists.items() if isinstance(one, MachineList)}
+        self._failed = {key: str(one) for key, one in lists.items() if isinstance(one, CloudError)}
+        self._doubts: dict[str, asyncio.Task[list[str]]] = {}
+
+    async def by_vmid(self, node: Node, region: str, vmid: int) -> Found | Answer:
+        """The machine of this number, if it is still the one with the Node's UUID."""
+        if region in self._failed:
+            return Unknown(self._failed[region])
+        inventory = self._inventories[region]
+        machine = self._lists[region].by_id.get(vmid)
+        if machine is None:
+            return await self._prove_gone(inventory, vmid, node)
+        if machine.kind == CONTAINER or machine.is_template:
+            what = "container" if machine.kind == CONTAINER else "template"
+            return Unknown(f"machine {vmid} of {region} is a {what}, which is no Node's")
+        if not system_uuid(node):
+            return Found(inventory, machine, inventory.known_identity(machine))
+        found = await self._with_identity(inventory, machine)
+        if not is_of(found, node):
+            return Unknown(f"machine {vmid} of {region} is another one: it has not the Node's UUID")
+        return found
+
+    async def by_name(self, node: Node) -> Found | Answer:
+        """The one machine of this name and UUID, or else the one of this UUID."""
+        named = self._named(node)
+        if uuid := system_uuid(node):
+            found = await self._of_uuid(named, uuid, is_sure=bool(self._failed))
+            found = found or await self._search(uuid)
+        else:
+            found = [Found(inventory, machine) for inventory, machine in named]
+        if len(found) > 1:
+            return _several(node, found)
+        if not found or (self._failed and not uuid):
+            return Unknown(self._why_not_found(node))
+        one = found[0]
+        return one if one.identity else _with_known_identity(one)
+
+    async def by_uuid(self, node: Node, uuid: str) -> Found | Answer:
+        """The one machine with this UUID; gone when every machine was read, and has another."""
+        found = await self._of_uuid(self._named(node), uuid, is_sure=True)
+        found = found or await self._search(uuid)
+        if len(found) > 1:
+            return _several(node, found)
+        if found:
+            return found[0]
+        doubts = [*self._failed.values()]
+        for region, inventory in self._inventories.items():
+            doubts += self._lists[region].doubts if region in self._lists else []
+            doubts += await self._doubts_of(inventory)
+        if doubts:
+            return Unknown("; ".join(doubts[:3]))
+        return Gone(f"no machine of any cluster has UUID {uuid}")
+
+    def _named(self, node: Node) -> list[tuple[Inventory, ListedMachine]]:
+        return [one for one in self._all() if one[1].is_called(node.name)]
+
+    def _all(self) -> list[tuple[Inventory, ListedMachine]]:
+        return [
+            (self._inventories[region], machine)
+            for region, listed in self._lists.items()
+            for machine in listed.virtual_machines()
+        ]
+
+    async def _search(self, uuid: str) -> list[Found]:
+        """Those with this UUID of all machines: a read for each, once."""
+        machines = self._all()
+        unread = sum(inventory.unread([machine]) for inventory, machine in machines)
+        if unread > SEARCH_LIMIT:
+            problem = f"no machine is called like it, and {unread} are too many to compare UUIDs"
+            raise CloudError(f"{problem}; give the machine the Node's name")
+        return await self._of_uuid(machines, uuid, is_sure=True)
+
+    async def _of_uuid(
+        self, machines: Sequence[tuple[Inventory, ListedMachine]], uuid: str, is_sure: bool
+    ) -> list[Found]:
+        """Those that have this UUID; unless `is_sure`, those as well that have none at all."""
+        found = await asyncio.gather(*(self._with_identity(*one) for one in machines))
+        return [
+            one
+            for one in found
+            if one.identity and one.identity.uuid in ((uuid,) if is_sure else (uuid, ""))
+        ]
+
+    async def _with_identity(self, inventory: Inventory, machine: ListedMachine) -> Found:
+        """With its configuration; one that has just moved is looked up again."""
+        try:
+            return Found(inventory, machine, await inventory.identity(machine))
+        except NotFound as moved:
+            again = (await inventory.read_again()).by_id.get(machine.vmid)
+            if again is None or again.host == machine.host:
+                raise CloudError(str(moved)) from moved
+            return Found(inventory, again, await inventory.identity(again))
+
+    async def _prove_gone(self, inventory: Inventory, vmid: int, node: Node) -> Answer:
+        doubts = self._lists[inventory.region].doubts or await self._doubts_of(inventory)
+        if doubts:
+            return Unknown("; ".join(doubts[:3]))
+        if why := await inventory.why_kept(vmid, text(node.labels.get(ZONE_LABEL))):
+            return Unknown(why)
+        return Gone(f"{inventory.region} has no machine {vmid}, by its list and by its last host")
+
+    async def _doubts_of(self, inventory: Inventory) -> list[str]:
+        """Once for all Nodes of a batch."""
+        if inventory.region not in self._doubts:
+            self._doubts[inventory.region] = asyncio.create_task(inventory.doubts())
+        return await self._doubts[inventory.region]
+
+    def _why_not_found(self, node: Node) -> str:
+        """What a person can do about a Node without a machine, which is never called gone."""
+        if self._failed:
+            return next(iter(self._failed.values()))
+        containers = [
+            one
+            for listed in self._lists.values()
+            for one in listed.by_id.values()
+            if one.kind != VM and one.is_called(node.name)
+        ]
+        if containers:
+            return f"machine {containers[0].vmid} is a container; Nodes are virtual machines"
+        return f"no virtual machine that the token may see is {node.name}"
+
+
+def _several(node: Node, found: Sequence[Found]) -> Unknown:
+    where = ", ".join(sorted(f"{one.machine.vmid} of {one.inventory.region}" for one in found))
+    return Unknown(f"several machines are node {node.name}: {where}")
+
+
+def _with_known_identity(found: Found) -> Found:
+    """With what was read of it before."""
+    known = found.inventory.known_identity(found.machine)
+    return Found(found.inventory, found.machine, known)
+
+
+def is_of(found: Found, node: Node) -> bool:
+    """Whether nothing speaks against it; a configuration without a UUID does not."""
+    uuid = found.identity.uuid if found.identity else ""
+    return uuid in ("", system_uuid(node))
+
+
+def system_uuid(node: Node) -> str:
+    """What the kubelet read of its machine's BIOS; empty when it says none."""
+    uuid = node.system_uuid.lower()
+    return uuid if ids.UUID.fullmatch(uuid) else ""

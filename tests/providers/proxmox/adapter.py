@@ -1,0 +1,83 @@
+"""The conformance kit's way around the provider: fakepve, as its own objects say."""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from ccm.cloud.testkit.adapter import Adapter, FaultKind, Machine, Owner, Untestable
+from ccm.providers.proxmox.instances import ProxmoxInstances
+from tests.providers.proxmox.served import Served, config_of
+
+BATCH = 3  # the provider's, so that few machines are several batches
+FAULTS: dict[FaultKind, dict[str, Any]] = {
+    FaultKind.DENIED: {"status": 403},
+    FaultKind.THROTTLED: {"status": 429, "headers": {"Retry-After": "7"}},
+    FaultKind.ERROR: {"status": 500},
+    FaultKind.SILENT: {"delay": 3.0, "status": 503},
+    FaultKind.GARBAGE: {"status": 200, "text": "<html>It works!</html>"},
+}
+
+
+class ProxmoxAdapter(Adapter):
+    """A new VMID for every machine, whatever the test."""
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self.pve: Served
+        self._vmids = count(100)
+
+    def start(self) -> None:
+        folder = self._running.enter_context(tempfile.TemporaryDirectory())
+        self.pve = self._running.enter_context(Served(Path(folder)).running())
+        ProxmoxInstances.batch_size = BATCH
+
+    def stop(self) -> None:
+        self._running.close()
+
+    def reset(self) -> bytes:
+        self.pve.reset()
+        return config_of(self.pve.section()).encode()
+
+    def is_write(self, operation: str, budget: str) -> bool:
+        return not operation.startswith(("Get", "List"))
+
+    def snapshot(self) -> object:
+        return [(one.vmid, one.name, one.status, dict(one.config)) for one in self.pve.vms]
+
+    def count_calls(self) -> int:
+        return len(self.pve.requests)
+
+    def inject_fault(self, kind: FaultKind) -> None:
+        self.pve.fault = FAULTS[kind]
+
+    def clear_fault(self) -> None:
+        self.pve.fault = {}
+
+    def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
+        made = [self.pve.add(next(self._vmids), name) for name in names]
+        return [
+            Machine(one.name, f"proxmox://one/{one.vmid}", "4VCPU-8GB", "pve1", "one")
+            for one in made
+        ]
+
+    def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
+        raise Untestable("machines carry no mark of a cluster")
+
+    def stop_machine(self, machine: Machine) -> None:
+        self.pve.vm(vmid_of(machine)).status = "stopped"
+
+    def start_machine(self, machine: Machine) -> None:
+        self.pve.vm(vmid_of(machine)).status = "running"
+
+    def terminate_machine(self, machine: Machine) -> None:
+        self.pve.remove(vmid_of(machine))
+
+    def absent_provider_id(self) -> str:
+        return "proxmox://one/999999"
+
+
+def vmid_of(machine: Machine) -> int:
+    return int(machine.provider_id.rpartition("/")[2])

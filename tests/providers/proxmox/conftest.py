@@ -1,0 +1,83 @@
+"""A stand-in for Proxmox, and the provider started in it."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+
+import pytest
+
+from ccm.cloud.gate import invoke
+from ccm.cloud.interface import ProviderContext
+from ccm.cloud.testkit.gate import KitGate
+from ccm.cloud.testkit.harness import node
+from ccm.model.cloud import Answer
+from ccm.model.objects import Node
+from ccm.providers.proxmox.provider import ProxmoxCloud
+from tests.providers.proxmox.served import Served, config_of
+
+PROVIDED = "alpha.kubernetes.io/provided-node-ip"
+
+
+class Started(ProxmoxCloud):
+    """The provider with its gate."""
+
+    def __init__(self, config: str) -> None:
+        super().__init__()
+        self.config, self.gate = config, KitGate(10.0)
+
+    async def start(self) -> "Started":
+        config = self.config.encode()
+        await self.initialize(ProviderContext(self.gate, config, "proxmox.yaml", "kit", "test"))
+        return self
+
+    async def describe(self, *nodes: Node) -> Mapping[str, Answer]:
+        assert self.instances
+        return await invoke(self.instances.describe, nodes)
+
+    async def describe_one(self, asked: Node) -> Answer:
+        return (await self.describe(asked))[asked.name]
+
+    def count(self, operation: str) -> int:
+        return [call.operation for call in self.gate.calls].count(operation)
+
+
+def node_with(
+    name: str, uuid: str = "", provider_id: str = "", ip: str = "", addresses: tuple[str, ...] = ()
+) -> Node:
+    """A Node whose kubelet read this UUID and has this `--node-ip`."""
+    raw = dict(node(name, provider_id).raw)
+    raw["metadata"] = {**raw["metadata"], **({"annotations": {PROVIDED: ip}} if ip else {})}
+    listed = [{"type": "InternalIP", "address": one} for one in addresses]
+    raw["status"] = {"nodeInfo": {"systemUUID": uuid}, "addresses": listed}
+    return Node(raw)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("pve")).running() as pve:
+        yield pve
+
+
+@pytest.fixture(scope="session")
+def other_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Served(tmp_path_factory.mktemp("other")).running() as pve:
+        yield pve
+
+
+@pytest.fixture
+def pve(served: Served) -> Served:
+    """A cluster without machines."""
+    served.reset()
+    return served
+
+
+@pytest.fixture
+def other(other_served: Served) -> Served:
+    """Another one."""
+    other_served.reset()
+    return other_served
+
+
+@pytest.fixture
+async def cloud(pve: Served) -> AsyncIterator[Started]:
+    started = await Started(config_of(pve.section())).start()
+    yield started
+    await started.close()

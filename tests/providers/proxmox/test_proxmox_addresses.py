@@ -1,0 +1,139 @@
+"""The addresses that guest agents tell, and agents that tell none."""
+
+import time
+from collections.abc import AsyncIterator
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from ccm.model.cloud import Instance
+from ccm.model.objects import Node
+from ccm.providers.proxmox import addresses
+from ccm.providers.proxmox.addresses import addresses_of, read_interfaces
+from ccm.providers.proxmox.config import NetworkSection
+from tests.providers.proxmox.conftest import Started, node_with
+from tests.providers.proxmox.served import Served, config_of
+from tests.providers.proxmox.test_proxmox_instances import UUID, known, numbered_uuid
+
+MAC = "bc:24:11:00:00:01"
+NET = {"net0": f"virtio={MAC.upper()},bridge=vmbr0"}
+
+
+def interface(mac: str, *cidrs: str) -> dict[str, Any]:
+    """One as the agent tells it."""
+    listed = []
+    for cidr in cidrs:
+        address, _, prefix = cidr.partition("/")
+        kind = f"ipv{ip_address(address).version}"
+        listed.append({"ip-address": address, "prefix": int(prefix), "ip-address-type": kind})
+    return {"name": "eth0", "hardware-address": mac, "ip-addresses": listed}
+
+
+@pytest.fixture
+async def auto(pve: Served) -> AsyncIterator[Started]:
+    """The provider that asks agents."""
+    started = await Started(config_of(pve.section(), features={"mode": "auto"})).start()
+    yield started
+    await started.close()
+
+
+def told(answer: Instance) -> list[str]:
+    return [one.address for one in answer.addresses[:-1]]
+
+
+async def test_what_is_not_the_machines_is_left_out() -> None:
+    """PX22, PX23: by MAC, and an address of its own beside one with a network."""
+    answer = {
+        "result": [
+            interface("02:42:00:00:00:01", "172.17.0.1/16"),
+            interface(MAC.upper(), "fe80::1/64", "2001:db8::5/64", "10.0.0.5/24"),
+            interface(MAC, "169.254.7.7/16", "10.0.0.9/24", "10.0.0.100/32", "127.0.0.1/8"),
+            {"hardware-address": MAC, "ip-addresses": [{"ip-address": "x"}, None, {}]},
+            "odd",
+        ]
+    }
+    found = read_interfaces(answer, frozenset({MAC}))
+    assert [str(one) for one in found] == ["10.0.0.5", "10.0.0.9", "2001:db8::5"]
+    assert read_interfaces({"result": None}, frozenset({MAC})) == []
+
+
+async def test_rules_say_what_addresses_are() -> None:
+    """PX22: the order is the list's, and what the kubelet has counts whatever the rules say."""
+    section = NetworkSection(
+        "auto",
+        has_ipv6=False,
+        external=(network("192.0.2.0/24"),),
+        excluded=(network("10.9.0.0/16"), network("10.0.0.0/24")),
+        order=(network("192.0.2.0/24"), network("10.0.0.0/8")),
+    )
+    agents = [ip_address(one) for one in ("10.1.0.1", "192.0.2.7", "10.9.0.1", "2001:db8::1")]
+    found = addresses_of(node_with("node-1", ip="10.0.0.5"), agents, section)
+    kinds = [(one.type.value, one.address) for one in found]
+    assert kinds == [
+        ("ExternalIP", "192.0.2.7"),
+        ("InternalIP", "10.0.0.5"),
+        ("InternalIP", "10.1.0.1"),
+        ("Hostname", "node-1"),
+    ]
+
+
+def network(cidr: str) -> Any:
+    from ipaddress import ip_network
+
+    return ip_network(cidr)
+
+
+async def test_agents_tell_addresses(pve: Served, auto: Started) -> None:
+    machine = pve.add(100, "node-1", UUID, config=NET)
+    machine.agent = {"interfaces": [interface(MAC, "10.0.0.5/24", "10.0.0.6/24")]}
+    asked = node_with("node-1", UUID, ip="10.0.0.6")
+    assert told(await known(auto, asked)) == ["10.0.0.6", "10.0.0.5"]
+    assert told(await known(auto, asked)) == ["10.0.0.6", "10.0.0.5"]
+    assert auto.count("GetGuestAddresses") == 1, "an answer counts for a while"
+
+
+async def test_without_an_agent_the_kubelets_address_is_enough(pve: Served, auto: Started) -> None:
+    """PX21: asked once in a while, and no error."""
+    pve.add(100, "node-1", UUID)
+    asked = node_with("node-1", UUID, ip="10.0.0.5", addresses=("10.0.0.5", "10.0.0.7"))
+    for _ in range(3):
+        assert told(await known(auto, asked)) == ["10.0.0.5"]
+    assert auto.count("GetGuestAddresses") == 1
+
+
+async def test_agents_that_hang_delay_nobody_for_long(
+    pve: Served, auto: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PX20: ten of them cost one short wait; Nodes keep what they have."""
+    monkeypatch.setattr(addresses, "AGENT_WAIT", 0.5)
+    monkeypatch.setattr(pve, "time_scale", 1.0)
+    nodes = list[Node]()
+    for number in range(11):
+        vmid = 100 + number
+        machine = pve.add(vmid, f"node-{number}", numbered_uuid(number), config=NET)
+        machine.agent = {"interfaces": [interface(MAC, "10.0.0.5/24")]}
+        machine.agent_hangs = number > 0
+        provider_id = f"proxmox://one/{vmid}"
+        nodes.append(node_with(machine.name, numbered_uuid(number), provider_id, "", ("10.0.1.1",)))
+    began = time.monotonic()
+    answers = await auto.describe(*nodes)
+    assert time.monotonic() - began < 5.0, "the agents take ten seconds"
+    assert all(isinstance(one, Instance) for one in answers.values())
+    first, *hanging = [one for one in answers.values() if isinstance(one, Instance)]
+    assert told(first) == ["10.0.0.5"]
+    assert all(one.addresses == () for one in hanging), "they keep what they have"
+
+
+async def test_an_agent_that_fails_later_changes_no_address(
+    pve: Served, auto: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "AGENT_TTL", 0.0)
+    machine = pve.add(100, "node-1", UUID, config=NET)
+    machine.agent = {"interfaces": [interface(MAC, "10.0.0.5/24")]}
+    asked = node_with("node-1", UUID)
+    there = told(await known(auto, asked))
+    machine.agent = None
+    for _ in range(2):
+        assert told(await known(auto, asked)) == there == ["10.0.0.5"]
+    assert auto.count("GetGuestAddresses") >= 2

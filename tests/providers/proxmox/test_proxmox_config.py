@@ -1,0 +1,121 @@
+"""The --cloud-config file, and what is told about wrong ones."""
+
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from ccm.errors import ConfigurationFaults
+from ccm.providers.proxmox.config import Cluster, NetworkSection, ProxmoxConfig, read_config
+
+SECRET = "0f0e0d0c-0b0a-4908-8706-050403020100"
+LOGIN = f"  token_id: ccm@pve!k8s\n  token_secret: {SECRET}\n"
+ONE = f"clusters:\n- region: one\n  url: https://pve1.test:8006/api2/json\n{LOGIN}"
+FULL = """
+features:
+  provider: capmox
+  ha_group: false
+  force_update_labels: true
+  network:
+    mode: auto
+    ipv6_support_disabled: true
+    external_ip_cidrs: 192.0.2.0/24,!192.0.2.128/25
+    ip_sort_order: [10.0.0.0/8, 192.0.2.0/24]
+clusters:
+- region: north
+  url: [https://10.0.0.1:8006, https://10.0.0.2:8006/]
+  insecure: false
+  ca_file: {file}
+  token_id_file: {file}
+  token_secret_file: {file}
+"""
+
+
+def told(content: str) -> str:
+    with pytest.raises(ConfigurationFaults) as raised:
+        read_config(content.encode(), "proxmox.yaml")
+    assert SECRET not in str(raised.value)
+    return str(raised.value)
+
+
+def test_all_keys_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    north = Cluster(
+        "north",
+        ("https://10.0.0.1:8006", "https://10.0.0.2:8006"),
+        str(file),
+        token_id_file=str(file),
+        token_secret_file=str(file),
+    )
+    network = NetworkSection(
+        "auto",
+        has_ipv6=False,
+        external=(ip_network("192.0.2.0/24"),),
+        excluded=(ip_network("192.0.2.128/25"),),
+        order=(ip_network("10.0.0.0/8"), ip_network("192.0.2.0/24")),
+    )
+    content = FULL.format(file=file).encode()
+    assert read_config(content, "") == ProxmoxConfig((north,), network, has_uuid_ids=True)
+
+
+def test_little_is_enough() -> None:
+    config = read_config(ONE.encode(), "")
+    assert config.clusters[0].urls == ("https://pve1.test:8006",)
+    assert SECRET not in repr(config)
+    assert config.network == NetworkSection()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "clusters: is missing"),
+        ("clusters: [", "is not YAML: line 1"),
+        ("[]\n- a: [", "is not YAML"),
+        ("just text", "is no mapping"),
+        ("clusters: none", "clusters: is missing"),
+        ("clusters: [none]", "clusters 1: is no mapping"),
+        (f"{ONE}regions: a", "regions: is not a key"),
+        (f"{ONE}  tokenid: a", "clusters 1 tokenid: is not a key"),
+        (ONE.replace("one", '""'), "clusters 1 region: is missing"),
+        (ONE.replace("one", "a/b"), "clusters 1 region: is missing or is none"),
+        (ONE.replace("https", "http"), "clusters 1 url: has 'http:"),
+        (ONE.replace("pve1", "u:p@pve1"), "clusters 1 url: has a value with credentials"),
+        (ONE.replace("https://pve1.test:8006/api2/json", "[1]"), "url: is no list of texts"),
+        (ONE.replace(SECRET, "'a b'"), "token_secret: has not the form"),
+        (ONE.replace("ccm@pve!k8s", "ccm@pve"), "token_id: has not the form"),
+        (f"{ONE}  token_secret_file: /nowhere", "token_secret: is given twice"),
+        (ONE.replace("token_secret", "token_secret_file"), "token_secret_file: names no file"),
+        (f"{ONE}  username: root@pam", "give token_id and token_secret of a token"),
+        (f"{ONE}  ca_file: /nowhere", "ca_file: is '/nowhere', which is no file"),
+        (f"{ONE}features: {{provider: other}}", "use default, capmox"),
+        (f"{ONE}features: {{mode: auto}}", "features mode: is not a key"),
+        (f"{ONE}features: {{network: {{mode: dhcp}}}}", "use default, qemu, auto"),
+        (f"{ONE}features: {{force_update_labels: 1.5}}", "give true or false"),
+        (f"{ONE}features: {{network: {{external_ip_cidrs: 10.0.0.1/8}}}}", "has '10.0.0.1/8'"),
+    ],
+)
+def test_a_wrong_file_is_told(content: str, words: str) -> None:
+    assert words in told(content)
+
+
+def test_a_region_of_two_clusters_is_refused() -> None:
+    """PX27."""
+    assert "have region 'one' twice" in told(ONE + ONE.removeprefix("clusters:\n"))
+
+
+def test_ha_groups_are_refused() -> None:
+    """PX29: a word, and what to do."""
+    assert "Proxmox VE 9 has no HA groups" in told(f"{ONE}features: {{ha_group: true}}")
+
+
+def test_who_answers_is_always_verified() -> None:
+    """PX28: there is no way around it, and a word how to do it."""
+    assert "pve-root-ca.pem as ca_file" in told(f"{ONE}  insecure: true")
+
+
+def test_all_faults_are_told_at_once() -> None:
+    both = f"{ONE}  x: y\nfeatures: {{z: a, ha_group: true}}"
+    with pytest.raises(ConfigurationFaults) as raised:
+        read_config(both.encode(), "")
+    assert len(raised.value.faults) == 3

@@ -1,0 +1,231 @@
+"""Nobody is gone on doubt: rights, quorum, lists that are short, and answers that are none."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ccm.errors import CloudError, Denied
+from ccm.model.cloud import Gone, Instance
+from tests.providers.proxmox.conftest import Started, node_with
+from tests.providers.proxmox.served import ALL_RIGHTS, LIST, TOKEN, Served, config_of
+from tests.providers.proxmox.test_proxmox_instances import OTHER_UUID, UUID, known, why
+
+ASKED = node_with("node-1", UUID, "proxmox://one/100")
+NAMED = node_with("node-1", UUID, f"proxmox://{UUID}")
+UNNAMED = node_with("node-1", UUID)
+
+
+def answer_with(listed: Any) -> Callable[[Any], Any]:
+    """What answers lists with this."""
+
+    async def answer(request: object) -> web.Response:
+        return web.json_response({"data": listed})
+
+    return answer
+
+
+async def test_a_deleted_machine_is_gone_by_all_proofs(pve: Served, cloud: Started) -> None:
+    """PX12: list, quorum, rights, its last host, and the list again."""
+    pve.add(100, "node-1", UUID, node="pve2")
+    await known(cloud, ASKED)
+    pve.remove(100)
+    pve.requests.clear()
+    assert isinstance(await cloud.describe_one(ASKED), Gone)
+    asked = [path.removeprefix("/api2/json") for path in pve.paths()]
+    proofs = ["/cluster/status", "/access/permissions", "/nodes/pve2/qemu/100/config"]
+    assert asked == [LIST, *proofs, LIST]
+
+
+async def test_after_a_restart_too(pve: Served, cloud: Started) -> None:
+    assert isinstance(await cloud.describe_one(ASKED), Gone)
+
+
+async def test_many_that_are_gone_share_what_they_can(pve: Served, cloud: Started) -> None:
+    nodes = [node_with(f"n-{vmid}", "", f"proxmox://one/{vmid}") for vmid in range(100, 120)]
+    answers = await cloud.describe(*nodes)
+    assert all(isinstance(one, Gone) for one in answers.values())
+    assert [len(pve.paths(one)) for one in ("/cluster/status", "/access/permissions")] == [1, 1]
+    assert len(pve.paths(LIST)) < 10, "the second list is shared"
+
+
+async def test_a_uuid_that_no_machine_has_is_gone(pve: Served, cloud: Started) -> None:
+    pve.add(101, "other", OTHER_UUID)
+    assert isinstance(await cloud.describe_one(NAMED), Gone)
+
+
+async def test_a_node_without_an_id_is_never_gone(pve: Served, cloud: Started) -> None:
+    assert "the token may see is node-1" in why(await cloud.describe_one(UNNAMED))
+
+
+@pytest.mark.parametrize("asked", [ASKED, NAMED, UNNAMED])
+async def test_an_empty_list_of_a_token_without_rights_deletes_nobody(
+    pve: Served, cloud: Started, asked: Any
+) -> None:
+    """PX13: 200 and no machines; what is said names the right, and so does what check reads."""
+    pve.add(100, "node-1", UUID)
+    await known(cloud, ASKED)
+    pve.acl = {TOKEN: [("/", {"Sys.Audit"})]}
+    told = why(await cloud.describe_one(asked))
+    assert asked is UNNAMED or "VM.Audit on /vms, propagated" in told
+    assert cloud.instances
+    missing = await cloud.instances.missing_rights()  # type: ignore[attr-defined]
+    assert missing == ["one: VM.Audit on /vms, propagated"]
+
+
+async def test_a_token_that_sees_some_says_nothing_of_the_others(
+    pve: Served, cloud: Started
+) -> None:
+    """PX14."""
+    pve.add(100, "node-1", UUID)
+    pve.add(101, "node-2", OTHER_UUID)
+    pve.acl = {TOKEN: [("/vms/101", {"VM.Audit"}), ("/", {"Sys.Audit"})]}
+    seen = node_with("node-2", OTHER_UUID, "proxmox://one/101")
+    hidden, there = (await cloud.describe(ASKED, seen)).values()
+    assert "may not see all" in why(hidden)
+    assert isinstance(there, Instance)
+
+
+@pytest.mark.parametrize(
+    ("permissions", "is_sure"),
+    [
+        ({"/": {"VM.Audit": 1}}, True),
+        ({"/": {}, "/vms": {"VM.Audit": 1}}, True),
+        ({"/": {"VM.Audit": 0}}, False),
+        ({"/": {"VM.Audit": 1}, "/vms": {}}, False),
+        ({"/": {"VM.Audit": 1}, "/vms/100": {}}, False),
+        ({"/": {"VM.Audit": True}}, True),
+        ({"/vms": "all"}, False),
+        ([], False),
+    ],
+)
+async def test_a_right_has_to_reach_every_machine(
+    pve: Served, cloud: Started, permissions: Any, is_sure: bool
+) -> None:
+    async def answer(*_: object) -> Any:
+        return permissions
+
+    pve.on_permissions = answer
+    assert isinstance(await cloud.describe_one(ASKED), Gone) is is_sure
+
+
+async def test_the_rights_that_check_names(pve: Served) -> None:
+    pve.acl = {TOKEN: [("/vms", {"VM.Audit"})]}
+    cloud = await Started(config_of(pve.section(), features={"mode": "auto"})).start()
+    assert cloud.instances
+    missing = await cloud.instances.missing_rights()  # type: ignore[attr-defined]
+    assert missing == ["one: Sys.Audit on /", "one: VM.GuestAgent.Audit on /vms"]
+    pve.acl = {TOKEN: [("/", {*ALL_RIGHTS, "VM.Monitor"} - {"VM.GuestAgent.Audit"})]}
+    assert await cloud.instances.missing_rights() == []  # type: ignore[attr-defined]
+    await cloud.close()
+
+
+@pytest.mark.parametrize("asked", [ASKED, NAMED])
+async def test_without_quorum_nobody_is_gone(pve: Served, cloud: Started, asked: Any) -> None:
+    """PX16: what runs is served."""
+    pve.add(101, "node-2", OTHER_UUID)
+    pve.lose_quorum()
+    there = node_with("node-2", OTHER_UUID, "proxmox://one/101")
+    answers = await cloud.describe(asked, there)
+    assert "one has no quorum" in why(answers["node-1"])
+    assert isinstance(answers["node-2"], Instance)
+    pve.regain_quorum()
+    assert isinstance(await cloud.describe_one(asked), Gone)
+
+
+async def test_a_cluster_that_is_down_takes_no_other_along(pve: Served, other: Served) -> None:
+    """PX17: by name nobody is taken for another either."""
+    pve.add(100, "node-1", UUID)
+    other.add(200, "node-2", OTHER_UUID)
+    cloud = await Started(config_of(pve.section(), other.section("two"))).start()
+    away = node_with("node-2", OTHER_UUID, "proxmox://two/200")
+    lost = node_with("node-4", OTHER_UUID, f"proxmox://{numbered()}")
+    other.fault = {"status": 503}
+    answers = await cloud.describe(ASKED, away, node_with("node-3"), lost)
+    assert isinstance(answers["node-1"], Instance)
+    assert all("503" in why(answers[name]) for name in ("node-2", "node-3", "node-4"))
+    assert "503" in why((await cloud.describe(ASKED, node_with("node-1b")))["node-1b"])
+    with pytest.raises(CloudError, match="503"):
+        await cloud.describe(away)
+    await cloud.close()
+
+
+def numbered() -> str:
+    return UUID[:-1] + "f"
+
+
+async def test_a_machine_that_moved_while_it_was_asked_for_is_there(
+    pve: Served, cloud: Started
+) -> None:
+    """PX15: the first list is short, its host says 500, and the second list has it."""
+    pve.add_node("pve2")
+    machine = pve.add(100, "node-1", UUID, node="pve1")
+    await known(cloud, ASKED)
+    machine.node = "pve2"
+    lists = 0
+
+    async def short_once(request: object) -> object:
+        nonlocal lists
+        lists += 1
+        if lists == 1:
+            return web.json_response({"data": []})
+        return await type(pve)._resources(pve, request)
+
+    pve.on_list = short_once
+    assert "is in the list again" in why(await cloud.describe_one(ASKED))
+
+
+async def test_a_machine_that_its_host_has_is_not_gone(pve: Served, cloud: Started) -> None:
+    pve.add(100, "node-1", UUID)
+    pve.on_list = answer_with([])
+    assert "host pve1 has machine 100" in why(await cloud.describe_one(ASKED))
+
+
+async def test_a_last_host_that_is_away_proves_nothing(pve: Served, cloud: Started) -> None:
+    pve.add(100, "node-1", UUID)
+    await known(cloud, ASKED)
+    pve.remove(100)
+    pve.set_node_offline("pve1")
+    assert "595" in why(await cloud.describe_one(ASKED))
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        [{"vmid": "100", "node": "pve1", "type": "qemu"}],
+        [{"vmid": 101, "node": "../..", "type": "qemu"}],
+        [{"vmid": 101, "node": "pve1", "type": "other"}],
+        [None],
+        [{"vmid": 101, "node": "pve1", "type": "qemu", "name": "a"}] * 2,
+    ],
+)
+async def test_a_list_that_is_not_understood_is_a_doubt(
+    pve: Served, cloud: Started, listed: Any
+) -> None:
+    pve.on_list = answer_with(listed)
+    assert "in the answer" in why(await cloud.describe_one(ASKED))
+
+
+@pytest.mark.parametrize("body", ["", "<html>", "{}", '{"data": null}', '{"data": {}}', "[]"])
+async def test_a_body_that_is_none_is_one_error(pve: Served, cloud: Started, body: str) -> None:
+    """PX31."""
+    pve.fault = {"status": 200, "text": body}
+    with pytest.raises(CloudError, match="the answer is no"):
+        await cloud.describe_one(ASKED)
+
+
+@pytest.mark.parametrize("body", ["", "<html>does not exist</html>"])
+async def test_an_error_without_words_is_an_error(pve: Served, cloud: Started, body: str) -> None:
+    """PX31."""
+    pve.add(100, "node-1", UUID)
+    pve.fail("GET", "/config", 500, body or " ", html=True)
+    assert "GetConfig: 500" in why(await cloud.describe_one(ASKED))
+    pve.remove(100)
+    assert "GetConfig: 500" in why(await cloud.describe_one(ASKED))
+
+
+async def test_a_refused_token_is_told(pve: Served, cloud: Started) -> None:
+    pve.apitokens.clear()
+    with pytest.raises(Denied, match="401 authentication failure"):
+        await cloud.describe_one(ASKED)
