@@ -32,6 +32,7 @@ from ccm.settings.syntax import (
     SIZE,
     TEXT,
     TLS_CURVES,
+    WEB_ADDRESS,
     CertKey,
     choice,
 )
@@ -282,6 +283,9 @@ class Settings:
     permit_port_sharing: bool = upstream(False, BOOLEAN, "Listen with SO_REUSEPORT.")
     permit_address_sharing: bool = ignored(False, BOOLEAN, "SO_REUSEADDR is always set.")
     profiling: bool = upstream(True, BOOLEAN, "Serve /debug to those who may read it.")
+    docs_url: str = ours(
+        "", WEB_ADDRESS, "Where you keep these pages; the status page then links to them."
+    )
     contention_profiling: bool = ignored(False, BOOLEAN, "There are no locks to contend for.")
 
     authentication_kubeconfig: str = upstream(

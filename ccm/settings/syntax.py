@@ -266,6 +266,15 @@ _positive = _where(_int, lambda n: n > 0, "must be a positive number", "use 1 or
 
 TEXT = Syntax("TEXT", str)
 NAME = Syntax("NAME", _where(str, bool, "cannot be empty", "name one, or leave the flag out"))
+WEB_ADDRESS = Syntax(
+    "URL",
+    _where(
+        str,
+        re.compile(r"(https?://\S+)?").fullmatch,
+        "is no web address",
+        "give one such as https://wiki.local/ccm",
+    ),
+)
 FILE = Syntax("FILE", str)
 DIRECTORY = Syntax("DIR", str)
 DURATION = Syntax(

@@ -82,7 +82,13 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
     def page_status() -> Json:
         failing = {it.name: why for it in checks.ready() if (why := it.check())}
         waiting = uninitialized.status(time.monotonic())
-        return {**parts.status(), "uninitialized_nodes": waiting, "failing_checks": failing}
+        return {
+            **parts.status(),
+            "cluster": settings.cluster_name,
+            "docs_url": settings.docs_url,
+            "uninitialized_nodes": waiting,
+            "failing_checks": failing,
+        }
 
     server.add_routes(status_page.routes(page_status))
     return server

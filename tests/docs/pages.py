@@ -116,3 +116,14 @@ def _call(command: list[str]) -> Iterator[tuple[str, list[str]]]:
             if arguments:
                 yield name, arguments
             return
+
+
+def leads_somewhere(source: Path, link: str) -> bool:
+    """Whether a link of this page has a file, and a heading in it, at its other end."""
+    if ":" in link:
+        return True  # elsewhere in the world
+    name, _, wanted = link.partition("#")
+    target = (source.parent / name).resolve() if name else source
+    if not target.is_relative_to(ROOT) or not target.exists():
+        return False
+    return not wanted or wanted in Page.read(target).anchors

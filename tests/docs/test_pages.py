@@ -12,7 +12,7 @@ from ccm.cli.main import main
 from ccm.decide.children import TABLE, WorkerEvent, WorkerState
 from ccm.settings import flags
 from tests.docs.calls import all_commands, wrong_calls
-from tests.docs.pages import DOCS, PAGES, ROOT, Page, table_rows
+from tests.docs.pages import DOCS, PAGES, ROOT, Page, leads_somewhere, table_rows
 
 OTHERS = {
     "--allocate-node-cidrs",
@@ -37,17 +37,7 @@ every_page = pytest.mark.parametrize("page", [*map(Page.read, PAGES)], ids=[*map
 
 @every_page
 def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Page) -> None:
-    assert [link for link in page.links if not _leads_somewhere(page.path, link)] == []
-
-
-def _leads_somewhere(source: Path, link: str) -> bool:
-    if ":" in link:
-        return True  # elsewhere in the world
-    name, _, wanted = link.partition("#")
-    target = (source.parent / name).resolve() if name else source
-    if not target.is_relative_to(ROOT) or not target.exists():
-        return False
-    return not wanted or wanted in Page.read(target).anchors
+    assert [link for link in page.links if not leads_somewhere(page.path, link)] == []
 
 
 @every_page
@@ -78,7 +68,7 @@ def test_every_alert_has_a_paragraph_where_it_points_and_no_other_is_told() -> N
     published = "https://ccm-supervisor.example/"
     for annotations in rules.values():
         assert (url := annotations["runbook_url"]).startswith(published)
-        assert _leads_somewhere(ROOT / "README.md", url.removeprefix(published)), url
+        assert leads_somewhere(ROOT / "README.md", url.removeprefix(published)), url
 
 
 def test_the_index_names_every_page() -> None:

@@ -1,4 +1,4 @@
-"""`python -m tests.page docs/page.png`: a picture of the page, while several things are wrong."""
+"""`python -m tests.page docs`: pictures of the page, while several things are wrong."""
 
 import asyncio
 import sys
@@ -6,18 +6,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from .browser import MISSING, find, opened
+from .pictures import PICTURES, take
 from .scene import played
 
 
-async def main(file: Path) -> None:
+async def main(pictures: Path) -> None:
     with TemporaryDirectory() as directory:
         async with (
             played(Path(directory), "audit of the cloud account") as scene,
             opened(find() or sys.exit(MISSING), Path(directory)) as tab,
         ):
             await tab.show(scene.url)
-            await tab.resize(1120, scale=0.8)
-            await tab.picture(file)
+            for picture in PICTURES:
+                await take(tab, picture, pictures)
 
 
 if __name__ == "__main__":

@@ -90,13 +90,18 @@ class Tab:
         found = await self.call("Runtime.evaluate", expression=script, returnByValue=True)
         return found["result"].get("value")
 
-    async def resize(self, width: int, scale: float = 1.0) -> None:
-        size = {"width": width, "height": 600, "deviceScaleFactor": scale, "mobile": False}
+    async def resize(self, width: int, height: int = 600, scale: float = 1.0) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
         await self.call("Emulation.setDeviceMetricsOverride", **size)
 
+    async def theme(self, name: str) -> None:
+        """Light or dark, as the system of a person says."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        await self.call("Emulation.setEmulatedMedia", features=features)
+
     async def picture(self, file: Path) -> None:
-        """A picture of the whole page."""
-        shot = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
+        """A picture of what the window shows."""
+        shot = await self.call("Page.captureScreenshot")
         file.write_bytes(b64decode(shot["data"]))
 
     def complaints(self) -> list[str]:

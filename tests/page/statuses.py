@@ -14,6 +14,8 @@ NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 HEALTHY: Json = {
     "version": "1.2.3",
     "provider": "simulated",
+    "cluster": "blue",
+    "docs_url": "https://wiki.local/ccm/",
     "up_seconds": 3723.4,
     "leader": {
         "identity": "host-a_1",

@@ -3,10 +3,12 @@
 import asyncio
 from pathlib import Path
 
+from tests.docs.pages import DOCS
 from tests.https.served import eventually
 from tests.proc.cluster_nodes import kill
 
 from .browser import opened
+from .pictures import LARGEST_BYTES, PICTURES, take
 from .scene import GONE, MADE, NODES, REFUSED, STUCK, Scene, played
 from .statuses import PageReader
 from .test_render import CODE
@@ -22,6 +24,10 @@ async def test_a_person_sees_what_is_wrong_and_why_and_what_becomes_of_it(
         _tells_why_nodes_are_not_ready(page)
         _tells_of_balancers(page)
         _tells_what_is_not_deleted(page)
+        for picture in PICTURES:
+            file = await take(tab, picture, tmp_path)
+            assert 10_000 < file.stat().st_size < LARGEST_BYTES
+            assert (DOCS / picture.name).stat().st_size < LARGEST_BYTES, "python -m tests.page docs"
         assert tab.complaints() == []
         await _kill_a_worker(scene)
         async with asyncio.timeout(30):
@@ -41,7 +47,9 @@ def _tells_of_workers_and_watches(page: PageReader) -> None:
 
 
 def _tells_why_nodes_are_not_ready(page: PageReader) -> None:
-    assert page.captions["Pending nodes"].startswith("1 node not initialized, ")
+    tainted, unready = page.texts["Pending nodes"]
+    assert tainted.endswith("): 1 node.")
+    assert unready.startswith("Not ready")
     told = {row[2].partition("-")[0]: (row[0], row[3]) for row in page.rows["Pending nodes"]}
     assert told["node"] == (
         STUCK,

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from ccm.decide.deletion import Reason
 from ccm.supervisor.https.status_html import duration, element
-from ccm.supervisor.https.status_page import find_problems, render
+from ccm.supervisor.https.status_page import render
+from ccm.supervisor.https.status_problems import find_problems, in_order
 from ccm.supervisor.https.status_sections import MEANINGS
+from tests.docs.pages import DOCS, leads_somewhere
 
 from .statuses import (
     NOW,
@@ -30,32 +32,50 @@ CODE = """</td><script>alert('x')</script><img src=x onerror="alert(1)"> & &lt; 
 
 def test_a_healthy_supervisor_has_no_problem() -> None:
     page = read(status(workers=[worker("node-0"), worker("service", services=[], balancers=0)]))
-    assert page.title == "ccm-supervisor: 0 problems"
+    assert page.title == "0 problems: blue, leader – ccm-supervisor"
     assert page.texts[PROBLEMS] == ["None is known."]
 
 
 def test_problems_come_first_and_link_to_their_sections() -> None:
     page = read(troubled())
-    assert page.title == "ccm-supervisor: 12 problems"
-    assert page.texts[PROBLEMS] == [
+    assert page.title == "12 problems: blue, leader – ccm-supervisor"
+    explain = "ccm-supervisor explain"
+    critical = [
         "node-1: worker is failed",
-        "node-0 fails to reconcile 1 object.",
         "node-1 refused to start: --cloud-config: is not there",
-        "service fails to reconcile 1 object.",
-        "2 nodes not initialized, one for 1m15s.",
-        "Deletions are frozen by alice since 2026-05-04T03:00:00+00:00: audit",
+        f"2 nodes not initialized, one for 1m15s: vm-77, vm-79. {explain} node vm-77"
+        f" {explain} node vm-79",
         "Deletions are stopped: the state file cannot be written",
         "Deletions are held for 2m10s: 5 of 9 nodes vanished",
         "Cloud calls of class read: open, 2.5 of 20 a second.",
         "The watch of Node is broken: refused",
-        "1 object of volume-label in quarantine.",
         "No new token for node-controller: denied",
+    ]
+    warnings = [
+        f"node-0 fails to reconcile 1 object: vm-77. {explain} node vm-77",
+        f"service fails to reconcile 1 object: default/web. {explain} service default/web",
+        "Deletions are frozen by alice since 2026-05-04T03:00:00+00:00: audit",
+        f"1 object of volume-label in quarantine: pv-2. {explain} pv pv-2",
+    ]
+    assert page.texts[PROBLEMS] == [
+        *(f"critical {sentence} what to do" for sentence in critical),
+        *(f"warning {sentence} what to do" for sentence in warnings),
     ]
     anchors = {concern.anchor for concern in find_problems(troubled())}
     assert anchors <= page.headings.keys()
     everywhere = {*page.headings, "leadership"}
     checks = {"leaderElection": "late", "watches": "old", "freshness": "old", "progress": "stuck"}
     assert {it.anchor for it in find_problems({"failing_checks": checks})} <= everywhere
+
+
+def test_every_problem_links_to_a_paragraph_that_is_there() -> None:
+    pages = {problem.page for problem in in_order(find_problems(troubled()))}
+    assert [page for page in pages if not leads_somewhere(DOCS / "README.md", page)] == []
+
+
+def test_without_an_address_there_is_no_link_to_the_documents() -> None:
+    assert "wiki.local" not in render(troubled() | {"docs_url": ""}, NOW)
+    assert '<a href="https://wiki.local/ccm/deletion.md">' in render(troubled(), NOW)
 
 
 @pytest.mark.parametrize(("seconds", "is_told"), [(59.0, False), (61.0, True)])
@@ -100,9 +120,10 @@ def test_pending_nodes_have_reasons_and_the_longest_wait_is_first() -> None:
         },
     )
     page = read(facts)
-    assert page.captions["Pending nodes"] == (
-        "3 nodes not initialized, longest wait first; 2 others not Ready for a reason of their own."
-    )
+    assert page.texts["Pending nodes"] == [
+        "Not initialized (tainted until the cloud knows them): 3 nodes.",
+        "Not ready (initialized; their kubelets or network say why): 2 nodes.",
+    ]
     assert page.rows["Pending nodes"][1:] == [
         ["vm-2", "1m20s", "node-0", "denied"],
         ["vm-3", "30s", "–", "not reported yet"],

@@ -15,7 +15,7 @@ MAX_TEXT = 300  # characters of one value
 DASH = "–"
 VOID_ELEMENTS = ("meta",)
 GOOD = ("running", "standby", "skipped", "closed", "ensured", "permit", "recovered")
-BAD = ("failed", "backoff", "open", "refused", "held")
+BAD = ("failed", "backoff", "open", "refused", "held", "critical")
 
 StatusPart = Mapping[str, Any]
 
@@ -154,7 +154,11 @@ class Section:
 
     def _row(self, entry: StatusPart) -> Markup:
         name, *others = (column.format(entry.get(column.key)) for column in self.columns)
-        cells = (element("td", other) for other in others)
+        titles = (column.title for column in self.columns[1:])
+        cells = (
+            element("td", other, data_title=title)
+            for title, other in zip(titles, others, strict=True)
+        )
         return element("tr", element("th", name, scope="row"), *cells)
 
 
@@ -191,7 +195,18 @@ th, td {
 thead th { background: var(--band); }
 th, td:not(:last-child) { white-space: nowrap; }
 td:last-child { min-width: 6rem; }
-p, li, dd, td:last-child { overflow-wrap: anywhere; }
+h1, p, li, dd, td:last-child { overflow-wrap: anywhere; }
+li { margin: .25rem 0; }
+code { color: var(--faint); }
+@media (max-width: 40rem) {
+  thead { display: none; }
+  table, caption, tbody, tfoot, tr, th, td:last-child { display: block; }
+  td { display: inline-block; }
+  th, td { border: 0; padding: .05rem .9rem .05rem 0; }
+  th, td:not(:last-child) { white-space: normal; overflow-wrap: anywhere; }
+  tr { border-bottom: 1px solid var(--line); padding: .35rem 0; }
+  td[data-title]::before { content: attr(data-title) ": "; color: var(--faint); }
+}
 .good { color: var(--good); }
 .fair { color: var(--fair); }
 .bad { color: var(--bad); }

@@ -122,17 +122,26 @@ def _nodes(workers: list[Json], uninitialized: StatusPart) -> Section:
     others = [{"key": key, "why": "not reported yet"} for key in since if key not in explained]
     entries = sorted((*reported, *others), key=lambda entry: -number(since.get(entry["key"])))
     unrouted = list(_pending(workers, "route"))
-    unready = plural(uninitialized.get("initialized_not_ready"), "other")
     total = max(number(uninitialized.get("count")), _count(workers, "node"), len(entries))
     return Section(
         "nodes",
         "Pending nodes",
-        f"{plural(uninitialized.get('count'), 'node')} not initialized, longest wait first; "
-        f"{unready} not Ready for a reason of their own.",
+        "The longest wait first.",
         NODE_COLUMNS,
         [{"seconds": since.get(entry["key"]), **entry} for entry in (*entries, *unrouted)],
         "None waits for us.",
         total=int(total) + _count(workers, "route"),
+        notes=_counts_of_nodes(uninitialized),
+    )
+
+
+def _counts_of_nodes(uninitialized: StatusPart) -> tuple[str, str]:
+    """Two states which are often taken for one."""
+    unready = plural(uninitialized.get("initialized_not_ready"), "node")
+    return (
+        f"Not initialized (tainted until the cloud knows them): "
+        f"{plural(uninitialized.get('count'), 'node')}.",
+        f"Not ready (initialized; their kubelets or network say why): {unready}.",
     )
 
 
