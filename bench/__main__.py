@@ -17,7 +17,6 @@ from bench.results import keep
 USUAL = Plan()
 PARTS = (
     "initialise",
-    "usual",
     "heartbeats",
     "latency",
     "kill",
@@ -59,9 +58,6 @@ def numbers(context: click.Context, option: click.Parameter, text: str) -> tuple
 )
 @click.option("--services", default=USUAL.services, type=COUNT, help="Services with a balancer.")
 @click.option("--beats", default=USUAL.beats, type=POSITIVE, help="Seconds of heartbeats.")
-@click.option(
-    "--usual", default=USUAL.usual, type=COUNT, help="Nodes initialised in the usual way."
-)
 @click.option("--keep/--no-keep", "is_kept", default=True, help="Write bench/RESULTS.md.")
 def main(parts: tuple[str, ...], is_kept: bool, **sizes: object) -> None:
     """Measure PARTS, or all of them, on a real API server."""

@@ -15,7 +15,6 @@ class Plan:
     latency: float = 0.0  # of every call to the cloud
     quota: float = 20.0  # reads a second that the provider declares, which is its default
     writes: float = 1000.0  # writes a second, wide enough not to be what is measured
-    usual: int = 200  # nodes initialised in the usual way, which is slow
     beats: float = 120.0  # how long heartbeats are counted
     services: int = 500
     shards: tuple[int, ...] = (1, 2, 4)

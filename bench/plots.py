@@ -7,7 +7,13 @@ from typing import Any
 from bench.results import recorded
 
 PICTURE = Path("docs/performance.png")
-SIDES = {"floor": "bare load generator", "cold": "cold start", "arriving": "nodes arrive"}
+SIDES = {
+    "floor": "bare load generator",
+    "cold": "cold start",
+    "arriving": "nodes arrive",
+    "upstream, tuned, cold": "upstream, tuned: cold start",
+    "upstream, tuned, arriving": "upstream, tuned: nodes arrive",
+}
 LABELS = list(SIDES.values())
 PANELS = ("wall s", "CPU ms a node", "PSS MiB")
 

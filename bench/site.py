@@ -10,6 +10,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Self
 
 from bench.nodes import create, kubelets_node
 from bench.plan import Plan
@@ -22,11 +23,13 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.service import TOKEN
 from ccm.sandbox.kubelets import new_machines
 from tests.kube.audit import AuditEntry
-from tests.kube.build import REMEDY, find_binaries
+from tests.kube.build import PEERS, REMEDY, find_binaries
 from tests.kube.cluster import RealCluster
+from tests.peers import upstream
+from tests.peers.upstream import LIBRARY
 from tests.proc.running import RULES, Cloud, Controlled
 
-WORKERS = "ccm-supervisor/"  # how the user agents of all our clients begin
+CONTROLLERS = ("ccm-supervisor/", LIBRARY)  # how the user agents of those that are measured begin
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 NEWS = 2.5  # seconds after which every worker has said at least once how it is
 QUIET = 3.0  # seconds after the last Event, in which signs of life report the rest
@@ -38,12 +41,12 @@ class Controller(Controlled):
 
     STATUS_TIMEOUT = 5.0
 
-    def __init__(self, site: "Site", *flags: str, config: Path | None = None) -> None:
+    def __init__(self, site: "Site", *flags: str) -> None:
         name = f"supervisor-{next(site.numbers)}"
         self.runtime = site.directory / name
         where = [
             "--cloud-provider=simulated",
-            f"--cloud-config={config or site.cloud_config}",
+            f"--cloud-config={site.cloud_config}",
             f"--kubeconfig={site.cluster.kubeconfig('ccm')}",
             f"--runtime-dir={self.runtime}",
             "--secure-port=0",
@@ -63,6 +66,10 @@ class Controller(Controlled):
         states = {worker["state"] for worker in self.workers().values()} - {"skipped"}
         return states == {state}
 
+    async def until_leading(self) -> None:
+        """Until it works on everything."""
+        await until("all workers run", lambda: self.is_in("running"))
+
     async def until_told(self) -> None:
         """Until no Event waits to be sent, by a word of each worker that is newer than the work."""
         await asyncio.sleep(NEWS)
@@ -70,6 +77,49 @@ class Controller(Controlled):
 
     def _has_told_all(self) -> bool:
         return not any(worker.get("events_waiting") for worker in self.workers().values())
+
+
+class Peer:
+    """The controllers of upstream's library, with a cloud in memory that answers at no cost."""
+
+    def __init__(self, site: "Site", *flags: str) -> None:
+        binaries = find_binaries(PEERS)
+        if binaries is None:
+            raise SystemExit("upstream's controllers are not built: run `make peers`")
+        kubeconfig = site.cluster.kubeconfig("admin")
+        self._site = site
+        self._running = upstream.memory(site.directory, binaries, kubeconfig, *flags)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.end()
+
+    @property
+    def pid(self) -> int:
+        return self._running.process.pid
+
+    async def until_leading(self) -> None:
+        """Until it works on everything, which it does not tell: a while after it leads."""
+
+        async def leads() -> bool:
+            leases = (await self._site.kube.get(LEASES))["items"]
+            return any(lease["spec"].get("holderIdentity") for lease in leases)
+
+        await until_so("upstream's leads", leads)
+        await asyncio.sleep(QUIET)
+
+    async def until_told(self) -> None:
+        """Until no request has come from it for a while, but those about its lease."""
+        counted = -1
+
+        async def is_quiet() -> bool:
+            nonlocal counted
+            before, counted = counted, sum(self._site.writes().values())
+            return before == counted
+
+        await until_so("no more requests come", is_quiet, pause=QUIET)
 
 
 @dataclass
@@ -88,14 +138,10 @@ class Site:
 
     @property
     def cloud_config(self) -> Path:
-        return self.provider_config(self.plan.page, self.plan.quota)
-
-    def provider_config(self, page: int, reads: float) -> Path:
-        """A configuration of the provider: machines a call, and calls a second."""
-        path = self.directory / f"cloud-{page}-{reads:g}.conf"
+        path = self.directory / "cloud.conf"
         path.write_text(
-            f"[Global]\nurl = {self.cloud.url}\ntoken = {TOKEN}\npage-size = {page}\n"
-            f"read-rate = {reads:g}\nwrite-rate = {self.plan.writes:g}\n"
+            f"[Global]\nurl = {self.cloud.url}\ntoken = {TOKEN}\npage-size = {self.plan.page}\n"
+            f"read-rate = {self.plan.quota:g}\nwrite-rate = {self.plan.writes:g}\n"
         )
         return path
 
@@ -123,9 +169,9 @@ class Site:
         self.seen = sum(1 for _ in self.cluster.audit())
 
     def requests(self) -> list[AuditEntry]:
-        """What our processes asked of the API server since the last `count_anew`."""
+        """What the controllers asked of the API server since the last `count_anew`."""
         entries = list(self.cluster.audit())[self.seen :]
-        return [entry for entry in entries if entry.user_agent.startswith(WORKERS)]
+        return [entry for entry in entries if entry.user_agent.startswith(CONTROLLERS)]
 
     def writes(self) -> Counter[str]:
         """Writes that the API server took, by resource."""
@@ -192,7 +238,7 @@ async def crowd(
 ) -> AsyncIterator[Controller]:
     """A leading controller with `number` initialised nodes and nothing left to do."""
     with Controller(place, *flags) as controller:
-        await until("all workers run", lambda: controller.is_in("running"))
+        await controller.until_leading()
         await place.add_nodes(number, has_pod_network=has_pod_networks)
         await place.spectator.until_ready(number)
         await controller.until_told()

@@ -1,7 +1,10 @@
-"""Tainted nodes to ready ones, beside a bare load generator that sends the same two writes a node.
+"""Tainted nodes to ready ones, beside upstream's controllers and a bare load generator.
 
 Cold: the nodes are there before the process starts. Arriving: the controller leads already, and the
-nodes are created as fast as the API server takes them.
+nodes are created as fast as the API server takes them. The floor is a load generator that sends the
+same two writes a node. Upstream's library asks a cloud in its own memory, ours a process by HTTP;
+tuned it may send 2,000 requests a second and works on 30 nodes at once; with its default flags it
+runs only once, at the smallest size.
 """
 
 import asyncio
@@ -9,9 +12,9 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 import orjson
@@ -20,16 +23,28 @@ from bench.figures import Row, percentile, spread
 from bench.floor import WRITES
 from bench.plan import Measured, Plan
 from bench.processes import Cost, cpu_seconds
-from bench.site import Controller, Site, site, until
+from bench.site import Controller, Peer, Site, site
 from ccm.kube.watch import list_once
 from ccm.model.cloud import Instance
 from ccm.model.objects import Node
 from ccm.providers.simulated.instances import read_machine
+from tests.peers import upstream
 from workers.node.plan import patch_for
 from workers.node.plan import plan as plan_writes
 from workers.timings import Timings
 
 NODE_WRITES = ("nodes", "nodes/status")
+TUNED = ("--kube-api-qps=2000", "--kube-api-burst=4000", "--concurrent-node-syncs=30")
+TIMEOUT = 900.0  # seconds
+
+PEER = "upstream, tuned, "
+OURS = ("cold", "arriving")
+
+Kind = type[Controller] | type[Peer]
+STARTS: Mapping[str, tuple[Kind, Sequence[str]]] = {
+    "": (Controller, ()),
+    PEER: (Peer, (*upstream.DEFAULTS, *TUNED)),
+}
 
 
 @dataclass(slots=True)
@@ -52,14 +67,18 @@ async def measure(plan: Plan) -> Measured:
     broken: list[str] = []
     async with site(plan) as place:
         for number in plan.sizes:
-            sides: dict[str, list[Run]] = {"floor": [], "cold": [], "arriving": []}
+            sides: dict[str, list[Run]] = defaultdict(list)
             for _ in range(plan.repeats):
                 sides["floor"].append(await floor(place, number))
-                sides["cold"].append(await cold(place, number))
-                sides["arriving"].append(await arriving(place, number))
+                for name, (kind, flags) in STARTS.items():
+                    sides[f"{name}cold"].append(await cold(place, number, kind, *flags))
+                    sides[f"{name}arriving"].append(await arriving(place, number, kind, *flags))
+            if number == min(plan.sizes):
+                usual = await cold(place, number, Peer, *upstream.DEFAULTS)
+                sides["upstream, default flags, cold"].append(usual)
             for name, runs in sides.items():
-                rows.append(_row(number, name, runs, sides["floor"]))
-                broken += [] if name == "floor" else wrong_counts(plan, number, name, runs)
+                rows.append(_row(number, name, runs, sides))
+                broken += wrong_counts(plan, number, name, runs) if name in OURS else []
     return Measured(rows, broken)
 
 
@@ -103,15 +122,13 @@ async def prepared(place: Site) -> list[bytes]:
     return writes
 
 
-async def cold(
-    place: Site, number: int, *flags: str, config: Path | None = None, in_time: float = 900.0
-) -> Run:
-    """The controller, from the start of its process."""
+async def cold(place: Site, number: int, kind: Kind = Controller, *flags: str) -> Run:
+    """A controller, from the start of its process."""
     await place.add_nodes(number)
     await place.count_anew()
     before, begun = _servers(place), time.monotonic()
-    with Controller(place, *flags, config=config) as controller:
-        ended = await place.spectator.until_ready(number, in_time)
+    with kind(place, *flags) as controller:
+        ended = await place.spectator.until_ready(number, TIMEOUT)
         servers = _servers(place) - before
         delays = [at - begun for at in place.spectator.ready.values()]
         run = Run(ended - begun, 0.0, delays=delays, servers=servers)
@@ -120,10 +137,10 @@ async def cold(
     return run
 
 
-async def arriving(place: Site, number: int, *flags: str) -> Run:
-    """The controller, which leads already, from the last node created."""
-    with Controller(place, *flags) as controller:
-        await until("all workers run", lambda: controller.is_in("running"))
+async def arriving(place: Site, number: int, kind: Kind = Controller, *flags: str) -> Run:
+    """A controller which leads already, from the last node created."""
+    with kind(place, *flags) as controller:
+        await controller.until_leading()
         await place.count_anew()
         spent, before = Cost.of(controller.pid).cpu, _servers(place)
         first = time.monotonic()
@@ -139,7 +156,7 @@ async def arriving(place: Site, number: int, *flags: str) -> Run:
     return run
 
 
-async def _finish(place: Site, controller: Controller, run: Run, spent: float) -> None:
+async def _finish(place: Site, controller: Controller | Peer, run: Run, spent: float) -> None:
     """What the run cost, once its last Event is sent; Events follow behind the work."""
     await controller.until_told()
     cost = Cost.of(controller.pid)
@@ -152,10 +169,9 @@ def _servers(place: Site) -> float:
     return sum(map(cpu_seconds, place.cluster.pids.values()))
 
 
-def wall_ratios(runs: list[Run], others: list[Run], digits: int = 2) -> str:
+def wall_ratios(runs: list[Run], others: list[Run]) -> str:
     """Wall time over that of the other side in the same repetition."""
-    ratios = [run.wall / other.wall for run, other in zip(runs, others, strict=True)]
-    return spread(ratios, digits)
+    return _ratios(runs, others, lambda run: run.wall)
 
 
 def cpu_a_node(runs: list[Run], number: int) -> str:
@@ -163,16 +179,25 @@ def cpu_a_node(runs: list[Run], number: int) -> str:
     return spread([run.cpu * 1000 / number for run in runs])
 
 
-def _row(number: int, name: str, runs: list[Run], floors: list[Run]) -> Row:
-    totals = [run.total / bare.total for run, bare in zip(runs, floors, strict=True) if run.total]
+def _ratios(runs: list[Run], others: list[Run], what: Callable[[Run], float]) -> str:
+    """Of the same repetition; empty without others."""
+    pairs = [(what(run), what(other)) for run, other in zip(runs, others, strict=False)]
+    found = [mine / theirs for mine, theirs in pairs if mine and theirs]
+    return spread(found) if found else ""
+
+
+def _row(number: int, name: str, runs: list[Run], sides: Mapping[str, list[Run]]) -> Row:
+    floors, peers = sides["floor"], sides.get(PEER + name, [])
     delays = [delay for run in runs for delay in run.delays]
     writes = runs[-1].writes
     return {
         "nodes": number,
         "side": name,
         "wall s": spread([run.wall for run in runs]),
-        "× floor": wall_ratios(runs, floors),
-        "× floor with creation": spread(totals) if totals else "",
+        "× upstream": _ratios(runs, peers, lambda run: run.wall),
+        "with creation": _ratios(runs, peers, lambda run: run.total),
+        "servers' CPU": _ratios(runs, peers, lambda run: run.servers),
+        "× floor": _ratios(runs, floors, lambda run: run.wall),
         "p50 s": percentile(delays, 0.5) if delays else "",
         "p99 s": percentile(delays, 0.99) if delays else "",
         "writes a node": sum(writes.get(what, 0) for what in NODE_WRITES) / number

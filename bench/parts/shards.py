@@ -5,7 +5,7 @@ from statistics import median
 from bench.figures import Row, percentile, spread
 from bench.parts.initialise import Run, cold, cpu_a_node, wall_ratios
 from bench.plan import Measured, Plan
-from bench.site import site
+from bench.site import Controller, site
 
 MOST = 2000
 
@@ -16,7 +16,7 @@ async def measure(plan: Plan) -> Measured:
     async with site(plan) as place:
         for _ in range(plan.repeats):
             for shards, runs in sides.items():
-                runs.append(await cold(place, number, f"--node-workers={shards}"))
+                runs.append(await cold(place, number, Controller, f"--node-workers={shards}"))
     first = next(iter(sides.values()))
     return Measured([_row(number, shards, runs, first) for shards, runs in sides.items()], [])
 

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from tests.kube.build import AWS_PEER, OPENSTACK_PEER
+from tests.kube.build import AWS_PEER, OPENSTACK_PEER, PEER
 from tests.proc.running import Running
 
+(LIBRARY,) = PEER.programs
 (AWS,) = AWS_PEER.programs
 (OPENSTACK,) = OPENSTACK_PEER.programs
 
@@ -21,7 +22,7 @@ class Upstream(Running):
         directory: Path,
         program: Path,
         kubeconfig: Path,
-        config: Path,
+        config: Path | None,
         *flags: str,
         **environment: str,
     ) -> None:
@@ -32,7 +33,7 @@ class Upstream(Running):
                 "/usr/bin/env",
                 *(f"{name}={value}" for name, value in environment.items()),
                 str(program),
-                f"--cloud-config={config}",
+                *([f"--cloud-config={config}"] if config else []),
                 f"--kubeconfig={kubeconfig}",
                 "--secure-port=0",
                 *QUICK,
@@ -61,6 +62,12 @@ DEFAULTS = (
     "--node-monitor-period=5s",
 )
 """What these are without being asked for."""
+
+
+def memory(directory: Path, binaries: Path, kubeconfig: Path, *flags: str) -> Upstream:
+    """That of upstream's library, with a cloud that answers from memory; `binaries` as for AWS."""
+    more = ("--cloud-provider=memory", *flags)
+    return Upstream(directory, binaries / LIBRARY, kubeconfig, None, *more)
 
 
 def aws(

@@ -1,4 +1,4 @@
-// The cloud controller manager of upstream's library as it is, with no cloud compiled in: what its
+// The cloud controller manager of upstream's library as it is, with no cloud but one in memory: what its
 // command line, feature gates and controllers are.
 package main
 
