@@ -11,6 +11,7 @@ from ccm.decide.backoff import Backoff
 from ccm.kube.events import EventRecorder, ObjectRef
 from ccm.model.objects import Json, Projection
 from ccm.settings import Settings
+from workers.cloud_changes import CloudChanges
 from workers.executor import KeyExecutor
 from workers.performer import Performer
 from workers.queue import WorkQueue
@@ -46,6 +47,7 @@ class ControllerContext:
     send: Callable[[Message], bool]
     counters: Counters = field(default_factory=Counters)
     timings: Timings = Timings()
+    changes: CloudChanges = field(default_factory=CloudChanges)
 
     def machine_holders(self) -> MachineHolders:
         """None yet; machines are told apart as the provider reads provider IDs."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ccm.bus.frames import Drain, Fault, Hello, TokenRefused, WorkerSpec
@@ -25,6 +26,7 @@ from ccm.kube.events import EventRecorder
 from ccm.log import set_up
 from ccm.processes import die_with_parent, keep_memory_private
 from ccm.settings import Settings
+from workers.cloud_changes import CloudChanges
 from workers.controller import ControllerContext, ControllerModule, NotNeeded
 from workers.executor import KeyExecutor
 from workers.performer import Performer
@@ -102,7 +104,10 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     grants = SupervisorGrants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)
-    await provider.initialize(provider_context(settings, gate, spec.name, spec.cluster_uid))
+    changes = CloudChanges()
+    on_change = changes.announce if spec.controller == "node" else None
+    start = provider_context(settings, gate, spec.name, spec.cluster_uid)
+    await provider.initialize(replace(start, on_change=on_change))
     require_cluster_id(provider, settings)
     grace = _grace(settings)
     port.permission.outlive_by(grace)
@@ -123,6 +128,7 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
             performer=Performer(kube, port.permission, grace),
             recorder=EventRecorder(kube.lane(), module.COMPONENT, spec.name),
             send=port.send,
+            changes=changes,
         )
         try:
             controller = module.new_controller(context)

@@ -48,8 +48,9 @@ class MonitorPass:
 
     async def run(self) -> None:
         """Pass after pass, while this worker leads."""
+        hinted = self._context.changes.hinted_sleep()
         while True:
-            await asyncio.sleep(self._context.settings.node_monitor_period)
+            await hinted.sleep(self._context.settings.node_monitor_period)
             await self._context.performer.permission.wait()
             await self._pass()
 
@@ -147,16 +148,18 @@ class RefreshPass:
         self._answers.pop(name, None)
 
     async def run(self) -> None:
-        """Pass after pass, while this worker leads."""
+        """Pass after pass, while this worker leads; a hint of the cloud asks about all at once."""
+        hinted = self._context.changes.hinted_sleep()
         period = self._context.settings.node_status_update_frequency
         while True:
             nodes = await nodes_where(self._context.store, self._is_due)
             parts = list(batches(nodes, self._batch_size))
+            is_hinted = False
             for part in parts:
-                await asyncio.sleep(period / len(parts))
+                is_hinted = is_hinted or await hinted.sleep(period / len(parts))
                 await self._ask(part)
             if not parts:
-                await asyncio.sleep(period)
+                await hinted.sleep(period)
             self.passes += 1
 
     def _is_due(self, node: Node) -> bool:

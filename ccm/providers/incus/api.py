@@ -1,22 +1,33 @@
 """The way to one Incus: one HTTP request at a time through the gate, errors by what to do."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import orjson
+from aiohttp import (
+    ClientError,
+    ClientSession,
+    ClientWebSocketResponse,
+    ClientWSTimeout,
+    TCPConnector,
+    UnixConnector,
+    WSServerHandshakeError,
+)
 
 from ccm import __version__
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.reloading import ReloadingClient
+from ccm.cloud.reloading import ReloadingClient, with_trust
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
-from ccm.http import HttpResponse, Server
+from ccm.http import HttpResponse, Server, client_tls
 from ccm.model.objects import Json, mapping, text
 from ccm.providers.incus.config import Remote
 
 QUOTAS = {"read": Quota(per_second=20.0, burst=40), "write": Quota(per_second=10.0, burst=20)}
 """Incus has no limits but its CPU and its one database leader: this is what we leave it."""
 IDLE_TIMEOUT = 10.0  # seconds; Incus closes idle connections after 30
+EVENTS_HEARTBEAT = 30.0  # seconds between pings to a stream of events
 RACE_RETRY = 1.0  # seconds until what is at work or was changed meanwhile is read again
 
 # Incus says 500 to almost everything, so the text tells.
@@ -52,7 +63,34 @@ class IncusApi:
         self._gate = gate
         self._agent = f"ccm-supervisor/{__version__} {caller}"
         server = Server(remote.url, remote.server_certificate, remote.certificate, remote.key)
-        self._client = ReloadingClient(server, IDLE_TIMEOUT)
+        self._server, self._client = server, ReloadingClient(server, IDLE_TIMEOUT)
+
+    @asynccontextmanager
+    async def listen(self, project: str) -> AsyncIterator[ClientWebSocketResponse]:
+        """An open stream of what happens to a project's instances, networks and others."""
+        server = with_trust(self._server)
+        is_socket = server.url.startswith("unix:")
+        url = "http://localhost" if is_socket else server.url
+        target = f"{url}/1.0/events?{urlencode({'type': 'lifecycle', 'project': project})}"
+        path, tls = server.url.removeprefix("unix://"), client_tls(server) or True
+        connector = UnixConnector(path) if is_socket else TCPConnector(ssl=tls)
+        async with ClientSession(connector=connector) as session:
+
+            async def connect() -> ClientWebSocketResponse:
+                try:
+                    return await session.ws_connect(
+                        target, heartbeat=EVENTS_HEARTBEAT, timeout=ClientWSTimeout(ws_close=1.0)
+                    )
+                except WSServerHandshakeError as error:
+                    raise to_cloud_error(f"GetEvents: {error.message}", error.status) from error
+                except (ClientError, OSError, ValueError) as broken:
+                    raise CloudError(f"GetEvents: {type(broken).__name__}: {broken}") from broken
+
+            stream = await self._gate.call("GetEvents", "read", connect)
+            try:
+                yield stream
+            finally:
+                await stream.close()
 
     async def close(self) -> None:
         """Close all connections."""

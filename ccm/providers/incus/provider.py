@@ -3,6 +3,7 @@
 from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
 from ccm.providers.incus.api import QUOTAS, IncusApi
 from ccm.providers.incus.config import read_config
+from ccm.providers.incus.events import EventListener
 from ccm.providers.incus.ids import PROVIDER_IDS, Cluster
 from ccm.providers.incus.instances import IncusInstances
 from ccm.providers.incus.inventory import Inventory
@@ -24,6 +25,7 @@ class IncusCloud:
         self.routes: Routes | None = None
         self.volumes: Volumes | None = None
         self._apis: dict[str, IncusApi] = {}
+        self._listener: EventListener | None = None
 
     async def initialize(self, context: ProviderContext) -> None:
         """Read the configuration; Incus may be down."""
@@ -46,7 +48,12 @@ class IncusCloud:
             of_remote = Inventory([api])
             self.load_balancers = IncusLoadBalancers(api, of_remote, config.balancers, cluster)
 
+        if context.on_change:
+            self._listener = EventListener(apis, context.on_change)
+
     async def close(self) -> None:
         """Close the connections."""
+        if self._listener:
+            await self._listener.close()
         for api in self._apis.values():
             await api.close()

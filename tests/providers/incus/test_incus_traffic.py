@@ -108,8 +108,8 @@ class Site:
     lab: Lab
     where: Where
 
-    def supervisor(self, name: str) -> Supervisor:
-        return Supervisor(self.where, *FLAGS, name=name)
+    def supervisor(self, name: str, *flags: str) -> Supervisor:
+        return Supervisor(self.where, *FLAGS, *flags, name=name)
 
     async def nodes(self) -> dict[str, Json]:
         return {one["metadata"]["name"]: one for one in (await self.api.get(NODES))["items"]}

@@ -6,6 +6,7 @@ import pytest
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import volume
+from ccm.errors import CloudError
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
 from tests.labs.incus.gateway import Gateway
 from tests.labs.incus.lab import Lab
@@ -28,9 +29,12 @@ async def place(lab: Lab, gateway: Gateway, name: str, handle: str = "") -> Plac
     assert cloud.volumes
     spec = disk_spec(DRIVER, name)
     spec["csi"]["volumeHandle"] = handle or spec["csi"]["volumeHandle"]
-    answers = await invoke(cloud.volumes.describe, [volume("pv", spec)])
-    await cloud.close()
-    return answers["pv"]
+    try:
+        return (await invoke(cloud.volumes.describe, [volume("pv", spec)]))["pv"]
+    except CloudError as error:
+        return Unknown(str(error))
+    finally:
+        await cloud.close()
 
 
 async def test_a_volume_of_a_local_pool_is_where_its_member_is(
@@ -65,9 +69,6 @@ async def test_what_may_only_be_out_of_sight_is_not_gone(
     assert isinstance(empty, Unknown)
     assert "403" in empty.why
     gateway.set_rules()
-    try:
-        answer = await place(lab, gateway, VOLUME, handle)
-    except Exception as raised:  # noqa: BLE001  nothing at all could be read
-        answer = Unknown(str(raised))
+    answer = await place(lab, gateway, VOLUME, handle)
     assert isinstance(answer, Unknown)
     assert why in answer.why

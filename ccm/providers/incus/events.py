@@ -1,0 +1,74 @@
+"""The stream of events: a hint that something about instances changed, and nothing more.
+
+Incus resends nothing and cuts slow readers off, so what is true comes from lists alone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import orjson
+from aiohttp import WSMsgType
+
+from ccm.errors import CloudError, NotLeading
+from ccm.model.objects import mapping, text
+from ccm.providers.incus.api import IncusApi
+
+log = logging.getLogger(__name__)
+
+FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0  # seconds until a stream that broke is opened again
+ACTIONS = frozenset(
+    f"instance-{what}"
+    for what in (
+        "created", "deleted", "paused", "renamed", "restarted", "restored", "resumed", "shutdown",
+        "started", "stopped", "updated",
+    )
+)  # fmt: skip
+
+
+class EventListener:
+    """Listens to each project, and says when there may be news; what fails is tried again."""
+
+    def __init__(self, apis: Sequence[IncusApi], on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._tasks = [
+            asyncio.create_task(self._listen(api, project))
+            for api in apis
+            for project in api.projects
+        ]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _listen(self, api: IncusApi, project: str) -> None:
+        """Stream after stream; before the start of each, changes may have been missed."""
+        delay, is_told = FIRST_RETRY, False
+        while True:
+            try:
+                async with api.listen(project) as stream:
+                    if is_told:
+                        log.info("events again", extra={"project": project})
+                    delay, is_told = FIRST_RETRY, False
+                    self._on_change()
+                    async for message in stream:
+                        if message.type is WSMsgType.TEXT and is_about_instances(message.data):
+                            self._on_change()
+            except NotLeading:
+                pass  # yet
+            except (CloudError, OSError, ValueError) as error:
+                if not is_told:
+                    log.warning("no events", extra={"project": project, "why": str(error)})
+                is_told = True
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY)
+
+
+def is_about_instances(data: str) -> bool:
+    """Whether an event says that an instance is not what it was."""
+    try:
+        event = mapping(orjson.loads(data))
+    except orjson.JSONDecodeError:
+        return False
+    return text(mapping(event.get("metadata")).get("action")) in ACTIONS

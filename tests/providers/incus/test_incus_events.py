@@ -1,0 +1,125 @@
+"""What happens to instances is heard of at once, from a real Incus' stream of events."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ccm.cloud.interface import ProviderContext
+from ccm.cloud.testkit.gate import KitGate
+from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.providers.incus.events import is_about_instances
+from ccm.providers.incus.provider import IncusCloud
+from ccm.sandbox.kubelets import ready_condition, registration
+from tests.kube.cluster import RealCluster
+from tests.labs.incus.lab import Lab
+from tests.proc.conftest import api, cluster
+from tests.proc.environment import NODES
+from tests.proc.running import Where, long, until
+from tests.providers.incus.test_incus_traffic import LIMIT, Site, has_taint
+
+__all__ = ["api", "cluster"]
+
+SOON = 2.0  # seconds, on a machine that does something else as well
+
+
+@pytest.mark.parametrize(
+    ("data", "is_news"),
+    [
+        ('{"metadata": {"action": "instance-stopped"}}', True),
+        ('{"metadata": {"action": "instance-exec"}}', False),
+        ('{"metadata": {"action": "network-updated"}}', False),
+        ('{"metadata": null}', False),
+        ("[]", False),
+        ("nonsense", False),
+    ],
+)
+def test_only_changes_of_instances_are_news(data: str, is_news: bool) -> None:
+    assert is_about_instances(data) is is_news
+
+
+@asynccontextmanager
+async def heard(config: str) -> AsyncIterator[list[float]]:
+    """The times at which the provider says that something changed."""
+    times, cloud = list[float](), IncusCloud()
+    context = ProviderContext(
+        KitGate(15.0),
+        config.encode(),
+        "incus.conf",
+        "kit",
+        "test",
+        on_change=lambda: times.append(time.monotonic()),
+    )
+    await cloud.initialize(context)
+    try:
+        yield times
+    finally:
+        await cloud.close()
+
+
+async def more_than(times: list[float], count: int) -> None:
+    await until("something is heard", lambda: len(times) > count, SOON)
+
+
+@pytest.mark.parametrize("way", ["INCUS_URL", "INCUS_SOCKET"])
+async def test_a_stop_is_heard_of_at_once(lab: Lab, way: str) -> None:
+    url = lab.env[way] if way == "INCUS_URL" else f"unix://{lab.env[way]}"
+    lab.create("ev-1")
+    try:
+        async with heard(lab.config(url)) as times:
+            await more_than(times, 0)
+            count = len(times)
+            await asyncio.to_thread(lab.set_state, ["ev-1"], "stop")
+            await more_than(times, count)
+    finally:
+        lab.remove("ev-1")
+
+
+async def test_without_rights_nothing_is_heard_and_nothing_fails(lab: Lab) -> None:
+    async with heard(lab.config(who="OTHER")) as times:
+        await asyncio.sleep(1)
+    assert times == []
+
+
+async def test_a_stream_that_broke_is_opened_again(lab: Lab) -> None:
+    async with heard(lab.config(f"unix://{lab.env['INCUS_SOCKET']}")) as times:
+        await more_than(times, 0)
+        count = len(times)
+        await asyncio.to_thread(lab.run, "api", "kill")
+        await until("it is heard of again", lambda: len(times) > count, LIMIT)
+
+
+@long
+@pytest.mark.real
+@pytest.mark.timeout(300)
+async def test_a_node_whose_instance_stops_has_its_taint_in_a_moment(
+    tmp_path: Path, cluster: RealCluster, api: Kube, lab: Lab
+) -> None:
+    """Passes are a minute apart here; only what Incus tells of itself comes sooner."""
+    config = tmp_path / "incus.conf"
+    config.write_text(lab.config())
+    where = Where(tmp_path, cluster.kubeconfig("ccm"), config)
+    site = Site(api, lab, where)
+    lab.create("ev-1")
+    await api.post(NODES, registration("ev-1"))
+
+    async def is_tainted() -> bool:
+        return has_taint((await site.nodes())["ev-1"], "shutdown")
+
+    try:
+        with site.supervisor("one", "--node-monitor-period=60s"):
+            await until("it is initialized", site.are_initialized, LIMIT)
+            status = {"status": {"conditions": [ready_condition(False)]}}
+            await api.patch(f"{NODES}/ev-1/status", MERGE_PATCH, status)
+            await asyncio.sleep(2.0)
+            await asyncio.to_thread(lab.set_state, ["ev-1"], "stop")
+            stopped = time.monotonic()
+            await until("the taint", is_tainted, 10.0)
+            took = time.monotonic() - stopped
+            print(f"shutdown taint {took:.2f} s after the stop")
+            assert took < SOON
+    finally:
+        lab.remove("ev-1")

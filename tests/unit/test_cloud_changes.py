@@ -1,0 +1,32 @@
+"""A hint of a cloud ends a pause; no hints make reads follow each other closer than a second."""
+
+import asyncio
+import time
+
+from workers.cloud_changes import HINTED_INTERVAL, CloudChanges
+
+
+async def test_a_hint_ends_each_pause_at_once() -> None:
+    changes = CloudChanges()
+    pauses = [changes.hinted_sleep() for _ in range(2)]
+    began = time.monotonic()
+    asyncio.get_running_loop().call_soon(changes.announce)
+    assert await asyncio.gather(*(pause.sleep(60) for pause in pauses)) == [True, True]
+    assert time.monotonic() - began < HINTED_INTERVAL
+
+
+async def test_without_a_hint_a_pause_has_its_length() -> None:
+    assert not await CloudChanges().hinted_sleep().sleep(0.01)
+
+
+async def test_many_hints_are_one_and_the_next_waits() -> None:
+    changes = CloudChanges()
+    pause = changes.hinted_sleep()
+    for _ in range(3):
+        changes.announce()
+    began = time.monotonic()
+    assert await pause.sleep(60), "what came during a pass counts after it"
+    changes.announce()
+    assert await pause.sleep(60)
+    assert time.monotonic() - began >= HINTED_INTERVAL - 0.01
+    assert not await pause.sleep(0.01)

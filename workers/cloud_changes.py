@@ -1,0 +1,47 @@
+"""What a cloud tells of itself: an occasion to ask it sooner than its turn."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+HINTED_INTERVAL = 1.0  # seconds between reads at least, however often the cloud tells
+
+
+class CloudChanges:
+    """The hints of one process; each pass waits on its own `HintedSleep`."""
+
+    def __init__(self) -> None:
+        self._sleeps: list[HintedSleep] = []
+
+    def announce(self) -> None:
+        """Something changed in the cloud."""
+        for each in self._sleeps:
+            each.wake()
+
+    def hinted_sleep(self) -> "HintedSleep":
+        """For one pass that repeats."""
+        made = HintedSleep()
+        self._sleeps.append(made)
+        return made
+
+
+class HintedSleep:
+    """A pause that a hint ends; one that comes after its end counts for the next."""
+
+    def __init__(self) -> None:
+        self._hint = asyncio.Event()
+        self._ended_at = float("-inf")
+
+    def wake(self) -> None:
+        self._hint.set()
+
+    async def sleep(self, seconds: float) -> bool:
+        """Return after so many seconds, or when hinted; whether it was a hint."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hint.wait()
+                await asyncio.sleep(self._ended_at + HINTED_INTERVAL - time.monotonic())
+        is_hinted = self._hint.is_set()
+        self._hint.clear()
+        self._ended_at = time.monotonic()
+        return is_hinted
