@@ -131,10 +131,11 @@ edge-cases: venv ## Run upstream's edge cases and print which tests hold each of
 check: fmt-check lint types layers test $(if $(CI),bench-smoke) ## Everything CI runs
 
 docs: venv ## Write the manual page, and the tables that are made from the code
-	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md docs/providers/*-differences.md
+	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md docs/annotations.md docs/providers/*-differences.md
 	$(BIN)/python -m ccm.settings.document >> docs/flags.md
 	$(BIN)/python -m ccm.metrics >> docs/metrics.md
 	$(BIN)/python -m tests.faults >> docs/faults.md
+	$(BIN)/python -m tests.docs.annotations >> docs/annotations.md
 	for cloud in aws; do \
 	  $(BIN)/python -m tests.peers $$cloud >> docs/providers/$$cloud-differences.md; done
 	$(BIN)/python -m ccm.cli.manual > systemd/ccm-supervisor.1
