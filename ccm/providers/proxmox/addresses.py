@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotLeading
 from ccm.model.cloud import AddressType, Network, NodeAddress
 from ccm.model.objects import Node, mapping, objects, text
 from ccm.providers.proxmox.api import AGENT, ProxmoxApi
@@ -14,6 +14,7 @@ from ccm.providers.proxmox.config import DEFAULT, NetworkSection
 from ccm.providers.proxmox.inventory import Identity, ListedMachine
 
 Address = IPv4Address | IPv6Address
+_Key = tuple[int, str]  # VMID and UUID: a number is given again
 
 AGENT_WAIT = 2.0  # seconds for which a batch of Nodes waits for agents that answered before
 AGENT_TTL = 60.0  # seconds until one is asked again
@@ -84,23 +85,27 @@ class GuestAgents:
 
     def __init__(self, api: ProxmoxApi, section: NetworkSection) -> None:
         self._api, self.is_asked = api, section.mode != DEFAULT
-        self._told: dict[int, _Told] = {}
-        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._told: dict[_Key, _Told] = {}
+        self._under_way: dict[_Key, asyncio.Task[None]] = {}
 
-    def told(self, machine: ListedMachine) -> Sequence[Address] | None:
+    def told(self, machine: ListedMachine, identity: Identity | None) -> Sequence[Address] | None:
         """What the agent says; None when nobody knows yet."""
-        return self._told.setdefault(machine.vmid, _Told()).addresses if self.is_asked else ()
+        if not self.is_asked:
+            return ()
+        known = identity and self._told.get((machine.vmid, identity.uuid))
+        return known.addresses if known else None
 
     async def ask(self, machines: Sequence[tuple[ListedMachine, Identity]]) -> None:
         """Ask those that were not asked lately; waits a while for all but those that failed."""
         awaited = list[asyncio.Task[None]]()
         for machine, identity in machines if self.is_asked else ():
-            told = self._told.setdefault(machine.vmid, _Told())
-            if machine.vmid in self._under_way or time.monotonic() < told.asked_at + AGENT_TTL:
+            key = machine.vmid, identity.uuid
+            told = self._told.setdefault(key, _Told())
+            if key in self._under_way or time.monotonic() < told.asked_at + AGENT_TTL:
                 continue
             told.asked_at = time.monotonic()
             task = asyncio.create_task(self._ask(machine, identity, told))
-            self._under_way[machine.vmid] = task
+            self._under_way[key] = task
             if not told.has_failed:
                 awaited.append(task)
         if awaited:
@@ -111,12 +116,12 @@ class GuestAgents:
             path = f"{machine.path}/agent/network-get-interfaces"
             answer = await self._api.get("GetGuestAddresses", path, AGENT)
             told.addresses, told.has_failed = read_interfaces(answer, identity.macs), False
-        except CloudError as error:
+        except (CloudError, NotLeading) as error:
             told.has_failed = True
             if any(words in str(error) for words in NO_AGENT) and told.addresses is None:
                 told.addresses = []
         finally:
-            del self._under_way[machine.vmid]
+            del self._under_way[machine.vmid, identity.uuid]
 
     async def close(self) -> None:
         """Give up what is under way."""

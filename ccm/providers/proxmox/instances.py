@@ -137,7 +137,7 @@ class ProxmoxInstances:
             if not identity or not identity.uuid:
                 return Unknown(f"machine {machine.vmid} of {region} has no UUID in its smbios1")
             provider_id = ids.by_uuid(identity.uuid)
-        told = self._agents[region].told(machine)
+        told = self._agents[region].told(machine, identity)
         labels = {f"{LABELS}region": label_value(region), f"{LABELS}zone": machine.host}
         return Instance(
             provider_id=provider_id,

@@ -85,13 +85,25 @@ class Search:
             return _several(node, found)
         if found:
             return found[0]
-        doubts = [*self._failed.values()]
-        for region, inventory in self._inventories.items():
-            doubts += self._lists[region].doubts if region in self._lists else []
-            doubts += await self._doubts_of(inventory)
+        doubts = [*self._failed.values()] or await self._doubts_of_uuids()
         if doubts:
             return Unknown("; ".join(doubts[:3]))
         return Gone(f"no machine of any cluster has UUID {uuid}")
+
+    async def _doubts_of_uuids(self) -> list[str]:
+        """Why a UUID may be there although no machine in the lists has it, once all were read."""
+        found = list[str]()
+        for inventory, machine in self._all():
+            identity = inventory.known_identity(machine)
+            if not identity or not identity.uuid:
+                found.append(f"machine {machine.vmid} of {inventory.region} has no UUID")
+        for region, inventory in self._inventories.items():
+            before = self._lists[region]
+            found += before.doubts or await self._doubts_of(inventory)
+            after = await inventory.read_again()
+            if after.doubts or after.by_id.keys() != before.by_id.keys():
+                found.append(f"the machines of {region} changed meanwhile")
+        return found
 
     def _named(self, node: Node) -> list[tuple[Inventory, ListedMachine]]:
         return [one for one in self._all() if one[1].is_called(node.name)]

@@ -137,3 +137,16 @@ async def test_an_agent_that_fails_later_changes_no_address(
     for _ in range(2):
         assert told(await known(auto, asked)) == there == ["10.0.0.5"]
     assert auto.count("GetGuestAddresses") >= 2
+
+
+async def test_a_number_that_was_given_again_has_not_the_addresses_of_before(
+    pve: Served, auto: Started
+) -> None:
+    """PX3."""
+    machine = pve.add(100, "node-1", UUID, config=NET)
+    machine.agent = {"interfaces": [interface(MAC, "10.0.0.5/24")]}
+    await known(auto, node_with("node-1", UUID))
+    pve.remove(100)
+    other = pve.add(100, "node-2", numbered_uuid(2), config=NET)
+    other.agent = {"interfaces": [interface(MAC, "10.0.0.6/24")]}
+    assert told(await known(auto, node_with("node-2", numbered_uuid(2)))) == ["10.0.0.6"]

@@ -55,6 +55,33 @@ async def test_a_uuid_that_no_machine_has_is_gone(pve: Served, cloud: Started) -
     assert isinstance(await cloud.describe_one(NAMED), Gone)
 
 
+async def test_a_machine_without_a_uuid_may_be_anyones(pve: Served, cloud: Started) -> None:
+    pve.add(101, "other")
+    assert "machine 101 of one has no UUID" in why(await cloud.describe_one(NAMED))
+
+
+async def test_a_uuid_is_looked_for_in_the_list_of_after(pve: Served, cloud: Started) -> None:
+    """A machine that the first list did not have may be the one."""
+    pve.add(100, "pet", UUID)
+    pve.on_list = first_empty(pve)
+    assert "changed meanwhile" in why(await cloud.describe_one(NAMED))
+    assert isinstance(await cloud.describe_one(NAMED), Instance)
+
+
+def first_empty(pve: Served) -> Callable[[Any], Any]:
+    """What answers lists with nothing once, and rightly from then on."""
+    lists = 0
+
+    async def answer(request: object) -> object:
+        nonlocal lists
+        lists += 1
+        if lists == 1:
+            return web.json_response({"data": []})
+        return await type(pve)._resources(pve, request)
+
+    return answer
+
+
 async def test_a_node_without_an_id_is_never_gone(pve: Served, cloud: Started) -> None:
     assert "the token may see is node-1" in why(await cloud.describe_one(UNNAMED))
 
@@ -163,16 +190,7 @@ async def test_a_machine_that_moved_while_it_was_asked_for_is_there(
     machine = pve.add(100, "node-1", UUID, node="pve1")
     await known(cloud, ASKED)
     machine.node = "pve2"
-    lists = 0
-
-    async def short_once(request: object) -> object:
-        nonlocal lists
-        lists += 1
-        if lists == 1:
-            return web.json_response({"data": []})
-        return await type(pve)._resources(pve, request)
-
-    pve.on_list = short_once
+    pve.on_list = first_empty(pve)
     assert "is in the list again" in why(await cloud.describe_one(ASKED))
 
 

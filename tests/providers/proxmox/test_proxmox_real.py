@@ -1,0 +1,140 @@
+"""The whole product on a real API server and the stand-in: what Nodes cost, and which ones go."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ccm.cli.main import main
+from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.model.objects import Node
+from ccm.sandbox.kubelets import ready_condition, registration
+from tests.kube.cluster import RealCluster
+from tests.proc.conftest import api, cluster
+from tests.proc.environment import NODES
+from tests.proc.running import Supervisor, Where, until
+from tests.providers.proxmox.served import ALL_RIGHTS, LIST, TOKEN, Served, config_of
+from tests.providers.proxmox.test_proxmox_instances import numbered_uuid
+
+__all__ = ["api", "cluster"]
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+COUNT = 50
+PERIOD = 0.5  # seconds
+FLAGS = (
+    "--cloud-provider=proxmox",
+    f"--node-monitor-period={PERIOD}s",
+    "--node-deletion-confirmation-period=0",
+)
+
+
+class Whole:
+    """What there is in both."""
+
+    def __init__(self, api: Kube, pve: Served) -> None:
+        self.api, self.pve = api, pve
+
+    async def register(self, number: int) -> None:
+        """A machine, and what the kubelet on it does first."""
+        name, uuid = f"pve-node-{number}", numbered_uuid(number)
+        self.pve.add(100 + number, name, uuid)
+        node = registration(name)
+        node["status"]["nodeInfo"]["systemUUID"] = uuid.upper()
+        await self.api.post(NODES, node)
+
+    async def nodes(self) -> dict[str, Node]:
+        return {one["metadata"]["name"]: Node(one) for one in (await self.api.get(NODES))["items"]}
+
+    async def are_initialized(self) -> bool:
+        nodes = (await self.nodes()).values()
+        return all(one.provider_id and not one.is_uninitialized for one in nodes)
+
+    async def stop_kubelets(self, numbers: Iterable[int]) -> None:
+        body = {"status": {"conditions": [ready_condition(False)]}}
+        for number in numbers:
+            await self.api.patch(f"{NODES}/pve-node-{number}/status", MERGE_PATCH, body)
+
+    async def rounds(self, number: int) -> None:
+        """So many lists of the cluster from now."""
+        before = len(self.pve.paths(LIST))
+        await until("lists", lambda: len(self.pve.paths(LIST)) >= before + number)
+
+
+async def test_nodes_cost_little_and_go_on_proof_alone(
+    api: Kube, cluster: RealCluster, pve: Served, tmp_path: Path
+) -> None:
+    """PX2, PX9, PX11, PX12, PX13, PX16, PX19."""
+    config = tmp_path / "proxmox.yaml"
+    config.write_text(config_of(pve.section()))
+    whole = Whole(api, pve)
+    for number in range(COUNT):
+        await whole.register(number)
+    with Supervisor(Where(tmp_path, cluster.kubeconfig("ccm"), config), *FLAGS) as supervisor:
+        try:
+            began = time.monotonic()
+            await until("all nodes are initialized", whole.are_initialized)
+            print(f"{COUNT} nodes: {time.monotonic() - began:.2f} s, {len(pve.requests)} requests")
+            assert len(pve.paths("/config")) == COUNT
+            await check_doubts(whole, supervisor)
+            await check_what_follows(whole)
+            assert supervisor.end() == 0
+        except BaseException:
+            print(supervisor.tail(60))
+            raise
+
+
+async def check_doubts(whole: Whole, supervisor: Supervisor) -> None:
+    """Five Nodes fell silent: without rights or without quorum nobody goes."""
+    pve = whole.pve
+    await whole.stop_kubelets(range(5))
+    pve.acl = {TOKEN: [("/", {"Sys.Audit"})]}
+    await whole.rounds(6)
+    assert len(await whole.nodes()) == COUNT
+
+    async def is_told() -> bool:
+        words = ["explain", f"--runtime-dir={supervisor.runtime}", "node", "pve-node-0"]
+        done = await asyncio.to_thread(CliRunner().invoke, main, words)
+        return "VM.Audit on /vms" in done.output
+
+    await until("the right that is missing is told", is_told)
+    assert len(await whole.nodes()) == COUNT
+    pve.acl = {TOKEN: [("/", set(ALL_RIGHTS))]}
+    pve.lose_quorum()
+    pve.remove(100)
+    await whole.rounds(6)
+    assert len(await whole.nodes()) == COUNT
+    pve.regain_quorum()
+    await until_node(whole, 0, lambda node: node is None)
+    assert len(await whole.nodes()) == COUNT - 1
+
+
+async def check_what_follows(whole: Whole) -> None:
+    """A stop, a migration, and a host that does not answer."""
+    pve = whole.pve
+    pve.vm(101).status = "stopped"
+    await until_node(whole, 1, lambda node: bool(node and node.is_shut_down))
+    pve.vm(101).status = "running"
+    await until_node(whole, 1, lambda node: bool(node and not node.is_shut_down))
+    pve.add_node("pve2")
+    for number in (2, 7):
+        pve.vm(100 + number).node = "pve2"
+    zone = "topology.kubernetes.io/zone"
+    pve.set_node_offline("pve2")
+    await whole.rounds(6)
+    away = (await whole.nodes())["pve-node-2"]
+    assert not away.is_shut_down
+    pve.set_node_offline("pve2", offline=False)
+    await until_node(whole, 2, lambda node: bool(node and node.labels.get(zone) == "pve2"))
+
+
+async def until_node(whole: Whole, number: int, is_so: Callable[[Node | None], bool]) -> None:
+    """Until it is as wanted, or gone."""
+
+    async def seen() -> bool:
+        return is_so((await whole.nodes()).get(f"pve-node-{number}"))
+
+    await until(f"node {number} is as wanted", seen)
