@@ -10,7 +10,7 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo bench bench-smoke test test-oldest test-fast edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench bench-smoke test test-oldest test-fast edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down tools check docs fmt fmt-check lint types layers clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -64,6 +64,9 @@ release-tools: venv # What checks a release, and runs its image
 
 demo: venv ## Watch tainted nodes become ready, on an embedded cluster and cloud
 	$(BIN)/ccm-supervisor sandbox
+
+demo-incus: venv ## The same with real instances and real requests, in the lab's Incus
+	$(BIN)/python -m tests.labs.incus.demo
 
 # PARTS="initialise kill" picks parts, BENCH="--nodes 100" their sizes; see docs/performance.md.
 bench: venv kube ## Measure on a real API server, into bench/RESULTS.md and docs/performance.png

@@ -27,8 +27,13 @@ NODE_COLUMNS = (
 )
 
 
-def view(sandbox: Sandbox, status: Mapping[str, Any], story: Sequence[str]) -> Fitted:
-    """Everything at once, top down: nodes, workers, budget, what happened, what to try."""
+def view(
+    sandbox: Sandbox, status: Mapping[str, Any], story: Sequence[str], tips: Sequence[str] = ()
+) -> Fitted:
+    """Everything at once, top down: nodes, workers, budget, what happened, what to try.
+
+    `tips` are a title and lines in place of the `hints` for a sandbox.
+    """
     status = printable_values(status)
     parts: list[Text | Rows] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if "error" not in status:
@@ -36,7 +41,7 @@ def view(sandbox: Sandbox, status: Mapping[str, Any], story: Sequence[str]) -> F
         parts += why_nothing_is_deleted(status)
     newest_first = [(printable(line),) for line in reversed(story)]
     parts.append(Rows("Scenario, newest first", [Column("")], newest_first, most=MAX_STORY))
-    title, *lines = hints(sandbox)
+    title, *lines = tips or hints(sandbox)
     parts.append(Rows(title, [Column("")], [(f"  {line}",) for line in lines]))
     return Fitted(parts)
 
