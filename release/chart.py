@@ -74,7 +74,14 @@ def _chart() -> Json:
         "version": __version__,
         "appVersion": __version__,
         "kubeVersion": ">=1.30.0-0",
-        "keywords": ["cloud-controller-manager", "cloud-provider", "aws", "openstack"],
+        "keywords": [
+            "cloud-controller-manager",
+            "cloud-provider",
+            "aws",
+            "openstack",
+            "incus",
+            "proxmox",
+        ],
     }
 
 
