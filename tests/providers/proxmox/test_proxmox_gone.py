@@ -243,6 +243,11 @@ async def test_an_error_without_words_is_an_error(pve: Served, cloud: Started, b
     assert "GetConfig: 500" in why(await cloud.describe_one(ASKED))
 
 
+async def test_what_else_does_not_exist_is_no_proof(pve: Served, cloud: Started) -> None:
+    pve.fail("GET", "/config", 500, "storage 'vms' does not exist")
+    assert "storage 'vms' does not exist" in why(await cloud.describe_one(ASKED))
+
+
 async def test_a_refused_token_is_told(pve: Served, cloud: Started) -> None:
     pve.apitokens.clear()
     with pytest.raises(Denied, match="401 authentication failure"):
