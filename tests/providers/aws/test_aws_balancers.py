@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud.gate import invoke
+from ccm.cloud.interface import ChoosesHosts
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import ImplementedElsewhere, NoRoom, Refused, RetryAfter
 from ccm.model.objects import Json
@@ -178,9 +179,12 @@ async def test_only_nodes_with_the_labels_are_targets(aws: Aws) -> None:
     labels: tuple[dict[str, str], ...] = ({"pool": "web", "x": ""}, {"pool": "web"}, {"x": ""})
     for node, labelled in zip(nodes, labels, strict=True):
         node.raw["metadata"]["labels"] = labelled
-    await aws.ensure(asking({"target-node-labels": "pool=web,x="}), nodes)
+    asked = asking({"target-node-labels": "pool=web,x="})
+    await aws.ensure(asked, nodes)
     ids = [instance["InstanceId"] for instance in classic(aws)["Instances"]]
     assert ids == [machines[0]["InstanceId"]]
+    assert isinstance(aws.cloud.load_balancers, ChoosesHosts)
+    assert set(aws.cloud.load_balancers.host_labels(asked)) == {"pool", "x"}
 
 
 async def test_given_security_groups_replace_its_own_and_the_nodes_are_shared(aws: Aws) -> None:

@@ -17,9 +17,10 @@ from ccm.providers.aws.elb.annotations import (
     NLB,
     OUTREACHING,
     PREFIX,
+    Annotations,
     load_balancer_type,
 )
-from ccm.providers.aws.elb.request import LoadBalancerRequest
+from ccm.providers.aws.elb.request import LoadBalancerRequest, label_selector
 from ccm.providers.aws.rights import missing_rights
 from ccm.providers.aws.security_groups import (
     ALL_PROTOCOLS,
@@ -74,6 +75,9 @@ class AwsLoadBalancers:
 
     def name_for(self, service: Service) -> str:
         return service.default_balancer_name
+
+    def host_labels(self, service: Service) -> Collection[str]:
+        return label_selector(Annotations.of(service)).keys()
 
     def get(self, service: Service) -> Balancer | None:
         found = (elb_type.get(service) for elb_type in self._types.values())

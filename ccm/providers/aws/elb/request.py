@@ -126,9 +126,14 @@ def _tags(service: Service, annotations: Annotations, tag: ClusterTag) -> dict[s
     return {**additional, **ours}
 
 
+def label_selector(annotations: Annotations) -> Mapping[str, str]:
+    """The labels that Nodes behind a load balancer have; an empty value is any."""
+    return annotations.key_values("target-node-labels")
+
+
 def target_instances(annotations: Annotations, hosts: Sequence[Node]) -> frozenset[str]:
-    """The instances of the Nodes that carry the labels asked for; one without a value, any."""
-    labels = annotations.key_values("target-node-labels").items()
+    """The instances of the Nodes that carry the labels asked for."""
+    labels = label_selector(annotations).items()
     return frozenset(
         instance_id
         for node in hosts
