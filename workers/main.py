@@ -70,9 +70,9 @@ async def _live(spec: WorkerSpec) -> ExitCode:
     try:
         return await _work(spec, port, token)
     except ConfigurationFaults as faults:
-        return await _refuse(port, faults.faults)
+        return await _end(port, faults.faults, ExitCode.CONFIGURATION)
     except ConfigurationFault as fault:
-        return await _refuse(port, [fault])
+        return await _end(port, [fault], ExitCode.CONFIGURATION)
     finally:
         receiving.cancel()
         port.close()
@@ -85,15 +85,15 @@ def _end_deaf(receiving: "asyncio.Task[None]") -> None:
         os._exit(ExitCode.FAILED)
 
 
-async def _refuse(port: Port, faults: list[ConfigurationFault]) -> ExitCode:
+async def _end(port: Port, whys: Sequence[Exception], code: ExitCode) -> ExitCode:
     """Say why, and end once that was heard: the supervisor learns of the end by another way."""
     heard = asyncio.Event()
     port.on_message = lambda message: heard.set() if isinstance(message, Drain) else None
-    port.send(Fault([str(fault) for fault in faults]))
+    port.send(Fault([str(why) for why in whys]))
     with suppress(TimeoutError):
         async with asyncio.timeout(FAULT_TIMEOUT):
             await heard.wait()
-    return ExitCode.CONFIGURATION
+    return code
 
 
 async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
@@ -134,7 +134,7 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
             controller = module.new_controller(context)
         except NotNeeded as why:
             log.warning("controller left out", extra={"why": str(why)})
-            return ExitCode.NOT_NEEDED
+            return await _end(port, [why], ExitCode.NOT_NEEDED)
         connection = Connection(port, grants, gate, (gate.counters, kube.counters))
         runner = Runner(connection, context, controller)
         port.on_message = runner.on_message

@@ -22,6 +22,7 @@ def status_view(status: Mapping[str, Any]) -> list[Text | Rows]:
         _leader(status),
         workers_table(status),
         *(Text(failure, style="bold red") for failure in _failures(status)),
+        *_skipped(status),
         *_pending(status),
         *why_nothing_is_deleted(status),
         budget_table(status),
@@ -69,6 +70,13 @@ def workers_table(status: Mapping[str, Any]) -> Rows:
     return Rows("Workers", columns, rows, least=min(len(rows), MAX_NAMED), brief=brief)
 
 
+def _skipped(status: Mapping[str, Any]) -> Iterator[Text]:
+    """A line for each worker that has nothing to do, with the reason."""
+    for worker in status["workers"]:
+        if worker["state"] == "skipped" and worker["faults"]:
+            yield Text(f"{worker['name']} is skipped: {'; '.join(worker['faults'])}")
+
+
 def why_nothing_is_deleted(status: Mapping[str, Any]) -> Iterator[Text]:
     """In lines, when that is so."""
     yield from (Text(why, "bold red") for why in why_blocked(status.get("deletions", {})))
@@ -77,7 +85,8 @@ def why_nothing_is_deleted(status: Mapping[str, Any]) -> Iterator[Text]:
 def _failures(status: Mapping[str, Any]) -> Iterator[str]:
     """Why a worker does not start, and why a watch fails."""
     for worker in status["workers"]:
-        yield from (f"{worker['name']}: {fault}" for fault in worker["faults"])
+        if worker["state"] != "skipped":
+            yield from (f"{worker['name']}: {fault}" for fault in worker["faults"])
     for kind, watch in status["informer"]["kinds"].items():
         if watch["trouble"]:
             yield f"watch of {kind}: {watch['trouble']}"

@@ -368,6 +368,7 @@ class Children:
         elif child.is_leaving:
             self._children.pop(child.name, None)
         elif code == ExitCode.NOT_NEEDED:
+            child.last_faults = process.faults
             self.transition(child, WorkerEvent.NOT_NEEDED)
         elif code == ExitCode.CONFIGURATION:
             self._on_refusal(child, process.faults)

@@ -18,6 +18,7 @@ from tests.proc.running import (
     IS_LONG,
     Json,
     Supervisor,
+    Where,
     command,
     in_background,
     is_alive,
@@ -196,3 +197,10 @@ async def test_a_worker_that_grew_too_large_hands_over(env: Environment) -> None
         old = supervisor.wait_running()["node-0"]["pid"]
         await until("it was replaced", lambda: supervisor.is_replaced("node-0", old))
         assert "worker grew too large" in supervisor.tail(100)
+
+
+def test_status_says_why_a_worker_is_skipped(where: Where) -> None:
+    with Supervisor(where, *ALL_CONTROLLERS, "--configure-cloud-routes=false") as supervisor:
+        route = supervisor.wait_running()["route"]
+    assert route["state"] == "skipped"
+    assert route["faults"] == ["--configure-cloud-routes is false"]

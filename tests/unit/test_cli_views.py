@@ -11,6 +11,7 @@ from ccm.cli.main import main
 from ccm.cli.status_view import status_view
 from ccm.dry_run.plan import Plan
 from ccm.errors import ExitCode
+from ccm.supervisor.https.status_problems import find_problems
 from tests.page.statuses import status, worker
 
 
@@ -26,6 +27,14 @@ def test_the_faults_of_a_worker_that_refuses_to_start() -> None:
         "node-0", state="failed", pid=None, faults=["--cloud-config: [Global] ulr is unknown"]
     )
     assert "node-0: --cloud-config: [Global] ulr is unknown" in shown(workers=[refuses])
+
+
+def test_why_a_worker_is_skipped() -> None:
+    why = "--configure-cloud-routes is false"
+    skipped = status(workers=[worker("route", state="skipped", faults=[why])])
+    assert shown(**skipped).count(why) == 1
+    assert f"route is skipped: {why}" in shown(**skipped)
+    assert not [*find_problems(skipped)]
 
 
 def test_the_failure_of_a_watch() -> None:

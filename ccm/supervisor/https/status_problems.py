@@ -81,7 +81,8 @@ def _of_workers(workers: list[Json]) -> Iterator[StatusProblem]:
     for worker in workers:
         name, faults = text(worker.get("name")), worker.get("faults")
         controller = controller_of_worker(name)
-        for fault in faults if isinstance(faults, list) else ():
+        is_wanted = worker.get("state") != "skipped"
+        for fault in faults if is_wanted and isinstance(faults, list) else ():
             sentence = f"{name} refused to start: {fault}"
             page = "operations.md#ccmworkerdown"
             yield StatusProblem(Severity.CRITICAL, "workers", sentence, page)
