@@ -44,10 +44,12 @@ async def test_sixty_nodes_cost_one_list(
     nodes = [node_of(lab, name) for name in MANY]
     url = f"unix://{gateway.socket}"
     cloud = await Started(lab.config(url)).start()
+    await cloud.describe(*nodes)
+    assert cloud.operations == ["ListInstances", "GetServer"], "the server is their zone"
     began = time.monotonic()
     answers = await cloud.describe(*nodes)
-    print(f"a refresh of {COUNT}: {cloud.operations}, {time.monotonic() - began:.2f} s")
-    assert cloud.operations == ["ListInstances"]
+    print(f"a refresh of {COUNT}: {cloud.operations[2:]}, {time.monotonic() - began:.2f} s")
+    assert cloud.operations[2:] == ["ListInstances"]
     assert all(isinstance(answer, Instance) for answer in answers.values())
     await cloud.close()
 
