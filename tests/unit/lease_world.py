@@ -256,8 +256,8 @@ class Replica:
         self.is_ready, self.down, self.fencing = True, {}, 0.01
 
     def _are_fenced(self) -> bool:
-        """Asked while nothing is permitted, from when that was told."""
-        now, (told, end) = asyncio.get_running_loop().time(), self.permits[-1]
+        """Asked while nothing is permitted, from when that was told; ever, if nothing was."""
+        now, (told, end) = asyncio.get_running_loop().time(), [(0.0, 0.0), *self.permits][-1]
         assert not end
         if self.fencing is None or now < told + self.fencing:
             return False
