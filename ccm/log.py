@@ -17,7 +17,7 @@ import orjson
 from ccm.journal import JournalHandler, field_name, is_journal
 from ccm.printable import printable, printable_json
 
-LIBRARIES = ("aiohttp", "asyncio", "boto3", "botocore", "kubernetes", "s3transfer", "urllib3")
+LIBRARIES = ("aiohttp", "asyncio", "botocore", "kubernetes", "urllib3")
 """What they warn of (a retry, a pool, a slow callback) is for who looks for it."""
 
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

@@ -29,7 +29,7 @@ UNUSED = (
     # Generated clients: we send and receive JSON. Descriptions of services: we use those of KEPT.
     f"{SITE}/kubernetes/client/api/*", f"{SITE}/kubernetes/client/models/*",
     f"{SITE}/kubernetes/aio/client/api/*", f"{SITE}/kubernetes/aio/client/models/*",
-    f"{SITE}/botocore/data/*/", f"{SITE}/boto3/examples",
+    f"{SITE}/botocore/data/*/",
 )  # fmt: skip
 KEPT = (
     f"{SITE}/botocore/data/ec2", f"{SITE}/botocore/data/elb", f"{SITE}/botocore/data/elbv2",

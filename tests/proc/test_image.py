@@ -106,7 +106,11 @@ def test_what_it_is_made_of_is_told_in_a_valid_form(image: tuple[Path, Path]) ->
     text = image[1].read_text()
     assert invalid_bill(text) == ""
     names = {component["name"] for component in json.loads(text)["components"]}
-    assert {one.name for one in debian.pinned()} | {"ccm-supervisor", "boto3", "aiohttp"} <= names
+    assert {one.name for one in debian.pinned()} | {
+        "ccm-supervisor",
+        "botocore",
+        "aiohttp",
+    } <= names
 
 
 async def test_the_historical_daemonset_does_its_work_in_it(

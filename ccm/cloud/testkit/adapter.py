@@ -129,7 +129,7 @@ class Adapter:
     routes_end_with_machines: bool = False
     """Whether a route is a property of its machine, so that none is left when that is ended."""
     sdk_modules: Collection[str] = ()
-    """The modules of the cloud's SDK, such as `boto3`: importing the provider's package must not
+    """The modules of the cloud's SDK, such as `botocore`: importing the provider's package must not
     import them."""
 
     def start(self) -> None:

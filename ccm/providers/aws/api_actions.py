@@ -43,7 +43,7 @@ https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-thrott
 
 @dataclass(frozen=True, slots=True)
 class ApiAction:
-    """One action of one AWS service, as boto3 and IAM name it."""
+    """One action of one AWS service, as botocore and IAM name it."""
 
     service: str
     operation: str

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
-import boto3
 from botocore import xform_name
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
@@ -19,6 +18,7 @@ from botocore.exceptions import (
     NoCredentialsError,
     PartialCredentialsError,
 )
+from botocore.loaders import Loader
 from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
 
@@ -129,6 +129,7 @@ class AwsApi:
         self._large_listings: set[str] = set()  # calls that list too much to find one in it
         limit_time()
         session = get_session()
+        session.register_component("data_loader", _SDK_DATA)
         if config.role_arn:
             _assume_role(session, config, region, caller)
         self._clients = {name: _client(session, name, config, region, caller) for name in SERVICES}
@@ -297,23 +298,35 @@ def to_cloud_error(operation: str, error: Exception) -> CloudError:
     return AwsNoRoom(message, code) if code in QUOTA_CODES else AwsRefused(message, code)
 
 
+def _load_sdk_data() -> Loader:
+    """What botocore knows of the services, 20 MB that workers share which are forked after this."""
+    loader = Loader()
+    for name in SERVICES:
+        for kind in ("service-2", "endpoint-rule-set-1"):
+            loader.load_service_model(name, kind)
+    for name in ("endpoints", "partitions", "_retry", "sdk-default-configuration"):
+        loader.load_data(name)
+    return loader
+
+
+_SDK_DATA = _load_sdk_data()
+
+
 def sdk_region() -> str:
     """The region of the environment or the profile; empty when neither names one."""
     return get_session().get_config_variable("region") or ""
 
 
 def _client(session: Session, name: str, config: AwsConfig, region: str, caller: str) -> Any:
-    options = _options(config, caller)
-    endpoint = config.endpoint(name, region)
-    if endpoint is None:
-        boto = boto3.session.Session(botocore_session=session, region_name=region)
-        client = boto.client(name, config=options)
-    else:
-        if endpoint.signing_name:
-            options = options.merge(Config(signing_name=endpoint.signing_name))
-        signing_region = endpoint.signing_region
-        boto = boto3.session.Session(botocore_session=session, region_name=signing_region)
-        client = boto.client(name, config=options, endpoint_url=endpoint.url)
+    options, endpoint = _options(config, caller), config.endpoint(name, region)
+    if endpoint and endpoint.signing_name:
+        options = options.merge(Config(signing_name=endpoint.signing_name))
+    client = session.create_client(
+        name,
+        region_name=endpoint.signing_region if endpoint else region,
+        endpoint_url=endpoint.url if endpoint else None,
+        config=options,
+    )
     client.meta.events.register("before-parse", check_body)
     return client
 

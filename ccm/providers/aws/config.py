@@ -28,7 +28,7 @@ SERVICES: Mapping[str, Sequence[str]] = {
     "KMS": (),  # upstream asks it about keys of volumes; nothing does here
     "ec2imds": (METADATA,),
 }
-"""boto3's services by the names that upstream has for them, which are those of AWS's SDK."""
+"""botocore's services by the names that upstream has for them, which are those of AWS's SDK."""
 OLD_SERVICES: Mapping[str, Sequence[str]] = {
     **{name.lower(): services for name, services in SERVICES.items()},
     "elasticloadbalancing": ("elb", "elbv2"),
@@ -114,10 +114,10 @@ class AwsConfig:
     load_balancer_type: str = "classic"  # of Services that do not say theirs
     call_timeout: float = 15.0  # the slowest usual answers take a few seconds
     endpoints: Mapping[tuple[str, str], Endpoint] = field(default_factory=dict)
-    """By boto3's service and the region; that of the metadata service is for any region."""
+    """By botocore's service and the region; that of the metadata service is for any region."""
 
     def endpoint(self, service: str, region: str = "") -> Endpoint | None:
-        """Where a service of boto3's is reached in a region, if not at its usual address."""
+        """Where a service of botocore's is reached in a region, if not at its usual address."""
         return self.endpoints.get((service, region))
 
 

@@ -46,7 +46,7 @@ class AwsAdapter(Adapter):
 
     max_machines = 401
     retry_after = None  # AWS does not say when to come back
-    sdk_modules = ("boto3", "botocore")
+    sdk_modules = ("botocore",)
     annotations: Sequence[Mapping[str, str]] = (
         {"type": "nlb"},
         {"internal": "true"},

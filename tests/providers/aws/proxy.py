@@ -1,4 +1,4 @@
-"""A proxy between boto3 and the emulator: a log of the calls, and the faults that moto lacks.
+"""A proxy between botocore and the emulator: a log of the calls, and the faults that moto lacks.
 
 Every fault in here is *injected*: what AWS would answer, by its documentation.
 """
@@ -23,7 +23,7 @@ QUERY_ERROR = """<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code>\
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call as boto3 sent it."""
+    """One call as botocore sent it."""
 
     client: str
     operation: str

@@ -8,7 +8,7 @@ import pytest
 from ccm.cloud import registry
 from ccm.errors import ConfigurationFault
 
-SDK = {"boto3", "botocore"}
+SDK = {"botocore"}
 QUIET = (
     "import ccm.cli.main, ccm.supervisor.supervisor, workers.main",
     "import workers.service.controller, workers.node.controller",
@@ -35,4 +35,4 @@ def test_without_the_extra_it_is_told_which_to_install(monkeypatch: pytest.Monke
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigurationFault) as fault:
         registry.load_provider("aws")
-    assert "pip install 'boto3>=" in str(fault.value)
+    assert "pip install 'botocore>=" in str(fault.value)
