@@ -11,9 +11,8 @@ from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Network
 from ccm.model.objects import Json, Node
-from ccm.providers.openstack.routes import (
+from ccm.providers.openstack.router import (
     AddressGroup,
-    Combined,
     Hop,
     Router,
     RouterRoute,
@@ -21,6 +20,7 @@ from ccm.providers.openstack.routes import (
     networks_in,
     our_routes,
 )
+from ccm.providers.openstack.routes import Combined
 
 A, B = "10.244.1.0/24", "10.244.2.0/24"
 HOPS = {f"10.0.0.{n}": (f"server-{n}", Hop(f"10.0.0.{n}", {})) for n in (1, 2)}
