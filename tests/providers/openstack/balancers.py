@@ -176,6 +176,10 @@ class BalancerLab(Lab):
             f"UPDATE load_balancer SET provisioning_status='{state}' WHERE id='{balancer_id}'"
         )
 
+    def date(self, made_at: str, all_but: str) -> None:
+        """Let all load balancers but one be made at another time than they were."""
+        self._sql(f"UPDATE load_balancer SET created_at='{made_at}' WHERE id<>'{all_but}'")
+
     def _sql(self, statement: str) -> str:
         socket = STATE / "mysql.sock"
         command = ["mariadb", f"--socket={socket}", "-uroot", "-N", "octavia", "-e", statement]

@@ -232,6 +232,26 @@ async def test_a_lost_answer_or_a_killed_controller_makes_no_second_load_balance
     await other.close()
 
 
+@pytest.mark.parametrize("made_at", ["2020-01-01", "2050-01-01"])
+async def test_of_two_of_a_service_the_load_balancer_in_use_stays(
+    octavia: BalancerLab, made_at: str
+) -> None:
+    """OS37: a controller was killed before Octavia answered, and its successor made a second."""
+    first, successor = [await Worker(octavia.config_with()).start() for _ in range(2)]
+    made = await first.ensure(service_of(), octavia.nodes[:1])
+    used = octavia.balancer()
+    other = {key: used[key] for key in ("name", "tags", "vip_subnet_id")}
+    octavia.act_on_balancer("POST", "/loadbalancers", {"loadbalancer": other})
+    octavia.date(made_at, all_but=used["id"])
+    asked = service_of(ingress=made.ingress[0].ip)
+    again = await successor.ensure(asked, octavia.nodes[:1])
+    assert again.ingress == made.ingress
+    octavia.settle()
+    assert octavia.balancer()["id"] == used["id"]
+    await first.close()
+    await successor.close()
+
+
 @long
 async def test_two_clusters_of_one_name_do_not_touch_each_others(octavia: BalancerLab) -> None:
     """OS75: the same Service in both; and what was made before the UID was known stays ours."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.kube.lease import COMPONENT
 from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.labs.openstack.lab import Lab
@@ -101,9 +102,13 @@ class Whole:
         return not await self.services()
 
     async def warnings(self) -> list[str]:
-        """Reasons and messages of Warnings."""
+        """Reasons and messages of Warnings, but for those of the API server itself."""
         events = (await self.api.get(EVENTS))["items"]
-        return [f"{e['reason']}: {e['message']}" for e in events if e["type"] == "Warning"]
+        return [
+            f"{e['reason']}: {e['message']}"
+            for e in events
+            if e["type"] == "Warning" and e["reportingComponent"] == COMPONENT
+        ]
 
     # In the cloud
 

@@ -177,11 +177,11 @@ class OctaviaLoadBalancers:
                 return ObservedBalancer(record, Role.OWNER)
             self._members.forget(names.uid)
         named = await self._octavia.by_name(names.balancer)
-        if record := at_octavia.find_owned(names, named):
-            return ObservedBalancer(record, Role.OWNER)
+        if found := await self._own(request, named, may_leave):
+            return found
         marked = await self._octavia.by_marks(names)
-        if record := at_octavia.find_owned(names, marked):
-            return ObservedBalancer(record, Role.OWNER)
+        if found := await self._own(request, marked, may_leave):
+            return found
         at_octavia.check_not_others(names, named)
         # One without an address never was the in-tree controller's, which is long gone.
         legacy = await self._octavia.by_name(names.legacy_balancer) if names.is_published else []
@@ -192,6 +192,30 @@ class OctaviaLoadBalancers:
             if await self._leave(names, other):
                 raise self._octavia.waiting.first_look(other.id)
         return None
+
+    async def _own(
+        self, request: LoadBalancerRequest, records: Sequence[Json], may_leave: bool
+    ) -> ObservedBalancer | None:
+        """The Service's own of these.
+
+        A controller that ended before Octavia had answered may have made one that its successor
+        could not see: the one in use stays, and where none certainly is, both do.
+        """
+        names = request.names
+        owned = [ObservedBalancer(one, Role.OWNER) for one in records if names.owns(one)]
+        if len(owned) < 2:
+            return next(iter(owned), None)
+        published = {text(one.get("ip")) for one in request.annotations.service.ingress}
+        used = [
+            one
+            for one in owned
+            if not names.is_published
+            or published & {*await self._addresses.of(request, one.record)}
+        ]
+        for other in owned if used and may_leave else ():
+            if other is not used[0] and await self._leave(names, other):
+                raise self._octavia.waiting.first_look(other.id)
+        return (used or owned)[0]
 
     async def _all_of(self, service: Service) -> list[ObservedBalancer]:
         """Every load balancer that has something of the Service's on it."""

@@ -210,11 +210,6 @@ def addresses_of(record: Json) -> list[str]:
     return [one for one in (text(record.get("vip_address")), *more) if one]
 
 
-def find_owned(names: Names, records: Sequence[Json]) -> Json | None:
-    """The first of those that carry the Service's own mark."""
-    return next((one for one in records if names.owns(one)), None)
-
-
 def check_not_others(names: Names, records: Collection[Json]) -> None:
     """Raise `Refused` for a load balancer of the Service's name that is not proved to be its.
 
