@@ -15,6 +15,7 @@ from tests.edge_cases.servers import ApiServer
 from tests.worlds.cloud import Inventory
 from tests.worlds.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
 from tests.worlds.waiting import until
+from workers.cloud_changes import HINTED_INTERVAL
 
 from .world import SupervisedWorld, supervised_world
 
@@ -132,6 +133,35 @@ async def test_without_a_provider_id_there_is_nothing_to_confirm(api_server: Api
         assert machines.confirmed == []
 
 
+async def turn(api_server: ApiServer, w: SupervisedWorld, made: Node, status: str) -> None:
+    """Let the Node be Ready or not, until the controller has seen it."""
+    conditions = [{"type": "Ready", "status": status}]
+    path = f"/api/v1/nodes/{made.name}/status"
+    await api_server.kube.patch(path, STRATEGIC_PATCH, {"status": {"conditions": conditions}})
+    is_ready = status == "True"
+    await until(lambda: Node(w.context.store.get("Node", made.name) or {}).is_ready == is_ready)
+    await until(lambda: not len(w.context.queue))
+
+
+async def test_a_node_that_ceases_to_be_ready_is_asked_about_at_once_and_once_a_period(
+    api_server: ApiServer,
+) -> None:
+    async with supervised_world(api_server.kube, period=1000.0) as w:
+        made = await put(api_server, w, is_ready("True"), OURS)
+        other = await put(api_server, w, is_ready("True"), with_provider_id("fake://2"))
+        never = await put(api_server, w, is_ready("False"), with_provider_id("fake://3"))
+        await until(lambda: not len(w.context.queue))
+        assert w.machines.reads == [], "one that never was Ready waits for its turn"
+        await turn(api_server, w, made, "False")
+        await until(lambda: len(w.proposals) == 1, "a pass at once")
+        assert w.machines.reads == [sorted([made.name, never.name])]
+        await turn(api_server, w, other, "False")
+        await turn(api_server, w, made, "True")
+        await turn(api_server, w, made, "False")
+        await asyncio.sleep(2 * HINTED_INTERVAL)
+        assert len(w.machines.reads) == 1, "a Node that flaps would cause reads without end"
+
+
 async def until_gone(api_server: ApiServer, made: Node) -> None:
     async with asyncio.timeout(10.0):
         while await api_server.find(made):  # noqa: ASYNC110 - the server is asked
@@ -217,12 +247,7 @@ async def test_a_node_that_is_ready_when_its_deletion_is_about_to_leave_stays(
         is_open.clear()
         w.machines.answers[made.name] = GONE
         await until(lambda: w.governor.status(0.0)["counts"]["permitted"])
-        await api_server.kube.patch(
-            f"/api/v1/nodes/{made.name}/status",
-            STRATEGIC_PATCH,
-            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-        )
-        await until(lambda: Node(w.context.store.get("Node", made.name) or {}).is_ready)
+        await turn(api_server, w, made, "True")
         is_open.set()
         await w.passes(8)
         assert await api_server.find(made), "it was deleted"

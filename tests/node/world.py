@@ -59,11 +59,11 @@ async def world(
 class SupervisedWorld:
     """A supervisor's informer and governor, and a lifecycle controller with its runner."""
 
-    def __init__(self, machines: Inventory) -> None:
+    def __init__(self, machines: Inventory, period: float) -> None:
         self.settings = replace(
             SETTINGS,
             controllers=(LIFECYCLE,),
-            node_monitor_period=0.02,
+            node_monitor_period=period,
             node_deletion_confirmation_period=0.0,
         )
         self.machines = machines
@@ -97,10 +97,10 @@ class SupervisedWorld:
 
 @asynccontextmanager
 async def supervised_world(
-    kube: Kube, machines: Inventory | None = None
+    kube: Kube, machines: Inventory | None = None, period: float = 0.02
 ) -> AsyncIterator[SupervisedWorld]:
     """A world that works until the end of the block, with the lifecycle controller alone."""
     with TemporaryDirectory() as directory:
-        world = SupervisedWorld(machines or Inventory())
+        world = SupervisedWorld(machines or Inventory(), period)
         async with world.running(kube, Path(directory)) as made:
             yield made

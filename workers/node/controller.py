@@ -144,6 +144,7 @@ class NodeController:
         node = self._node(key)
         if node is None:
             self._reader.forget(key)
+            self._monitor_pass.forget(key)
             return Result("it is gone")
         if node.is_foreign(self._context.provider.provider_ids):
             message = f"left alone: {node.provider_id} is not of {self._context.provider.name}"
@@ -215,6 +216,7 @@ class NodeController:
         """
         answer = self._monitor_pass.answer(node)
         if self._does_lifecycle:
+            self._monitor_pass.saw(node)
             await self._perform_each(node, plan_power(node, answer))
         if node.is_uninitialized:
             return Result("left tainted: --controllers")

@@ -31,6 +31,9 @@ class MonitorPass:
     Node that `describe` called gone in one pass is in the next one asked about by the other kind of
     read that the provider may have: no run of such answers comes from one kind alone. One whose
     machine the cloud says to have ended for ever is asked about again at once.
+
+    A Node that ceases to be Ready begins the next pass at once, one such pass a period: however
+    many do, and however often, at most twice as much is read.
     """
 
     def __init__(
@@ -40,6 +43,23 @@ class MonitorPass:
         self._confirm = instances.confirm_gone if isinstance(instances, ConfirmsGone) else None
         self._unconfirmed = set[tuple[str, str]]()  # names and UIDs that `describe` called gone
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
+        self._pause = context.changes.hinted_sleep()
+        self._may_hasten = True
+        self._ready: set[str] = set()  # names of Nodes that were Ready when last seen
+
+    def saw(self, node: Node) -> None:
+        """Notice whether `node` ceased to be Ready."""
+        if node.is_ready:
+            self._ready.add(node.name)
+        elif node.name in self._ready:
+            self._ready.remove(node.name)
+            if self._may_hasten:
+                self._may_hasten = False
+                self._pause.wake()
+
+    def forget(self, name: str) -> None:
+        """There is no such Node any more."""
+        self._ready.discard(name)
 
     def answer(self, node: Node) -> Answer | None:
         """What the last pass said about this very node, and not about one before of its name."""
@@ -48,9 +68,9 @@ class MonitorPass:
 
     async def run(self) -> None:
         """Pass after pass, while this worker leads."""
-        hinted = self._context.changes.hinted_sleep()
         while True:
-            await hinted.sleep(self._context.settings.node_monitor_period)
+            was_hinted = await self._pause.sleep(self._context.settings.node_monitor_period)
+            self._may_hasten = not was_hinted
             await self._context.performer.permission.wait()
             await self._pass()
 
