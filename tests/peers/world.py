@@ -191,12 +191,12 @@ class World(ABC):
         while True:
             nodes = self.request("GET", NODES)["items"]
             waits = self._new(nodes) or self._waiting(refused, calls)
-            if not waits and time.monotonic() > since + self.quiet:
-                return
-            assert time.monotonic() < deadline, f"not settled: {waits}"
-            now = self.doings(), [one["metadata"]["resourceVersion"] for one in nodes]
+            now = self.doings(), waits, [one["metadata"]["resourceVersion"] for one in nodes]
             if now != before:
                 before, since = now, time.monotonic()
+            elif not waits and time.monotonic() > since + self.quiet:
+                return
+            assert time.monotonic() < deadline, f"not settled: {waits}"
             time.sleep(0.1)
 
     def _new(self, nodes: Sequence[Json]) -> list[str]:

@@ -153,6 +153,7 @@ class Proxy:
         self.rule: Callable[[Request], Fault | None] = lambda request: None
         self.rewrite: Callable[[Request, bytes], bytes] = lambda request, answer: answer
         self.latency = 0.0  # seconds that each call takes besides the emulator's own
+        self.unanswered = 0
         self.closing = Event()
         self._lock = Lock()
         address = urlsplit(target)
@@ -194,6 +195,17 @@ class Proxy:
     def writes(self) -> list[str]:
         return [request.name for request in self.requests if request.is_write]
 
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count a call that is not answered yet in `unanswered`."""
+        with self._lock:
+            self.unanswered += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.unanswered -= 1
+
     def take(self, request: Request) -> Fault | None:
         time.sleep(self.latency)
         with self._lock:
@@ -230,6 +242,10 @@ class _Handler(BaseHTTPRequestHandler):
         return
 
     def do_POST(self) -> None:
+        with self.server.proxy.answering():
+            self._answer()
+
+    def _answer(self) -> None:
         proxy = self.server.proxy
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request = _read(body.decode(), self.headers.get("User-Agent", ""))
