@@ -18,7 +18,7 @@ from ccm.model.objects import Json, mapping
 from ccm.settings import Settings, default_runtime_dir
 from ccm.supervisor.deletion_state import read_state
 from ccm.supervisor.https.server import MAX_CONNECTIONS
-from ccm.supervisor.shards import wanted_workers
+from ccm.worker_names import wanted_workers
 
 STATUS_TIMEOUT = 2.0  # for a supervisor to answer
 PRIVATE_MODE = 0o700

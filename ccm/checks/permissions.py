@@ -20,7 +20,7 @@ from ccm.manifests.rbac import subjects, worker_rules
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from ccm.supervisor.accounts import APPLY_MANIFESTS, AccountCandidate, best, may_be_left_out, nobody
-from ccm.supervisor.shards import process_name
+from ccm.worker_names import process_name
 
 
 async def check_permissions(context: CheckContext) -> Iterable[Finding]:

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,11 +19,16 @@ from ccm.settings import (
     Flag,
     Origin,
     Reading,
+    Settings,
     default_runtime_dir,
     flags,
     read,
     read_arguments,
 )
+
+if TYPE_CHECKING:  # loaded when it runs, so that the help is quick
+    from ccm.bus.paths import RuntimePaths
+    from ccm.supervisor.starter import WorkerStarter
 
 log = logging.getLogger(__name__)
 
@@ -120,47 +126,59 @@ def startup_notices(
 async def _serve(line: CommandLine, reading: Reading) -> int:
     from ccm.bus.paths import claim
     from ccm.cloud.registry import check_name
-    from ccm.kube import config
-    from ccm.kube.client import Kube
-    from ccm.kube.cluster_identity import read_cluster_uid
-    from ccm.kube.lease import LeaseClient, new_identity
     from ccm.log import set_up
-    from ccm.manifests.rbac import worker_rules
     from ccm.processes import keep_memory_private
-    from ccm.supervisor.accounts import Identities, choose_accounts
-    from ccm.supervisor.preflight import check_api_server
-    from ccm.supervisor.supervisor import Supervisor
+    from ccm.supervisor.starter import WorkerStarter
+    from ccm.worker_names import wanted_workers
 
     keep_memory_private()
     settings = reading.settings
     check_name(settings.cloud_provider)
-    access = await config.load(settings.kubeconfig, settings.master)
     paths, lock = claim(settings.runtime_dir or default_runtime_dir())
     with lock:
         set_up("supervisor", settings.logging_format, settings.v)
         for level, message, fields in startup_notices(reading, os.environ):
             log.log(level, message, extra=fields)
-        kube = Kube(access, "ccm-supervisor/supervisor", settings.kube_api_in_flight)
-        # Its own client, so that a slow list does not hold up a renewal.
-        election = Kube(access, "ccm-supervisor/leader-election", in_flight=2)
-        lease = LeaseClient(
-            election,
-            settings.leader_elect_resource_namespace,
-            settings.leader_elect_resource_name,
-            new_identity(),
-            settings.leader_elect_lease_duration,
-        )
-        try:
-            await check_api_server(kube, access.server.url, settings)
-            cluster_uid = await read_cluster_uid(kube)
-            settings, accounts = await choose_accounts(kube, settings, worker_rules(settings))
-            identities = Identities(accounts, cluster_uid)
-            supervisor = Supervisor(settings, paths, kube, lease, identities)
-            supervisor.verbosity.reread = lambda: read(line, os.environ).settings
-            exit_code = await supervisor.run()
-        finally:
-            await election.close()
-            await kube.close()
+        controllers = sorted({*wanted_workers(settings).values()})
+        # What workers need is loaded in another process while this one loads the supervisor.
+        with WorkerStarter(settings.cloud_provider, controllers) as starter:
+            return await _supervise(line, settings, paths, starter)
+
+
+async def _supervise(
+    line: CommandLine, settings: Settings, paths: "RuntimePaths", starter: "WorkerStarter"
+) -> int:
+    from ccm.kube import config
+    from ccm.kube.client import Kube
+    from ccm.kube.cluster_identity import read_cluster_uid
+    from ccm.kube.lease import LeaseClient, new_identity
+    from ccm.manifests.rbac import worker_rules
+    from ccm.supervisor.accounts import Identities, choose_accounts
+    from ccm.supervisor.preflight import check_api_server
+    from ccm.supervisor.supervisor import Supervisor
+
+    access = await config.load(settings.kubeconfig, settings.master)
+    kube = Kube(access, "ccm-supervisor/supervisor", settings.kube_api_in_flight)
+    # Its own client, so that a slow list does not hold up a renewal.
+    election = Kube(access, "ccm-supervisor/leader-election", in_flight=2)
+    lease = LeaseClient(
+        election,
+        settings.leader_elect_resource_namespace,
+        settings.leader_elect_resource_name,
+        new_identity(),
+        settings.leader_elect_lease_duration,
+    )
+    try:
+        await check_api_server(kube, access.server.url, settings)
+        cluster_uid = await read_cluster_uid(kube)
+        settings, accounts = await choose_accounts(kube, settings, worker_rules(settings))
+        identities = Identities(accounts, cluster_uid)
+        supervisor = Supervisor(settings, paths, kube, lease, identities, starter)
+        supervisor.verbosity.reread = lambda: read(line, os.environ).settings
+        exit_code = await supervisor.run()
+    finally:
+        await election.close()
+        await kube.close()
     if supervisor.faults:
         fail(supervisor.faults, ExitCode.CONFIGURATION)
     return exit_code

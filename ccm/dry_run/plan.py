@@ -46,7 +46,7 @@ from ccm.supervisor.budget import Budget
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.delivery import ProjectedStore
 from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
-from ccm.supervisor.shards import wanted_workers
+from ccm.worker_names import wanted_workers
 from workers.controller import ControllerContext, ControllerModule, NotNeeded
 from workers.executor import KeyExecutor
 from workers.main import provider_context, require_cluster_id

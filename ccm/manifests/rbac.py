@@ -14,7 +14,7 @@ from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor import nodes
 from ccm.supervisor.informer import watch_rule
-from ccm.supervisor.shards import process_name, wanted_workers
+from ccm.worker_names import process_name, wanted_workers
 from workers.rbac import POLICY_RULES
 
 APP_NAME = "ccm-supervisor"

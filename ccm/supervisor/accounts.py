@@ -25,7 +25,7 @@ from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from ccm.settings.leader_migration import disable_controllers
 from ccm.supervisor.preflight import address_flag
-from ccm.supervisor.shards import controller_names, process_name
+from ccm.worker_names import controller_names, process_name
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from ccm.supervisor.leader_election import (
     LeaderElector,
     WorkerProbes,
 )
-from ccm.supervisor.shards import controller_names
+from ccm.worker_names import controller_names
 
 
 class Leadership:

@@ -7,7 +7,7 @@ import select
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import multiprocess
 
@@ -79,7 +79,7 @@ class WorkerStarter:
         self._context = multiprocess.get_context("spawn")
         self._template: _Template | None = None
 
-    def begin(self) -> None:
+    def __enter__(self) -> Self:
         """Let a template load, where the kernel has what it takes (Linux 5.3)."""
         try:
             adopt_orphans()
@@ -88,6 +88,13 @@ class WorkerStarter:
             log.info("workers start without a template", extra={"why": str(error)})
         else:
             self._load()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the template; workers go on."""
+        if self._template:
+            self._template.end()
+            self._template = None
 
     async def loaded(self) -> None:
         """Wait until the template has loaded, or for `LOAD_TIMEOUT`."""
@@ -110,12 +117,6 @@ class WorkerStarter:
         )
         process.start()
         return process  # type: ignore[no-any-return]  # multiprocess has no types
-
-    def close(self) -> None:
-        """End the template; workers go on."""
-        if self._template:
-            self._template.end()
-            self._template = None
 
     def _load(self) -> None:
         self._template = _Template(self._context, self._provider, self._controllers)

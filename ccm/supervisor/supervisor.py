@@ -57,10 +57,11 @@ from ccm.supervisor.metrics_collector import WorkerCounters
 from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
 from ccm.supervisor.permits import Permits
 from ccm.supervisor.serving import HttpsDependencies, https_server
-from ccm.supervisor.shards import Shards, wanted_workers
+from ccm.supervisor.shards import Shards
 from ccm.supervisor.starter import WorkerStarter
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
 from ccm.supervisor.tokens import ServiceAccountTokens, SharedToken, TokenFiles, TokenSource
+from ccm.worker_names import wanted_workers
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,8 @@ RESPONSIVE_WITHIN = 3.0  # seconds since the last sign of life, of which there i
 class Supervisor:
     """One replica. It knows its workers by name only and runs no provider code.
 
-    A worker that `identities` has no account for acts as we do.
+    A worker that `identities` has no account for acts as we do. The `starter` is the caller's,
+    which ends it.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Supervisor:
         kube: Kube,
         lease: LeaseClient,
         identities: Identities,
+        starter: WorkerStarter,
     ) -> None:
         migration = read_leader_migration(settings)
         self._settings = settings = migration.without_unowned(settings) if migration else settings
@@ -118,10 +121,10 @@ class Supervisor:
             self._on_refusal,
             self._settings_for,
         )
-        wanted = set(wanted_workers(settings).values())
-        self._starter = WorkerStarter(settings.cloud_provider, sorted(wanted))
-        start = self._starter.start
-        self._children = Children(paths.bus, settings, server, hooks, start, identities.cluster_uid)
+        self._starter = starter
+        self._children = Children(
+            paths.bus, settings, server, hooks, starter.start, identities.cluster_uid
+        )
         self._permits = Permits(self._hub, self._leader, self._children)
         self._shards = Shards(
             settings.node_workers, self._children, self._informer, self._permits.send
@@ -176,7 +179,6 @@ class Supervisor:
     async def run(self) -> ExitCode:
         """Run until a signal, a command, a lost lease or a refused configuration."""
         self._handle_signals()
-        self._starter.begin()
         wanted = wanted_workers(self._settings)
         await self._tokens.start({*wanted.values()})
         await self._https.start()
@@ -189,7 +191,6 @@ class Supervisor:
             await self._stop.wait()
             await self._end()
         finally:
-            self._starter.close()
             self._children.kill_all()
             for task in tasks:
                 task.cancel()

@@ -23,7 +23,7 @@ from ccm.controllers import (
 )
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.settings import Settings, read, read_arguments
-from ccm.supervisor.shards import wanted_workers
+from ccm.worker_names import wanted_workers
 from tests.worlds.cloud import new_provider
 from tests.worlds.installed import install
 from workers.controller import NotNeeded

@@ -68,11 +68,10 @@ class AwsWorld(World):
         return sum(request.client != "ec2" for request in self.proxy.requests)
 
     def doings(self) -> object:
-        writes = [one for one in self.proxy.writes() if one not in EACH_PASS]
-        return self.balancer_calls(), len(writes)
+        return sum(map(_is_doing, self.proxy.requests))
 
     def busy(self) -> list[str]:
-        return ["a call"] * self.proxy.unanswered
+        return [one.name for one in (*self.proxy.unanswered.values(),) if _is_doing(one)]
 
     def writes(self) -> list[str]:
         return [*_described(self.proxy.requests)]
@@ -92,6 +91,12 @@ class AwsWorld(World):
     def is_served(self, service: str, port: int, seen: Set[str]) -> bool:
         kinds = ("classic", "network")
         return any(f"{kind} lb-of-{service} listener {port} Protocol" in seen for kind in kinds)
+
+
+def _is_doing(request: Request) -> bool:
+    """Whether the call is part of something that ends."""
+    is_write = request.is_write and request.name not in EACH_PASS
+    return request.client != "ec2" or is_write
 
 
 def _described(requests: Sequence[Request]) -> Iterator[str]:

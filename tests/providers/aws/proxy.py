@@ -153,7 +153,7 @@ class Proxy:
         self.rule: Callable[[Request], Fault | None] = lambda request: None
         self.rewrite: Callable[[Request, bytes], bytes] = lambda request, answer: answer
         self.latency = 0.0  # seconds that each call takes besides the emulator's own
-        self.unanswered = 0
+        self.unanswered: dict[int, Request] = {}
         self.closing = Event()
         self._lock = Lock()
         address = urlsplit(target)
@@ -196,15 +196,13 @@ class Proxy:
         return [request.name for request in self.requests if request.is_write]
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
-        """Count a call that is not answered yet in `unanswered`."""
-        with self._lock:
-            self.unanswered += 1
+    def answering(self, request: Request) -> Iterator[None]:
+        """Have the call in `unanswered` until the end of the block."""
+        self.unanswered[id(request)] = request
         try:
             yield
         finally:
-            with self._lock:
-                self.unanswered -= 1
+            del self.unanswered[id(request)]
 
     def take(self, request: Request) -> Fault | None:
         time.sleep(self.latency)
@@ -242,13 +240,13 @@ class _Handler(BaseHTTPRequestHandler):
         return
 
     def do_POST(self) -> None:
-        with self.server.proxy.answering():
-            self._answer()
-
-    def _answer(self) -> None:
-        proxy = self.server.proxy
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request = _read(body.decode(), self.headers.get("User-Agent", ""))
+        with self.server.proxy.answering(request):
+            self._answer(request, body)
+
+    def _answer(self, request: Request, body: bytes) -> None:
+        proxy = self.server.proxy
         fault = proxy.take(request)
         match fault:
             case Refusal(status, code, message):
