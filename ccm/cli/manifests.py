@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ccm import __version__
+from ccm.cli.completion import start_flags as complete_start_flags
 from ccm.cli.reporting import example, say, say_json
 from ccm.printable import printable
 from ccm.settings import Reading, flags, read, read_arguments
@@ -39,7 +40,13 @@ from ccm.settings import Reading, flags, read, read_arguments
 @click.option(
     "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True
 )
-@click.argument("start_flags", nargs=-1, type=click.UNPROCESSED, metavar="-- [FLAGS OF start]")
+@click.argument(
+    "start_flags",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="-- [FLAGS OF start]",
+    shell_complete=complete_start_flags,
+)
 def manifests(start_flags: Sequence[str], output: str, **options: Any) -> None:
     """Print service accounts, RBAC rules and Pods, to be applied.
 

@@ -9,6 +9,7 @@ import click
 
 from ccm.bus.control import NotRunning, ask
 from ccm.bus.paths import RuntimePaths
+from ccm.cli.completion import workers
 from ccm.cli.reporting import Group, example, fail, inherited, output_option, say, say_document
 from ccm.durations import format_duration
 from ccm.errors import ExitCode
@@ -47,7 +48,7 @@ def stop(runtime_dir: str) -> None:
 
 
 @click.command(epilog=example("ccm-supervisor restart node-0"))
-@click.argument("worker")
+@click.argument("worker", shell_complete=workers)
 @runtime_dir_option
 def restart(worker: str, runtime_dir: str) -> None:
     """Have a new process take over the work of WORKER.

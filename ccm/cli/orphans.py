@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ccm.cli.completion import TakesStartFlags
 from ccm.cli.reporting import Group, example, fail, output_option, say, say_document
 
 if TYPE_CHECKING:
@@ -22,7 +23,12 @@ def orphans() -> None:
     """Find load balancers and routes that no object asks for any more."""
 
 
-@orphans.command("list", context_settings={"ignore_unknown_options": True}, epilog=LISTED)
+@orphans.command(
+    "list",
+    cls=TakesStartFlags,
+    context_settings={"ignore_unknown_options": True},
+    epilog=LISTED,
+)
 @output_option("text")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def list_orphans(output: str, flags: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from ccm.cli.completion import TakesStartFlags
 from ccm.cli.reporting import Heading, example, output_option, say, say_document
 from ccm.errors import CloudError, ExitCode
 
@@ -24,6 +25,7 @@ _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
 
 @click.command(
+    cls=TakesStartFlags,
     context_settings={"ignore_unknown_options": True},
     epilog=example("ccm-supervisor plan --cloud-provider=aws --cloud-config=cloud.conf"),
 )

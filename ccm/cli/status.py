@@ -72,7 +72,10 @@ def _watch(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
         "ccm-supervisor explain pv/data",
     )
 )
-@click.argument("kind")
+@click.argument(
+    "kind",
+    shell_complete=lambda ctx, param, text: [one for one in KINDS if one.startswith(text)],
+)
 @click.argument("name", default="")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of a Service.")
 @output_option("text")

@@ -89,6 +89,12 @@ def test_each_shell_is_given_a_script_that_asks_us(shell: str) -> None:
         ("ccm-supervisor deletions fr", {"freeze"}),
         ("ccm-supervisor start --cloud-conf", {"--cloud-config"}),
         ("ccm-supervisor status -o y", {"yaml"}),
+        ("ccm-supervisor plan --cloud-conf", {"--cloud-config"}),
+        ("ccm-supervisor plan --time", {"--timeout"}),
+        ("ccm-supervisor orphans list --cloud-conf", {"--cloud-config"}),
+        ("ccm-supervisor manifests -- --cloud-conf", {"--cloud-config"}),
+        ("ccm-supervisor explain s", {"service"}),
+        ("ccm-supervisor restart --runtime-dir=/nowhere n", set()),
     ],
 )
 def test_words_are_completed(shell: str, line: str, completed: set[str]) -> None:

@@ -112,3 +112,10 @@ def test_what_is_made_without_a_supervisor_has_the_documented_fields() -> None:
     for command in ("version", "providers"):
         document = orjson.loads(typed(command, "-o", "json").stdout)
         assert_documented(document, *others()[command])
+
+
+def test_a_shell_completes_the_workers_that_run(directory: Path) -> None:
+    line = f"ccm-supervisor restart --runtime-dir={directory / 'run'} n"
+    asked = {"_CCM_SUPERVISOR_COMPLETE": "fish_complete", "COMP_WORDS": line, "COMP_CWORD": "n"}
+    done = CliRunner().invoke(main, prog_name="ccm-supervisor", env=asked, catch_exceptions=False)
+    assert done.output.split() == ["plain,node-0", "plain,node-1"]
