@@ -23,7 +23,7 @@ def start_flags(
     return [*_start_flags(incomplete)]
 
 
-def workers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def workers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The workers of the supervisor that runs here; none when there is none to ask."""
     from ccm.bus.control import NotRunning, ask
     from ccm.bus.paths import RuntimePaths

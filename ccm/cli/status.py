@@ -74,7 +74,7 @@ def _watch(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
 )
 @click.argument(
     "kind",
-    shell_complete=lambda ctx, param, text: [one for one in KINDS if one.startswith(text)],
+    shell_complete=lambda _, __, text: [one for one in KINDS if one.startswith(text)],
 )
 @click.argument("name", default="")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of a Service.")
