@@ -16,9 +16,7 @@ class TakesStartFlags(click.Command):
         return own + [item for item in _start_flags(incomplete) if item.value not in taken]
 
 
-def start_flags(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def start_flags(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """For an argument after `--`."""
     return [*_start_flags(incomplete)]
 
