@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ccm.errors import KubernetesError
+from ccm.kube import lease
 from ccm.model.objects import Json
 from ccm.model.volume import ZONE
 from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
@@ -20,10 +21,15 @@ from tests.life.life import Life
 from tests.life.users import UNKNOWN
 from tests.proc.environment import EVENTS, SERVICES, VOLUMES, persistent_volume
 from tests.proc.running import until_none
+from workers.node import controller as node
+from workers.route import controller as route
+from workers.service import controller as service
+from workers.volume_label import controller as volume_label
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 RECOVERY_TIMEOUT = 60.0
+COMPONENTS = [one.COMPONENT for one in (lease, node, route, service, volume_label)]
 STORM_WINDOW = 4.0  # seconds in which a storm would be seen
 
 ASKED: dict[str, tuple[Json, dict[str, str]]] = {
@@ -54,10 +60,10 @@ TOLD = {
 
 
 async def warnings(life: Life) -> dict[str, list[tuple[str, str]]]:
-    """Reason and message of all Warnings, by the name of whom they are about."""
+    """Reason and message of all Warnings of ours, by the name of whom they are about."""
     told: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for event in (await life.api.get(EVENTS))["items"]:
-        if event["type"] == "Warning" and event["source"]:  # the API server's own have none
+        if event["type"] == "Warning" and event["source"].get("component") in COMPONENTS:
             object_ref = event["involvedObject"]["name"]
             told[object_ref] += [(event["reason"], event["message"])] * event["count"]
     return told

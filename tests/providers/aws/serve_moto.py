@@ -1,4 +1,4 @@
-"""Serve moto, mended, on a free loopback port.
+"""Serve moto, mended, on a free loopback port; one call at a time, as its writes undo each other.
 
 Its URL goes into the file that is the first argument; the others are the process that it ends with
 and how many rules a security group may have.
@@ -6,7 +6,10 @@ and how many rules a security group may have.
 
 import logging
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
@@ -32,7 +35,13 @@ def main(url_file: Path, parent: int, rules_per_group: int) -> None:
     die_with_parent(parent)
     mend(rules_per_group)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    app = DomainDispatcherApplication(create_backend_app)
+    moto, lock = DomainDispatcherApplication(create_backend_app), Lock()
+
+    def app(*call: Any) -> Iterable[bytes]:
+        with lock:
+            answer: Iterable[bytes] = moto(*call)
+            return answer
+
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quick)
     unfinished = url_file.with_suffix(".new")
     unfinished.write_text(f"http://127.0.0.1:{server.server_port}")
