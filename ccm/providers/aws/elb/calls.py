@@ -6,7 +6,8 @@ from typing import Any
 
 from ccm.model.objects import Json
 
-MAX_INSTANCES_PER_CALL = 100
+MAX_TARGETS_PER_CALL = 100
+"""As upstream's controller registers them; a classic balancer takes all instances in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class Arn:
 def instance_calls(
     name: str, which: Json, member: str, key: str, instances: Iterable[str]
 ) -> Iterator[ApiCall]:
-    """The same call for all instances, so many at a time; `key` names one in the list `member`."""
-    ordered = sorted(instances)
-    for at in range(0, len(ordered), MAX_INSTANCES_PER_CALL):
-        listed = [{key: one} for one in ordered[at : at + MAX_INSTANCES_PER_CALL]]
-        yield ApiCall(name, {**which, member: listed})
+    """The same call for all instances, targets so many at a time; `key` names one in `member`."""
+    ordered = [{key: one} for one in sorted(instances)]
+    size = MAX_TARGETS_PER_CALL if name.startswith("elbv2:") else len(ordered) or 1
+    for at in range(0, len(ordered), size):
+        yield ApiCall(name, {**which, member: ordered[at : at + size]})
