@@ -56,7 +56,12 @@ async def measure(plan: Plan) -> Measured:
                         {"nodes": number, "side": name, **row}
                         async for row in _rows(place, start, number)
                     ]
-    return Measured(rows, [])
+    broken = [
+        f"{row['left']} balancers or target groups of ours are left, {row['nodes']} nodes"
+        for row in rows
+        if row["side"] == "ours" and row.get("left")
+    ]
+    return Measured(rows, broken)
 
 
 async def _rows(
@@ -78,6 +83,7 @@ async def _rows(
                 place.begin()
                 await act()
                 yield await place.row(what)
+            yield {"what": "left behind", "left": place.left()}
         except BaseException:
             print(controller.tail())
             raise
@@ -198,8 +204,10 @@ class Place:
             return not await self._services()
 
         await self._until("no Service is left", are_gone)
-        left = [*self.account.classic_elbs(), *self.account.target_groups()]
-        assert not left, left
+
+    def left(self) -> int:
+        """How many balancers and target groups the account still has."""
+        return len([*self.account.classic_elbs(), *self.account.target_groups()])
 
     async def _until_hosts(self) -> None:
         wanted = set((await self._nodes()).values())
