@@ -301,7 +301,7 @@ def _error(status: Any) -> Exception:
     code = status.get("code")
     reason, message = text(status.get("reason")), text(status.get("message"))
     if code == 410:
-        return _RelistNeeded(message)
+        return _RelistNeeded(message or reason or "the version is no longer kept")
     return KubernetesError(code if isinstance(code, int) else 500, reason, message, None)
 
 

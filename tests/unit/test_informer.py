@@ -50,7 +50,7 @@ class Nodes:
         self.coming: asyncio.Queue[Json] = asyncio.Queue()
         self.is_up = True
         self.slow: asyncio.Event | None = None  # a list waits for it
-        self.lists = 0
+        self.lists, self.watches = 0, 0
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         if not self.is_up:
@@ -66,6 +66,7 @@ class Nodes:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = await stream()(request)
         assert isinstance(response, web.StreamResponse)
+        self.watches += 1
         while True:
             await response.write(json.dumps(await self.coming.get()).encode() + b"\n")
 
@@ -259,9 +260,9 @@ async def test_status_tells_how_long_the_api_server_has_been_silent(
     nodes = Nodes(node("a"))
     async with world(nodes) as (here, api):
         worker = here.worker("w", LABELS)
-        await until(lambda: worker.is_synced)
+        await until(lambda: worker.is_synced and nodes.watches == 1)
         nodes.is_up = False
-        nodes.say("ERROR", {"code": 410, "reason": "Expired"})
+        nodes.say("ERROR", {"code": 410})
         before = len(api.requests)
         await until(lambda: len(api.requests) > before + 10)
         assert here.nodes["silent_seconds"] > 0.05
@@ -271,7 +272,11 @@ async def test_status_tells_how_long_the_api_server_has_been_silent(
         await until(lambda: not here.nodes["trouble"])
         assert here.nodes["silent_seconds"] < 0.05
     ours = [record for record in caplog.records if record.name == "ccm.supervisor.informer"]
-    assert [record.message for record in ours] == ["watch interrupted", "watch works again"]
+    assert [(record.message, getattr(record, "why", None)) for record in ours] == [
+        ("watch interrupted", "the version is no longer kept"),
+        ("watch interrupted", "the API server answered 500 InternalError: no"),
+        ("watch works again", None),
+    ]
 
 
 async def test_a_watch_that_stays_interrupted_is_told_again(
