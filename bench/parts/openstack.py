@@ -26,6 +26,7 @@ from ccm.sandbox.workload import SERVICE
 from tests.kube.build import REMEDY, find_binaries
 from tests.kube.cluster import RealCluster
 from tests.labs.openstack.lab import running_lab
+from tests.labs.openstack.tenant import is_write
 from tests.proc.running import RULES, Supervisor, Where
 from tests.providers.openstack.balancers import BalancerLab, alone
 
@@ -149,7 +150,7 @@ class Place:
         looks = sum(bool(LOOK.search(call["path"])) for call in reads)
         row: Row = {"what": what, "s": "", "calls": len(calls), "of them looks": looks}
         self.begin()
-        return {**row, "writes": len(calls) - len(reads)}
+        return {**row, "writes": sum(map(is_write, calls))}
 
     def registration(self, index: int) -> Json:
         """The Node of a server, with the pod network that it is to have."""
