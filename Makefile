@@ -3,37 +3,42 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LOOK   := $(VENV)-demo
 CODE   := ccm workers tests bench release
-PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
+PIP    := bin/pip install --quiet --disable-pip-version-check
 
 # Otherwise each of the processes that tests start would compile all code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench bench-smoke test test-oldest test-fast edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint types layers clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 venv: $(READY) ## Create .venv with the project and its development extras
 
-$(READY): setup.cfg pyproject.toml requirements/build.txt requirements/dev.txt
+$(READY): requirements/dev.txt
+$(READY): PINS := dev
+$(LOOK)/.ready: requirements/all.txt
+$(LOOK)/.ready: PINS := all
+$(READY) $(LOOK)/.ready: %/.ready: setup.cfg pyproject.toml requirements/build.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) --require-hashes -r requirements/build.txt -r requirements/dev.txt
-	$(PIP) --no-deps --no-build-isolation -e .
+	$(PYTHON) -m venv $*
+	$*/$(PIP) --require-hashes -r requirements/build.txt -r requirements/$(PINS).txt
+	$*/$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# `build` makes the package, `dev` is what CI runs with, `release` what checks a release, a cloud's name
-# what its image holds.
+# `build` makes the package, `dev` is what CI runs with, `release` what checks a release, `all` what the
+# image holds.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade \
   --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
 lock: venv ## Pin all dependencies with their hashes, at the newest that setup.cfg allows
 	echo 'setuptools>=77' | $(LOCK) - -o requirements/build.txt
 	$(LOCK) setup.cfg --extra dev -o requirements/dev.txt
-	for extra in aws openstack incus proxmox release; do \
+	for extra in all release; do \
 	  $(LOCK) setup.cfg --extra $$extra -c requirements/dev.txt -o requirements/$$extra.txt; done
 	command -v apt-get && $(BIN)/python -m release lock
 
@@ -46,33 +51,38 @@ packages: venv ## Make the wheel and the source distribution, below dist
 chart: venv ## Write what of the Helm chart follows from the code, and pack it, below dist
 	$(BIN)/python -m release chart
 
-# CLOUD=openstack has that one's libraries instead of AWS's.
-image: venv ## Make the image of one cloud on a host of Debian, without docker, below dist
-	$(BIN)/python -m release image $(if $(CLOUD),--cloud=$(CLOUD))
+image: venv ## Make the image on a host of Debian, without docker, below dist
+	$(BIN)/python -m release image
 
-release: release-tools ## Make all that is published, for each cloud an image, and check it, below dist
+release: release-tools ## Make all that is published, and check it, below dist
 	rm -rf dist
-	$(MAKE) packages chart
-	$(MAKE) image CLOUD=aws
-	$(MAKE) image CLOUD=openstack
+	$(MAKE) packages chart image
 	$(BIN)/python -m release check
 
 release-tools: venv # What checks a release, and runs its image
-	$(PIP) --require-hashes -r requirements/release.txt
+	$(VENV)/$(PIP) --require-hashes -r requirements/release.txt
 	@which umoci runc skopeo >/dev/null || { apt-get update -q && \
 	  apt-get install -qy --no-install-recommends umoci runc skopeo; }
 
-demo: venv ## Watch tainted nodes become ready, on an embedded cluster and cloud
-	$(BIN)/ccm-supervisor sandbox
+# In an environment without what development needs, which is there in half of the time.
+demo: $(LOOK)/.ready ## Watch tainted nodes become ready, on an embedded cluster and cloud
+	$(LOOK)/bin/ccm-supervisor sandbox
 
 demo-incus: venv ## The same with real instances and real requests, in the lab's Incus
 	$(BIN)/python -m tests.labs.incus.demo
 
 # PARTS="initialise kill" picks parts, BENCH="--nodes 100" their sizes; see docs/performance.md.
 bench: venv kube ## Measure on a real API server, into bench/RESULTS.md and docs/performance.png
-	$(PIP) -e '.[bench]'
+	$(VENV)/$(PIP) -e '.[bench]'
 	$(BIN)/python -m bench $(PARTS) $(BENCH)
 	$(BIN)/python -m bench.plots
+
+# Neither the figures nor the wall time of a run that is sampled mean anything: look at the shares.
+PART ?= initialise
+profile: venv kube ## Sample our processes in a part of the bench (PART="latency"), into profiles/*.svg
+	$(VENV)/$(PIP) -e '.[bench]'
+	$(BIN)/python -m bench $(PART) --profiles profiles --no-keep --repeats 1 \
+	  $(or $(BENCH),--nodes 1000 --side cold --side arriving)
 
 bench-smoke: venv kube ## Count writes, cloud reads and frames on a real API server, for CI
 	$(BIN)/python -m bench smoke
@@ -95,11 +105,14 @@ lab-incus: ## Install (once) and start a real Incus with OVN in private namespac
 lab-incus-down: ## End it and remove its state
 	tests/labs/incus/lab.sh wipe
 
+lab-vsphere: ## Build (once) the vCenter of loopback that the provider of vSphere is tested with
+	tests/labs/vsphere/lab.sh install
+
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
 # Which tests share a pytest worker: see tests/conftest.py. Those that measure time run last. What
 # CI leaves out is the long tests, and a list of them would hide what failed.
 PYTEST := $(BIN)/python -m pytest -q $(if $(CI),-r fE)
-test: venv $(if $(CI),kube peers helm tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
+test: venv $(if $(CI),kube peers helm lab-vsphere tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
 	$(PYTEST) -n 4 --dist loadgroup -m "not alone"
 	$(PYTEST) tests/proc -n 4 --dist load -m alone
 
@@ -110,6 +123,9 @@ labs: # What tests on real clouds need, which are those that take minutes
 	tests/labs/openstack/lab.sh install
 	tests/labs/incus/lab.sh install
 	$(PYTHON) -m tests.kube.build openstack
+	$(PYTHON) -m tests.kube.build godo
+	$(BIN)/python -m tests.labs.digitalocean.prism
+	$(PYTHON) -m tests.kube.build vsphere
 
 tools: # What tests of the systemd unit, the alert rules and the status page need
 	@for tool in systemd-analyze unshare promtool chromium; do \
@@ -139,7 +155,7 @@ docs: venv ## Write the manual page, and the tables that are made from the code
 	$(BIN)/python -m ccm.metrics >> docs/metrics.md
 	$(BIN)/python -m tests.faults >> docs/faults.md
 	$(BIN)/python -m tests.docs.annotations >> docs/annotations.md
-	for cloud in aws; do \
+	for cloud in aws openstack; do \
 	  $(BIN)/python -m tests.peers $$cloud >> docs/providers/$$cloud-differences.md; done
 	$(BIN)/python -m ccm.cli.manual > systemd/ccm-supervisor.1
 
@@ -163,4 +179,4 @@ layers: venv ## Check that imports point downwards only
 include systemd/install.mk
 
 clean: ## Remove what the targets made inside the tree
-	rm -rf $(VENV) $(OLDEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOOK) $(OLDEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

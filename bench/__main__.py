@@ -25,6 +25,8 @@ PARTS = (
     "routes",
     "storm",
     "shards",
+    "many",
+    "large",
     "aws",
     "openstack",
 )
@@ -45,7 +47,12 @@ def numbers(context: click.Context, option: click.Parameter, text: str) -> tuple
 @click.argument("parts", nargs=-1, type=click.Choice([*PARTS, SMOKE]))
 @click.option("--nodes", "sizes", callback=numbers, default="100,1000,5000", help="Sizes.")
 @click.option("--shards", callback=numbers, default="1,2,4", help="Numbers of node workers.")
-@click.option("--repeats", default=USUAL.repeats, type=COUNT, help="Times that each side runs.")
+@click.option(
+    "--repeats",
+    default=USUAL.repeats,
+    type=click.IntRange(min=0),
+    help="Times that each side runs; 0 shows what --runs has.",
+)
 @click.option("--page", default=USUAL.page, type=COUNT, help="Machines in one answer of the cloud.")
 @click.option(
     "--latency",
@@ -58,6 +65,19 @@ def numbers(context: click.Context, option: click.Parameter, text: str) -> tuple
 )
 @click.option("--services", default=USUAL.services, type=COUNT, help="Services with a balancer.")
 @click.option("--beats", default=USUAL.beats, type=POSITIVE, help="Seconds of heartbeats.")
+@click.option("--side", "sides", multiple=True, help="A side to run, instead of all; repeatable.")
+@click.option(
+    "--runs",
+    type=click.Path(dir_okay=False),
+    default="",
+    help="Keep each run of `initialise` in this file, and count those that it has.",
+)
+@click.option(
+    "--profiles",
+    type=click.Path(file_okay=False),
+    default="",
+    help="Write flame graphs of our processes into this folder.",
+)
 @click.option("--keep/--no-keep", "is_kept", default=True, help="Write bench/RESULTS.md.")
 def main(parts: tuple[str, ...], is_kept: bool, **sizes: object) -> None:
     """Measure PARTS, or all of them, on a real API server."""
@@ -73,7 +93,7 @@ def main(parts: tuple[str, ...], is_kept: bool, **sizes: object) -> None:
         about = str(module.__doc__)
         click.echo(f"\n{about.splitlines()[0]}\n\n{table(found.rows)}\n")
         broken += found.broken
-        if is_kept and part != SMOKE:
+        if is_kept and part != SMOKE and (plan.runs or not plan.sides):
             keep(part, about, plan, found)
     for line in broken:
         click.echo(line, err=True)

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import aiohttp
 
+from ccm.kube.client import METADATA_ONLY, STRATEGIC_PATCH
+
 IN_FLIGHT = 32
 WRITES = 2  # a node
-HEADERS = {"Content-Type": "application/json-patch+json", "User-Agent": "floor"}
+HEADERS = {"Content-Type": STRATEGIC_PATCH, "Accept": METADATA_ONLY, "User-Agent": "floor"}
 
 
 async def send_all(url: str, context: ssl.SSLContext, token: str, lines: list[bytes]) -> None:

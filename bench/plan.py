@@ -18,6 +18,9 @@ class Plan:
     beats: float = 120.0  # how long heartbeats are counted
     services: int = 500
     shards: tuple[int, ...] = (1, 2, 4)
+    sides: tuple[str, ...] = ()  # of a comparison that are run; all of them when empty
+    runs: str = ""  # a file of the runs so far, for a measurement in several pieces
+    profiles: str = ""  # the folder for flame graphs of our processes
 
     @property
     def most(self) -> int:

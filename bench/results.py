@@ -23,6 +23,7 @@ TITLE = """# What was measured last
 `make bench` writes this page; `docs/performance.md` says what the figures mean. A figure is
 `median (least–most)` where a side ran several times; the sides of a comparison take turns.
 """
+NO_SIZES = ("sides", "runs", "profiles")  # of a plan
 PACKAGES = ("aiohttp", "orjson", "pyzmq", "kubernetes")
 
 
@@ -32,13 +33,19 @@ def keep(part: str, about: str, plan: Plan, found: Measured) -> None:
         "part": part,
         "about": " ".join(about.split()),
         "machine": machine(),
-        "plan": asdict(plan),
+        "plan": sizes(plan),
         "rows": found.rows,
         "broken": found.broken,
     }
     records = {**{known["part"]: known for known in recorded()}, part: record}
     LINES.write_bytes(b"".join(orjson.dumps(known) + b"\n" for known in records.values()))
     PAGE.write_text(page(recorded()))
+
+
+def sizes(plan: Plan) -> dict[str, Any]:
+    """What tells how large a run was; of several pieces, each row tells how often it was."""
+    left_out = (*NO_SIZES, "repeats") if plan.runs else NO_SIZES
+    return {name: value for name, value in asdict(plan).items() if name not in left_out}
 
 
 def page(records: Iterable[dict[str, Any]]) -> str:

@@ -1,6 +1,9 @@
 """Where a part is measured: real API server and etcd, simulated cloud, and what is run on them."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,13 +30,14 @@ from tests.kube.build import PEERS, REMEDY, find_binaries
 from tests.kube.cluster import RealCluster
 from tests.peers import upstream
 from tests.peers.upstream import LIBRARY
-from tests.proc.running import RULES, Cloud, Controlled
+from tests.proc.running import RULES, Cloud, Controlled, wait_for
 
 CONTROLLERS = ("ccm-supervisor/", LIBRARY)  # how the user agents of those that are measured begin
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 NEWS = 2.5  # seconds after which every worker has said at least once how it is
 QUIET = 3.0  # seconds after the last Event, in which signs of life report the rest
 EVENTS = "/api/v1/namespaces/default/events"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class Controller(Controlled):
@@ -52,6 +56,22 @@ class Controller(Controlled):
             "--secure-port=0",
         ]
         super().__init__(name, site.directory, ["ccm.cli.main", "start", *where, *flags])
+        self._sampler = self._sample(site.plan.profiles) if site.plan.profiles else None
+
+    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
+        code = super().end(number, seconds)
+        if self._sampler:
+            self._sampler.wait()
+        return code
+
+    def _sample(self, folder: str) -> "subprocess.Popen[bytes]":
+        """Have all its processes sampled until they end; their very first imports are not seen."""
+        wait_for("the supervisor runs", self.runtime.exists)
+        Path(folder).mkdir(exist_ok=True)
+        graph = f"{folder}/{time.time():.0f}-{self.runtime.name}.svg"
+        sampler = str(Path(sys.executable).with_name("py-spy"))
+        command = [sampler, "record", "--subprocesses", "--rate=200", "--output", graph]
+        return subprocess.Popen([*command, "--pid", str(self.pid)])
 
     @property
     def pid(self) -> int:
@@ -157,8 +177,8 @@ class Site:
 
     async def clear(self) -> None:
         """No node, no machine, no Event, no lease; what is counted begins anew."""
-        await self.kube.request("DELETE", "/api/v1/nodes", timeout=300.0)
-        await self.kube.request("DELETE", EVENTS, timeout=300.0)
+        for path in ("/api/v1/nodes", EVENTS):  # all of 15,000 nodes is more than a client takes
+            await self.kube.request("DELETE", path, timeout=300.0, accept=METADATA_LIST)
         await self.kube.request("DELETE", LEASES)
         await self.admin.replace_state({})
         await self.spectator.until_gone()

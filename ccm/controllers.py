@@ -25,6 +25,8 @@ KNOWN = tuple(ALIASES.values())
 
 GROUP = "ccm.cloud_controllers"
 """Entry points of modules with a controller for one provider, named `<provider>.<controller>`."""
+DEFAULT_GROUP = "ccm.default_cloud_controllers"
+"""The same for those that `*` turns on; they raise `NotNeeded` where nothing asks for them."""
 _PROVIDED_NAME = re.compile(r"[a-z]+(-[a-z]+)*")
 _TAKEN = {*ALIASES, *KNOWN, "node"}
 
@@ -57,7 +59,18 @@ def enabled_provided(items: Sequence[str]) -> list[str]:
 
 def provided_by(provider: str) -> dict[str, str]:
     """The controllers that this provider brings, and their modules; nothing is imported."""
-    parts = [(*point.name.partition("."), point.value) for point in entry_points(group=GROUP)]
+    return _provided(GROUP, provider) | _provided(DEFAULT_GROUP, provider)
+
+
+def with_defaults(items: Sequence[str], provider: str) -> tuple[str, ...]:
+    """The list with the provider's controllers that `*` stands for, where it does not name them."""
+    said = {item.removeprefix("-") for item in items}
+    wanted = sorted(_provided(DEFAULT_GROUP, provider)) if "*" in items else []
+    return (*items, *(name for name in wanted if name not in said))
+
+
+def _provided(group: str, provider: str) -> dict[str, str]:
+    parts = [(*point.name.partition("."), point.value) for point in entry_points(group=group)]
     return {
         name: module
         for owner, _, name, module in parts

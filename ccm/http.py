@@ -1,25 +1,26 @@
 """A small HTTP/1.1 client for one server: keep-alive connections, buffered and streamed bodies.
 
 A general client costs more than twice the CPU a request, and requests are most of what a worker
-does (docs/performance.md). `httptools` parses, `asyncio` does TLS, `aiohappyeyeballs` connects.
+does (docs/performance.md). `httptools` parses, `ccm/tls.py` connects.
 """
 
 import asyncio
 import math
-import socket
-import ssl
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import httptools
-from aiohappyeyeballs import AddrInfoType, start_connection
+
+from ccm.tls import Connector, Server, SocketFactory, TlsProtocol
 
 IDLE_TIMEOUT = 30.0  # seconds an idle connection is kept; servers close theirs later
-HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried as well (RFC 8305)
+CONNECTING_AT_ONCE = 8  # connections; more would share the same processors' time
 READ_BUFFER_LIMIT = 1 << 20  # bytes of an unread body at which the connection stops reading
 HEAD_LIMIT = 64 << 10  # bytes that may arrive before headers are complete or after the body
 BODY_LIMIT = 64 << 20  # bytes of a buffered body: 500 Nodes of 130 KiB each
@@ -27,31 +28,6 @@ CLOSED_BY_PEER = (ConnectionResetError, BrokenPipeError)
 _UNQUOTED = "/:@!$&'()*+,;=~%"  # what a path may have, and the sign of what is quoted already
 
 RequestHeaders = Iterable[tuple[str, str]]
-SocketFactory = Callable[[AddrInfoType], socket.socket]
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """An address, and the files with which both ends authenticate.
-
-    `url` may be `unix:///<path>` of a socket. `tls_name` is the name in its certificate, when that
-    is not the host of `url`; with `is_pinned` the name does not count, as `ca_file` is the server's
-    very certificate. Without `is_strict`, certificates may bend RFC 5280, as those of old clusters
-    do.
-    """
-
-    url: str
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    tls_name: str = ""
-    is_verified: bool = True
-    is_strict: bool = True
-    is_pinned: bool = False
-
-    def without_certificate(self) -> "Server":
-        """For a client with a bearer token: a client certificate would win over it."""
-        return replace(self, cert_file="", key_file="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +72,7 @@ class _PartialResponse:
         return HttpResponse(self.status, self.reason.decode("latin-1"), self.headers, body)
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(TlsProtocol):
     """One connection, with one request at a time on it; raises `OSError` whenever it breaks."""
 
     def __init__(
@@ -110,7 +86,7 @@ class HttpConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._awaited: Callable[[], object] = lambda: False
         self._error: OSError | None = None
-        self._response = _PartialResponse(is_complete=True)  # no request was sent yet
+        self._response = _PartialResponse(is_complete=True, keep_alive=True)  # asked for nothing
         # Kept, because before Python 3.12 to ask for it costs a system call.
         self._loop = asyncio.get_running_loop()
         self.idle_since = 0.0
@@ -124,6 +100,11 @@ class HttpConnection(asyncio.Protocol):
     def has_begun(self) -> bool:
         """Whether any of the response to the last request has arrived."""
         return self._response.has_begun
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether the response to the last request is incomplete."""
+        return not self._response.is_complete
 
     def send(self, request: bytes) -> None:
         """Send a serialized request."""
@@ -245,14 +226,12 @@ class HttpClient:
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
         url = urlsplit(server.url)
-        self._host, self._authority, self._base_path = url.hostname or "", url.netloc, url.path
-        self._socket_path = ""
+        self._authority, self._base_path = url.netloc, url.path
         if url.scheme == "unix":
-            self._socket_path, self._authority, self._base_path = url.path, "localhost", ""
-        self._port = url.port or (443 if url.scheme == "https" else 80)
-        self._tls = client_tls(server)
-        self._tls_name = (server.tls_name or self._host) if self._tls else None
-        self._socket_factory = socket_factory
+            self._authority, self._base_path = "localhost", ""
+        self._connector = Connector(server, socket_factory)
+        self._connecting = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: list[HttpConnection] = []
         self._idle_timeout = idle_timeout
         self._open: set[HttpConnection] = set()
@@ -274,9 +253,7 @@ class HttpClient:
         """
         request = self._serialize(method, target, headers, body)
         while True:
-            connection = self._take_idle()
-            is_reused = connection is not None
-            connection = connection or await self._connect()
+            connection, is_reused = await self._idle_or_new()
             try:
                 before_send()
                 connection.send(request)
@@ -302,6 +279,10 @@ class HttpClient:
         finally:
             connection.abort()
 
+    async def connect(self) -> None:
+        """Open a connection for a request that is about to come."""
+        self._release(await self._one_of_few())
+
     async def close(self) -> None:
         """Abort all connections, and open no more; returns when they are closed."""
         self._is_closing = True
@@ -312,16 +293,47 @@ class HttpClient:
             await self._closed.wait()
 
     def _serialize(self, method: str, target: str, headers: RequestHeaders, body: bytes) -> bytes:
-        lines = [
-            f"{method} {self._base_path}{target} HTTP/1.1",
-            f"Host: {self._authority}",
-            *(f"{name}: {value}" for name, value in headers),
-        ]
+        lines = [f"{method} {self._base_path}{target} HTTP/1.1", f"Host: {self._authority}"]
         if body or method != "GET":
             lines.append(f"Content-Length: {len(body)}")
-        if not all(line.isprintable() for line in lines):  # a line break would inject a header
-            raise ValueError("a line of the request is not printable")
-        return "\r\n".join((*lines, "", "")).encode("latin-1") + body
+        return _joined(lines) + _rendered(tuple(headers)) + b"\r\n" + body
+
+    async def _idle_or_new(self) -> tuple[HttpConnection, bool]:
+        """A connection, and whether it was used before.
+
+        Few are opened at once: the first have work while others shake hands, and those who wait
+        may get one that has become idle.
+        """
+        while (idle := self._take_idle()) is None:
+            if self._connecting < CONNECTING_AT_ONCE:
+                return await self._one_of_few(), False
+            await self._wait_for_turn()
+        return idle, True
+
+    async def _one_of_few(self) -> HttpConnection:
+        self._connecting += 1
+        try:
+            return await self._connect()
+        finally:
+            self._connecting -= 1
+            self._wake_one()
+
+    async def _wait_for_turn(self) -> None:
+        """Until a connection is free, or fewer are being opened."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._wake_one()
+            raise
+
+    def _wake_one(self) -> None:
+        while self._waiting:
+            if not (turn := self._waiting.popleft()).done():
+                turn.set_result(None)
+                return
 
     def _take_idle(self) -> HttpConnection | None:
         """The connection that was used last, unless servers are about to close it."""
@@ -337,30 +349,15 @@ class HttpClient:
         if connection.is_reusable:
             connection.idle_since = time.monotonic()
             self._idle.append(connection)
+            self._wake_one()
         else:
             connection.abort()
 
     async def _connect(self) -> HttpConnection:
         if self._is_closing:
             raise ConnectionAbortedError("the client is closed")
-        loop = asyncio.get_running_loop()
-        if self._socket_path:
-            _, connection = await loop.create_unix_connection(
-                lambda: HttpConnection(self._open.add, self._forget), self._socket_path
-            )
-            return connection
-        addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        connected = await start_connection(
-            addresses,
-            happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY,
-            socket_factory=self._socket_factory,
-        )
-        _, connection = await loop.create_connection(
-            lambda: HttpConnection(self._open.add, self._forget),
-            sock=connected,
-            ssl=self._tls,
-            server_hostname=self._tls_name,
-        )
+        connection = HttpConnection(self._open.add, self._forget)
+        await self._connector.connect(connection)
         return connection
 
     def _forget(self, connection: HttpConnection) -> None:
@@ -370,21 +367,21 @@ class HttpClient:
         self._closed.set()
 
 
-def client_tls(server: Server) -> ssl.SSLContext | None:
-    """The TLS context for connections to the server; None for plain HTTP."""
-    if not server.url.startswith("https"):
-        return None
-    context = ssl.create_default_context(cafile=server.ca_file or None)
-    if server.cert_file:
-        context.load_cert_chain(server.cert_file, server.key_file or None)
-    context.check_hostname = server.is_verified and not server.is_pinned
-    if not server.is_verified:
-        context.verify_mode = ssl.CERT_NONE
-    if server.is_pinned:
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    if not server.is_strict:
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
+@lru_cache(maxsize=64)
+def _rendered(headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Headers as they are sent; most requests have those of the one before."""
+    return _joined([f"{name}: {value}" for name, value in headers])
+
+
+def _joined(lines: list[str]) -> bytes:
+    if not "".join(lines).isprintable():  # a line break would inject a header
+        raise ValueError("a line of the request is not printable")
+    return "\r\n".join([*lines, ""]).encode("latin-1")
+
+
+def path_of(*parts: str | int) -> str:
+    """The path of these parts, whatever is in them."""
+    return "".join(f"/{quote(str(part), safe='')}" for part in parts)
 
 
 def request_target(path: str, params: Mapping[str, str] | None = None) -> str:

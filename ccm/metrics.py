@@ -140,7 +140,7 @@ QUEUE_RETRIES = _counter(
     QUEUES, "workqueue_retries_total", "Keys queued again for a later time.", "name"
 )
 KEYS_DELAYED = _gauge(QUEUES, "ccm_keys_waiting", "Keys queued for a later time.", "controller")
-KEYS_PENDING = _gauge(QUEUES, "ccm_keys_unsettled", "Keys not reconciled yet.", "controller")
+KEYS_PENDING = _gauge(QUEUES, "ccm_keys_pending", "Keys not reconciled yet.", "controller")
 KEYS_QUARANTINED = _gauge(
     QUEUES, "ccm_keys_quarantined", "Keys in quarantine: they crashed workers.", "controller"
 )
@@ -150,21 +150,25 @@ RECONCILES = _counter(
 
 WATCHES = "Watches"
 INFORMER_OBJECTS = _gauge(
-    WATCHES, "ccm_feed_objects", "Objects in the store of the shared informer.", "kind"
+    WATCHES, "ccm_informer_objects", "Objects in the store of the shared informer.", "kind"
 )
 WATCH_SILENT_SECONDS = _gauge(
-    WATCHES, "ccm_feed_silent_seconds", "Time since the last event or bookmark.", "kind"
+    WATCHES, "ccm_informer_silent_seconds", "Time since the last event or bookmark.", "kind"
 )
-WATCH_BROKEN = _gauge(WATCHES, "ccm_feed_trouble", "Whether the watch is broken: 1 or 0.", "kind")
-INFORMER_LISTS = _counter(WATCHES, "ccm_feed_lists_total", "Full lists that were begun.", "kind")
+WATCH_BROKEN = _gauge(
+    WATCHES, "ccm_informer_trouble", "Whether the watch is broken: 1 or 0.", "kind"
+)
+INFORMER_LISTS = _counter(
+    WATCHES, "ccm_informer_lists_total", "Full lists that were begun.", "kind"
+)
 OBJECTS_UNDECODABLE = _counter(
-    WATCHES, "ccm_feed_undecodable_total", "Objects skipped because they cannot be decoded."
+    WATCHES, "ccm_informer_undecodable_total", "Objects skipped because they cannot be decoded."
 )
 DELIVERY_QUEUE_DEPTH = _gauge(
-    WATCHES, "ccm_mailbox_depth", "Changed objects in a worker's delivery queue.", "worker"
+    WATCHES, "ccm_delivery_queue_depth", "Changed objects in a worker's delivery queue.", "worker"
 )
 DELIVERY_FRAMES_IN_FLIGHT = _gauge(
-    WATCHES, "ccm_mailbox_in_flight", "Frames that a worker has not acknowledged.", "worker"
+    WATCHES, "ccm_delivery_in_flight", "Frames that a worker has not acknowledged.", "worker"
 )
 
 API = "Requests to the Kubernetes API"
@@ -243,7 +247,7 @@ CLOUD_CALLS_THROTTLED = _counter(
 NODES = "Nodes"
 NODE_INITIALIZATION_SECONDS = _histogram(
     NODES,
-    "ccm_node_initialisation_seconds",
+    "ccm_node_initialization_seconds",
     "From when the leader first saw the uninitialized taint to when it saw it removed.",
     _LATENCY,
 )
@@ -260,10 +264,10 @@ INITIAL_NODE_SYNC_DELAY_SECONDS = _histogram(
     _NODE_AGE,
 )
 NODES_UNINITIALIZED = _gauge(
-    NODES, "ccm_nodes_uninitialised", "Nodes with the uninitialized taint."
+    NODES, "ccm_nodes_uninitialized", "Nodes with the uninitialized taint."
 )
 OLDEST_UNINITIALIZED_SECONDS = _gauge(
-    NODES, "ccm_nodes_oldest_uninitialised_seconds", "Time since the first of them was seen."
+    NODES, "ccm_nodes_oldest_uninitialized_seconds", "Time since the first of them was seen."
 )
 
 MONITOR_PASS_SECONDS = _histogram(

@@ -43,11 +43,10 @@ def chart(out: Path) -> None:
 
 
 @main.command()
-@click.option("--cloud", default="aws", show_default=True, help="Whose libraries it has.")
 @click.pass_obj
-def image(out: Path, cloud: str) -> None:
+def image(out: Path) -> None:
     """The image as an archive, and what it is made of beside it."""
-    for path in make_image(out, cloud):
+    for path in make_image(out):
         click.echo(path)
 
 

@@ -10,7 +10,7 @@ import orjson
 import yaml
 
 from ccm import __version__
-from ccm.controllers import ALIASES, GROUP, load_controller, provided_by
+from ccm.controllers import ALIASES, load_controller, provided_by, with_defaults
 from ccm.kube import cluster_identity, lease, service_accounts
 from ccm.kube.events import event_rule
 from ccm.kube.service_accounts import account_name
@@ -22,7 +22,7 @@ from ccm.settings.flags import flags
 from ccm.settings.syntax import BOOLEAN
 from ccm.supervisor.informer import RESOURCES
 from release.packages import compressed, packed
-from release.tree import NAME, ROOT
+from release.tree import NAME, ROOT, clouds
 from workers.rbac import POLICY_RULES
 
 CHART = ROOT / "deploy" / "chart"
@@ -74,14 +74,7 @@ def _chart() -> Json:
         "version": __version__,
         "appVersion": __version__,
         "kubeVersion": ">=1.30.0-0",
-        "keywords": [
-            "cloud-controller-manager",
-            "cloud-provider",
-            "aws",
-            "openstack",
-            "incus",
-            "proxmox",
-        ],
+        "keywords": ["cloud-controller-manager", "cloud-provider", *clouds()],
     }
 
 
@@ -105,19 +98,11 @@ def _controllers() -> Iterator[Json]:
     for worker, by_controller in POLICY_RULES.items():
         for name, rules in by_controller.items():
             yield _controller([name, short[name]], worker, "", rules)
-    for provider in sorted({point.partition(".")[0] for point in _entry_points()}):
+    for provider in clouds():
         for name in provided_by(provider):
             rules = load_controller(name, provider).POLICY_RULES
-            yield _controller([name], name, provider, rules)
-
-
-def _entry_points() -> Iterator[str]:
-    from configparser import ConfigParser
-
-    config = ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    for line in config["options.entry_points"][GROUP].splitlines():
-        yield line.partition("=")[0].strip()
+            found = _controller([name], name, provider, rules)
+            yield found | {"byStar": name in with_defaults(["*"], provider)}
 
 
 def _controller(

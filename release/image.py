@@ -1,4 +1,4 @@
-"""The image's root file system: Debian's Python, the pinned libraries of one cloud, the wheel.
+"""The image's root file system: Debian's Python, the pinned libraries of all clouds, the wheel.
 
 Nothing is installed: packages are unpacked, and no program of them runs but Python's compiler.
 """
@@ -16,10 +16,11 @@ from release.debian import PYTHON
 from release.oci import image_archive
 from release.packages import make_packages
 from release.sbom import bill_of_materials
-from release.tree import NAME, REQUIREMENTS, UV, ReleaseError, run
+from release.tree import NAME, REQUIREMENTS, UV, clouds, run
 
 PLATFORMS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
 SITE = "usr/lib/python3/dist-packages"
+PINS = REQUIREMENTS / "all.txt"
 
 UNUSED = (
     "usr/lib/*/gconv", "usr/lib/*/engines-3", "usr/sbin/*",
@@ -40,8 +41,10 @@ LINKS = {
     "usr/bin/python3": f"python{PYTHON}",
     "usr/lib/ssl/cert.pem": "/etc/ssl/certs/ca-certificates.crt",
     # Where manifests of upstream's controllers look for it; some give arguments alone.
-    "usr/bin/aws-cloud-controller-manager": "../local/bin/cloud-controller-manager",
-    "usr/bin/openstack-cloud-controller-manager": "../local/bin/cloud-controller-manager",
+    **{
+        f"usr/bin/{cloud}-cloud-controller-manager": "../local/bin/cloud-controller-manager"
+        for cloud in clouds()
+    },
 }
 FILES = {
     "etc/passwd": f"root:x:0:0:root:/:\nccm:x:{USER}:{USER}:ccm:/:\n",
@@ -69,28 +72,28 @@ if __name__ == "__main__":
 """
 
 
-def make_image(out: Path, cloud: str) -> tuple[Path, Path]:
-    """The archive of the image for one cloud, and its bill of materials."""
+def make_image(out: Path) -> tuple[Path, Path]:
+    """The archive of the image, and its bill of materials."""
     architecture = debian.architecture()
     with TemporaryDirectory() as directory:
         root, work = Path(directory, "root"), Path(directory, "work")
         _, wheel = make_packages(out)
-        make_root(root, wheel, cloud, work)
+        make_root(root, wheel, work)
         digest, archive = image_archive(root, architecture, CONFIG, f"{NAME}:{__version__}")
         bill = bill_of_materials(digest, architecture, debian.pinned(), root / SITE)
-    name = f"{NAME}-{__version__}-{cloud}-{architecture}"
+    name = f"{NAME}-{__version__}-{architecture}"
     made = out / f"{name}.oci.tar", out / f"{name}.cdx.json"
     for path, content in zip(made, (archive, bill), strict=True):
         path.write_bytes(content)
     return made
 
 
-def make_root(root: Path, wheel: Path, cloud: str, work: Path) -> None:
+def make_root(root: Path, wheel: Path, work: Path) -> None:
     """Fill the directory `root`; `work` is for what is needed on the way."""
     for package in debian.download(debian.pinned(), work):
         run("dpkg-deb", "--extract", package, root)
         _register(package, root)
-    _install(root / SITE, wheel, cloud)
+    _install(root / SITE, wheel)
     _leave_out(root)
     for name, target in LINKS.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -111,16 +114,13 @@ def _register(package: Path, root: Path) -> None:
     (status / package.name.partition("_")[0]).write_text(run("dpkg-deb", "--field", package))
 
 
-def _install(site: Path, wheel: Path, cloud: str) -> None:
-    pins = REQUIREMENTS / f"{cloud}.txt"
-    if not pins.exists():
-        raise ReleaseError(f"there is no {pins}: which cloud is {cloud!r}?")
+def _install(site: Path, wheel: Path) -> None:
     platform = (
         f"--python-platform={PLATFORMS[debian.architecture()]}",
         f"--python-version={PYTHON}",
     )
     install = (UV, "pip", "install", "--quiet", f"--target={site}", *platform)
-    run(*install, "--only-binary=:all:", "--link-mode=copy", "--require-hashes", f"-r{pins}")
+    run(*install, "--only-binary=:all:", "--link-mode=copy", "--require-hashes", f"-r{PINS}")
     shutil.rmtree(site / "bin")  # they name this host's Python
     for record in site.glob("*.dist-info/RECORD"):
         lines = record.read_text().splitlines(keepends=True)

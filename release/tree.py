@@ -6,8 +6,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from configparser import ConfigParser
 from datetime import UTC, datetime
 from pathlib import Path
+
+from ccm.cloud.registry import GROUP
 
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ROOT / "requirements"
@@ -33,6 +36,14 @@ def epoch() -> int:
     """The time that everything in a release has: it must not matter when it is built."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     return int(given) if given else int(last_release()[1].timestamp())
+
+
+def clouds() -> list[str]:
+    """Those of this tree, without the simulated one."""
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    points = config["options.entry_points"][GROUP].split("\n")
+    return sorted({line.partition("=")[0].strip() for line in points} - {"", "simulated"})
 
 
 def copy_tree(directory: Path) -> Path:

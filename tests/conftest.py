@@ -1,8 +1,12 @@
 """What all tests share: the real API server's fixtures, and which tests run one after the other."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+from tests.worlds.needed import NOT_RUN
 
 # No time limits: on a shared machine they measure the neighbours.
 settings.register_profile(
@@ -26,7 +30,9 @@ BY_MODULE = {
 }
 """Modules whose tests share what takes long to start: one at a time, in one process."""
 LAB_TESTS = "conformance instances lb_addresses_lab lb_lab lb_nodes_lab outages real routes"
-LAB = {f"tests/providers/openstack/test_openstack_{name}.py" for name in LAB_TESTS.split()}
+LAB = {f"tests/providers/openstack/test_openstack_{name}.py" for name in LAB_TESTS.split()} | {
+    "tests/peers/test_openstack_peers.py"
+}
 """Modules whose tests share a real OpenStack: one at a time, in one process."""
 INCUS_LAB = {
     f"tests/providers/incus/test_incus_{name}.py"
@@ -64,6 +70,14 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
         if module in INCUS_LAB:
             return "incus"
         return module if module in BY_MODULE else nodeid
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly how many tests did not run for want of what."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [str(report.longrepr[2]).partition(NOT_RUN)[2] for report in skipped]
+    for missing, count in Counter(filter(None, reasons)).items():
+        terminalreporter.write_line(f"{NOT_RUN}{count} tests; {missing}", red=True, bold=True)
 
 
 def _place(nodeid: str) -> tuple[str, str]:

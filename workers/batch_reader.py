@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
@@ -16,6 +17,7 @@ from workers.controller import ControllerContext
 log = logging.getLogger(__name__)
 
 READS_IN_FLIGHT = 8
+TURNS_TO_JOIN = 5  # of the event loop, until a key that leaves the queue waits here
 ANSWERS = (Instance, VolumePlace, Gone, Unknown)
 
 
@@ -52,9 +54,11 @@ Read = Callable[[Sequence[ObjectT]], Mapping[str, AnswerT] | Awaitable[Mapping[s
 class BatchReader(Generic[ObjectT, AnswerT]):
     """Asks the cloud about objects; a reconcile awaits the answer for its own.
 
-    An object that comes alone is read almost at once. After a batch of several, the next one waits
-    until it is full or half a second has passed: more are likely to come. While more keys are ready
-    than could join yet, it waits for them, however slow this machine is.
+    An object that comes alone is read almost at once, and at once when none came just before. After
+    a batch of several, the next one waits until it is full or half a second has passed: more are
+    likely to come. It leaves sooner when for a moment none came, until that was too soon: then not
+    before half a second is free of objects. While more keys are ready than could join yet, it waits
+    for them, however slow this machine is.
     """
 
     def __init__(
@@ -77,14 +81,15 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         Call it in the reconcile of the key `obj.name`, which is parked meanwhile. Raises
         `NotLeading` when this process does not lead.
         """
-        if kept := self._answers.get(obj.name):
-            at, identity, answer = kept
-            if identity == obj.cloud_identity and time.monotonic() - at < self._timings.answer_ttl:
+        name, identity = obj.name, obj.cloud_identity
+        if kept := self._answers.get(name):
+            at, its, answer = kept
+            if its == identity and time.monotonic() - at < self._timings.answer_ttl:
                 return answer
-        with self._queue.parking(obj.name):
-            async with self._executor.waiting(obj.name):
-                answer = await self._join(obj)
-        self._answers[obj.name] = time.monotonic(), obj.cloud_identity, answer
+        with self._queue.parking(name):
+            async with self._executor.waiting(name):
+                answer = await self._join(name, obj)
+        self._answers[name] = time.monotonic(), identity, answer
         return answer
 
     def forget(self, name: str) -> None:
@@ -94,18 +99,26 @@ class BatchReader(Generic[ObjectT, AnswerT]):
     async def run(self) -> None:
         """Read batch after batch, until cancelled."""
         loop = asyncio.get_running_loop()
-        first_delay, interval = self._timings.batch_first_delay, self._timings.batch_interval
-        next_batch_at = 0.0
+        timings, next_batch_at, calm_at, lull = self._timings, 0.0, 0.0, math.inf
+        left_early = False
         try:
             while True:
                 await self._some.wait()
-                await self._fill(max(next_batch_at - loop.time(), first_delay))
+                now = loop.time()
+                delay = timings.batch_calm_delay if now > calm_at else timings.batch_first_delay
+                if now >= next_batch_at:
+                    lull = timings.batch_lull
+                elif left_early:  # too soon: from now on the interval counts
+                    lull = math.inf
+                left_early = await self._fill(max(next_batch_at - now, delay), lull)
                 await self._slots.acquire()
                 batch = self._next_batch()
                 if not batch:  # who waited was cancelled
                     self._slots.release()
                     continue
-                next_batch_at = loop.time() + interval if len(batch) > 1 else 0.0
+                are_many = len(batch) > 1 or left_early
+                next_batch_at = loop.time() + timings.batch_interval if are_many else 0.0
+                calm_at = loop.time() + timings.batch_calm
                 self._reads.add(start_task(self._read_for(batch), self._reads.discard))
         finally:
             for read in self._reads:
@@ -139,30 +152,50 @@ class BatchReader(Generic[ObjectT, AnswerT]):
             log.exception("provider failed", extra={"call": getattr(read, "__qualname__", "")})
             return {obj.name: Unknown(f"provider failed: {error!r}") for obj in batch}
 
-    async def _join(self, obj: ObjectT) -> AnswerT | Unknown:
+    async def _join(self, name: str, obj: ObjectT) -> AnswerT | Unknown:
         """Wait for the answer in the next batch."""
         answered: asyncio.Future[AnswerT | Unknown] = asyncio.get_running_loop().create_future()
-        self._waiting[obj.name] = obj, answered
+        self._waiting[name] = obj, answered
         self._some.set()
         if len(self._waiting) >= self._part.batch_size:
             self._full.set()
         try:
             return await answered
         finally:
-            if self._waiting.get(obj.name) == (obj, answered):
-                del self._waiting[obj.name]
+            if self._waiting.get(name) == (obj, answered):
+                del self._waiting[name]
 
-    async def _fill(self, seconds: float) -> None:
-        """Wait until the batch is full, or nobody more is about to join it."""
+    async def _fill(self, seconds: float, lull: float) -> bool:
+        """Wait until the batch is full, or nobody more is about to join it.
+
+        The answer is whether it leaves early, as nobody has joined for a `lull`.
+        """
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        while len(self._waiting) < self._part.batch_size:
+        began, left = loop.time(), seconds
+        while (joined := len(self._waiting)) < self._part.batch_size:
             self._full.clear()
+            is_early = lull < left
             try:
-                await asyncio.wait_for(self._full.wait(), seconds)
+                await asyncio.wait_for(self._full.wait(), min(left, lull))
             except TimeoutError:
-                if not len(self._queue) or loop.time() - began > self._timings.batch_longest_delay:
-                    return
+                passed = loop.time() - began
+                left = seconds - passed if is_early else seconds
+                if is_early and self._queue:
+                    lull = math.inf  # they come, and nobody has to look again
+                    continue
+                if is_early and len(self._waiting) > joined:
+                    continue
+                is_late = passed > self._timings.batch_longest_delay
+                if is_late or not await self._is_anybody_about_to_join():
+                    return is_early
+        return False
+
+    async def _is_anybody_about_to_join(self) -> bool:
+        """Whether more keys are ready, or have left the queue just now."""
+        joined = len(self._waiting)
+        for _ in range(TURNS_TO_JOIN):
+            await asyncio.sleep(0)
+        return bool(len(self._queue)) or len(self._waiting) > joined
 
     def _next_batch(self) -> "list[tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]]":
         names = list(self._waiting)[: self._part.batch_size]

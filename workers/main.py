@@ -18,6 +18,7 @@ from ccm.bus.sockets import Port
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
 from ccm.cloud.registry import load_provider, read_config
+from ccm.cloud.secrets import secret_reader
 from ccm.controllers import load_controller
 from ccm.decide.lease import write_grace
 from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
@@ -106,19 +107,21 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     provider = load_provider(settings.cloud_provider)
     changes = CloudChanges()
     on_change = changes.announce if spec.controller == "node" else None
-    start = provider_context(settings, gate, spec.name, spec.cluster_uid)
-    await provider.initialize(replace(start, on_change=on_change))
-    require_cluster_id(provider, settings)
     grace = _grace(settings)
-    port.permission.outlive_by(grace)
     kube = _kube(spec, module.COMPONENT, Fence(port.permission.check, grace), token)
+    start = provider_context(settings, gate, spec.name, spec.cluster_uid)
+    read_secret = secret_reader(kube.lane())
+    await provider.initialize(replace(start, on_change=on_change, read_secret=read_secret))
+    require_cluster_id(provider, settings)
+    port.permission.outlive_by(grace)
     port.is_idle = lambda: not (gate.under_way or kube.writes_under_way)
     try:
+        queue, lane = WorkQueue(module.BACKOFF), kube.lane()
         context = ControllerContext(
             settings=settings,
             provider=provider,
             store=Store(module.PROJECTIONS),
-            queue=WorkQueue(module.BACKOFF),
+            queue=queue,
             executor=KeyExecutor(
                 InFlightJournal(Path(spec.journal_path)),
                 port.send,
@@ -126,7 +129,13 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
                 module.concurrency(settings),
             ),
             performer=Performer(kube, port.permission, grace),
-            recorder=EventRecorder(kube.lane(), module.COMPONENT, spec.name),
+            recorder=EventRecorder(
+                lane,
+                module.COMPONENT,
+                spec.name,
+                # An Event a Node; those of other controllers tell what takes its time.
+                is_busy=lambda: spec.controller == "node" and queue.is_busy,
+            ),
             send=port.send,
             changes=changes,
         )
@@ -140,7 +149,11 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
         port.on_message = runner.on_message
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, runner.drain, settings.shutdown_timeout)
+        # The first writes to Nodes are many at once, each on a connection.
+        opening = asyncio.create_task(kube.connect()) if spec.controller == "node" else None
         await runner.run(_hello(module, provider))
+        if opening:
+            opening.cancel()
         return ExitCode.OK
     finally:
         await kube.close()

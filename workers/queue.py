@@ -51,6 +51,11 @@ class WorkQueue:
         return len(self._ready)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether keys are ready or in flight."""
+        return bool(self._ready or self._in_flight)
+
+    @property
     def waiting(self) -> int:
         """Keys that wait for their time."""
         return len(self._due)

@@ -1,11 +1,15 @@
 """A worker's copy of the objects it wants, own writes read back; and which Node has a machine."""
 
+import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import orjson
+
+from ccm.background import Deadlines
 from ccm.bus.frames import Objects
 from ccm.model.objects import (
     FieldPath,
@@ -22,6 +26,7 @@ log = logging.getLogger(__name__)
 K = TypeVar("K", bound=KubernetesObject)
 
 Name = tuple[str, str]  # kind, key
+Versioned = tuple[int, bytes]  # version, 0 when it is not known; JSON text
 
 DUPLICATE = "DuplicateProviderID"
 """The reason of the Event on a Node that gets nothing."""
@@ -41,30 +46,44 @@ class Absorbed:
 
 @dataclass
 class Store:
-    """The newest known state of every wanted object, by kind and key."""
+    """The newest known state of every wanted object, by kind and key.
+
+    It is kept as JSON text, a quarter of what it takes as objects of Python, and read when somebody
+    asks for it: whoever looks at many objects again and again keeps what he looks for.
+    """
 
     projections: tuple[Projection, ...]
-    _objects: dict[Name, Json] = field(default_factory=dict)
-    _versions: dict[Name, int] = field(default_factory=dict)
-    _counts: Counter[str] = field(default_factory=Counter)  # by kind
-    _coming: dict[Name, tuple[int, Json]] | None = None
+    _objects: dict[str, dict[str, Versioned]] = field(default_factory=dict)  # by kind and key
+    _coming: dict[Name, Versioned] | None = None
     _epoch: int = 0
     _seq: int = 0
     _restores: int = 0
+    _deadlines: Deadlines = field(default_factory=Deadlines)
+    _echoes: dict[Name, asyncio.Event] = field(default_factory=dict)  # own writes yet to come back
 
     def get(self, kind: str, key: str) -> Json | None:
-        return self._objects.get((kind, key))
+        """The object; it is the caller's own."""
+        found = self._objects.get(kind, {}).get(key)
+        return _read(found) if found else None
 
     def view(self, kind: type[K], key: str) -> K | None:
         """The object of this kind; None when there is none."""
         raw = self.get(kind.KIND, key)
         return kind(raw) if raw is not None else None
 
+    def version(self, kind: str, key: str) -> int:
+        """That of the object as it is here; 0 when it is not known."""
+        known = self._objects.get(kind, {}).get(key)
+        return known[0] if known else 0
+
     def count(self, kind: str) -> int:
-        return self._counts[kind]
+        return len(self._objects.get(kind, {}))
+
+    def keys(self, kind: str) -> list[str]:
+        return list(self._objects.get(kind, {}))
 
     def names(self) -> list[Name]:
-        return list(self._objects)
+        return [(kind, key) for kind, known in self._objects.items() for key in known]
 
     def absorb(self, frame: Objects) -> Absorbed:
         """Take in a frame of objects; raises `Gap` when one before it is missing."""
@@ -72,62 +91,89 @@ class Store:
             self._epoch, self._seq, self._coming = frame.epoch, 0, {}
         if frame.restores != self._restores:
             self._restores = frame.restores
-            self._versions.clear()
+            for known in self._objects.values():
+                known.update((key, (0, text)) for key, (_, text) in list(known.items()))
         if frame.seq != self._seq + 1:
             raise Gap(f"frame {frame.seq} of epoch {frame.epoch} after {self._seq}")
         self._seq = frame.seq
+        news = [
+            ((kind, key), (version, text) if text else None)
+            for (kind, key, version), text in zip(frame.entries, frame.values, strict=True)
+        ]
         if self._coming is None:
-            changed = [
-                (kind, key)
-                for kind, key, version, value in frame.entries
-                if self._put((kind, key), version, value)
-            ]
+            changed = [name for name, new in news if self._take(name, new)]
             return Absorbed(changed, completed=False)
-        for kind, key, version, value in frame.entries:
-            if value is None:
-                self._coming.pop((kind, key), None)
+        for name, new in news:
+            if new:
+                self._coming[name] = new
             else:
-                self._coming[(kind, key)] = version, value
+                self._coming.pop(name, None)
         return self._complete() if frame.complete else Absorbed([], completed=False)
 
     def wrote(self, kind: str, key: str, answer: Json) -> None:
         """Remember what a write of ours answered; older entries of a frame are ignored."""
-        if (kind, key) in self._objects:
-            value = project(answer, self._paths(kind))
-            self._put((kind, key), resource_version(answer), value)
+        known = self._objects.get(kind, {}).get(key)
+        if known is None:
+            return
+        # What orjson returns keeps a buffer of 4 KiB and more; a copy has its own size.
+        text = bytes(memoryview(orjson.dumps(project(answer, self._paths(kind)))))
+        new = resource_version(answer), text
+        if new[0] > known[0] and new[1] != known[1]:
+            self._echoes[(kind, key)] = asyncio.Event()
+        self._put((kind, key), new)
+
+    async def echoed(self, kind: str, key: str, seconds: float) -> None:
+        """Wait until a frame has the object as we wrote it last, but not for too long."""
+        if echo := self._echoes.get((kind, key)):
+            with suppress(TimeoutError), self._deadlines.within(seconds):
+                await echo.wait()
 
     def _complete(self) -> Absorbed:
         """The snapshot replaces everything but the answers to our own writes that are newer."""
         coming, self._coming = self._coming or {}, None
-        gone = [name for name in self._objects if name not in coming]
+        gone = [name for name in self.names() if name not in coming]
         for name in gone:
-            self._put(name, 0, None)
-        for name, (version, value) in coming.items():
-            self._put(name, version, value)
+            self._take(name, None)
+        for name, new in coming.items():
+            self._take(name, new)
         return Absorbed([*coming, *gone], completed=True)
 
-    def _put(self, name: Name, version: int, value: Json | None) -> bool:
+    def _take(self, name: Name, new: Versioned | None) -> bool:
+        """Put what a frame has, which may be what we wrote.
+
+        When somebody had written the same before us, the frame has an older version, and no other
+        one follows.
+        """
+        if name in self._echoes:
+            kind, key = name
+            mine = self._objects[kind][key]
+            if new is None or new[0] >= mine[0] or new[1] == mine[1]:
+                self._echoes.pop(name).set()
+        return self._put(name, new)
+
+    def _put(self, name: Name, new: Versioned | None) -> bool:
         """Whether this is news: what has the higher version is newer; 0 is not known.
 
         What we wrote comes back from the watch, and is no news then.
         """
-        if value is None:
-            self._versions.pop(name, None)
-            was_there = self._objects.pop(name, None) is not None
-            self._counts[name[0]] -= was_there
-            return was_there
-        known = self._versions.get(name, 0)
-        if version and version < known:
+        kind, key = name
+        known = self._objects.setdefault(kind, {})
+        if new is None:
+            return known.pop(key, None) is not None
+        old = known.get(key)
+        if old and (new == old or 0 < new[0] < old[0]):
             return False
-        if version == known and value == self._objects.get(name):
-            return False
-        self._counts[name[0]] += name not in self._objects
-        self._versions[name] = version
-        self._objects[name] = value
-        return True
+        known[key] = new
+        # What we took for the result of a write may have its members in another order.
+        return not (old and new[0] == old[0] and _read(new) == _read(old))
 
     def _paths(self, kind: str) -> tuple[FieldPath, ...]:
         return next(want.paths for want in self.projections if want.kind == kind)
+
+
+def _read(known: Versioned) -> Json:
+    value: Json = orjson.loads(known[1])
+    return value
 
 
 class MachineHolders:

@@ -9,8 +9,14 @@ class Timings:
 
     batch_first_delay: float = 0.005
     """An object that comes alone waits for company before it is read."""
+    batch_calm: float = 0.05
+    """Without a batch, after which an object that comes alone is likely to stay alone."""
+    batch_calm_delay: float = 0.0005
+    """Then it waits for those that came in the same moment."""
     batch_interval: float = 0.5
     """Between two batches of reads that are not full, while many objects come."""
+    batch_lull: float = 0.03
+    """Without another object, after which a batch leaves before the interval is over."""
     batch_longest_delay: float = 10.0
     """A batch waits while more keys are ready, which may join it: those that have their answer go
     first, and on a slow API server the writes of a whole batch take seconds."""
@@ -18,6 +24,8 @@ class Timings:
     """Until a batch for which reconciles wait asks for its next grant."""
     throttled_refresh_retry: float = 5.0
     """Until a batch of the refresh pass, or a suspect, is asked for once more."""
+    echo: float = 0.2
+    """At the most until our write comes back from the watch, before the next one of its object."""
     answer_ttl: float = 300.0
     """An answer may be acted on; a refresh follows in as many seconds."""
 
@@ -30,6 +38,9 @@ class Timings:
     """Without a change of any Node before balancers are updated."""
     node_debounce_limit: float = 2.0
     """After which they are updated although Nodes keep changing."""
+    node_initialization_limit: float = 10.0
+    """The longest that a Service waits, before its first balancer is made, for Nodes that are being
+    initialized; and that a Node is waited for."""
     balancer_resync_period: float = 1800.0
     """After which a balancer is compared with its Service again."""
     refusal_retry_period: float = 600.0

@@ -37,7 +37,7 @@ async def _once(place: Site) -> dict[str, float]:
             seconds = time.monotonic() - began
             await asyncio.sleep(AFTER)
             writes = await place.cloud_writes()
-            gap = await _without_leader(place)
+            gap = await without_leader(place)
             await asyncio.to_thread(leader.end)
     return {
         "s from SIGTERM to running": seconds,
@@ -47,7 +47,7 @@ async def _once(place: Site) -> dict[str, float]:
     }
 
 
-async def _without_leader(place: Site) -> float:
+async def without_leader(place: Site) -> float:
     """From the answer to the release of the Lease to when the new holder says that it took it."""
     lease = await place.kube.get(f"{LEASES}/cloud-controller-manager")
     taken = datetime.fromisoformat(lease["spec"]["acquireTime"]).timestamp()

@@ -13,8 +13,10 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from statistics import median
 
 import orjson
@@ -36,6 +38,7 @@ from workers.timings import Timings
 NODE_WRITES = ("nodes", "nodes/status")
 TUNED = ("--kube-api-qps=2000", "--kube-api-burst=4000", "--concurrent-node-syncs=30")
 TIMEOUT = 900.0  # seconds
+ANY_VERSION = 1
 
 PEER = "upstream, tuned, "
 OURS = ("cold", "arriving")
@@ -63,23 +66,58 @@ class Run:
 
 
 async def measure(plan: Plan) -> Measured:
+    runs = Runs(Path(plan.runs) if plan.runs else None)
+    if plan.repeats:
+        async with site(plan) as place:
+            await _run_all(place, runs)
     rows: list[Row] = []
     broken: list[str] = []
-    async with site(plan) as place:
-        for number in plan.sizes:
-            sides: dict[str, list[Run]] = defaultdict(list)
-            for _ in range(plan.repeats):
-                sides["floor"].append(await floor(place, number))
-                for name, (kind, flags) in STARTS.items():
-                    sides[f"{name}cold"].append(await cold(place, number, kind, *flags))
-                    sides[f"{name}arriving"].append(await arriving(place, number, kind, *flags))
-            if number == min(plan.sizes):
-                usual = await cold(place, number, Peer, *upstream.DEFAULTS)
-                sides["upstream, default flags, cold"].append(usual)
-            for name, runs in sides.items():
-                rows.append(_row(number, name, runs, sides))
-                broken += wrong_counts(plan, number, name, runs) if name in OURS else []
+    for number, sides in sorted(runs.found.items()):
+        for name, found in sides.items():
+            rows.append(_row(number, name, found, sides))
+            broken += wrong_counts(plan, number, name, found) if name in OURS else []
     return Measured(rows, broken)
+
+
+async def _run_all(place: Site, runs: "Runs") -> None:
+    plan = place.plan
+    for number in plan.sizes:
+        for _ in range(plan.repeats):
+            for name, run in _sides(place, number, plan.sides):
+                runs.add(number, name, await run())
+        if number == min(plan.sizes) and not plan.sides:
+            usual = await cold(place, number, Peer, *upstream.DEFAULTS)
+            runs.add(number, "upstream, default flags, cold", usual)
+
+
+class Runs:
+    """The runs of each side by the number of nodes; with a file also those of before."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.found: dict[int, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+        self._file = file
+        for line in file.read_bytes().splitlines() if file and file.exists() else ():
+            number, name, run = orjson.loads(line)
+            self.found[number][name].append(Run(**run))
+
+    def add(self, number: int, name: str, run: Run) -> None:
+        self.found[number][name].append(run)
+        if self._file:
+            with self._file.open("ab") as file:
+                file.write(orjson.dumps([number, name, run]) + b"\n")
+
+
+def _sides(
+    place: Site, number: int, wanted: Sequence[str]
+) -> Iterator[tuple[str, Callable[[], Awaitable[Run]]]]:
+    """The sides that take turns, in their order; all of them unless some are wanted."""
+    sides: dict[str, Callable[[], Awaitable[Run]]] = {"floor": partial(floor, place, number)}
+    for name, (kind, flags) in STARTS.items():
+        sides[f"{name}cold"] = partial(cold, place, number, kind, *flags)
+        sides[f"{name}arriving"] = partial(arriving, place, number, kind, *flags)
+    for name, run in sides.items():
+        if not wanted or name in wanted:
+            yield name, run
 
 
 async def floor(place: Site, number: int) -> Run:
@@ -109,16 +147,22 @@ async def floor(place: Site, number: int) -> Run:
 
 
 async def prepared(place: Site) -> list[bytes]:
-    """Every write that the tainted nodes need, two a node: path, blank, JSON patch."""
+    """Every write that the tainted nodes need, two a node: path, blank, strategic merge patch.
+
+    Without the version, which the floor would have to take from each answer.
+    """
     state = await place.admin.state()
     machines = {record["name"]: read_machine(record) for record in state["machines"]}
     writes: list[bytes] = []
     for node in map(Node, await list_once(place.kube, "/api/v1/nodes")):
         instance = machines[node.name]
         assert isinstance(instance, Instance)
-        patches = [patch_for(node, action) for action in plan_writes(node, instance)]
+        patches = [patch_for(node, action, ANY_VERSION) for action in plan_writes(node, instance)]
         assert len(patches) == WRITES
-        writes += [f"{patch.path} ".encode() + orjson.dumps(patch.operations) for patch in patches]
+        for patch in patches:
+            assert patch.merge
+            del patch.merge["metadata"]["resourceVersion"]
+            writes.append(f"{patch.path} ".encode() + orjson.dumps(patch.merge))
     return writes
 
 
@@ -187,12 +231,13 @@ def _ratios(runs: list[Run], others: list[Run], what: Callable[[Run], float]) ->
 
 
 def _row(number: int, name: str, runs: list[Run], sides: Mapping[str, list[Run]]) -> Row:
-    floors, peers = sides["floor"], sides.get(PEER + name, [])
+    floors, peers = sides.get("floor", []), sides.get(PEER + name, [])
     delays = [delay for run in runs for delay in run.delays]
     writes = runs[-1].writes
     return {
         "nodes": number,
         "side": name,
+        "runs": len(runs),
         "wall s": spread([run.wall for run in runs]),
         "× upstream": _ratios(runs, peers, lambda run: run.wall),
         "with creation": _ratios(runs, peers, lambda run: run.total),
@@ -215,11 +260,13 @@ def wrong_counts(plan: Plan, number: int, name: str, runs: list[Run]) -> list[st
     """Counts that are not what they have to be, whatever the machine does.
 
     Nodes that are long in coming do not share reads: a batch leaves every `batch_interval` then.
+    The first Node is asked about alone, and one batch of a burst may leave in a lull, too soon.
     """
     broken = []
     for run in runs:
         coming = max(run.total - run.wall, 0.0)  # seconds in which the nodes were created
-        most = math.ceil(number / plan.page) + 1 + math.ceil(coming / Timings().batch_interval)
+        alone = 2 if coming else 1
+        most = math.ceil(number / plan.page) + alone + math.ceil(coming / Timings().batch_interval)
         writes = {what: n for what, n in sorted(run.writes.items()) if what != "events"}
         if writes != dict.fromkeys(NODE_WRITES, number):
             broken.append(f"{name}: {number} nodes were initialised with {writes} writes")

@@ -20,7 +20,7 @@ async def measure(plan: Plan) -> Measured:
     rows: list[Row] = []
     async with site(plan) as place, crowd(place, plan.most) as controller:
         for name in WORKERS:
-            times = [await _killed(place, controller, name) for _ in range(plan.repeats)]
+            times = [await killed(place, controller, name) for _ in range(plan.repeats)]
             rows.append(
                 {
                     "nodes": plan.most,
@@ -38,7 +38,7 @@ async def measure(plan: Plan) -> Measured:
     return Measured(rows, [])
 
 
-async def _killed(place: Site, controller: Controller, name: str) -> float:
+async def killed(place: Site, controller: Controller, name: str) -> float:
     """From SIGKILL to a new process that runs and has as many objects as there are."""
     await asyncio.sleep(STEADY)
     old = controller.workers()[name]

@@ -22,11 +22,11 @@ BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 
 async def measure(plan: Plan) -> Measured:
     async with site(plan) as place, crowd(place, plan.most):
-        rows = [await _new_nodes(place), await _changed_labels(place)]
+        rows = [await new_nodes(place), await _changed_labels(place)]
     return Measured(rows, [])
 
 
-async def _new_nodes(place: Site) -> Row:
+async def new_nodes(place: Site) -> Row:
     first = place.plan.most + 1
     names = await place.add_machines(SAMPLES, first)
     for number, name in enumerate(names, first):

@@ -1,5 +1,10 @@
-"""Many Services: a node joins and leaves, and every balancer follows."""
+"""Many Services: a node joins and leaves, and every balancer follows; who starts anew compares all.
 
+Each balancer is one write. What is read first is one call for a page of them, where they begin
+together; the rest of the time is Kubernetes' for new Services, and what the cloud takes.
+"""
+
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,8 +12,8 @@ from typing import Any
 from bench.figures import Row
 from bench.nodes import each, kubelets_node
 from bench.plan import Measured, Plan
-from bench.processes import Cost
-from bench.site import Controller, Site, crowd, site, until_so
+from bench.processes import Cost, cpu_seconds
+from bench.site import Controller, Site, crowd, site, until, until_so
 from ccm.sandbox.workload import SERVICE
 
 NODES = 1000
@@ -27,12 +32,18 @@ async def measure(plan: Plan) -> Measured:
         rows.append(await watch.row("Services made", lambda: add_services(place, plan.services)))
         rows.append(await watch.row("a node joins", lambda: _join(place, joiner)))
         rows.append(await watch.row("it leaves", lambda: _leave(place, joiner)))
+        compared = [await watch.restarted(), await watch.started_anew()]
     broken = [
         f"{row['what']}: {row['cloud writes']} cloud writes for {plan.services} balancers"
         for row in rows
         if row["cloud writes"] != plan.services
     ]
-    return Measured(rows, broken)
+    broken += [
+        f"{row['what']}: {row['cloud writes']} cloud writes"
+        for row in compared
+        if row["cloud writes"]
+    ]
+    return Measured([*rows, *compared], broken)
 
 
 class Watch:
@@ -52,16 +63,50 @@ class Watch:
 
         await until_so(f"{what}: every balancer was written", is_done)
         seconds = time.monotonic() - began
-        calls = await place.admin.counters()
+        return await self._row(what, seconds, Cost.of(self._controller.pid).cpu - before)
+
+    async def restarted(self) -> Row:
+        """The row of a service worker that starts anew, until it has compared every balancer."""
+        place, controller = self._place, self._controller
+        await place.count_anew()
+        old, began = controller.workers()["service"]["pid"], time.monotonic()
+        await asyncio.to_thread(controller.ask, "restart", worker="service")
+
+        await self._until_compared(controller, old)
+        seconds = time.monotonic() - began
+        spent = cpu_seconds(controller.workers()["service"]["pid"])
+        return await self._row("a service worker starts anew", seconds, spent)
+
+    async def started_anew(self) -> Row:
+        """The row of a supervisor that starts after the one before has stopped in order."""
+        place = self._place
+        await asyncio.to_thread(self._controller.end)
+        await place.count_anew()
+        began = time.monotonic()
+        with Controller(place) as controller:
+            await self._until_compared(controller, None)
+            seconds, spent = time.monotonic() - began, Cost.of(controller.pid).cpu
+            return await self._row("a supervisor starts anew", seconds, spent)
+
+    async def _until_compared(self, controller: Controller, old: int | None) -> None:
+        def is_done() -> bool:
+            worker = controller.workers().get("service", {})
+            is_new = worker.get("pid") not in (None, old)
+            return is_new and worker.get("ensured", 0) >= self._place.plan.services
+
+        await until("every balancer was compared", is_done, 600.0)
+
+    async def _row(self, what: str, seconds: float, cpu: float) -> Row:
+        calls = await self._place.admin.counters()
         return {
-            "services": services,
+            "services": self._place.plan.services,
             "nodes": self._nodes,
             "what": what,
             "s": seconds,
             "cloud writes": int(calls["writes"]),
             "cloud reads": int(calls["reads"]),
-            "CPU s": Cost.of(self._controller.pid).cpu - before,
-            "Kubernetes writes": sum(place.writes().values()),
+            "CPU s": cpu,
+            "Kubernetes writes": sum(self._place.writes().values()),
         }
 
 

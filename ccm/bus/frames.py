@@ -1,16 +1,19 @@
 """What passes between supervisor and workers: a spec at the start, then messages as JSON.
 
+Objects of Kubernetes are lines of their own behind it: who hands them on does not read them.
+
 Times are CLOCK_MONOTONIC seconds, which all processes of one host share.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import orjson
 
 from ccm.decide.quarantine import Suspicions
-from ccm.http import Server
 from ccm.settings import Settings
+from ccm.tls import Server
 
 MAX_FRAME = 8 << 20  # bytes
 
@@ -115,6 +118,15 @@ class CloudThrottled:
 
 
 @dataclass(frozen=True, slots=True)
+class CloudRemaining:
+    """An answer of the cloud said that so many calls more may be made in the next `seconds`."""
+
+    budget: str
+    calls: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProposeDeletions:
     """What the cloud said in one pass about the nodes of this worker that are not Ready.
 
@@ -168,9 +180,10 @@ class TokenRefused:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Changed objects: entries `[kind, key, version, value]`, value null for a deleted one.
+    """Changed objects: entries `[kind, key, version]`, and the JSON text of each in `values`.
 
-    `moved` names the null entries, as `[kind, key]`, whose objects now belong to another worker.
+    The text of a deleted object is empty. `moved` names those of them, as `[kind, key]`, which now
+    belong to another worker.
     `epoch` counts snapshots, `seq` the frames of one epoch from 1. The frame with `complete` ends
     the snapshot; what it did not contain does not exist. `restores` counts how often the API server
     went back to an older state: versions of before a restore say nothing about what is newer.
@@ -180,8 +193,19 @@ class Objects:
     seq: int
     complete: bool
     entries: list[Any]
+    values: list[bytes]
     moved: list[list[str]] = field(default_factory=list)
     restores: int = 0
+
+    @classmethod
+    def of(
+        cls, epoch: int, seq: int, complete: bool, objects: Iterable[Any], *moved: list[str]
+    ) -> Self:
+        """From `[kind, key, version, object]`, with None for a deleted one."""
+        known = list(objects)
+        entries = [entry[:3] for entry in known]
+        values = [b"" if entry[3] is None else orjson.dumps(entry[3]) for entry in known]
+        return cls(epoch, seq, complete, entries, values, [*moved])
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +274,7 @@ Message = (
     | Heartbeat
     | GrantRequest
     | CloudThrottled
+    | CloudRemaining
     | ProposeDeletions
     | Survived
     | Explained
@@ -269,20 +294,29 @@ Message = (
 
 
 _TYPES: dict[str, type[Message]] = {kind.__name__: kind for kind in get_args(Message)}
+_FIELDS = {kind: tuple(item.name for item in fields(kind)) for kind in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:
-    """The JSON text of a message: its fields, and its type under `t`."""
-    body = {item.name: getattr(message, item.name) for item in fields(message)}
-    return orjson.dumps({"t": type(message).__name__, **body})
+    """The JSON text of a message, its fields and its type under `t`; then a line for each value."""
+    kind = type(message)
+    body = {name: getattr(message, name) for name in _FIELDS[kind]}
+    lines = body.pop("values") if kind is Objects else ()
+    return b"\n".join((orjson.dumps({"t": kind.__name__, **body}), *lines))
 
 
 def decode(frame: bytes) -> Message:
     """The message in a frame; `BadFrame` when there is none of ours."""
     if len(frame) > MAX_FRAME:
         raise BadFrame(f"{len(frame)} bytes are more than {MAX_FRAME}")
+    head, *lines = frame.split(b"\n")
     try:
-        body = orjson.loads(frame)
-        return _TYPES[body.pop("t")](**body)
+        body = orjson.loads(head)
+        kind = _TYPES[body.pop("t")]
+        if kind is Objects:
+            body["values"] = lines
+        if len(lines) != (len(body["entries"]) if kind is Objects else 0):
+            raise BadFrame(f"{len(lines)} lines behind {kind.__name__}")
+        return kind(**body)
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
         raise BadFrame(f"not a message of ours: {error}") from error

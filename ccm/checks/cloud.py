@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ccm.checks.api_server import cluster_uid, list_nodes, list_objects
+from ccm.checks.api_server import cluster_uid, connect, list_nodes, list_objects
 from ccm.checks.context import CheckContext, once, or_none
 from ccm.checks.finding import Finding, NotChecked, failed, from_fault, ok, warning
 from ccm.cloud.dry_run import ReadingGate
 from ccm.cloud.gate import WorkerGate, invoke
-from ccm.cloud.interface import CloudProvider, NamesMissingRights, Volumes
+from ccm.cloud.interface import CloudProvider, NamesMissingRights, SecretReader, Volumes
 from ccm.cloud.registry import load_provider
+from ccm.cloud.secrets import secret_reader
 from ccm.controllers import LIFECYCLE, NODE, SERVICE, VOLUME
 from ccm.decide.budget import Priority
 from ccm.errors import (
@@ -27,9 +28,11 @@ from ccm.errors import (
     ConfigurationFaults,
     Denied,
     ImplementedElsewhere,
+    KubernetesError,
     NotImplementedByProvider,
     Refused,
     Throttled,
+    Unreachable,
 )
 from ccm.model.cloud import Answer
 from ccm.model.objects import Node
@@ -47,7 +50,10 @@ NO_SUCH_NODE = Node({"metadata": {"name": NO_SUCH_NAME, "uid": NO_SUCH_NAME}})
 NO_SUCH_SERVICE = Service(
     {
         "metadata": {"name": NO_SUCH_NAME, "namespace": "default", "uid": NO_SUCH_NAME},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
+        "spec": {
+            "type": "LoadBalancer",
+            "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30000}],
+        },
     }
 )
 
@@ -66,6 +72,9 @@ class CountingGrants:
     def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
         """Nothing to slow down."""
 
+    def remaining(self, budget: str, calls: int, seconds: float) -> None:
+        """Few are enough."""
+
 
 @once
 async def start_provider(context: CheckContext) -> CloudProvider:
@@ -79,7 +88,7 @@ async def start_provider(context: CheckContext) -> CloudProvider:
     try:
         given = provider_context(settings, gate, "check", await cluster_uid(context))
         provider = load_provider(settings.cloud_provider)
-        await provider.initialize(given)
+        await provider.initialize(replace(given, read_secret=await _secret_reader(context)))
     except (ConfigurationFault, ConfigurationFaults):
         raise
     except Exception as bug:  # around one callback: somebody else's code
@@ -87,6 +96,14 @@ async def start_provider(context: CheckContext) -> CloudProvider:
         raise CloudError(f"provider {settings.cloud_provider} failed: {bug!r}") from bug
     context.resources.push_async_callback(_close, provider)
     return provider
+
+
+async def _secret_reader(context: CheckContext) -> SecretReader | None:
+    """With the rights of whoever checks; None where the API server does not answer."""
+    try:
+        return secret_reader(await connect(context))
+    except (NotChecked, KubernetesError, Unreachable):
+        return None
 
 
 async def _close(provider: CloudProvider) -> None:
@@ -266,7 +283,8 @@ def _meaning(error: CloudError) -> ErrorMeaning | None:
         case ImplementedElsewhere() | NotImplementedByProvider():
             return None
         case Denied():
-            remedy = "correct the credentials in --cloud-config, or allow them this call"
+            where = "in --cloud-config or the environment"
+            remedy = f"correct the credentials {where}, or allow them this call"
             return failed, "the cloud does not let us read", remedy
         case Throttled():
             remedy = "see who else uses this account; --cloud-rate and --cloud-reserve leave room"

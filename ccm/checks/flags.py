@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from ccm.checks.context import CheckContext
 from ccm.checks.finding import Finding, from_fault, ok, warning
 from ccm.controllers import (
+    KNOWN,
     LIFECYCLE,
     NODE,
     ROUTE,
@@ -58,6 +59,7 @@ def evaluate_flags(settings: Settings, written: Collection[str]) -> Iterator[Fin
     found = [
         *_without_effect(settings, chosen),
         *_without_controller(settings, chosen),
+        *_of_controllers(settings),
         *_of_provided(settings),
         *_of_routes(settings),
         *_of_lease(settings),
@@ -84,6 +86,15 @@ def _without_controller(settings: Settings, chosen: Iterable[Flag]) -> Iterator[
                 f"{_text(flag, settings)} has no effect: --controllers turns {controller} off",
                 f"leave it out, or turn {controller} on",
             )
+
+
+def _of_controllers(settings: Settings) -> Iterator[Finding]:
+    items = settings.controllers
+    if not (enabled_provided(items) or any(is_enabled(one, items) for one in KNOWN)):
+        yield warning(
+            f"--controllers={','.join(items)} turns no controller on",
+            "begin it with *, for all but those that are named with -",
+        )
 
 
 def _of_provided(settings: Settings) -> Iterator[Finding]:

@@ -26,8 +26,9 @@ from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from ccm.supervisor.accounts import APPLY_MANIFESTS
 from ccm.supervisor.https.client_ca import read_files
-from ccm.supervisor.https.server import PURPOSES, listen, load_review_access
+from ccm.supervisor.https.server import PURPOSES, load_review_access
 from ccm.supervisor.https.tls import ServingTls, pair_in
+from ccm.supervisor.listening import listen
 
 REVIEW_RULES = (
     PolicyRule("tokenreviews", ("create",), "who a caller is", "authentication.k8s.io"),

@@ -116,9 +116,10 @@ def evaluate_machines(nodes: Iterable[Node], answers: Mapping[str, Answer]) -> I
             "correct account, project or region in --cloud-config: it is another part of the cloud",
         )
     if unclear:
-        why = next(iter(unclear.values()))
+        first, why = next(iter(unclear.items()))
+        whose = f"; of {first}" if len(unclear) > 1 else ""
         yield warning(
-            f"the cloud gives no clear answer about {abbreviate([*unclear])}: {why}",
+            f"the cloud gives no clear answer about {abbreviate([*unclear])}{whose}: {why}",
             "see what the cloud has under these names",
         )
     if not (unnamed or lost or unclear):

@@ -9,6 +9,7 @@ from ccm.checks.context import CheckContext, once
 from ccm.checks.finding import Finding, failed, not_checked, ok, pluralize, warning
 from ccm.kube.access_review import AccessReview, review_access
 from ccm.kube.client import Kube
+from ccm.kube.cluster_identity import POLICY_RULE as CLUSTER_UID
 from ccm.kube.service_accounts import (
     BUILT_IN,
     ServiceAccount,
@@ -21,6 +22,9 @@ from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from ccm.supervisor.accounts import APPLY_MANIFESTS, AccountCandidate, best, may_be_left_out, nobody
 from ccm.worker_names import process_name
+
+DISPENSABLE = ("events", CLUSTER_UID.resource)
+"""Without these people are told less and marks have --cluster-name alone; all else is work."""
 
 
 async def check_permissions(context: CheckContext) -> Iterable[Finding]:
@@ -54,8 +58,7 @@ def _of_denied(process: str, denied: Sequence[AccessReview]) -> Iterator[Finding
     for rule, reviews in groupby(denied, lambda review: review.rule):
         verbs = ", ".join(dict.fromkeys(review.verb for review in reviews))
         message = f"{process} may not {verbs} {_target(rule)}: {rule.purpose}"
-        # Without Events people are told less; everything else is work that is not done.
-        report = warning if rule.resource == "events" else failed
+        report = warning if rule.resource in DISPENSABLE else failed
         yield report(message, APPLY_MANIFESTS)
 
 
@@ -101,14 +104,17 @@ async def review_candidates(context: CheckContext) -> Mapping[str, Sequence[Acco
     own = await own_account(kube)
     return {
         worker: await asyncio.gather(
-            *(_candidate(kube, account, rules) for account in accounts_of(worker, own))
+            *(_candidate(kube, account, rules, own) for account in accounts_of(worker, own))
         )
         for worker, rules in worker_rules(context.settings).items()
     }
 
 
 async def _candidate(
-    kube: Kube, account: ServiceAccount, rules: Sequence[PolicyRule]
+    kube: Kube,
+    account: ServiceAccount,
+    rules: Sequence[PolicyRule],
+    own: ServiceAccount | None,
 ) -> AccountCandidate:
     needed = policy_rules([account.name], account.namespace)
     is_there = await exists(kube, f"{account.collection}/{account.name}")
@@ -117,8 +123,9 @@ async def _candidate(
             return AccountCandidate(account, problem="there is no such account")
         create = PolicyRule("serviceaccounts", ("create",), "", namespace=account.namespace)
         needed = (*needed, create)
-    own = AccountCandidate(account, await review_access(kube, needed))
-    if own.lacks:
-        return AccountCandidate(account, problem=f"we may not {', '.join(own.lacks)} there")
-    reviews = await review_access(kube, rules, account.user)
+    ourselves = AccountCandidate(account, await review_access(kube, needed))
+    if ourselves.lacks:
+        return AccountCandidate(account, problem=f"we may not {', '.join(ourselves.lacks)} there")
+    user = "" if account == own else account.user  # of itself anybody may ask
+    reviews = await review_access(kube, rules, user)
     return AccountCandidate(account, reviews, is_hidden=is_there is None)

@@ -50,7 +50,7 @@ def evaluate_services(
     if capabilities is None and ours:
         yield failed(
             f"this provider has no load balancers, and Services ask for them: {_keys(ours)}",
-            "let another controller serve them and set --controllers=-service, "
+            "let another controller serve them and set --controllers=*,-service, "
             "or change their type",
         )
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ccm import __version__
-from ccm.cli.reporting import FORMATS, example, say, say_document, terminal
+from ccm.cli.reporting import FORMATS, example, say, say_document, show
 from ccm.cli.start import FlagOption, StartCommand
 from ccm.errors import ExitCode
 from ccm.printable import printable
@@ -55,7 +55,7 @@ async def _check(reading: Reading, output: str) -> ExitCode:
 
     results = await run_checks(CHECKS, CheckContext(reading.settings, reading.raw_values))
     if output == "table":
-        terminal().print(_table(results), "", _summary(results), sep="\n")
+        show(_table(results), "", _summary(results))
     else:
         report = to_json(results, __version__, reading.settings.cloud_provider)
         say_document("check/v1", report, output)

@@ -17,6 +17,8 @@ Cell = str | Text
 
 MAX_CELL = 40  # characters of a cell on one line; the last of a row has what is left
 MIN_LAST_CELL = 10
+COMMENT = "   # "
+"""Before the comment on a command in a cell, which goes rather than that the command is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ def _shorten(rows: Sequence[Sequence[Text]], width: int) -> None:
     limits.append(max(width - sum(limits) - len(limits), MIN_LAST_CELL))
     for row in rows:
         for cell, limit in zip(row, limits, strict=True):
+            if cell.cell_len > limit:
+                cell.plain = cell.plain.partition(COMMENT)[0]
             cell.truncate(limit, overflow="ellipsis")
 
 

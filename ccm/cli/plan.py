@@ -88,7 +88,8 @@ def _lines(result: "Plan") -> Iterator[str]:
     for change in result.cloud:
         ports, hosts = ", ".join(change.get("ports", ())), ", ".join(change.get("hosts", ()))
         parts = (f"{name}: {part}" for name, part in (("ports", ports), ("hosts", hosts)) if part)
-        yield "; ".join((f"{_SIGNS[change['does']]} {change['about']}", *parts))
+        about = f"{_SIGNS[change['does']]} {change['about']}, by {change['call']}"
+        yield "; ".join((about, *parts))
     if result.is_complete and not result.kubernetes and not result.cloud:
         yield "Nothing would change."
     pending = [f"{name}: {why}" for name, why in sorted(result.waiting.items())]

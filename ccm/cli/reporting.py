@@ -1,5 +1,7 @@
 """What commands print, all of it through here, and how one ends that cannot do its work."""
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("json", "yaml")
 """What `-o` has for programs."""
+
+UNFITTED_WIDTH = 10_000  # characters
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -107,11 +111,22 @@ def example(*lines: str) -> str:
     return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
 
 
-def terminal() -> "Console":
-    """For tables; a text in them is no markup. Control characters are for who makes the table."""
+def show(*parts: object) -> None:
+    """Print tables and texts; into a pipe or a file, a row is a line, however long."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        terminal().print(*parts, sep="\n")
+        return
+    console = terminal(UNFITTED_WIDTH)
+    with console.capture() as text:
+        console.print(*parts, sep="\n")
+    click.echo("\n".join(line.rstrip() for line in text.get().splitlines()))
+
+
+def terminal(width: int | None = None) -> "Console":
+    """A text in a table is no markup. Control characters are for who makes the table."""
     from rich.console import Console
 
-    return Console(markup=False, emoji=False)
+    return Console(markup=False, emoji=False, width=width)
 
 
 def live_view(first: "Fitted") -> "Live":

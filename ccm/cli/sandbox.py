@@ -141,7 +141,9 @@ def fault() -> None:
 
 @fault.command("set", epilog=FAULT)
 @click.argument("kind")
-@click.option("--operation", default="*", show_default=True, help="Calls it applies to.")
+@click.option(
+    "--operation", default="*", show_default=True, help="Calls it applies to, such as 'Create*'."
+)
 @click.option("--times", type=int, help="How often; without it, until cleared.")
 @directory_option
 def set_fault(kind: str, operation: str, times: int | None, directory: str) -> None:

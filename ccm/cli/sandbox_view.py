@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ccm.cli.fitting import Cell, Column, Fitted, Rows
+from ccm.cli.fitting import COMMENT, Cell, Column, Fitted, Rows
 from ccm.cli.status_view import budget_table, why_nothing_is_deleted, workers_table
 from ccm.printable import printable, printable_values
 from ccm.sandbox.cluster import Sandbox
@@ -112,11 +112,11 @@ def hints(sandbox: Sandbox) -> Iterator[str]:
     here = "" if directory == Path(default_directory()) else f" --directory {directory}"
     yield "Try in another terminal (Ctrl-C here ends it all)"
     yield from (
-        f"{command} sandbox add 20{here}   # twenty more nodes",
-        f"{command} sandbox machine terminate vm-4{here}   # its node, route and host go",
-        "kill -9 PID   # of a worker; the others do not notice",
-        f"{command} sandbox fault set throttle --times 5{here}   # the cloud pushes back",
-        f"{command} sandbox machine stop vm-3{here}   # then: start vm-3",
+        f"{command} sandbox add 20{here}{COMMENT}twenty more nodes",
+        f"{command} sandbox machine terminate vm-4{here}{COMMENT}its node, route and host go",
+        f"kill -9 PID{COMMENT}of a worker; the others do not notice",
+        f"{command} sandbox fault set throttle --times 5{here}{COMMENT}the cloud pushes back",
+        f"{command} sandbox machine stop vm-3{here}{COMMENT}then: start vm-3",
         f"{command} status --runtime-dir {sandbox.paths.runtime}",
         f"kubectl --kubeconfig {sandbox.paths.kubeconfig} get nodes -o wide",
         f"less {directory}/supervisor.log",

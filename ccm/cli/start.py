@@ -1,6 +1,7 @@
 """`ccm-supervisor start`: read the flags, check the API server, run the supervisor."""
 
 import asyncio
+import gc
 import logging
 import os
 import platform
@@ -85,7 +86,7 @@ def _run(words: list[str]) -> None:
     elif line.version == "raw" and not line.faults:
         say(f"ccm-supervisor {__version__} {platform.python_version()} {platform.platform()}")
     else:
-        sys.exit(asyncio.run(_serve(line, read(line, os.environ))))
+        sys.exit(_start(line, read(line, os.environ)))
 
 
 start = StartCommand(
@@ -123,26 +124,33 @@ def startup_notices(
         yield logging.WARNING, "environment variables name no flag", fields
 
 
-async def _serve(line: CommandLine, reading: Reading) -> int:
-    from ccm.bus.paths import claim
+def _start(line: CommandLine, reading: Reading) -> int:
     from ccm.cloud.registry import check_name
     from ccm.log import set_up
     from ccm.processes import keep_memory_private
     from ccm.supervisor.starter import WorkerStarter
     from ccm.worker_names import wanted_workers
 
+    gc.disable()  # what is loaded stays
     keep_memory_private()
     settings = reading.settings
     check_name(settings.cloud_provider)
+    set_up("supervisor", settings.logging_format, settings.v)
+    controllers = sorted({*wanted_workers(settings).values()})
+    # What workers need is loaded in another process while this one loads the supervisor.
+    with WorkerStarter(settings.cloud_provider, controllers) as starter:
+        return asyncio.run(_serve(line, reading, starter))
+
+
+async def _serve(line: CommandLine, reading: Reading, starter: "WorkerStarter") -> int:
+    from ccm.bus.paths import claim
+
+    settings = reading.settings
     paths, lock = claim(settings.runtime_dir or default_runtime_dir())
     with lock:
-        set_up("supervisor", settings.logging_format, settings.v)
         for level, message, fields in startup_notices(reading, os.environ):
             log.log(level, message, extra=fields)
-        controllers = sorted({*wanted_workers(settings).values()})
-        # What workers need is loaded in another process while this one loads the supervisor.
-        with WorkerStarter(settings.cloud_provider, controllers) as starter:
-            return await _supervise(line, settings, paths, starter)
+        return await _supervise(line, settings, paths, starter)
 
 
 async def _supervise(
@@ -157,6 +165,8 @@ async def _supervise(
     from ccm.supervisor.preflight import check_api_server
     from ccm.supervisor.supervisor import Supervisor
 
+    gc.freeze()
+    gc.enable()
     access = await config.load(settings.kubeconfig, settings.master)
     kube = Kube(access, "ccm-supervisor/supervisor", settings.kube_api_in_flight)
     # Its own client, so that a slow list does not hold up a renewal.

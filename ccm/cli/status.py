@@ -16,7 +16,7 @@ from ccm.cli.reporting import (
     output_option,
     say,
     say_document,
-    terminal,
+    show,
 )
 
 WATCH_INTERVAL = 1.0  # seconds
@@ -45,7 +45,7 @@ def _show(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
         from ccm.cli.fitting import Whole
         from ccm.cli.status_view import status_view
 
-        terminal().print(Whole(status_view(ask())))
+        show(Whole(status_view(ask())))
     else:
         say_document("status/v1", ask(), output)
 

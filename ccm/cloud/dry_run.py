@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ccm.cloud.gate import WorkerGate, invoke
+from ccm.cloud.gate import WorkerGate, invoke, only_reads
 from ccm.cloud.interface import CloudProvider, LoadBalancers, Routes
 from ccm.errors import CloudError
 from ccm.model.cloud import Balancer, Ingress, Route
@@ -13,7 +13,6 @@ from ccm.model.service import Service
 
 T = TypeVar("T")
 
-READS = ("Describe", "Get", "Head", "List")
 UNASSIGNED = "to-be-assigned.invalid"
 """Stands for the address of a balancer that is not there yet."""
 
@@ -32,14 +31,6 @@ class WouldWrite(CloudError):
     """
 
 
-def only_reads(operation: str) -> bool:
-    """Whether a call of this name changes nothing: such names begin with one of `READS`.
-
-    What stands before the last dot or colon does not count ("ec2:DescribeRouteTables").
-    """
-    return operation.replace(":", ".").rpartition(".")[2].startswith(READS)
-
-
 class ReadingGate:
     """A gate that lets reads through and stops the first call that is none."""
 
@@ -53,6 +44,9 @@ class ReadingGate:
     def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
         _stop_write(operation)
         return self._gate.call_blocking(operation, budget, function)
+
+    def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
+        self._gate.report_remaining(budget, calls, seconds)
 
 
 def _stop_write(operation: str) -> None:

@@ -7,35 +7,43 @@ The provider goes through its `Gate` for each request that it then makes.
 import asyncio
 import inspect
 import logging
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from ccm import metrics
-from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
+from ccm.background import start_task
+from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest, Message
 from ccm.cloud.interface import Gate
 from ccm.counters import Counters
 from ccm.decide.budget import GRANT_TIMEOUT, GRANT_WAIT, Priority
+from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.durations import format_duration
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 THROTTLED_RETRY = 1.0  # seconds until a throttled reconcile is tried again
 LINGER = 0.02  # seconds for which a read waits for others to share it, where there are any
 SEND_RETRY = 0.05  # seconds until a request that the supervisor did not take is sent again
+MOST_REMAINING = 1 << 31  # calls; whatever a cloud says, a message has to hold it
+
+READS = ("Describe", "Get", "Head", "List")
 
 # Set by `with_priority` around a provider's method, threads included, and read in here alone.
 _priority: ContextVar[Priority] = ContextVar("priority", default=Priority.REFRESH)
 _owner: ContextVar[str] = ContextVar("owner", default="")
+_writes: ContextVar[list[str]] = ContextVar("writes")
 
 
 @contextmanager
@@ -47,6 +55,25 @@ def with_priority(priority: Priority, owner: str = "") -> Iterator[None]:
     finally:
         _priority.reset(tokens[0])
         _owner.reset(tokens[1])
+
+
+@contextmanager
+def noted_writes() -> Iterator[list[str]]:
+    """The operations, in threads as well, that the cloud took inside and that are no reads."""
+    writes: list[str] = []
+    token = _writes.set(writes)
+    try:
+        yield writes
+    finally:
+        _writes.reset(token)
+
+
+def only_reads(operation: str) -> bool:
+    """Whether a call of this name changes nothing: such names begin with one of `READS`.
+
+    What stands before the last dot or colon does not count ("ec2:DescribeRouteTables").
+    """
+    return operation.replace(":", ".").rpartition(".")[2].startswith(READS)
 
 
 async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
@@ -67,7 +94,8 @@ async def call(
         with with_priority(priority, owner):
             return await invoke(method, *args)
     except Throttled as error:
-        raise RetryAfter(str(error), error.seconds or THROTTLED_RETRY) from error
+        seconds = min(error.seconds or THROTTLED_RETRY, LONGEST_RETRY_AFTER)
+        raise RetryAfter(str(error), seconds) from error
     except (CloudError, NotLeading):
         raise
     except Exception as error:  # around one callback: a provider's bug is one failed call
@@ -89,6 +117,10 @@ class GrantSource(Protocol):
         """
         ...
 
+    def remaining(self, budget: str, calls: int, seconds: float) -> None:
+        """The cloud lets everybody together make so many calls more in the next `seconds`."""
+        ...
+
 
 class SupervisorGrants:
     """Asks the supervisor for each call: one message there, one back. A grant expires unused."""
@@ -106,6 +138,9 @@ class SupervisorGrants:
 
     def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
         self._send(CloudThrottled(budget, seconds, granted))
+
+    def remaining(self, budget: str, calls: int, seconds: float) -> None:
+        self._send(CloudRemaining(budget, calls, seconds))
 
     def on_granted(self, message: Granted) -> None:
         """Let the call go that waits for this grant; it lapses when nobody does any more."""
@@ -166,6 +201,11 @@ class WorkerGate:
         with self._leaving(), self._counted(operation, budget, granted):
             return function()
 
+    def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
+        if math.isfinite(seconds):  # a cloud may say anything
+            calls = min(max(calls, 0), MOST_REMAINING)
+            self._grants.remaining(budget, calls, max(seconds, 0.0))
+
     async def _granted(self, operation: str, budget: str, priority: Priority) -> float:
         try:
             async with asyncio.timeout(self._grant_wait):
@@ -197,6 +237,9 @@ class WorkerGate:
                 report = self._grants.throttled
                 self._loop.call_soon_threadsafe(report, budget, error.seconds, granted)
             raise
+        else:
+            if not only_reads(operation):
+                _writes.get([]).append(operation)
         finally:
             self.calls[(operation, result)] += 1
             seconds = time.monotonic() - began
@@ -256,6 +299,53 @@ class SharedReads:
                     del self._waiting[known]
             answer.set_exception(error)
             raise
+
+
+class BatchedReads(Generic[A]):
+    """One call for all who ask while the one before is under way: N at once cost ⌈N / size⌉ calls.
+
+    `read` makes one call for at most `size` names. Whoever asks gets the answer to the whole call,
+    which is everybody's and never older than the question. Calls of different priorities do not
+    wait for each other; they are made for the cluster, not for the owner who asked first.
+    """
+
+    def __init__(self, size: int, read: Callable[[Sequence[str]], Awaitable[A]]) -> None:
+        self._size, self._read = size, read
+        self._waiting: dict[Priority, dict[str, asyncio.Future[A]]] = {}
+        self._calling: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, name: str) -> A:
+        """The answer to a call that has this name in it, or what it raises."""
+        priority = _priority.get()
+        if priority not in self._waiting:
+            self._waiting[priority] = {}
+            self._calling.add(start_task(self._call(priority), self._calling.discard))
+        answered = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._waiting[priority].setdefault(name, answered))
+
+    async def _call(self, priority: Priority) -> None:
+        """Call after call, until nobody waits."""
+        waiting = self._waiting[priority]
+        try:
+            with with_priority(priority):
+                while names := list(waiting)[: self._size]:
+                    await self._answer({name: waiting.pop(name) for name in names})
+        finally:
+            del self._waiting[priority]
+            for answered in waiting.values():  # this process ends
+                answered.cancel()
+
+    async def _answer(self, asked: dict[str, asyncio.Future[A]]) -> None:
+        try:
+            answer = await self._read(list(asked))
+        except BaseException as error:  # around one callback: all who share the call have to know
+            for answered in asked.values():
+                answered.set_exception(error)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        else:
+            for answered in asked.values():
+                answered.set_result(answer)
 
 
 def _result(error: BaseException) -> str:

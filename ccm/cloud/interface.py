@@ -1,6 +1,6 @@
 """The contract between the controllers and a cloud; a provider author reads this file first.
 
-A provider is an ordinary class. It leaves out the parts its cloud does not have, and it makes every
+A provider is a `CloudProvider`. It leaves out the parts its cloud does not have, and it makes every
 call to its cloud through the gate it is given, so that all workers together stay within one budget.
 """
 
@@ -42,6 +42,21 @@ class Gate(Protocol):
         """The same for a provider method that runs in the thread pool."""
         ...
 
+    def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
+        """An answer said that `calls` more may be made, whoever makes them, in `seconds` from now.
+
+        To be called in the event loop, by a provider whose cloud says so. No worker goes on beyond
+        that: what is most urgent has what is left.
+        """
+        ...
+
+
+SecretReader = Callable[[str, str], Awaitable[Mapping[str, str]]]
+"""Gives what the Secret of this namespace and name holds now, as text.
+
+Raises `Denied` when there is none or it may not be read, `CloudError` when nobody answers.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ProviderContext:
@@ -61,6 +76,8 @@ class ProviderContext:
     machines changed: they are asked about soon, once for many calls. It is a hint that saves
     waiting: nothing may depend on it. None in a worker that asks about no machines.
     """
+    read_secret: SecretReader | None = None
+    """For credentials that are in a Secret. The operator grants `get` of it: see the docs."""
 
 
 class Instances(Protocol):
@@ -147,6 +164,17 @@ class DropsStoppedHosts(Protocol):
 
 
 @runtime_checkable
+class ReadsTogether(Protocol):
+    """What a `LoadBalancers` has besides that makes one read for many Services.
+
+    Then the reads with which `ensure` and `update_hosts` of N Services begin at the same time are
+    ⌈N / `batch_size`⌉ calls.
+    """
+
+    batch_size: int
+
+
+@runtime_checkable
 class ReadsProviderIds(Protocol):
     """What an `Instances` has besides, where one machine's provider ID can be written in several
     ways: two Nodes with one machine are found by what this says of their provider IDs.
@@ -224,21 +252,31 @@ class Volumes(Protocol):
         ...
 
 
+@runtime_checkable
+class MayLackZones(Protocol):
+    """What a `Volumes` has besides, whose cloud has regions only: a place without zones is then
+    somewhere in its region, and not unknown.
+    """
+
+    has_zones: bool
+
+
 class CloudProvider(Protocol):
     """One cloud. `provider_ids` matches each provider ID that is its own, whole.
 
     A Node with another one is left alone. `quotas` and the parts (`instances`, …) may depend on the
-    configuration: they are read after `initialize`.
+    configuration: they are read after `initialize`. A class that names this one as its parent sets
+    the parts that its cloud has, and has none of the others.
     """
 
     name: str
     provider_ids: re.Pattern[str]
     quotas: Mapping[str, Quota]
-    has_cluster_id: bool
-    instances: Instances | None
-    load_balancers: LoadBalancers | None
-    routes: Routes | None
-    volumes: Volumes | None
+    has_cluster_id: bool = True
+    instances: Instances | None = None
+    load_balancers: LoadBalancers | None = None
+    routes: Routes | None = None
+    volumes: Volumes | None = None
 
     async def initialize(self, context: ProviderContext) -> None:
         """Read the configuration and get ready; faults in it raise `ConfigurationFaults`.

@@ -10,6 +10,7 @@ from ccm.model.cloud import Answer, Gone, Instance, PlaceAnswer, Unknown
 from ccm.model.objects import Node, mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
 
+K = TypeVar("K")
 T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R", covariant=True)
@@ -92,6 +93,23 @@ async def look_up_async(
     return _merge(split, await asyncio.gather(*map(result, split)))
 
 
+async def read_each(reads: Mapping[K, Awaitable[T]]) -> dict[K, T | CloudError]:
+    """What each of several reads gives or fails with, all under way together.
+
+    Raises `CloudError` when all failed, and whatever else one raises.
+    """
+    results = await asyncio.gather(*reads.values(), return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    for failure in failures:
+        if not isinstance(failure, CloudError) or len(failures) == len(results):
+            raise failure
+    return {
+        key: result
+        for key, result in zip(reads, results, strict=True)
+        if isinstance(result, CloudError) or not isinstance(result, BaseException)
+    }
+
+
 async def describe_in_batches(
     size: int,
     nodes: Sequence[Node],
@@ -105,14 +123,10 @@ async def describe_in_batches(
     odd = {node.name: why for node in nodes if (why := why_unknown(node))}
     answers: dict[str, Answer] = {name: Unknown(why) for name, why in odd.items()}
     split = list(batches([node for node in nodes if node.name not in odd], size))
-    results = await asyncio.gather(*map(describe, split), return_exceptions=True)
-    failures = [result for result in results if isinstance(result, BaseException)]
-    for failure in failures:
-        if not isinstance(failure, CloudError) or len(failures) == len(split):
-            raise failure
-    for batch, result in zip(split, results, strict=True):
-        if isinstance(result, BaseException):
-            answers |= {node.name: Unknown(str(result)) for node in batch}
+    results = await read_each({at: describe(batch) for at, batch in enumerate(split)})
+    for at, result in results.items():
+        if isinstance(result, CloudError):
+            answers |= {node.name: Unknown(str(result)) for node in split[at]}
         else:
             answers |= result
     return answers

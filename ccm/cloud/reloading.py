@@ -2,12 +2,14 @@
 
 import logging
 import os
+import ssl
 from dataclasses import replace
 from pathlib import Path
 
 from cryptography import x509
 
-from ccm.http import IDLE_TIMEOUT, HttpClient, Server
+from ccm.http import IDLE_TIMEOUT, HttpClient
+from ccm.tls import Server
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +21,7 @@ class ReloadingClient:
     """
 
     def __init__(self, server: Server, idle_timeout: float = IDLE_TIMEOUT) -> None:
+        self.url = server.url
         self._server, self._idle_timeout = server, idle_timeout
         self._files = [file for file in (server.ca_file, server.cert_file, server.key_file) if file]
         self._clients: list[HttpClient] = []
@@ -47,6 +50,16 @@ class ReloadingClient:
 def _stamp(file: str) -> tuple[int, int]:
     about = os.stat(file)
     return about.st_mtime_ns, about.st_ino
+
+
+def what_broke(error: Exception, ca_keys: str) -> str:
+    """What to say of a request without an answer; `ca_keys` of the configuration say who is
+    believed.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = f"the certificate is not trusted: {error.verify_message.rstrip('.')}"
+        return f"{why}; give its authority's, or the server's own, as {ca_keys}"
+    return f"{type(error).__name__}: {error}"
 
 
 def with_trust(server: Server) -> Server:

@@ -18,6 +18,9 @@ may spend from the same account. Only refusals tell, so a bucket learns from eac
   probed at that pace.
 
 The curve only moves on while there is demand: an idle bucket has nothing to probe with.
+
+Some clouds say with each answer how many calls are left, whoever made the others: that many are
+had at the most, and until there are more of them they flow no faster than they would last.
 """
 
 import math
@@ -79,7 +82,8 @@ class Bracket:
 class Bucket:
     """One class of calls: `rate` calls a second now, at most `full`, and `tokens` to spend.
 
-    While its circuit is open (`open_until`, monotonic) no call may be made.
+    While its circuit is open (`open_until`, monotonic) no call may be made. Until `capped_until`
+    it has `left` tokens at the most, and they flow at `cap` at the most.
     """
 
     full: float
@@ -89,6 +93,9 @@ class Bucket:
     tokens: float
     at: float
     open_until: float = 0.0
+    left: float = math.inf
+    cap: float = math.inf
+    capped_until: float = 0.0
     run: Run = field(default_factory=Run)
     age: float = 0.0  # seconds of demand since the bracket was found
     bracket: Bracket | None = None
@@ -105,8 +112,11 @@ def refill(bucket: Bucket, now: float) -> Bucket:
     """The bucket at `now`: tokens have flowed in, and with demand the rate went on its curve."""
     passed = max(now - bucket.at, 0.0)
     open_for = min(max(bucket.open_until - bucket.at, 0.0), passed)
-    room = max(bucket.burst - bucket.tokens, 0.0)
-    flow = min(bucket.rate * (passed - open_for), room)
+    most = min(bucket.burst, bucket.left) if now < bucket.capped_until else bucket.burst
+    room = max(most - bucket.tokens, 0.0)
+    capped_for = min(max(bucket.capped_until - bucket.at, 0.0), passed)
+    capped = min(bucket.cap, bucket.rate) * max(capped_for - open_for, 0.0)
+    flow = min(capped + bucket.rate * (passed - max(open_for, capped_for)), room)
     busy = flow / bucket.rate
     fade = math.exp(-passed / RUN_MEMORY)
     run = Run(
@@ -153,6 +163,19 @@ def throttled(bucket: Bucket, seconds: float | None, now: float, granted: float)
     return _learn_burst(opened, episode) if episode.was_burst else _learn_rate(opened, episode)
 
 
+def remaining(bucket: Bucket, calls: int, seconds: float, now: float) -> Bucket:
+    """The bucket after the cloud said that `calls` are left, and more of them in `seconds`."""
+    bucket, seconds = refill(bucket, now), min(seconds, LONGEST_RETRY_AFTER)
+    known = replace(
+        bucket,
+        tokens=min(bucket.tokens, calls),
+        left=calls,
+        cap=calls / seconds if seconds else math.inf,
+        capped_until=now + seconds,
+    )
+    return known if calls else replace(known, open_until=max(bucket.open_until, now + seconds))
+
+
 def _was_burst(bucket: Bucket, granted: float) -> bool:
     """Whether most calls until `granted` came out of the stock and not out of the flow."""
     late = bucket.at - granted
@@ -192,4 +215,7 @@ def next_token_in(bucket: Bucket, now: float) -> float:
     """Seconds until the bucket can give one more call."""
     opened = max(bucket.open_until - now, 0.0)
     missing = max(1.0 - bucket.tokens, 0.0)
-    return opened + missing / bucket.rate
+    capped_for, capped = max(bucket.capped_until - now - opened, 0.0), min(bucket.cap, bucket.rate)
+    if capped_for and capped * capped_for < missing:
+        return opened + capped_for + (missing - capped * capped_for) / bucket.rate
+    return opened + missing / (capped if capped_for else bucket.rate)

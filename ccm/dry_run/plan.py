@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import orjson
 
 from ccm.bus.frames import (
+    CloudRemaining,
     CloudThrottled,
     Granted,
     GrantRequest,
@@ -30,6 +31,7 @@ from ccm.cloud.dry_run import Changes, ReadingGate, record_changes
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider
 from ccm.cloud.registry import load_provider
+from ccm.cloud.secrets import secret_reader
 from ccm.controllers import enabled_provided, load_controller
 from ccm.decide.deletion import Reason
 from ccm.dry_run.cluster import KINDS, Change, ClusterCopy
@@ -156,7 +158,7 @@ class DryRunPort:
     def deliver(self, entries: list[list[object]], is_snapshot: bool = False) -> None:
         """Let the controller see these objects."""
         self._frames += 1
-        self.runner.on_message(Objects(1, self._frames, is_snapshot, entries))
+        self.runner.on_message(Objects.of(1, self._frames, is_snapshot, entries))
 
 
 class DryRun:
@@ -279,6 +281,8 @@ class DryRun:
                 self._budget.request(WORKER, message)
             case CloudThrottled():
                 self._budget.slow_down(WORKER, message)
+            case CloudRemaining():
+                self._budget.limit(message)
         return True
 
     def _on_granted(self, worker: str, message: Message) -> bool:
@@ -289,7 +293,8 @@ class DryRun:
     async def _provider(self) -> CloudProvider:
         provider, gate = load_provider(self._settings.cloud_provider), ReadingGate(self._gate)
         cluster_uid = await read_cluster_uid(self._kube)
-        await provider.initialize(provider_context(self._settings, gate, "plan", cluster_uid))
+        given = provider_context(self._settings, gate, "plan", cluster_uid)
+        await provider.initialize(replace(given, read_secret=secret_reader(self._kube.lane())))
         try:
             require_cluster_id(provider, self._settings)
         except ConfigurationFault:

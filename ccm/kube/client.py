@@ -5,7 +5,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -15,22 +15,19 @@ import orjson
 from aiohappyeyeballs import AddrInfoType
 
 from ccm import metrics
+from ccm.background import Deadlines
 from ccm.counters import Counters
 from ccm.errors import KubernetesError, NotLeading, Outdated, Unreachable
-from ccm.http import (
-    HttpClient,
-    HttpConnection,
-    HttpResponse,
-    RequestHeaders,
-    Server,
-    request_target,
-)
+from ccm.http import HttpClient, HttpConnection, HttpResponse, RequestHeaders, request_target
 from ccm.model.objects import Json
+from ccm.tls import Server
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _JSON = "application/json"
+METADATA_ONLY = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
+"""What is accepted of an object's kind in answer to a write, of which only the version is news."""
 MAX_ATTEMPTS = 5  # of a request that is answered with 429
 
 
@@ -139,6 +136,7 @@ class Kube:
         self._slots = asyncio.Semaphore(in_flight)
         self._rate, self._fence, self._max_attempts = rate, fence, max_attempts
         self._throttled_until = 0.0
+        self._deadlines = Deadlines()
         self._http = HttpClient(config.server, fence.socket_for)
         self.writes = self.writes_under_way = 0
         self.counters = Counters()
@@ -147,6 +145,14 @@ class Kube:
 
     async def close(self) -> None:
         await self._http.close()
+
+    async def connect(self) -> None:
+        """Open a connection before there is something to send; those that follow are cheaper.
+
+        A failure is left to the request that comes.
+        """
+        with suppress(OSError, ValueError):
+            await self._http.connect()
 
     def lane(self) -> "Kube":
         """The same client for one more request at a time, with pauses and a rate of its own.
@@ -167,8 +173,12 @@ class Kube:
     async def put(self, path: str, body: Json, timeout: float = 30.0) -> Json:
         return await self.request("PUT", path, body, timeout=timeout)
 
-    async def patch(self, path: str, kind: str, body: Any, timeout: float = 30.0) -> Json:
-        return await self.request("PATCH", path, body, content_type=kind, timeout=timeout)
+    async def patch(
+        self, path: str, kind: str, body: Any, timeout: float = 30.0, accept: str = _JSON
+    ) -> Json:
+        return await self.request(
+            "PATCH", path, body, content_type=kind, timeout=timeout, accept=accept
+        )
 
     async def request(
         self,
@@ -178,6 +188,7 @@ class Kube:
         *,
         params: Mapping[str, str] | None = None,
         content_type: str = _JSON,
+        accept: str = _JSON,
         timeout: float = 30.0,
         check: Check = lambda: None,
     ) -> Json:
@@ -187,10 +198,11 @@ class Kube:
         """
         data = b"" if body is None else orjson.dumps(body)
         try:
-            async with asyncio.timeout(timeout), self._slots:
-                headers = await self._headers(content_type if data else "")
-                target = request_target(path, params)
-                raw = await self._send_with_retries(method, target, headers, data, check)
+            with self._deadlines.within(timeout):
+                async with self._slots:
+                    headers = await self._headers(content_type if data else "", accept)
+                    target = request_target(path, params)
+                    raw = await self._send_with_retries(method, target, headers, data, check)
         except TimeoutError as error:
             raise Unreachable(f"{method} {path}: no answer within {timeout:g} s") from error
         except (OSError, ValueError) as error:  # also of an invalid token
@@ -267,8 +279,8 @@ class Kube:
         except (OSError, ValueError) as error:
             raise Unreachable(f"GET {path}: {_short(error)}") from error
 
-    async def _headers(self, content_type: str) -> RequestHeaders:
-        headers = [("User-Agent", self._agent), ("Accept", _JSON)]
+    async def _headers(self, content_type: str, accept: str = _JSON) -> RequestHeaders:
+        headers = [("User-Agent", self._agent), ("Accept", accept)]
         if token := await self.config.bearer():
             headers.append(("Authorization", f"Bearer {token}"))
         if content_type:

@@ -1,26 +1,36 @@
-"""The `RestConfig` that the flags name, read by the `kubernetes` package's own loader."""
+"""The `RestConfig` that the flags name: a kubeconfig, or the account of the Pod that we are in."""
 
 import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+import yaml
 
 from ccm.errors import ConfigurationFault
-from ccm.http import Server
-from ccm.kube.client import RestConfig
+from ccm.kube.client import RestConfig, TokenFunc
+from ccm.model.objects import mapping, objects, text
+from ccm.tls import Server
 
 log = logging.getLogger(__name__)
 
 REREAD_INTERVAL = 60.0  # seconds, as upstream reads a token file again
+POD_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _DEFAULT = Path("~/.kube/config")
 
-Load = Callable[[Configuration], Awaitable[None]]
+_PLAIN_CLUSTER = {
+    "server": str,
+    "certificate-authority": str,
+    "certificate-authority-data": str,
+    "tls-server-name": str,
+    "insecure-skip-tls-verify": bool,
+}
+_PLAIN_USER = {"token": str, "tokenFile": str, "client-certificate": str, "client-key": str}
 
 
 async def load(
@@ -31,38 +41,21 @@ async def load(
     Order as upstream: `--kubeconfig`, else the Pod's service account, else the default kubeconfig;
     `--master` overrides the address of any of them.
     """
-    configuration = Configuration()
     if kubeconfig:
-        await _load_file(Path(kubeconfig), configuration, reread_interval)
+        access = await _load_file(Path(kubeconfig), reread_interval)
     elif os.environ.get("KUBERNETES_SERVICE_HOST"):
-        await _load_pod_account(configuration, reread_interval)
+        access = _pod_account(reread_interval)
     elif not master:
-        await _load_file(_default_file(), configuration, reread_interval)
-    if master:
-        if not re.match(r"https?://", master):
-            raise ConfigurationFault(
-                "--master", f"{master!r} is not a URL", "write it like https://host:6443"
-            )
-        configuration.host = master
-    return RestConfig(_server(configuration), partial(_bearer, configuration))
-
-
-def _server(configuration: Configuration) -> Server:
-    return Server(
-        url=configuration.host.rstrip("/"),
-        ca_file=configuration.ssl_ca_cert or "",
-        cert_file=configuration.cert_file or "",
-        key_file=configuration.key_file or "",
-        tls_name=configuration.tls_server_name or "",
-        is_verified=configuration.verify_ssl,
-        is_strict=not configuration.disable_strict_ssl_verification,
-    )
-
-
-async def _bearer(configuration: Configuration) -> str:
-    """The token as it is now, without the `Bearer ` of a header."""
-    value = await configuration.get_api_key_with_prefix("BearerToken") or ""
-    return value.partition(" ")[2].strip()
+        access = await _load_file(_default_file(), reread_interval)
+    else:
+        access = RestConfig(Server(""))
+    if not master:
+        return access
+    if not re.match(r"https?://", master):
+        raise ConfigurationFault(
+            "--master", f"{master!r} is not a URL", "write it like https://host:6443"
+        )
+    return replace(access, server=replace(access.server, url=master.rstrip("/")))
 
 
 def _default_file() -> Path:
@@ -75,70 +68,127 @@ def _default_file() -> Path:
     return path
 
 
-def _check_readable(path: Path) -> None:
+async def _load_file(path: Path, reread_interval: float) -> RestConfig:
     try:
-        path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise ConfigurationFault(
             "--kubeconfig",
             f"{path} cannot be read: {error.strerror}",
             "give the path of a kubeconfig that this user may read",
         ) from error
+    if plain := _read_plain(path, content, reread_interval):
+        return plain
+    from ccm.kube import package_config  # loaded for what needs it
+
+    return await package_config.load_file(path, reread_interval)
 
 
-async def _load_file(path: Path, configuration: Configuration, reread_interval: float) -> None:
-    _check_readable(path)
+# What needs no package: files, and tokens.
+
+
+def _read_plain(path: Path, content: bytes, reread_interval: float) -> RestConfig | None:
+    """What the current context names; None when there is more to it than files and a token."""
     try:
-        loader = await load_kube_config(str(path), client_configuration=configuration)
-    except Exception as error:  # the loader lets out yaml's, ssl's and its own errors
-        detail = " ".join(str(error).split())
-        raise ConfigurationFault(
-            "--kubeconfig", f"{path} is not usable: {detail}", "check it with 'kubectl config view'"
-        ) from error
-    if configuration.api_key.get("BearerToken", "").startswith("Basic "):
-        raise _unusable(path, "username and password", "give the user a token or a certificate")
-    if configuration.proxy:
-        raise _unusable(path, "proxy-url", "name a server that is reached without a proxy")
-    configuration.refresh_api_key_hook = _renewal(loader.load_and_set, reread_interval)
-
-
-def _unusable(path: Path, what: str, remedy: str) -> ConfigurationFault:
-    return ConfigurationFault("--kubeconfig", f"{what} in {path} cannot be used", remedy)
-
-
-def _renewal(read: Load, interval: float) -> Load:
-    """Reads credentials again before a request: a token file changes, a plugin's token expires."""
-    due, has_failed = time.monotonic() + interval, False
-
-    async def renew(configuration: Configuration) -> None:
-        nonlocal due, has_failed
-        if time.monotonic() < due:
-            return
-        due = time.monotonic() + interval  # concurrent requests use what there is
-        fresh = Configuration()
-        try:
-            await read(fresh)
-        except Exception:  # around one callback; what we have may still be valid
-            if not has_failed:
-                log.warning("credentials not read again", exc_info=True)
-            has_failed = True
-            return
-        configuration.api_key, has_failed = fresh.api_key, False
-
-    return renew
-
-
-async def _load_pod_account(configuration: Configuration, reread_interval: float) -> None:
+        document = mapping(yaml.safe_load(content))
+    except yaml.YAMLError:
+        return None
+    context = _named(document, "contexts", text(document.get("current-context")))
+    cluster = _named(document, "clusters", text(context.get("cluster")))
+    user = _named(document, "users", text(context.get("user")))
+    is_plain = _is_plain(cluster, _PLAIN_CLUSTER) and _is_plain(user, _PLAIN_USER)
+    if not is_plain or "server" not in cluster:
+        return None
+    files = {
+        name: path.parent / value
+        for name, value in {**cluster, **user}.items()
+        if name in ("certificate-authority", "tokenFile", "client-certificate", "client-key")
+    }
+    if not all(map(Path.is_file, files.values())):
+        return None
+    inline = cluster.get("certificate-authority-data", "")
     try:
-        await _read_pod_account(configuration)
-    except ConfigException as error:
+        server = Server(
+            url=cluster["server"].rstrip("/"),
+            ca_file="" if inline else str(files.get("certificate-authority", "")),
+            ca_data=b64decode(inline).decode(),
+            cert_file=str(files.get("client-certificate", "")),
+            key_file=str(files.get("client-key", "")),
+            tls_name=cluster.get("tls-server-name", ""),
+            is_verified=not cluster.get("insecure-skip-tls-verify", False),
+        )
+        return RestConfig(server, _bearer(user, files.get("tokenFile"), reread_interval))
+    except (OSError, ValueError):
+        return None
+
+
+def _bearer(user: Mapping[str, str], file: Path | None, reread_interval: float) -> TokenFunc:
+    if file and "token" not in user:
+        return _TokenFile(file, reread_interval).bearer
+
+    async def bearer() -> str:
+        return user.get("token", "").strip()
+
+    return bearer
+
+
+def _named(document: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
+    """The entry of this name in a list such as `clusters`, where it is below `cluster`."""
+    found = [one for one in objects(document.get(kind)) if one.get("name") == name]
+    return mapping(found[0].get(kind.removesuffix("s"))) if found else {}
+
+
+def _is_plain(entry: Mapping[str, Any], known: Mapping[str, type]) -> bool:
+    """Whether the entry is there and has nothing but what is known."""
+    return bool(entry) and all(
+        isinstance(value, known.get(name, ())) and value != "" for name, value in entry.items()
+    )
+
+
+class _TokenFile:
+    """A token in a file that others exchange for a newer one."""
+
+    def __init__(self, path: Path, interval: float) -> None:
+        self._path, self._interval = path, interval
+        self._token, self._due = read_token(path), time.monotonic() + interval
+        self._has_failed = False
+
+    async def bearer(self) -> str:
+        """The token as it is now; when it cannot be read, what we have may still be valid."""
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + self._interval
+            try:
+                self._token, self._has_failed = read_token(self._path), False
+            except (OSError, ValueError):
+                if not self._has_failed:
+                    log.warning("credentials not read again", exc_info=True)
+                self._has_failed = True
+        return self._token
+
+
+def read_token(path: Path) -> str:
+    """What a token file has; raises `OSError`, and `ValueError` when it is empty."""
+    if not (token := path.read_text().strip()):
+        raise ValueError(f"{path} is empty")
+    return token
+
+
+def _pod_account(reread_interval: float) -> RestConfig:
+    """The service account that the kubelet gave the Pod."""
+    host = os.environ["KUBERNETES_SERVICE_HOST"]
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
+    authority = POD_ACCOUNT / "ca.crt"
+    try:
+        if not port:
+            raise ValueError("KUBERNETES_SERVICE_PORT is not set")
+        token = _TokenFile(POD_ACCOUNT / "token", reread_interval)
+        if not authority.read_bytes():
+            raise ValueError(f"{authority} is empty")
+    except (OSError, ValueError) as error:
         raise ConfigurationFault(
             "--kubeconfig",
             f"is not given, and the Pod's service account is not usable: {error}",
             "mount the service account token, or give a kubeconfig",
         ) from error
-    configuration.refresh_api_key_hook = _renewal(_read_pod_account, reread_interval)
-
-
-async def _read_pod_account(configuration: Configuration) -> None:
-    load_incluster_config(client_configuration=configuration, try_refresh_token=False)
+    name = f"[{host}]" if ":" in host else host
+    return RestConfig(Server(f"https://{name}:{port}", str(authority)), token.bearer)

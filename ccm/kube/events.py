@@ -4,8 +4,9 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Literal, Self
 
@@ -17,6 +18,8 @@ from ccm.model.rbac import PolicyRule
 log = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 10_000  # Events waiting to be sent; beyond that the oldest is lost, and counted
+NORMAL_DELAY = 30.0  # seconds for which Normal Events let work go first, at the most
+BUSY_INTERVAL = 0.05  # seconds between two looks whether the work is done
 REPEAT_INTERVAL = 600.0  # seconds in which an equal Event is not sent again
 DEFAULT_NAMESPACE = "default"  # of Events about objects that have none
 
@@ -53,7 +56,10 @@ class Event:
 
 
 class EventRecorder:
-    """Sends Events one at a time, in order, as Events of `component`."""
+    """Sends Events one at a time, in order, as Events of `component`.
+
+    While `is_busy`, those of type Normal wait: an Event costs the API server a third of a write.
+    """
 
     def __init__(
         self,
@@ -61,10 +67,13 @@ class EventRecorder:
         component: str,
         instance: str,
         repeat_interval: float = REPEAT_INTERVAL,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_busy = is_busy
         self._kube, self._component, self._instance = kube, component, instance
         self._repeat_interval = repeat_interval
-        self._waiting: OrderedDict[Event, None] = OrderedDict()
+        self._waiting: OrderedDict[Event, float] = OrderedDict()  # since when
+        self._urgent: OrderedDict[Event, None] = OrderedDict()  # those that are not Normal
         self._sent: OrderedDict[Event, float] = OrderedDict()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -79,9 +88,11 @@ class EventRecorder:
             last is not None and time.monotonic() - last < self._repeat_interval
         ):
             return
-        self._waiting[event] = None
+        self._waiting[event] = time.monotonic()
+        if event.type != "Normal":
+            self._urgent[event] = None
         if len(self._waiting) > QUEUE_LIMIT:
-            self._waiting.popitem(last=False)
+            self._take(next(iter(self._waiting)))
             self.lost += 1
         self._idle.clear()
         self._wake.set()
@@ -96,26 +107,42 @@ class EventRecorder:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                event, _ = self._waiting.popitem(last=False)
-                await self.send(event)
+                if event := self._next():
+                    await self.send(event, time.monotonic() - self._take(event))
+                else:
+                    await asyncio.sleep(BUSY_INTERVAL)
             self._idle.set()
 
+    def _next(self) -> Event | None:
+        """The first Event that may be sent now."""
+        oldest = next(iter(self._waiting.values()))
+        if not self._is_busy() or time.monotonic() - oldest > NORMAL_DELAY:
+            return next(iter(self._waiting))
+        return next(iter(self._urgent), None)
+
+    def _take(self, event: Event) -> float:
+        """Since when it was waiting; it is not any more."""
+        if event.type != "Normal":
+            del self._urgent[event]
+        return self._waiting.pop(event)
+
     async def drain(self, seconds: float) -> None:
-        """Wait until everything is sent, but not longer than `seconds`."""
+        """Wait until everything is sent, but not longer than `seconds`; nothing goes first now."""
+        self._is_busy = lambda: False
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
         except TimeoutError:
             log.warning("events not sent before the stop", extra={"count": len(self._waiting)})
 
-    async def send(self, event: Event) -> None:
-        """Send an Event now; one that cannot be sent is counted, logged and let go."""
+    async def send(self, event: Event, age: float = 0.0) -> None:
+        """Send an Event of so many seconds ago; what cannot be sent is counted, logged, let go."""
         self._sent[event] = time.monotonic()
         if len(self._sent) > QUEUE_LIMIT:
             self._sent.popitem(last=False)
         namespace = event.object_ref.namespace or DEFAULT_NAMESPACE
         try:
-            body = self._body(event, namespace)
+            body = self._body(event, namespace, datetime.now(UTC) - timedelta(seconds=age))
             await self._kube.post(f"/api/v1/namespaces/{namespace}/events", body)
         except NotLeading:
             self.lost += 1  # without a line for each: there may be thousands
@@ -123,8 +150,8 @@ class EventRecorder:
             self.lost += 1
             log.warning("event not sent", extra={"reason": event.reason, "error": str(error)})
 
-    def _body(self, event: Event, namespace: str) -> Json:
-        now = format_time(datetime.now(UTC))
+    def _body(self, event: Event, namespace: str, moment: datetime) -> Json:
+        at = format_time(moment)
         object_ref = {
             "apiVersion": event.object_ref.api_version,
             "kind": event.object_ref.kind,
@@ -146,7 +173,7 @@ class EventRecorder:
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
             "count": 1,
         }

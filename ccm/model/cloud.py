@@ -1,5 +1,6 @@
 """What a cloud reports about its objects, whichever cloud it is."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -68,6 +69,9 @@ class Unknown:
 
 Answer = Instance | Gone | Unknown
 
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""What many clouds take for IDs; in capitals, too, as some BIOSes have theirs."""
 
 Network = IPv4Network | IPv6Network
 

@@ -196,6 +196,7 @@ def is_label_key(key: str) -> bool:
     return bool(_LABEL_NAME.fullmatch(name)) and (is_prefix or not slash)
 
 
+@lru_cache(maxsize=1024)
 def is_label(key: str, value: str) -> bool:
     """Whether the API server takes both."""
     return is_label_key(key) and is_label_value(value)

@@ -7,17 +7,24 @@ from ccm.model.objects import Json
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A JSON patch of one object; its `test` operations say what it was planned against."""
+    """A JSON patch of one object; its `test` operations say what it was planned against.
+
+    `merge` is the same as a strategic merge patch of the very version that it was planned against,
+    which costs the API server less. It goes first; when there is another version by now, the
+    operations say whether that matters. Its answer may have metadata alone (`is_metadata_only`).
+    """
 
     path: str
     operations: tuple[Json, ...]
+    merge: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
     """A strategic merge patch of one object: conditions merge by type, the others stay.
 
-    With `metadata.uid` in it, it fails when the object is another one by now.
+    With `metadata.uid` in it, it fails when the object is another one by now. Its answer may have
+    metadata alone (`is_metadata_only`).
     """
 
     path: str
@@ -33,3 +40,8 @@ class Delete:
 
 
 Write = Patch | Merge | Delete
+
+
+def is_metadata_only(answer: Json) -> bool:
+    """Whether an answer shows the metadata of an object alone."""
+    return answer.get("kind") == "PartialObjectMetadata"

@@ -28,9 +28,12 @@ def new_machines(first: int, count: int) -> list[Machine]:
 
 
 def pod_network(name: str) -> str:
-    """The pod network of vm-<number>, as kube-controller-manager would choose one."""
+    """The pod network of vm-<number>, as kube-controller-manager would choose one.
+
+    From 10.244.0.0/16 on to the end of 10.0.0.0/8, then from 10.128.0.0/16 on.
+    """
     number = int(name.rpartition("-")[2])
-    return f"10.{244 + number // 256}.{number % 256}.0/24"
+    return f"10.{128 + (116 + number // 256) % 128}.{number % 256}.0/24"
 
 
 def registration(name: str, pod_cidr: str = "") -> Json:

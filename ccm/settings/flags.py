@@ -51,6 +51,8 @@ UNBUFFERED = "Log records are not buffered; they go to standard error."
 
 def default_runtime_dir() -> str:
     """Where sockets and the lock live: systemd's directory for root, the user's own otherwise."""
+    if given := os.environ.get("CCM_RUNTIME_DIR"):  # for commands, which do not read all settings
+        return given
     if os.geteuid() == 0:
         return "/run/ccm-supervisor"
     base = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/ccm-supervisor-{os.geteuid()}"
@@ -126,7 +128,7 @@ class Settings:
         DURATION_OR_ZERO,
         "There is no periodic resync; each controller has its own full pass.",
     )
-    kube_api_in_flight: int = ours(32, POSITIVE, "Requests one process keeps in flight.")
+    kube_api_in_flight: int = ours(48, POSITIVE, "Requests one process keeps in flight.")
     watch_idle_limit: float = ours(
         70.0, DURATION, "A watch that is silent for longer is restarted."
     )
@@ -179,7 +181,7 @@ class Settings:
         600.0, DURATION, "Time between two full route reconciliations.", upstream_default="10s"
     )
     concurrent_service_syncs: int = upstream(
-        10, POSITIVE, "Services reconciled concurrently.", upstream_default="1"
+        50, POSITIVE, "Services reconciled concurrently.", upstream_default="1"
     )
     controller_start_interval: float = ignored(
         0.0, DURATION_OR_ZERO, "Controllers are processes that start at the same time."

@@ -3,10 +3,10 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ccm.controllers import KNOWN, provided_by, unknown
+from ccm.controllers import KNOWN, provided_by, unknown, with_defaults
 from ccm.durations import format_duration
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.settings.declaration import Flag
@@ -84,7 +84,8 @@ def _settings(
     found += [fault for fault in validate(settings) if fault.field not in invalid]
     if found:
         raise ConfigurationFaults([_with_source(fault, raw_values) for fault in found])
-    return settings
+    controllers = with_defaults(settings.controllers, settings.cloud_provider)
+    return replace(settings, controllers=controllers)
 
 
 def _with_source(

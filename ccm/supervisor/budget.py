@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from ccm import metrics
 from ccm.background import call_later
-from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
+from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest, Message
 from ccm.counters import Histogram
 from ccm.decide.budget import GRANT_WAIT, Ask, Priority, Turns, whole_tokens
-from ccm.decide.rate_law import Bucket, next_token_in, refill, spend, throttled
+from ccm.decide.rate_law import Bucket, next_token_in, refill, remaining, spend, throttled
 from ccm.model.objects import Json
 
 log = logging.getLogger(__name__)
@@ -95,6 +95,20 @@ class Budget:
                 "open_seconds": round(slower.open_until - slower.at, 1),
             },
         )
+
+    def limit(self, message: CloudRemaining) -> None:
+        """The cloud said what is left for everybody; `reserve` of that is left to others."""
+        if not (bucket := self._buckets.get(message.budget)):
+            return
+        calls, now = int(message.calls * self._share), time.monotonic()
+        self._buckets[message.budget] = remaining(bucket, calls, message.seconds, now)
+        if not calls and bucket.open_until <= now:
+            seconds = round(message.seconds, 1)
+            log.warning(
+                "the cloud has no calls left for this account; all workers wait",
+                extra={"class": message.budget, "seconds": seconds},
+            )
+        self._serve()
 
     def forget(self, worker: str) -> None:
         """The worker is gone: nobody waits for its calls any more."""

@@ -26,10 +26,10 @@ from ccm.decide.children import (
 )
 from ccm.decide.quarantine import Quarantine
 from ccm.errors import ExitCode
-from ccm.http import Server
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.supervisor.starter import Process
+from ccm.tls import Server
 
 log = logging.getLogger(__name__)
 

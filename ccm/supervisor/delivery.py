@@ -5,14 +5,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-import orjson
-
 from ccm.bus.frames import Objects, encode
 
 MAX_UNACKED_FRAMES = 8  # that a worker may have on their way to it
 FRAME_SIZE_LIMIT = 256 << 10  # bytes of values after which a frame is closed
 
-ABSENT = (0, b"null")  # version and value of an object that does not exist
+ABSENT = (0, b"")  # version and value of an object that does not exist
 
 ObjectName = tuple[str, str]  # kind, key
 Owns = Callable[[str, str], bool]  # of kind and key: whether they are this worker's
@@ -168,6 +166,7 @@ class DeliveryQueue:
     def _next_frame(self) -> Objects:
         """A snapshot ends with a frame of its own: later changes are not part of it."""
         entries: list[Any] = []
+        values: list[bytes] = []
         moved: list[list[str]] = []
         size = 0
         for kind, key in self._pending:
@@ -176,15 +175,17 @@ class DeliveryQueue:
             else:
                 version, value = ABSENT
                 moved.append([kind, key])
-            entries.append([kind, key, version, orjson.Fragment(value)])
+            entries.append([kind, key, version])
+            values.append(value)
             size += len(value)
             if size >= FRAME_SIZE_LIMIT or len(entries) == self._snapshot_left:
                 break
         completes = not self._is_complete and len(entries) >= self._snapshot_left
-        return Objects(self._epoch, self._seq + 1, completes, entries, moved, self._restores)
+        seq, restores = self._seq + 1, self._restores
+        return Objects(self._epoch, seq, completes, entries, values, moved, restores)
 
     def _on_sent(self, frame: Objects) -> None:
-        for kind, key, *_ in frame.entries:
+        for kind, key, _ in frame.entries:
             del self._pending[(kind, key)]
         moved = ((kind, key) for kind, key in frame.moved)
         self._moved |= dict.fromkeys(moved, frame.seq)

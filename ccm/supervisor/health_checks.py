@@ -1,7 +1,6 @@
-"""What `/livez`, `/readyz` and systemd are told: whether the parts progress and are in place."""
+"""What `/livez` and `/readyz` are told: whether the parts progress and are in place."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -12,48 +11,11 @@ from ccm.supervisor.children import Child, Children
 from ccm.supervisor.https.endpoints import PING, HealthChecker
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
+from ccm.supervisor.progress import Progress
 
-CHILDREN_STALL_LIMIT = 15.0  # seconds without a check of the workers, which is due every second
 WATCH_STALL_MARGIN = 30.0  # seconds that a watch may take beyond all that it may wait for
 WATCH_SILENCE_MARGIN = 20.0  # seconds without an event beyond what a quiet cluster explains
 READY_STATES = (WorkerState.STANDBY, WorkerState.RUNNING, WorkerState.SKIPPED)
-
-
-class Progress:
-    """Whether the supervisor is up, in one sentence, and which part of it is stuck."""
-
-    def __init__(self, settings: Settings, leader: Leadership, children: Children) -> None:
-        self._settings, self._leader, self._children = settings, leader, children
-
-    def is_settled(self) -> bool:
-        """Whether every worker has come up, or was tried at least once, and none is replaced."""
-        return all(
-            not child.successor
-            and (
-                child.life.deaths
-                or child.life.state not in (WorkerState.STARTING, WorkerState.SYNCING)
-            )
-            for child in self._children
-        )
-
-    def sentence(self) -> str:
-        """The `STATUS=` line."""
-        decision = self._leader.last_decision if self._settings.leader_elect else "needs no lease"
-        states = Counter(child.life.state for child in self._children)
-        workers = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        return f"{decision}; workers: {workers}"
-
-    def what_is_stuck(self) -> str | None:
-        """The part that made no progress for too long; an absent API server does not count."""
-        now = time.monotonic()
-        if self._settings.leader_elect:
-            age = now - self._leader.checked_at
-            if age > 3 * self._settings.leader_elect_renew_deadline:
-                return f"leader election made no progress for {age:.0f} s"
-        age = now - self._children.checked_at
-        if age > CHILDREN_STALL_LIMIT:
-            return f"the workers were not checked for {age:.0f} s"
-        return None
 
 
 class HealthChecks:

@@ -54,13 +54,13 @@ BURST_SIZE = 4  # changes of a moment that are a burst
 class InformerTimings:
     """Seconds between what an informer reads and what it sends."""
 
-    list_debounce: float = 0.1
+    list_debounce: float = 0.01
     """A list waits for more workers that want something of its kind."""
     list_debounce_limit: float = 2.0
     """It waits for workers which have yet to say what they want."""
     flush_interval: float = 0.01
     """Between two frames of changes."""
-    burst_flush_interval: float = 0.05
+    burst_flush_interval: float = 0.02
     """The same after a frame of a burst."""
     retry_delay: float = 1.0
     """Until a refused frame is sent again, or a failed reflector restarts."""
@@ -173,7 +173,7 @@ class SharedInformer:
         deadline = loop.time() + self._timings.list_debounce_limit
         await asyncio.sleep(debounce)
         while self._is_anybody_starting() and loop.time() < deadline:  # noqa: ASYNC110 - states
-            await asyncio.sleep(debounce / 4)
+            await asyncio.sleep(debounce)
 
     def _on_change(self, store: ProjectedStore, key: str) -> None:
         for handler in store.handlers:

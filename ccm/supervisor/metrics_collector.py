@@ -2,10 +2,10 @@
 
 import re
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, zip_longest
+from itertools import accumulate
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -17,28 +17,19 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from ccm import metrics
-from ccm.counters import Counters, Histogram, Numbers
+from ccm.counters import Counters, Histogram
 from ccm.metrics import Metric, MetricType, catalogue
 from ccm.model.objects import Json
 from ccm.processes import open_files, resident_bytes
 from ccm.settings import Settings
 from ccm.supervisor import status_metrics
-from ccm.supervisor.budget import worker_name
 from ccm.supervisor.https.endpoints import HealthEndpoints
 from ccm.supervisor.leader_election import LeaderElector
 from ccm.supervisor.nodes import UninitializedNodes
 from ccm.supervisor.status_metrics import Sample, controller_of_worker, queue_of_worker
+from ccm.supervisor.worker_counters import CounterTotals, Series, Value, WorkerCounters, add, add_up
 
 SUPERVISOR = "supervisor"  # the `controller` label of what the supervisor's own process counts
-
-Value = list[float]
-"""A single number, or a histogram's sum and the counts of its buckets."""
-
-Series = Mapping[tuple[str, ...], Value]
-"""By label values."""
-
-CounterTotals = dict[tuple[Metric, tuple[str, ...]], Value]
-"""By metric and label values without the first one, which says whose it is."""
 
 FAMILIES: dict[MetricType, type[CounterMetricFamily | GaugeMetricFamily | UntypedMetricFamily]] = {
     MetricType.COUNTER: CounterMetricFamily,
@@ -46,48 +37,6 @@ FAMILIES: dict[MetricType, type[CounterMetricFamily | GaugeMetricFamily | Untype
     MetricType.UNTYPED: UntypedMetricFamily,
 }
 """Of single numbers, by type."""
-
-METRICS_BY_NAME = {metric.name: metric for metric in catalogue()}
-
-
-class WorkerCounters:
-    """Counters of all workers over all their processes: no counter ever decreases."""
-
-    def __init__(self) -> None:
-        self._running: dict[str, Numbers] = {}
-        self._ended: defaultdict[str, CounterTotals] = defaultdict(dict)
-        self.exits: Counter[str] = Counter()  # by worker
-
-    def update(self, ident: str, numbers: Numbers) -> None:
-        """What this process has counted so far."""
-        self._running[ident] = numbers
-
-    def end(self, ident: str) -> None:
-        """This process has exited: what it reported last is added to its worker's totals."""
-        add(self._ended[worker_name(ident)], self._running.pop(ident, {}))
-        self.exits[worker_name(ident)] += 1
-
-    def by_worker(self) -> dict[str, CounterTotals]:
-        """The totals of every worker that ever ran."""
-        totals = {worker: dict(ended) for worker, ended in self._ended.items()}
-        for ident, numbers in self._running.items():
-            add(totals.setdefault(worker_name(ident), {}), numbers)
-        return totals
-
-
-def add(totals: CounterTotals, numbers: Numbers) -> None:
-    """Add what one process counted; a worker of another version may count what we do not know."""
-    for name, series in numbers.items():
-        metric = METRICS_BY_NAME.get(name)
-        for labels, counted in series if metric else ():
-            value = counted if isinstance(counted, list) else [counted]
-            if metric and len(value) == (len(metric.buckets) + 2 if metric.buckets else 1):
-                key = (metric, tuple(labels))
-                totals[key] = _sum(totals.get(key, ()), value)
-
-
-def _sum(one: Iterable[float], other: Iterable[float]) -> Value:
-    return [a + b for a, b in zip_longest(one, other, fillvalue=0)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +67,7 @@ class SupervisorCollector(Collector):
             for (metric, rest), numbers in totals.items():
                 first = [owner[label] for label in metric.labels[:1] if label in owner]
                 series, labels = values[metric], (*first, *rest)
-                series[labels] = _sum(series.get(labels, ()), numbers)
+                series[labels] = add_up(series.get(labels, ()), numbers)
         for budget_class, priority, histogram in self.grant_waits():
             values[metrics.GRANT_WAIT_SECONDS][budget_class, priority] = histogram.export()
         upstream = upstream_cloud_calls(values[metrics.CLOUD_CALL_SECONDS])
@@ -170,12 +119,12 @@ def upstream_cloud_calls(calls: Series) -> dict[Metric, Series]:
     for (_, operation, result), numbers in calls.items():
         key = (operation,)
         if result == "ok":
-            succeeded[key] = _sum(succeeded.get(key, ()), numbers)
+            succeeded[key] = add_up(succeeded.get(key, ()), numbers)
             continue
         count = [sum(numbers[1:])]
-        failed[key] = _sum(failed.get(key, ()), count)
+        failed[key] = add_up(failed.get(key, ()), count)
         if result == "throttled":
-            throttled[key] = _sum(throttled.get(key, ()), count)
+            throttled[key] = add_up(throttled.get(key, ()), count)
     return {
         metrics.UPSTREAM_CALL_SECONDS: succeeded,
         metrics.UPSTREAM_CALLS_FAILED: failed,

@@ -13,15 +13,16 @@ from ccm.settings.configz import configz, flagz
 from ccm.settings.leader_migration import LeaderMigration
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.children import Children
-from ccm.supervisor.delivery import ProjectedStore
-from ccm.supervisor.health_checks import HealthChecks, Progress
+from ccm.supervisor.health_checks import HealthChecks
 from ccm.supervisor.https import status_page
 from ccm.supervisor.https.endpoints import Endpoints, HealthEndpoints
 from ccm.supervisor.https.server import HttpsServer
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
-from ccm.supervisor.metrics_collector import HealthCollector, SupervisorCollector, WorkerCounters
+from ccm.supervisor.metrics_collector import HealthCollector, SupervisorCollector
 from ccm.supervisor.nodes import UninitializedNodes
+from ccm.supervisor.progress import Progress
+from ccm.supervisor.worker_counters import WorkerCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class HttpsDependencies:
     leader: Leadership
     progress: Progress
     informer: SharedInformer
-    nodes: ProjectedStore
+    uninitialized: UninitializedNodes
     children: Children
     budget: Budget
     worker_counters: WorkerCounters
@@ -45,9 +46,8 @@ class HttpsDependencies:
 
 def https_server(parts: HttpsDependencies) -> HttpsServer:
     """A server with all routes, not started yet."""
-    settings, leader = parts.settings, parts.leader
+    settings, leader, uninitialized = parts.settings, parts.leader, parts.uninitialized
     server = HttpsServer(settings)
-    uninitialized = UninitializedNodes(parts.nodes, lambda: leader.until("node") > time.monotonic())
     checks = HealthChecks(
         settings, leader, parts.progress, parts.informer, parts.children, parts.is_stopping
     )

@@ -43,10 +43,12 @@ def run_template(
     die_with_parent(supervisor)
     keep_memory_private()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()  # what is loaded stays
     importlib.import_module("workers.main").preload(provider, controllers)
     if threading.active_count() > 1:
         return
     gc.freeze()  # a collection in a worker leaves the pages that are shared alone
+    gc.enable()
     connection.send(0)
     with suppress(EOFError):
         while True:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Protocol, Self
 
 import multiprocess
+from multiprocess.util import register_after_fork
 
 from ccm.background import call_until_done
 from ccm.bus.frames import WorkerSpec
@@ -71,7 +72,9 @@ class ForkedProcess:
 class WorkerStarter:
     """Starts worker processes: of a provider, with these controllers (see `load_controller`).
 
-    Call it from the main thread, as the kernel ends a child with the thread that started it.
+    Call it from the main thread, as the kernel ends a child with the thread that started it. Enter
+    it before there is an event loop, a thread or anything that no worker may have: the first
+    template is forked from this process, and begins with all that is loaded here.
     """
 
     def __init__(self, provider: str, controllers: Sequence[str]) -> None:
@@ -87,7 +90,7 @@ class WorkerStarter:
         except OSError as error:
             log.info("workers start without a template", extra={"why": str(error)})
         else:
-            self._load()
+            self._load(multiprocess.get_context("fork"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,15 +114,15 @@ class WorkerStarter:
             except (OSError, EOFError) as error:
                 log.warning("template of workers replaced", extra={"why": repr(error)})
                 self._template.end()
-                self._load()
+                self._load(self._context)
         process = self._context.Process(
             target=run_worker, args=(spec,), name=spec.name, daemon=True
         )
         process.start()
         return process  # type: ignore[no-any-return]  # multiprocess has no types
 
-    def _load(self) -> None:
-        self._template = _Template(self._context, self._provider, self._controllers)
+    def _load(self, context: Any) -> None:
+        self._template = _Template(context, self._provider, self._controllers)
 
 
 class _Template:
@@ -127,6 +130,7 @@ class _Template:
 
     def __init__(self, context: Any, provider: str, controllers: Sequence[str]) -> None:
         self._connection, theirs = context.Pipe()
+        register_after_fork(self._connection, lambda ours: ours.close())
         given = theirs, os.getpid(), provider, controllers
         self._process = context.Process(
             target=run_template, args=given, name="template", daemon=True

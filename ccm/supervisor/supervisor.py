@@ -1,10 +1,12 @@
 """The supervisor: puts lease, informer, budget, children and control together and runs them."""
 
 import asyncio
+import importlib
 import logging
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -16,6 +18,7 @@ from ccm.background import call_until_done
 from ccm.bus.control import ControlServer
 from ccm.bus.frames import (
     Ack,
+    CloudRemaining,
     CloudThrottled,
     Drain,
     Explained,
@@ -35,7 +38,7 @@ from ccm.bus.frames import (
 from ccm.bus.paths import RuntimePaths
 from ccm.bus.sockets import Hub
 from ccm.decide.children import WorkerState
-from ccm.errors import ExitCode
+from ccm.errors import ConfigurationFault, ExitCode
 from ccm.kube.client import Kube
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.lease import COMPONENT, LeaseClient
@@ -49,18 +52,18 @@ from ccm.supervisor.children import Child, Children, Hooks, WorkerProcess
 from ccm.supervisor.commands import ControlCommands, Explainer, Verbosity
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.freeze import DeletionCommands, SharedFreeze
-from ccm.supervisor.health_checks import Progress
 from ccm.supervisor.informer import InformerTimings, SharedInformer
 from ccm.supervisor.leader_election import WorkerProbes
 from ccm.supervisor.leadership import Leadership
-from ccm.supervisor.metrics_collector import WorkerCounters
-from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
+from ccm.supervisor.listening import listen
+from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister, UninitializedNodes
 from ccm.supervisor.permits import Permits
-from ccm.supervisor.serving import HttpsDependencies, https_server
+from ccm.supervisor.progress import Progress
 from ccm.supervisor.shards import Shards
 from ccm.supervisor.starter import WorkerStarter
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
 from ccm.supervisor.tokens import ServiceAccountTokens, SharedToken, TokenFiles, TokenSource
+from ccm.supervisor.worker_counters import WorkerCounters
 from ccm.worker_names import wanted_workers
 
 log = logging.getLogger(__name__)
@@ -156,36 +159,25 @@ class Supervisor:
         self._began = time.monotonic()
         self._stop = asyncio.Event()
         self._worker_counters = WorkerCounters()
-        self._https = https_server(
-            HttpsDependencies(
-                settings=settings,
-                migration=migration,
-                status=self.status,
-                leader=self._leader,
-                progress=self._progress,
-                informer=self._informer,
-                nodes=self._nodes.store,
-                children=self._children,
-                budget=self._budget,
-                worker_counters=self._worker_counters,
-                api_counters=kube.counters,
-                set_verbosity=self.verbosity.set,
-                is_stopping=self._stop.is_set,
-            )
-        )
+        self._migration, self._api_counters = migration, kube.counters
         self._exit_code = ExitCode.OK
         self.faults: list[str] = []  # why the exit code is CONFIGURATION, for the operator
+        self._cannot_serve: ConfigurationFault | None = None
 
     async def run(self) -> ExitCode:
-        """Run until a signal, a command, a lost lease or a refused configuration."""
+        """Run until a signal, a command, a lost lease or a refused configuration.
+
+        Raises `CannotListen` before anything else begins, and `ConfigurationFault` when a file
+        keeps HTTPS from being served.
+        """
         self._handle_signals()
+        listening = listen(self._settings) if self._settings.secure_port else None
         wanted = wanted_workers(self._settings)
         await self._tokens.start({*wanted.values()})
-        await self._https.start()
         await self._control.start()
         await self._starter.loaded()
         self._children.add(wanted)
-        tasks = [self._supervise(name, part) for name, part in self._parts()]
+        tasks = [self._supervise(name, part) for name, part in self._parts(listening)]
         log.info("supervisor started", extra={"version": __version__})
         try:
             await self._stop.wait()
@@ -199,17 +191,20 @@ class Supervisor:
             self._token_files.remove()
             self._control.close()
             self._hub.close()
-            await self._https.close()
+        if self._cannot_serve:
+            raise self._cannot_serve
         return self._exit_code
 
-    def _parts(self) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+    def _parts(
+        self, listening: socket.socket | None
+    ) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         return [
             ("bus", self._hub.run()),
             *self._leader.elections(),
             ("children", self._children.run()),
             ("tokens", self._tokens.run()),
             ("events", self._recorder.run()),
-            ("https", self._https.run()),
+            ("https", self._serve_https(listening)),
             (
                 "systemd",
                 update_status(self._notifier, self._progress.is_settled, self._progress.sentence),
@@ -223,11 +218,43 @@ class Supervisor:
         async def guarded() -> None:
             try:
                 await part
+            except ConfigurationFault as fault:
+                self._cannot_serve = fault
             except Exception:  # a bug of ours: stop in order, be started again
                 log.exception("part of the supervisor failed", extra={"part": name})
             self._request_stop(ExitCode.FAILED)
 
         return asyncio.create_task(guarded(), name=name)
+
+    async def _serve_https(self, listening: socket.socket | None) -> None:
+        """Serve for ever. It loads longer than the workers need to begin, so it does so beside."""
+        if listening is None:
+            await asyncio.Event().wait()
+            return
+        uninitialized = UninitializedNodes(self._nodes.store, self._leads_nodes)
+        serving = await asyncio.to_thread(importlib.import_module, "ccm.supervisor.serving")
+        server = serving.https_server(
+            serving.HttpsDependencies(
+                settings=self._settings,
+                migration=self._migration,
+                status=self.status,
+                leader=self._leader,
+                progress=self._progress,
+                informer=self._informer,
+                uninitialized=uninitialized,
+                children=self._children,
+                budget=self._budget,
+                worker_counters=self._worker_counters,
+                api_counters=self._api_counters,
+                set_verbosity=self.verbosity.set,
+                is_stopping=self._stop.is_set,
+            )
+        )
+        try:
+            await server.start(listening)
+            await server.run()
+        finally:
+            await server.close()
 
     async def _end(self) -> None:
         """Drain the workers while we still lead, then release the lease."""
@@ -241,10 +268,12 @@ class Supervisor:
         found = self._processes.get(ident)
         return found is not None and time.monotonic() - found[1].heard_at < RESPONSIVE_WITHIN
 
+    def _leads_nodes(self) -> bool:
+        return self._leader.until("node") > time.monotonic()
+
     def _why_standby(self) -> str:
         """Why no Node is deleted by this replica; empty while it may."""
-        may_delete = self._leader.until("node") > time.monotonic()
-        return "" if may_delete else self._leader.last_decision
+        return "" if self._leads_nodes() else self._leader.last_decision
 
     def _is_anybody_starting(self) -> bool:
         """Whether a worker has yet to subscribe; also before any was started."""
@@ -269,6 +298,8 @@ class Supervisor:
                 self._budget.request(ident, message)
             case CloudThrottled():
                 self._budget.slow_down(ident, message)
+            case CloudRemaining():
+                self._budget.limit(message)
             case ProposeDeletions():
                 self._hub.send(ident, self._governor.on_message(ident, message))
             case Survived(key):

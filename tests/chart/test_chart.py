@@ -161,3 +161,32 @@ def test_a_real_server_takes_all_of_it(values: Json, kube: RealCluster, tmp_path
         values=given,
     )
     assert "is in kube-system" in said
+
+
+@pytest.mark.real
+def test_a_release_leaves_accounts_that_others_made(kube: RealCluster, tmp_path: Path) -> None:
+    """Upstream's controllers make those that they act as, and want them back after a rollback."""
+    accounts = "/api/v1/namespaces/kube-system/serviceaccounts"
+    theirs, ours = "service-controller", "cloud-node-controller"
+    flags = {"cloud-provider": "simulated", "use-service-account-credentials": True}
+    where = (f"--kubeconfig={kube.kubeconfig('admin')}", "--namespace=kube-system")
+
+    def release(verb: str) -> set[str]:
+        """What there is of the two when helm has done so."""
+        helm(tmp_path, verb, "ccm", str(CHART), *where, values={"flags": flags})
+        return there()
+
+    def there() -> set[str]:
+        found = kube.request("GET", accounts).expect().body["items"]
+        return {each["metadata"]["name"] for each in found} & {theirs, ours}
+
+    for name in (theirs, ours):
+        kube.request("DELETE", f"{accounts}/{name}")
+    kube.request("POST", accounts, {"metadata": {"name": theirs}}).expect()
+    try:
+        assert release("install") == release("upgrade") == {theirs, ours}
+        kube.request("DELETE", f"{accounts}/{ours}").expect()
+        assert release("upgrade") == {theirs, ours}
+    finally:
+        helm(tmp_path, "uninstall", "ccm", *where)
+    assert there() == {theirs}

@@ -72,9 +72,11 @@ ROWS = (
     ),
     fails(
         "one read is never answered",
-        "cloud-reads: no answer about a load balancer: GetLoadBalancer: no answer within 200ms",
+        "cloud-reads: no answer about a load balancer: ListLoadBalancers: no answer within 200ms",
         "that the cloud works",
-        fault(CloudFault(CloudFaultKind.TIMEOUT, "GetLoadBalancer"), "--cloud-call-timeout=200ms"),
+        fault(
+            CloudFault(CloudFaultKind.TIMEOUT, "ListLoadBalancers"), "--cloud-call-timeout=200ms"
+        ),
     ),
     fails(
         "a rate is given for a class that is not there",

@@ -1,5 +1,6 @@
 """What checks make of what probes found, where planting each fault would take too long."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -22,9 +23,10 @@ from ccm.checks.nodes import (
 )
 from ccm.checks.services import evaluate_services
 from ccm.cloud.interface import Quota
-from ccm.controllers import ROUTE
+from ccm.controllers import KNOWN, ROUTE, SERVICE, canonical, is_enabled
 from ccm.errors import CloudError, Denied, NotImplementedByProvider, Refused, Throttled
 from ccm.kube.access_review import AccessReview
+from ccm.kube.cluster_identity import POLICY_RULE as CLUSTER_UID
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import UNINITIALIZED_TAINT, Node
 from ccm.model.rbac import PolicyRule
@@ -73,9 +75,10 @@ WITHOUT_ROUTES = replace(FITTING, controllers=("*", "-node-route-controller"))
         (FITTING, ("allocate_node_cidrs",), ""),  # written, and as it is anyway
         (replace(FITTING, allow_untagged_cloud=True), ("allow_untagged_cloud",), "is deprecated"),
         (WITHOUT_ROUTES, (), ""),
+        (replace(FITTING, controllers=("-service-lb-controller",)), (), "turns no controller on"),
         (Settings(configure_cloud_routes=False), (), ""),
         (replace(FITTING, leader_elect=False, leader_elect_lease_duration=10.5), (), ""),
-        (replace(FITTING, concurrent_node_syncs=64), (), "--kube-api-in-flight=32 lets through"),
+        (replace(FITTING, concurrent_node_syncs=64), (), "--kube-api-in-flight=48 lets through"),
         (replace(FITTING, concurrent_node_syncs=64, kube_api_in_flight=64), (), ""),
         (replace(FITTING, kube_api_burst=30, kube_api_qps=20.0), (), ""),
         (replace(FITTING, kube_api_burst=30), (), "no effect without --kube-api-qps"),
@@ -138,6 +141,13 @@ def test_events_are_not_worth_a_failure_and_questions_not_allowed_are_no_answer(
     reviews = [AccessReview(event, "create", "", False), AccessReview(patch, "patch")]
     found = permissions.evaluate_reviews("the node worker", reviews)
     assert states(found) == ["warning", "not checked"]
+
+
+def test_what_a_start_can_do_without_is_a_warning() -> None:
+    [found] = permissions.evaluate_reviews(
+        "the supervisor", [AccessReview(CLUSTER_UID, "get", "kube-system", False)]
+    )
+    assert found.state == "warning"
 
 
 def test_the_verbs_of_a_rule_are_one_finding() -> None:
@@ -312,6 +322,12 @@ def test_a_machine_that_is_gone_is_wrong_while_its_node_is_ready(
     assert (found.state, word in found.message) == (state, True)
 
 
+def test_of_several_machines_that_are_unclear_the_reason_is_one_nodes() -> None:
+    answers = {"a": Unknown("it has no tags"), "b": Unknown("another one")}
+    [found] = evaluate_machines([node("a"), node("b")], answers)
+    assert found.message.endswith("about a, b; of a: it has no tags")
+
+
 NETWORKS = st.tuples(st.integers(0, 255), st.integers(20, 28)).map(
     lambda pair: str(ip_network(f"10.0.{pair[0]}.0/{pair[1]}", strict=False))
 )
@@ -392,3 +408,11 @@ def service(name: str, **spec: Any) -> Service:
 def test_a_service_is_told_of_once(one: Service, changes: Any, told: list[str]) -> None:
     late = {"classes": [], "capabilities": Capabilities((), ()), "leader": "one", "now": 1e9}
     assert states(evaluate_services([one], **{**late, **changes})) == told
+
+
+def test_what_a_remedy_turns_off_is_all_that_it_turns_off() -> None:
+    """`--controllers=-service` alone would leave no controller at work."""
+    (finding,) = evaluate_services([service("a")], (), None, "us", 0.0)
+    (controllers,) = re.findall(r"--controllers=(\S*[a-z])", finding.remedy)
+    items = canonical(controllers.split(","))
+    assert [name for name in KNOWN if not is_enabled(name, items)] == [SERVICE]

@@ -58,6 +58,19 @@ def test_whoever_may_only_read_gets_every_other_answer(world: CheckWorld) -> Non
     assert any("patch nodes" in finding["message"] for finding in report.findings("permissions"))
 
 
+def test_an_upstream_account_is_told_what_it_lacks_itself(world: CheckWorld) -> None:
+    """It may not ask about others, but of itself anybody may."""
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
+    ]
+    kubeconfig = world.cluster.service_account_kubeconfig("kube-system", "upstream", rules)
+    report = world.check(f"--kubeconfig={kubeconfig}", "--use-service-account-credentials")
+    told = [finding["message"] for finding in report.findings("service-accounts")]
+    assert any("kube-system/upstream may not patch persistentvolumes" in each for each in told)
+
+
 def test_the_cloud_is_asked_and_not_told(world: CheckWorld) -> None:
     world.tell_cloud(lambda admin: admin.reset_counters())
     world.check()

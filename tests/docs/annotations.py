@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ccm.providers.aws.elb import annotations as aws
+from ccm.providers.digitalocean.lb import annotations as digitalocean
 from ccm.providers.incus.lb import request as incus
 from ccm.providers.openstack.lb import annotations as openstack
 
@@ -46,6 +47,9 @@ CLOUDS = {
     ),
     "openstack": CloudAnnotations(
         "OpenStack", openstack.PREFIX, openstack.KNOWN, openstack.OUTREACHING
+    ),
+    "digitalocean": CloudAnnotations(
+        "DigitalOcean", digitalocean.PREFIX, digitalocean.KNOWN, digitalocean.OUTREACHING
     ),
     "incus": CloudAnnotations(
         "Incus",

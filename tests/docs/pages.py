@@ -58,11 +58,30 @@ class Page:
         return {word.replace(" ", "-") for word in words}
 
     @property
+    def programs(self) -> list[str]:
+        """What the lines of shell begin with."""
+        lines = _INDENTED.findall(_FENCED.sub("", self.path.read_text().replace("\\\n", " ")))
+        words = [line.split()[0].rpartition("/")[2] for line in lines]
+        return [word for word in words if re.fullmatch(r"[a-z][a-z0-9-]*", word)]
+
+    @property
     def commands(self) -> list[tuple[str, list[str]]]:
         """Every call of one of our programs: its name and its arguments."""
         spans = [span for span in self.spans if span.partition(" ")[0] in PROGRAMS]
         lines = [*self.code.splitlines(), *spans]
         return [call for line in lines for variant in _variants(line) for call in _calls(variant)]
+
+
+def page_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def script(path: Path, heading: str = "") -> str:
+    """The commands under a heading of a page, or before the first one, as they stand there."""
+    text = path.read_text()
+    rest = text.partition(f"\n## {heading}\n")[2] if heading else text
+    section = _FENCED.sub("", rest.partition("\n## ")[0])
+    return "\n".join(line[4:] for line in _INDENTED.findall(section))
 
 
 def table_rows(page: str, table: str) -> list[list[str]]:

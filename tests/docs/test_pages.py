@@ -12,7 +12,16 @@ from ccm.cli.main import main
 from ccm.decide.children import TABLE, WorkerEvent, WorkerState
 from ccm.settings import flags
 from tests.docs.calls import all_commands, wrong_calls
-from tests.docs.pages import DOCS, PAGES, ROOT, Page, leads_somewhere, table_rows
+from tests.docs.pages import (
+    DOCS,
+    PAGES,
+    PROGRAMS,
+    ROOT,
+    Page,
+    leads_somewhere,
+    page_name,
+    table_rows,
+)
 
 OTHERS = {
     "--allocate-node-cidrs",
@@ -24,13 +33,23 @@ OTHERS = {
     "--name",
     "--node-ip",
     "--provider-id",
+    "--take-ownership",
 }
 """Flags of Kubernetes' components and of our modules, and how any flag is written."""
 
+RUN = {
+    "curl", "export", "kubectl", "openssl",  # tests/proc/test_followed.py
+    "helm",  # tests/chart/test_recipes.py
+    "install", "journalctl", "systemctl",  # tests/systemd/test_followed.py
+    "make", "pip", "python3", "pytest", "twine",  # tests/release, tests/testkit
+    "sed",  # tests/https/test_monitoring.py
+    "skopeo",  # tests/proc/test_image.py
+    "source",  # tests/docs/test_help.py
+}  # fmt: skip
+"""Others' programs, and what runs them as pages tell."""
 
-def page_name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
+NOT_RUN = {"cosign", "ctr", "docker", "k0s", "kops", "podman", "rm", "systemd-run"}
+"""Those that would need a registry, a cluster, a daemon or a bus; one removes an installation."""
 
 every_page = pytest.mark.parametrize("page", [*map(Page.read, PAGES)], ids=[*map(page_name, PAGES)])
 
@@ -45,6 +64,24 @@ def test_every_command_can_be_given_as_it_stands_there(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert wrong_calls(page, monkeypatch) == []
+
+
+@every_page
+def test_every_program_is_one_that_tests_run_or_one_of_few(page: Page) -> None:
+    assert {*page.programs} - {*PROGRAMS, *RUN, *NOT_RUN} == set()
+
+
+@every_page
+def test_every_target_is_one_of_the_makefile(page: Page) -> None:
+    files = (ROOT / "Makefile", ROOT / "systemd" / "install.mk")
+    targets = re.findall(r"^([a-z-]+):", "\n".join(map(Path.read_text, files)), re.MULTILINE)
+    named = {
+        word
+        for text in (*page.code.splitlines(), *page.spans)
+        for call in re.findall(r"^\W*make ([a-z -]+?)(?= *(?:$|#|[A-Z]+=))", text)
+        for word in call.split()
+    }
+    assert named - {*targets} == set()
 
 
 @every_page

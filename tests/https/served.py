@@ -16,6 +16,7 @@ from yarl import URL
 from ccm.settings import Settings
 from ccm.supervisor.https.server import HttpsServer
 from ccm.supervisor.https.timings import HttpsTimings
+from ccm.supervisor.listening import listen
 from tests.https.pki import trusting_anybody
 from tests.https.review_api import ReviewApi
 from tests.kube.ports import ReservedPort
@@ -138,7 +139,7 @@ async def serving_routes(
     server.add_routes(routes)
     running: asyncio.Task[None] | None = None
     try:
-        await server.start()
+        await server.start(listen(settings))
         running = asyncio.create_task(server.run())
         yield LocalServer(port.number, server)
     finally:

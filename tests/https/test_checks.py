@@ -15,9 +15,10 @@ from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed, WatchTimings
 from ccm.model.objects import Projection
 from ccm.settings import Settings
 from ccm.supervisor.children import Child, Children
-from ccm.supervisor.health_checks import HealthChecks, Progress
+from ccm.supervisor.health_checks import HealthChecks
 from ccm.supervisor.informer import InformerTimings, SharedInformer
 from ccm.supervisor.leadership import Leadership
+from ccm.supervisor.progress import Progress
 from tests.unit.lease_world import ApiServer, Fate, Replica, Request, in_virtual_time
 from tests.worlds.waiting import until
 

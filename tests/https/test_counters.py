@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ccm import metrics
 from ccm.counters import MOST, Counters, Histogram, Numbers
-from ccm.supervisor.metrics_collector import CounterTotals, WorkerCounters
+from ccm.supervisor.worker_counters import CounterTotals, WorkerCounters
 
 
 def test_a_histogram_counts_what_is_not_above_a_bound() -> None:

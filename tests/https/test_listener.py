@@ -9,8 +9,6 @@ from contextlib import ExitStack
 import pytest
 
 from ccm.processes import resident_bytes
-from ccm.settings import Settings
-from ccm.supervisor.https.server import HttpsServer
 from tests.edge_cases.rows import row
 from tests.https.pki import trusting_anybody
 from tests.https.review_api import ReviewApi
@@ -123,18 +121,6 @@ async def test_a_client_that_does_not_say_goodbye_is_not_waited_for(reviews: Rev
         with await asyncio.to_thread(mute, server):
             await server.https.close()
             await until(lambda: not site_connections(server))
-
-
-async def test_no_server_means_no_listening(reviews: ReviewApi) -> None:
-    server = HttpsServer(Settings(master=reviews.url, secure_port=0))
-    await server.start()
-    running = asyncio.create_task(server.run())
-    await asyncio.sleep(0)
-    assert not running.done()
-    assert server.certificate_expiry() is None
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    await server.close()
 
 
 async def test_the_server_offers_no_http2(server: LocalServer) -> None:

@@ -20,8 +20,9 @@ from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.delivery import ProjectedStore
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leader_election import LeaderElector
-from ccm.supervisor.metrics_collector import SupervisorCollector, WorkerCounters
+from ccm.supervisor.metrics_collector import SupervisorCollector
 from ccm.supervisor.nodes import UninitializedNodes
+from ccm.supervisor.worker_counters import WorkerCounters
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -92,7 +93,7 @@ def test_every_metric_is_there_from_the_start_with_its_type(supervisor: Supervis
         line = f"# TYPE {name} {metric.type}\n"
         assert (line in page) is (metric.group != metrics.HEALTH), name
     assert "\nccm_routes_created_total 0.0\n" in page
-    assert '\nccm_node_initialisation_seconds_bucket{le="+Inf"} 0.0\n' in page
+    assert '\nccm_node_initialization_seconds_bucket{le="+Inf"} 0.0\n' in page
 
 
 def test_buckets_are_cumulative_and_written_as_go_does(supervisor: Supervisor) -> None:
@@ -163,7 +164,7 @@ def test_queues_have_upstreams_names_and_the_oldest_key_of_all_shards(
         'workqueue_longest_running_processor_seconds{name="Nodes"} 9.0',
         'workqueue_unfinished_work_seconds{name="Nodes"} 14.0',
         'ccm_keys_waiting{controller="node"} 4.0',
-        'ccm_keys_unsettled{controller="node"} 5.0',
+        'ccm_keys_pending{controller="node"} 5.0',
     }
 
 
@@ -229,12 +230,12 @@ def test_watches_their_errors_and_both_delivery_queues_of_a_hand_over(
     kinds = {"Node": WATCH, "Service": {**WATCH, "trouble": "410"}}
     supervisor.status["informer"] |= {"kinds": kinds, "delivery_queues": QUEUES}
     assert supervisor.lines() >= {
-        'ccm_feed_trouble{kind="Node"} 0.0',
-        'ccm_feed_trouble{kind="Service"} 1.0',
-        'ccm_feed_silent_seconds{kind="Node"} 1.5',
-        'ccm_feed_lists_total{kind="Node"} 2.0',
-        'ccm_mailbox_depth{worker="node-0"} 6.0',
-        'ccm_mailbox_in_flight{worker="route"} 8.0',
+        'ccm_informer_trouble{kind="Node"} 0.0',
+        'ccm_informer_trouble{kind="Service"} 1.0',
+        'ccm_informer_silent_seconds{kind="Node"} 1.5',
+        'ccm_informer_lists_total{kind="Node"} 2.0',
+        'ccm_delivery_queue_depth{worker="node-0"} 6.0',
+        'ccm_delivery_in_flight{worker="route"} 8.0',
     }
 
 

@@ -120,7 +120,7 @@ async def test_what_happens_is_counted_and_a_death_takes_no_count_back(
 def _is_complete(samples: dict[Sample, float]) -> None:
     """What initializing nodes has to leave in the metrics."""
     assert total(samples, "node_controller_initial_node_sync_delay_seconds_count") == NODES
-    assert total(samples, "ccm_nodes_uninitialised") == 0
+    assert total(samples, "ccm_nodes_uninitialized") == 0
     assert total(samples, "workqueue_adds_total", name="Nodes") >= NODES
     assert total(samples, "workqueue_work_duration_seconds_count", name="Nodes") >= NODES
     assert total(samples, "ccm_reconciles_total", controller="node", result="success") >= NODES
@@ -133,7 +133,7 @@ def _is_complete(samples: dict[Sample, float]) -> None:
     assert total(samples, name) == total(samples, calls, result="ok") >= 1
     assert total(samples, "ccm_cloud_grant_wait_seconds_count", priority="node-init") >= 1
     assert total(samples, "ccm_worker_state", state="running") == 5
-    assert total(samples, "ccm_feed_objects", kind="Node") == NODES
+    assert total(samples, "ccm_informer_objects", kind="Node") == NODES
     assert total(samples, "running_managed_controllers") == 5
     assert total(samples, "leader_election_master_status") == 1
     labelled = {name for name, _ in samples}
@@ -191,6 +191,7 @@ def test_a_port_in_use_ends_the_start_with_one_line_and_another_try_may_work(
     with Supervisor(where, "--bind-address=127.0.0.1", f"--secure-port={port.number}") as taken:
         assert taken.process.wait(30) == 1
     port.release()
+    assert "supervisor started" not in taken.tail(100)
     complaints = [line for line in taken.tail().splitlines() if "--secure-port" in line]
     assert complaints == [
         f"ccm-supervisor: --secure-port: cannot listen on 127.0.0.1 port {port.number}:"

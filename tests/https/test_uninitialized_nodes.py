@@ -39,7 +39,7 @@ class Cluster:
         del self.view.values[name]
         self._tell(name)
 
-    def counted(self, metric: str = "ccm_node_initialisation_seconds") -> tuple[int, float]:
+    def counted(self, metric: str = "ccm_node_initialization_seconds") -> tuple[int, float]:
         """How many, and how long all together."""
         series = self.uninitialized.counters.export().get(metric, [[[], [0.0]]])
         total, *counts = series[0][1]

@@ -1,7 +1,8 @@
 """Find or build the real kube-apiserver, etcd and kubectl, and upstream's controllers; starts none.
 
 `python3 -m tests.kube.build` prints the folder of the servers, with `peer` that of the controllers
-that tests need always, with `openstack` that of the one which the lab is for, with `helm` Helm's.
+that tests need always, with `openstack` or `vsphere` that of the one which the lab of this name is
+for, with `helm` Helm's, with `godo` that of what reads requests with DigitalOcean's client.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
@@ -76,13 +77,32 @@ OPENSTACK_PEER = Pin(
         )
     },
 )
+GODO = Pin(PINS / "godo", "github.com/digitalocean/godo", {"godo-strict": "."})
+VSPHERE_PEER = Pin(
+    PINS / "vsphere",
+    "k8s.io/cloud-provider-vsphere",
+    {
+        "vsphere-cloud-controller-manager": (
+            "k8s.io/cloud-provider-vsphere/cmd/vsphere-cloud-controller-manager"
+        )
+    },
+)
 PEERS = (PEER, AWS_PEER)
 LAB_PEERS = (OPENSTACK_PEER,)
+VSPHERE_PEERS = (VSPHERE_PEER,)
 
 HELM = Pin(PINS / "helm", "helm.sh/helm/v3", {"helm": "helm.sh/helm/v3/cmd/helm"})
 CHARTS = (HELM,)
+CLIENTS = (GODO,)
 
-BUILDS = {"servers": SERVERS, "peer": PEERS, "openstack": LAB_PEERS, "helm": CHARTS}
+BUILDS = {
+    "servers": SERVERS,
+    "peer": PEERS,
+    "openstack": LAB_PEERS,
+    "helm": CHARTS,
+    "godo": CLIENTS,
+    "vsphere": VSPHERE_PEERS,
+}
 
 
 def find_binaries(pins: Sequence[Pin] = SERVERS) -> Path | None:

@@ -27,7 +27,15 @@ from tests.kube.servers import Layout, apiserver_command, etcd_command
 
 READY_TIMEOUT = 120.0
 ITS_EVENTS = "ipallocator-repair-controller"  # who tells of Services in the API server itself
-FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+NAMESPACES = "/api/v1/namespaces"
+FIRST_OBJECTS = (
+    f"{NAMESPACES}/default",
+    f"{NAMESPACES}/default/services/kubernetes",
+    f"{NAMESPACES}/kube-system",
+    f"{NAMESPACES}/kube-public",
+    f"{NAMESPACES}/kube-node-lease",
+)
+"""What the API server makes by itself, some of it after it is ready."""
 
 
 class ClusterError(Exception):
@@ -203,8 +211,8 @@ class RealCluster:
         self.start_apiserver()
 
     def _is_ready(self) -> bool:
-        namespaces = (f"/api/v1/namespaces/{name}" for name in FIRST_NAMESPACES)
-        return all(self.request("GET", path).status == 200 for path in ("/readyz", *namespaces))
+        paths = ("/readyz", *FIRST_OBJECTS)
+        return all(self.request("GET", path).status == 200 for path in paths)
 
     def _wait_for(self, child: Child, is_ready: Callable[[], bool]) -> None:
         """Until `is_ready`; a server that does not answer yet is not."""

@@ -23,11 +23,3 @@ def kube(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A cluster for the session, one test at a time: each leaves nothing in it but accounts."""
     with RealCluster.start(kube_binaries, tmp_path_factory.mktemp("kube")) as cluster:
         yield cluster
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say loudly how many tests did not run for want of the binaries."""
-    skipped = terminalreporter.stats.get("skipped", [])
-    count = sum(MISSING in str(report.longrepr) for report in skipped)
-    if count:
-        terminalreporter.write_line(f"NOT RUN: {count} tests; {MISSING}", red=True, bold=True)

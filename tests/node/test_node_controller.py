@@ -78,6 +78,7 @@ async def test_without_a_usable_answer_the_node_stays_as_it_is_and_is_tried_agai
         with pytest.raises(CloudError):
             await w.sync()
         assert w.cluster.node() == before
+        assert "cloud" not in w.controller.details("node-1")  # that is of nodes that are not ready
         assert SYNCED not in await w.events()
         w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
         assert (await w.sync()).is_done

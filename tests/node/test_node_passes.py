@@ -15,7 +15,7 @@ def filled(number: int) -> Store:
     store = Store(PROJECTIONS)
     names = [f"n{index:04}" for index in reversed(range(number))]
     entries = [["Node", name, 1, {"metadata": {"name": name}}] for name in names]
-    store.absorb(Objects(1, 1, True, entries))
+    store.absorb(Objects.of(1, 1, True, entries))
     return store
 
 
@@ -29,7 +29,7 @@ async def test_others_have_their_turn_meanwhile() -> None:
         looked_at += 1
         return True
 
-    looking = asyncio.create_task(nodes_where(store, look))
+    looking = asyncio.create_task(nodes_where(store, store.keys(Node.KIND), look))
     while not looking.done():
         await asyncio.sleep(0)
         seen.append(looked_at)
@@ -39,7 +39,8 @@ async def test_others_have_their_turn_meanwhile() -> None:
 
 async def test_a_node_that_goes_meanwhile_is_left_out() -> None:
     store = filled(2 * NODES_AT_ONCE)
-    looking = asyncio.create_task(nodes_where(store, lambda node: True))
+    names = store.keys(Node.KIND)
+    looking = asyncio.create_task(nodes_where(store, names, lambda node: True))
     await asyncio.sleep(0)
-    store.absorb(Objects(1, 2, False, [["Node", "n0000", 0, None]]))
+    store.absorb(Objects.of(1, 2, False, [["Node", max(names), 0, None]]))
     assert len(await looking) == 2 * NODES_AT_ONCE - 1

@@ -27,7 +27,7 @@ async def running(limit: int) -> AsyncIterator[tuple[World, Runner, "asyncio.Tas
             w.cluster.put(node(tainted, name=name))
             w.machines.answers[name] = machine(f"fake://{name}")
         entries = [["Node", name, 101, node(tainted, name=name).raw] for name in NAMES]
-        runner.on_message(Objects(1, 1, True, entries))
+        runner.on_message(Objects.of(1, 1, True, entries))
         yield w, runner, work
 
 
@@ -77,7 +77,9 @@ async def test_what_waits_for_the_cloud_is_pending_but_not_in_flight() -> None:
     async with running(limit=1) as (w, runner, _work):
         w.machines.gate.clear()
         await until(lambda: w.machines.reads)
-        runner.on_message(Objects(1, 2, False, [["Node", NAMES[0], 0, None]], [["Node", NAMES[0]]]))
+        runner.on_message(
+            Objects.of(1, 2, False, [["Node", NAMES[0], 0, None]], ["Node", NAMES[0]])
+        )
         await until(lambda: Ack(1, 2) in w.port.sent)
         assert runner.status()["queue"]["oldest_seconds"] == 0
         assert runner.status()["queue"]["parked"] == len(NAMES)

@@ -61,6 +61,14 @@ async def test_the_style_holds_in_light_and_dark_and_on_a_phone(
         assert await tab.run(CUT_OFF) == 0
 
 
+@pytest.mark.parametrize("width", [768, 1121])
+async def test_on_a_tablet_no_cell_is_cut_off(width: int, chromium: str, tmp_path: Path) -> None:
+    async with showing(troubled()) as server, opened(chromium, tmp_path, scripts=True) as tab:
+        await _show(tab, server.port)
+        await tab.resize(width)
+        assert await tab.run(CUT_OFF) == 0
+
+
 async def test_a_screen_reader_finds_every_table_by_name_with_titles_of_rows_and_columns(
     chromium: str, tmp_path: Path
 ) -> None:

@@ -35,12 +35,14 @@ class Wish:
 class Case:
     """A Service, which asks for nothing more when `later` is None: it is deleted then.
 
-    `refused` names whom it gets nothing from, at first and later: `upstream`, `ours`.
+    `refused` names whom it gets nothing from, at first and later: `upstream`, `ours`. `spoilt_by`
+    are those whose half-made remains the other one does not touch when it takes over.
     """
 
     first: Wish
     later: Wish | None
     refused: tuple[str, str] = ("", "")
+    spoilt_by: str = ""
 
 
 def case(
@@ -51,6 +53,7 @@ def case(
     spec: Json | None = None,
     other: Json | None = None,
     refused: str | tuple[str, str] = "",
+    spoilt_by: str = "",
 ) -> Case:
     """`later`, `then` and `other` are the annotations, ports and spec that it has after a while."""
     wish = Wish(first, ports, spec or {})
@@ -60,7 +63,7 @@ def case(
         (spec or {}) if other is None else other,
     )
     twice = (refused, refused) if isinstance(refused, str) else refused
-    return Case(wish, None if later is DELETED else changed, twice)
+    return Case(wish, None if later is DELETED else changed, twice, spoilt_by)
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,11 @@ class Cases:
         return frozenset(
             name for name, case in self.chosen.items() if by in case.refused[time].split()
         )
+
+    def refused_after(self, first: str, second: str) -> frozenset[str]:
+        """Those that get nothing from the second one, which has taken over."""
+        spoilt = {name for name, case in self.chosen.items() if first in case.spoilt_by.split()}
+        return self.refused(second, 1) | spoilt
 
     def last_port(self, name: str) -> str:
         """In the protocol of the others: upstream may refuse to mix them."""

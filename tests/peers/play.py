@@ -21,6 +21,13 @@ class Play:
 
 def play(world: World, first: str, second: str) -> Play:
     """`first` makes everything and changes it; `second` takes over, changes all and deletes it."""
+    done = make(world, first)
+    take_over(world, done, first, second)
+    return done
+
+
+def make(world: World, first: str) -> Play:
+    """The first half of it."""
     done = Play()
     world.prepare()
     for config in world.node_configs:
@@ -42,28 +49,28 @@ def play(world: World, first: str, second: str) -> Play:
         world.settle(refused(first, 1))
         done.pictures["changed"] = picture(world)
     if world.last_config:
+        world.forget_calls()
         with world.at_work(first, world.last_config):
             world.settle(refused(first, 1), len(world.cases.chosen))
             done.pictures[world.last_config] = picture(world)
     done.alone = list(done.pictures)
-    take_over(world, done, first, second)
     return done
 
 
 def take_over(world: World, done: Play, first: str, second: str) -> None:
-    refused = world.cases.refused
+    refused = world.cases.refused_after(first, second)
     before = renamer(world)
     world.forget_calls()
     with world.at_work(second, world.last_config):
-        world.settle(refused(first, 1) | refused(second, 1), len(world.cases.chosen))
+        world.settle(world.cases.refused(first, 1) | refused, len(world.cases.chosen))
         after = renamer(world)
         done.writes = [after(before(one)) for one in world.writes()]
         done.pictures["taken over"] = picture(world)
         world.update()
-        world.settle(refused(second, 1))
+        world.settle(refused)
         updated = done.pictures["updated"] = picture(world)
         chosen = world.cases.chosen
         done.served = {one for one in chosen if world.is_served(one, LAST, updated.keys())}
         world.clear()
-        world.settle(refused(second, 1))
+        world.settle(refused)
         done.pictures["deleted"] = picture(world)

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from tests.kube.build import AWS_PEER, OPENSTACK_PEER, PEER
+from tests.kube.build import AWS_PEER, OPENSTACK_PEER, PEER, VSPHERE_PEER
 from tests.proc.running import Running
 
 (LIBRARY,) = PEER.programs
 (AWS,) = AWS_PEER.programs
 (OPENSTACK,) = OPENSTACK_PEER.programs
+(VSPHERE,) = VSPHERE_PEER.programs
 
 
 class Upstream(Running):
@@ -85,3 +86,11 @@ def openstack(
     """That of OpenStack; `binaries` is the folder that was built for LAB_PEERS."""
     more = ("--cloud-provider=openstack", *flags)
     return Upstream(directory, binaries / OPENSTACK, kubeconfig, config, *more)
+
+
+def vsphere(
+    directory: Path, binaries: Path, kubeconfig: Path, config: Path, *flags: str
+) -> Upstream:
+    """That of vSphere; `binaries` is the folder that was built for VSPHERE_PEERS."""
+    more = ("--cloud-provider=vsphere", *flags)
+    return Upstream(directory, binaries / VSPHERE, kubeconfig, config, *more)

@@ -51,6 +51,9 @@ class Timed:
     def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
         self._grants.throttled(budget, seconds, granted)
 
+    def remaining(self, budget: str, calls: int, seconds: float) -> None:
+        self._grants.remaining(budget, calls, seconds)
+
 
 def enter(name: str, config: Path, parent: int) -> None:
     """The first code of a hammering process; its waits go into a file beside `config`."""

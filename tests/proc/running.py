@@ -238,6 +238,13 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def started_at(pid: int) -> float:
+    """Wall clock at which the process was made, less up to a tick of the kernel; see proc(5)."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
+
+
 async def command(supervisor: Supervisor, name: str, **arguments: object) -> str:
     """What the supervisor answers to a control command."""
     request = {"command": name, **arguments}

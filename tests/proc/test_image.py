@@ -35,7 +35,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The archive and what it is made of."""
     missing = [name for name in ("apt-get", "umoci", "runc", "skopeo") if not which(name)]
     needed(not missing, f"not installed: {missing}: apt-get install umoci runc skopeo")
-    return make_image(tmp_path_factory.mktemp("image"), "aws")
+    return make_image(tmp_path_factory.mktemp("image"))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_it_is_small(bundle: Path) -> None:
 
 
 def test_another_one_is_the_same(image: tuple[Path, Path], tmp_path: Path) -> None:
-    assert [p.read_bytes() for p in make_image(tmp_path, "aws")] == [p.read_bytes() for p in image]
+    assert [p.read_bytes() for p in make_image(tmp_path)] == [p.read_bytes() for p in image]
 
 
 def test_what_it_is_made_of_is_told_in_a_valid_form(image: tuple[Path, Path]) -> None:

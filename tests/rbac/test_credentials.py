@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from kubernetes.aio.config import incluster_config
 
 from ccm.kube import config
 from ccm.kube.client import Kube
@@ -98,8 +97,7 @@ async def test_the_token_of_a_pod_is_read_again_and_may_be_gone_for_a_moment(
     token, authority = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("one\n")
     authority.write_text("a certificate")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.setattr(config, "POD_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     access = await config.load(reread_interval=0.0)

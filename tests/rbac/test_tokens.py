@@ -14,7 +14,6 @@ from aiohttp import web
 
 from ccm.bus.frames import UseToken, decode, encode
 from ccm.errors import KubernetesError, Unreachable
-from ccm.http import Server
 from ccm.kube.client import Kube, RestConfig, WorkerToken
 from ccm.kube.service_accounts import (
     ACCOUNTS,
@@ -31,6 +30,7 @@ from ccm.supervisor.tokens import (
     SharedToken,
     TokenFiles,
 )
+from ccm.tls import Server
 from tests.unit.api_server import failure, json_answer, serving
 from tests.worlds.waiting import until
 

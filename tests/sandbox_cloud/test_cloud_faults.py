@@ -1,9 +1,11 @@
 """What goes wrong on command, and for which calls."""
 
 import asyncio
+import re
 
 import pytest
 
+from ccm.sandbox.cloud.codec import CloudApiError
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from tests.worlds.waiting import until
 
@@ -22,6 +24,18 @@ async def test_the_first_matching_fault_has_the_call_and_ends_after_its_count(
     cloud.faults.set(CloudFault(CloudFaultKind.ERROR, remaining=2))
     statuses = [(await cloud.get("/v1/machines")).status for _ in range(4)]
     assert statuses == [403, 500, 500, 200]
+    assert cloud.faults.active() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation"),
+    [(CloudFaultKind.DENIED, "create*"), (CloudFaultKind.STALE, "CreateRoute")],
+)
+def test_a_fault_that_meets_no_call_is_refused_with_what_there_is(
+    cloud: Cloud, kind: CloudFaultKind, operation: str
+) -> None:
+    with pytest.raises(CloudApiError, match=f"'{re.escape(operation)}' .* CreateLoadBalancer"):
+        cloud.faults.set(CloudFault(kind, operation))
     assert cloud.faults.active() == []
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ccm.cloud.gate import _priority
+from ccm.cloud.gate import _priority, _writes
 from ccm.decide.budget import Priority
 from ccm.errors import NoRoom, Refused
 from ccm.model.cloud import Balancer, Ingress, IpMode
@@ -122,6 +122,7 @@ class Balancers:
     def _write(self) -> None:
         self.before_write()
         self.writes += 1
+        _writes.get([]).append("UpdateLoadBalancer")
 
     def _shown(self, service: Service, record: Record) -> Balancer:
         ingress = Ingress(record.ip, ip_mode=self.ip_mode)

@@ -1,5 +1,7 @@
 """Services that cannot have what they ask for: one clear Event, and no storm of retries."""
 
+import logging
+
 import pytest
 
 from ccm.errors import Refused
@@ -96,6 +98,18 @@ async def test_no_hosts_are_told_of_a_balancer_that_was_refused(by_cloud: bool) 
         assert "refused" not in w.controller.details(KEY)
 
 
+async def test_the_log_tells_why_a_balancer_is_not_made_and_not_that_it_has_no_hosts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        async with running_with(service(), N1, ensure=[Refused("no quota is left")] * 9) as w:
+            await w.put(node("n2"))
+            await w.later()
+    assert len(w.balancers.named("ensure")) == 2
+    assert len(w.balancers.calls) > 2
+    assert "new hosts refused" not in caplog.messages
+
+
 async def test_a_refused_service_that_wants_no_balancer_any_more_is_not_refused() -> None:
     w = World(service(RANGES), N1)
     w.controller._capabilities = Capabilities((), NONE)
@@ -114,6 +128,7 @@ async def test_what_has_no_effect_is_one_event_until_it_is_something_else() -> N
             await w.change(spec(ports=[port(number)]))
             await w.later()
         told = ("LoadBalancerWarning", "; ".join(w.balancers.warnings))
+        assert w.controller.details(KEY)["warnings"] == told[1]
         assert await w.told("Warning") == [told]
         assert w.service().ingress
         w.balancers.warnings = w.balancers.warnings[:1]
@@ -122,6 +137,7 @@ async def test_what_has_no_effect_is_one_event_until_it_is_something_else() -> N
         w.balancers.warnings = ()
         await w.change(spec(ports=[port(84)]))
         assert len(await w.told("Warning")) == 2
+        assert "warnings" not in w.controller.details(KEY)
 
 
 async def test_the_place_of_a_balancer_that_went_is_for_the_service_that_had_no_room_first() -> (

@@ -4,7 +4,7 @@ import re
 
 from ccm.cloud.testkit.harness import node
 from ccm.model.objects import Node
-from workers.service.hosts import HostSet
+from workers.service.hosts import Hosts, HostSet
 from workers.timings import Timings
 
 
@@ -14,15 +14,41 @@ def labelled(**labels: str) -> Node:
     return made
 
 
+class Cluster:
+    """One Node that changes; `reads` counts how often it was read for a cloud."""
+
+    def __init__(self) -> None:
+        self.node: Node | None = None
+        self.reads = 0
+        self.hosts = HostSet(re.compile("test://.*"), lambda name: "", self.read, Timings())
+
+    def read(self, name: str) -> Node | None:
+        self.reads += 1
+        return self.node
+
+    def change(self, node: Node | None) -> Hosts:
+        self.node = node
+        self.hosts.update("node-1", node)
+        return self.hosts.current()
+
+
 def test_a_label_counts_once_a_service_chooses_by_it() -> None:
-    hosts = HostSet(re.compile("test://.*"), lambda name: "", Timings())
-    hosts.update("node-1", labelled(pool="a"))
-    before = hosts.current()
-    hosts.update("node-1", labelled(pool="b"))
-    assert hosts.current() == before
-    hosts.choose_by(["pool"])
-    chosen = hosts.current()
-    hosts.update("node-1", labelled(pool="b", other="x"))
-    assert hosts.current() == chosen
-    hosts.update("node-1", labelled(pool="a"))
-    assert hosts.current() != chosen
+    cluster = Cluster()
+    before = cluster.change(labelled(pool="a"))
+    assert cluster.change(labelled(pool="b")) == before
+    cluster.hosts.choose_by(["pool"])
+    chosen = cluster.hosts.current()
+    assert cluster.change(labelled(pool="b", other="x")) == chosen
+    assert cluster.change(labelled(pool="a")) != chosen
+
+
+def test_a_node_is_read_once_for_all_clouds_calls_until_it_changes() -> None:
+    cluster = Cluster()
+    before = cluster.change(labelled(pool="a"))
+    assert cluster.reads == 0
+    assert [*before.nodes, *before.nodes] == [labelled(pool="a")] * 2
+    assert cluster.reads == 1
+    now = cluster.change(labelled(pool="b"))
+    assert list(now.nodes) == list(before.nodes) == [labelled(pool="b")]
+    cluster.change(None)
+    assert list(now.nodes) == []

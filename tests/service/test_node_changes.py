@@ -224,7 +224,9 @@ async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_e
 async def test_which_changes_of_a_node_update_the_balancer(
     before: list[Tweak], after: list[Tweak], left: list[str] | None
 ) -> None:
-    async with running_with(service(), N1, node("n2", *before)) as w:
+    async with running_with(service(), N1) as w:
+        await w.put(node("n2", *before))
+        w.balancers.calls.clear()
         await w.put(node("n2", *after))
         assert updates(w) == ([("web", *left)] if left else [])
 
@@ -261,14 +263,14 @@ async def test_while_the_nodes_are_not_known_no_balancer_changes() -> None:
     """
     async with running_with(N1, N2, *(service(name=name) for name in "abc")) as w:
         before = list(w.balancers.calls)
-        w.take(Objects(1, 99, complete=False, entries=[], moved=[]))
+        w.take(Objects.of(1, 99, False, []))
         assert any(isinstance(message, Resync) for message in w.sent)
         entries = [["Node", "n1", 500, w.store.get("Node", "n1")]]
-        w.take(Objects(2, 1, complete=False, entries=entries, moved=[]))
+        w.take(Objects.of(2, 1, False, entries))
         await w.rest()
         assert w.balancers.calls == before
         services = [["Service", k, 500, w.store.get("Service", k)] for k in ALL_THREE]
-        w.take(Objects(2, 2, complete=True, entries=services, moved=[]))
+        w.take(Objects.of(2, 2, True, services))
         await w.rest()
         assert sorted(updates(w)) == [(name, "n1") for name in "abc"]
 

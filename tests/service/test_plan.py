@@ -16,6 +16,7 @@ from workers.service.plan import (
     AddFinalizer,
     Capabilities,
     DeleteBalancer,
+    Done,
     RemoveFinalizer,
     ServiceWrite,
     SetStatus,
@@ -80,6 +81,18 @@ def test_who_wants_a_balancer_of_ours(
     tweaks: list[Tweak], classes: tuple[str, ...], expected: bool
 ) -> None:
     assert wants_balancer(service(*tweaks), classes) is expected
+
+
+@pytest.mark.parametrize(
+    ("tweak", "message"),
+    [
+        (spec(loadBalancerClass="theirs"), "left alone: loadBalancerClass theirs is not ours"),
+        (typed("NodePort"), "needs no load balancer of ours"),
+    ],
+)
+def test_why_a_service_has_no_balancer_of_ours_is_told(tweak: Tweak, message: str) -> None:
+    step = plan(service(tweak), Hosts((), frozenset()), ServiceState(), Capabilities((), ()), 0.0)
+    assert step == Done(message)
 
 
 def bare(raw: dict[str, object]) -> None:

@@ -1,6 +1,7 @@
 """What one sync of a Service does to the cluster and the cloud (rows SV…)."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -342,6 +343,23 @@ async def test_an_address_is_told_before_the_nodes_that_came_meanwhile_and_holds
         w.balancers.holds.pop("web").set()
         await w.rest()
         assert w.service().ingress
+
+
+async def test_a_comparison_is_in_the_log_when_it_did_something(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_with(service(), node("n1")) as w:
+        name, record = next(iter(w.balancers.records.items()))
+    caplog.set_level("INFO")
+    caplog.clear()  # whatever the level was before
+    async with running(w.restarted()) as w:
+        pass
+    assert not [one for one in caplog.records if one.message.startswith("load balancer")]
+    w.balancers.records[name] = replace(record, asked=None)  # as somebody changed it by hand
+    async with running(w.restarted()):
+        pass
+    (told,) = [vars(one) for one in caplog.records if one.message.startswith("load balancer")]
+    assert (told["message"], told["calls"]) == ("load balancer updated", ["UpdateLoadBalancer"])
 
 
 async def test_what_was_done_to_balancers_is_in_the_log_once(

@@ -117,7 +117,7 @@ class World(ControllerWorld):
 
     def frame(self, *entries: list[Any], complete: bool = False) -> None:
         self._seq += 1
-        self.take(Objects(1, self._seq, complete, list(entries), []))
+        self.take(Objects.of(1, self._seq, complete, entries))
 
     def _absorb(self, frame: Objects) -> None:
         """What the runner does with a frame, for worlds without one."""

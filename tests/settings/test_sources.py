@@ -19,7 +19,7 @@ def test_the_first_source_that_says_something_wins(file: Path) -> None:
     config = f"--config={file}"
     made = settings(config, "--node-workers=4", CCM_NODE_WORKERS="3", CCM_V="3")
     assert (made.node_workers, made.v, made.cluster_name) == (4, 3, "two")
-    assert made.kube_api_in_flight == 32
+    assert made.kube_api_in_flight == 48
 
 
 def test_a_list_is_taken_as_a_whole(file: Path) -> None:

@@ -1,5 +1,6 @@
 """A real systemd with the shipped unit: a little machine in namespaces of its own on this host."""
 
+import socket
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -10,6 +11,7 @@ from tests.worlds.namespaces import ROOT, in_root, why_no_namespaces
 
 BOOT = Path(__file__).with_name("boot.sh")
 UNIT = "ccm-supervisor.service"
+ETC = "/etc/ccm-supervisor"
 DROP_IN = f"/etc/systemd/system/{UNIT}.d/test.conf"
 SEES = ("--mount", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd")
 
@@ -94,3 +96,12 @@ def _has_removed(group: str) -> bool:
     remove = (*ROOT, "find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";")
     subprocess.run(remove, capture_output=True, check=False)
     return not Path(group).exists()
+
+
+def use_flags(machine: Machine, *flags: str) -> None:
+    """These flags, and a port: the machine has this host's network, where others may use ours."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    content = f'CCM_SUPERVISOR_FLAGS="{" ".join(flags)}"\nCCM_SECURE_PORT={port}\n'
+    machine.write(f"{ETC}/ccm-supervisor.env", content)

@@ -1,40 +1,18 @@
 """The shipped unit under a real systemd: start, status, reload, watchdog, stop, and its sandbox."""
 
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.proc.running import Cloud, Running, wait_for
-from tests.systemd.machine import UNIT, Machine, why_not
+from tests.proc.running import wait_for
+from tests.systemd.machine import ETC, UNIT, Machine, use_flags
 from tests.worlds.namespaces import SOURCE
-from tests.worlds.needed import needed
 
 COMMAND = "/opt/ccm-supervisor/bin/ccm-supervisor"
-ETC = "/etc/ccm-supervisor"
 CONFIGURATION = "78"
 NOTIFY_RELOAD = 253  # the systemd that has it
-
-
-@pytest.fixture(scope="module")
-def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A machine with the service installed, an API server and a cloud."""
-    missing = why_not()
-    needed(not missing, missing)
-    directory = tmp_path_factory.mktemp("machine")
-    kubeconfig = directory / "kubeconfig"
-    flags = [f"--kubeconfig={kubeconfig}"]
-    with (
-        Running("kubernetes", directory, ["ccm.sandbox.kubernetes", *flags]),
-        Cloud(directory) as cloud,
-        Machine(directory) as machine,
-    ):
-        wait_for("the API server listens", kubeconfig.exists)
-        machine.write(f"{ETC}/kubeconfig", kubeconfig.read_text())
-        machine.write(f"{ETC}/cloud.conf", cloud.config.read_text())
-        yield machine
 
 
 @pytest.fixture
@@ -45,15 +23,6 @@ def machine(booted: Machine) -> Iterator[Machine]:
     yield booted
     booted.attempt("systemctl", "stop", UNIT)
     booted.attempt("systemctl", "reset-failed", UNIT)
-
-
-def use_flags(machine: Machine, *flags: str) -> None:
-    """These flags, and a port: the machine has this host's network, where others may use ours."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    content = f'CCM_SUPERVISOR_FLAGS="{" ".join(flags)}"\nCCM_SECURE_PORT={port}\n'
-    machine.write(f"{ETC}/ccm-supervisor.env", content)
 
 
 def worker(machine: Machine) -> dict[str, Any]:

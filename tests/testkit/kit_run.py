@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -13,6 +14,19 @@ from click.testing import CliRunner
 from ccm.cli.main import main
 
 ROOT = Path(__file__).parents[2]
+INSTANCES_ONLY = frozenset(
+    {
+        "the provider has no load balancers",
+        "the provider has no routes",
+        "the provider has no volumes",
+        # What follows from having none of these.
+        "the adapter names no annotations",
+        "the adapter does not list routes",
+        "the adapter does not list the resources of balancers",
+        "the adapter creates no foreign routes",
+    }
+)
+"""What is not shown of a provider that knows of machines and nothing else."""
 ROW = re.compile(r"(?P<area>[a-z ]+?)\s{2,}(?P<passed>\d+)\s+(?P<skipped>\d+)\s+(?P<failed>\d+)")
 
 
@@ -55,6 +69,21 @@ def run_pytest(directory: Path, *arguments: str, timeout: float = 110) -> Run:
         check=False,
     )
     return Run(done.returncode, done.stdout + done.stderr)
+
+
+def check_kit(
+    directory: Path, adapter: str, may_skip: Collection[str], *more: str, timeout: float
+) -> None:
+    """The provider of `tests.providers` whose adapter this is passes; only these are not shown."""
+    provider = adapter.split(".")[0]
+    kit = ("--pyargs", "ccm.cloud.testkit", f"--provider={provider}")
+    run = run_pytest(
+        directory, *kit, f"--adapter=tests.providers.{adapter}", *more, timeout=timeout
+    )
+    assert run.code == 0, run.output[-8000:]
+    assert run.count("passed") > 0
+    assert run.count("failed") == 0
+    assert {reason.partition(": ")[2] for reason in run.skipped()} <= set(may_skip)
 
 
 def generate(directory: Path, name: str) -> Path:

@@ -1,15 +1,16 @@
 """A small HTTP server in place of an API server, whose every answer a test decides."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import orjson
 from aiohttp import web
 
-from ccm.http import Server
 from ccm.kube.client import Kube, RateLimit, RestConfig
 from ccm.model.objects import Json
+from ccm.tls import Server
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -25,7 +26,7 @@ class ApiServer:
         self.requests: list[web.Request] = []
         self.bodies: list[bytes] = []
         self.busy = self.most_busy = 0
-        self.url = ""
+        self.url = self.ca_file = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.query.get("limit") == "1":
@@ -43,22 +44,25 @@ class ApiServer:
 
     @property
     def config(self) -> RestConfig:
-        return RestConfig(Server(self.url))
+        return RestConfig(Server(self.url, self.ca_file))
 
     def kube(self, in_flight: int = 32, rate: RateLimit | None = None) -> Kube:
         return Kube(self.config, "test-agent", in_flight, rate)
 
 
 @asynccontextmanager
-async def serving(*answers: Handler) -> AsyncIterator[tuple[ApiServer, Kube]]:
+async def serving(
+    *answers: Handler, tls: ssl.SSLContext | None = None, ca_file: str = ""
+) -> AsyncIterator[tuple[ApiServer, Kube]]:
     """A server with these answers, and a client of it."""
     server, app = ApiServer(), web.Application()
     server.answers = list(answers)
     app.router.add_route("*", "/{path:.*}", server.handle)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = "http://{}:{}".format(*runner.addresses[0])
+    await web.TCPSite(runner, "localhost", 0, ssl_context=tls).start()
+    scheme = "https" if tls else "http"
+    server.url, server.ca_file = f"{scheme}://localhost:{runner.addresses[0][1]}", ca_file
     kube = server.kube()
     try:
         yield server, kube

@@ -1,4 +1,4 @@
-"""A directory that a socket fits in."""
+"""A directory that a socket fits in; servers that send what a test wants."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,9 +6,23 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.unit.raw_http import RawHttp, Transport, tls_transport
+
 
 @pytest.fixture
 def short_dir() -> Iterator[Path]:
     """An empty directory whose path leaves room for a socket name."""
     with TemporaryDirectory(prefix="ccm-") as directory:
         yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Transport:
+    return tls_transport(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(params=["plain", "tls"])
+def serving(request: pytest.FixtureRequest) -> RawHttp:
+    """Every test that has it runs over both."""
+    is_tls = request.param == "tls"
+    return RawHttp(request.getfixturevalue("tls") if is_tls else Transport())

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ccm import background
-from tests.worlds.waiting import until
+from ccm.background import Deadlines
+from tests.worlds.waiting import DEADLINE, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,3 +74,61 @@ def test_no_timer_and_no_callback_of_the_product_goes_without_the_guard() -> Non
         if TIMER.search(line) and (not GUARDED.search(line) or "loop.call" in line)
     ]
     assert unguarded == []
+
+
+async def test_what_takes_too_long_is_broken_off_and_nothing_else() -> None:
+    deadlines = Deadlines()
+    ended: list[str] = []
+
+    async def wait(seconds: float, work: float) -> None:
+        try:
+            with deadlines.within(seconds):
+                await asyncio.sleep(work)
+            ended.append("done")
+        except TimeoutError:
+            ended.append("late")
+
+    await asyncio.gather(wait(DEADLINE, 0.02), wait(0.01, DEADLINE), wait(DEADLINE, 0.03))
+    assert ended == ["late", "done", "done"]
+    await asyncio.gather(wait(0.04, DEADLINE), wait(0.02, DEADLINE))  # the nearest is not the first
+    assert ended[3:] == ["late", "late"]
+    await wait(0.0, DEADLINE)
+    assert ended[5:] == ["late"]
+
+
+async def test_a_deadline_that_passes_unused_is_none() -> None:
+    deadlines = Deadlines()
+    with deadlines.within(0.01):
+        pass
+    await asyncio.sleep(0.02)
+    with deadlines.within(DEADLINE):
+        await asyncio.sleep(0.02)
+
+
+async def test_a_cancelled_block_is_cancelled_and_not_late() -> None:
+    deadlines = Deadlines()
+
+    async def wait() -> None:
+        with deadlines.within(DEADLINE):
+            await asyncio.sleep(DEADLINE)
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_block_that_is_cancelled_as_its_time_ends_is_cancelled() -> None:
+    deadlines = Deadlines()
+
+    async def wait() -> None:
+        with deadlines.within(-1.0):
+            task = asyncio.current_task()
+            assert task
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await asyncio.sleep(DEADLINE)
+
+    task = asyncio.create_task(wait())
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -14,7 +14,7 @@ from ccm.model.cloud import Answer, Instance
 from ccm.model.objects import Node
 from tests.worlds.cloud import Inventory, new_provider
 from tests.worlds.cluster import Cluster
-from tests.worlds.context import FakePort, controller_context
+from tests.worlds.context import TIMINGS, FakePort, controller_context
 from tests.worlds.nodes import machine, node
 from tests.worlds.waiting import let_run, until
 from workers.batch_reader import BatchReader
@@ -156,3 +156,31 @@ async def test_the_read_of_an_object_that_came_alone_starts_at_once(short_dir: P
             await asyncio.gather(*r.start(name))
         assert loop.time() - began < 0.5  # the time after a page of several
         assert r.machines.reads == [["a"], ["b"], ["c"]]
+
+
+async def test_one_object_that_left_in_a_lull_too_soon_makes_the_next_ones_wait(
+    short_dir: Path,
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with reading(short_dir) as r:
+        await asyncio.gather(*r.start("a", "b"))
+        await asyncio.gather(*r.start("c"))
+        began = loop.time()
+        await asyncio.gather(*r.start("d"))
+        assert loop.time() - began > TIMINGS.batch_interval / 2
+        assert r.machines.reads == [["a", "b"], ["c"], ["d"]]
+
+
+async def test_a_page_leaves_when_no_more_objects_come_and_waits_when_that_was_too_soon(
+    short_dir: Path,
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with reading(short_dir) as r:
+        await asyncio.gather(*r.start("a", "b"))  # from now on a page has half a second to fill
+        began = loop.time()
+        await asyncio.gather(*r.start("c", "d"))
+        assert loop.time() - began < TIMINGS.batch_interval
+        began = loop.time()
+        await asyncio.gather(*r.start("e", "f"))
+        assert loop.time() - began > TIMINGS.batch_interval / 2
+        assert r.machines.reads == [["a", "b"], ["c", "d"], ["e", "f"]]

@@ -28,10 +28,10 @@ from ccm.bus.frames import (
 )
 from ccm.bus.sockets import Hub, Permission, Port
 from ccm.errors import ExitCode, NotLeading
-from ccm.http import Server
 from ccm.settings import Settings
 from ccm.supervisor.budget import worker_name
 from ccm.supervisor.children import Children, Hooks
+from ccm.tls import Server
 from tests.worlds.context import frame
 from tests.worlds.waiting import DEADLINE, let_run, until
 
@@ -212,7 +212,7 @@ REFUSED = """
 import sys
 from pathlib import Path
 from ccm.bus.frames import WorkerSpec
-from ccm.http import Server
+from ccm.tls import Server
 from ccm.settings import Settings
 from workers.main import main
 path, supervisor = sys.argv[1:]

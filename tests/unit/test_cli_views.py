@@ -49,6 +49,23 @@ def test_how_many_pending_objects_are_not_listed() -> None:
     assert " of 1" not in shown(workers=[worker("node-0", reasons={"vm-1": "waits"})])
 
 
+def test_in_a_pipe_a_row_is_a_line_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    why = "the cloud says " + "no, and why, " * 20
+    monkeypatch.setattr(
+        "ccm.cli.status.answer_of",
+        lambda *_: status(workers=[worker("node-0", reasons={"a": why, "b": "c"})]),
+    )
+    output = CliRunner().invoke(main, ["status"], catch_exceptions=False).output
+    assert why.strip() in output
+    assert [line for line in output.splitlines() if line != line.rstrip()] == []
+
+
+def test_commands_look_where_the_environment_lets_a_start_be() -> None:
+    done = CliRunner().invoke(main, ["status"], env={"CCM_RUNTIME_DIR": "/nowhere"})
+    assert "/nowhere/control.sock" in done.stderr
+
+
 def test_a_worker_is_shown_with_its_numbers() -> None:
     row = shown(workers=[worker("node-0", objects=1234, queue={"ready": 56}, pending=78)])
     assert all(number in row for number in ("1234", "56", "78"))

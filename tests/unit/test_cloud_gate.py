@@ -1,9 +1,11 @@
 """The gate that every cloud call passes."""
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -11,15 +13,18 @@ import pytest
 
 from ccm.bus.frames import Granted, Message
 from ccm.cloud.gate import (
+    MOST_REMAINING,
     THROTTLED_RETRY,
     SharedReads,
     SupervisorGrants,
     WorkerGate,
     call,
     invoke,
+    noted_writes,
     with_priority,
 )
 from ccm.decide.budget import Priority
+from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
 from tests.worlds.cloud import GRANTED, GrantSource
 from tests.worlds.waiting import let_run, until
@@ -46,17 +51,32 @@ def raising(error: BaseException) -> Callable[[], str]:
     return call
 
 
-async def called(gate: WorkerGate, call: Callable[[], str], is_blocking: bool) -> str:
+async def called(
+    gate: WorkerGate, call: Callable[[], str], is_blocking: bool, operation: str = "List"
+) -> str:
     """The result of a cloud call that a provider makes from its thread or in the loop."""
     if is_blocking:
-        return await asyncio.to_thread(gate.call_blocking, "List", "read", call)
-    return await gate.call("List", "read", lambda: asyncio.to_thread(call))
+        return await asyncio.to_thread(gate.call_blocking, operation, "read", call)
+    return await gate.call(operation, "read", lambda: asyncio.to_thread(call))
 
 
 async def test_a_call_spends_a_grant_and_is_counted(gate: WorkerGate, grants: GrantSource) -> None:
     assert await gate.call("List", "read", answer) == "answer"
     assert grants.spent == [("read", Priority.REFRESH)]
     assert gate.calls == {("List", "ok"): 1}
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_what_the_cloud_took_and_is_no_read_is_noted(
+    gate: WorkerGate, is_blocking: bool
+) -> None:
+    with noted_writes() as writes:
+        for operation in ("ec2:DescribeInstances", "ec2:CreateTags", "ec2:DeleteTags"):
+            with suppress(Refused):
+                act = raising(Refused("no")) if "Delete" in operation else str
+                await called(gate, act, is_blocking, operation)
+    await called(gate, str, is_blocking, "ec2:CreateRoute")
+    assert writes == ["ec2:CreateTags"]
 
 
 @pytest.mark.parametrize("is_blocking", [False, True])
@@ -139,6 +159,25 @@ async def test_a_throttling_answer_is_told_to_everybody(
     assert grants.throttles == [("read", seconds, GRANTED)]
 
 
+async def test_what_an_answer_says_is_left_is_told_to_everybody(
+    gate: WorkerGate, grants: GrantSource
+) -> None:
+    gate.report_remaining("read", 3, 60.0)
+    assert grants.left == [("read", 3, 60.0)]
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -math.inf])
+async def test_numbers_of_an_answer_that_are_none_are_told_to_nobody(
+    gate: WorkerGate, grants: GrantSource, seconds: float
+) -> None:
+    """Else the supervisor would reckon with them."""
+    gate.report_remaining("read", 3, seconds)
+    assert grants.left == []
+    gate.report_remaining("read", 10**400, -5.0)
+    gate.report_remaining("read", -3, 1e300)
+    assert grants.left == [("read", MOST_REMAINING, 0.0), ("read", 0, 1e300)]
+
+
 async def test_a_providers_method_is_called_at_the_priority_of_its_controller(
     gate: WorkerGate, grants: GrantSource
 ) -> None:
@@ -162,6 +201,7 @@ async def test_a_providers_method_is_called_at_the_priority_of_its_controller(
     [
         (Throttled("slow down", 7.0), RetryAfter("slow down", 7.0)),
         (Throttled("slow down", None), RetryAfter("slow down", THROTTLED_RETRY)),
+        (Throttled("in years", 1e9), RetryAfter("in years", LONGEST_RETRY_AFTER)),
         (Refused("no"), Refused("no")),
         (NotLeading("not now"), NotLeading("not now")),
         (ValueError("a bug"), CloudError("the provider failed: ValueError('a bug')")),

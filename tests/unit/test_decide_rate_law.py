@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccm.decide.rate_law import Bucket
+from ccm.decide.rate_law import Bucket, next_token_in, refill, remaining, spend
 
 from .model_cloud import (
     FixedWindow,
@@ -165,3 +165,50 @@ def test_any_token_bucket_is_learnt(
     w.run(150.0)
     assert w.throttled_share(30.0, 150.0) <= 0.015
     assert w.per_second(30.0, 150.0) >= 0.85 * min(LIMIT, declared)
+
+
+def test_what_the_cloud_has_left_is_had_and_lasts_until_there_is_more() -> None:
+    bucket = remaining(Bucket.new(10.0, 100.0, 0.0), 3, 60.0, 0.0)
+    assert bucket.tokens == 3
+    bucket = spend(bucket, 3)
+    assert next_token_in(bucket, 0.0) == pytest.approx(20.0)
+    assert refill(bucket, 20.0).tokens == pytest.approx(1.0)
+    assert refill(bucket, 61.0).tokens == pytest.approx(3.0 + 10.0)
+    known = remaining(refill(bucket, 20.0), 5000, 60.0, 20.0)
+    assert refill(known, 21.0).tokens == pytest.approx(11.0), "with many left nothing is slower"
+
+
+def test_with_none_left_nobody_asks_until_there_is_one() -> None:
+    bucket = remaining(Bucket.new(10.0, 100.0, 0.0), 0, 60.0, 0.0)
+    assert (bucket.tokens, bucket.open_until) == (0, 60.0)
+    assert next_token_in(bucket, 0.0) == pytest.approx(60.1)
+    assert refill(bucket, 60.5).tokens == pytest.approx(5.0)
+    assert remaining(bucket, 10, 5.0, 61.0).open_until == 60.0
+
+
+@given(
+    st.integers(0, 20),
+    st.floats(0.0, 200.0),
+    st.lists(st.floats(0.0, 90.0), min_size=1, max_size=9),
+)
+def test_what_is_said_to_be_left_is_never_overdrawn_before_there_is_more(
+    calls: int, seconds: float, waits: list[float]
+) -> None:
+    bucket, now, spent = remaining(Bucket.new(10.0, 50.0, 0.0), calls, seconds, 0.0), 0.0, 0
+    for wait in waits:
+        now += wait
+        if now >= seconds:
+            break
+        bucket = refill(bucket, now)
+        whole = 0 if now < bucket.open_until else int(bucket.tokens)
+        bucket, spent = spend(bucket, whole), spent + whole
+        bucket = remaining(bucket, max(calls - spent, 0), seconds - now, now)
+    assert spent <= calls
+
+
+@given(st.integers(0, 9), st.floats(0.1, 100.0), st.floats(0.0, 100.0))
+def test_the_next_token_comes_when_it_is_said_to(calls: int, seconds: float, now: float) -> None:
+    bucket = remaining(Bucket.new(2.0, 50.0, 0.0), calls, seconds, 0.0)
+    bucket = spend(refill(bucket, now), int(refill(bucket, now).tokens))
+    wait = next_token_in(bucket, now)
+    assert refill(bucket, now + wait).tokens == pytest.approx(1.0, abs=0.01)

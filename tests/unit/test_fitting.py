@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from ccm.cli.fitting import Column, Fitted, Rows
+from ccm.cli.fitting import COMMENT, Column, Fitted, Rows
 from ccm.cli.sandbox_view import view
 from ccm.cli.status_view import status_view
 from ccm.model.objects import Node
@@ -117,3 +117,9 @@ def test_a_column_that_needs_room_is_left_out_where_there_is_none() -> None:
     rows = Rows("a", [Column("n"), Column("wide", from_width=100)], [("1", "2")])
     assert lines(Fitted([rows]), 99, 9)[1:] == ["n", "1"]
     assert lines(Fitted([rows]), 100, 9)[2].split() == ["1", "2"]
+
+
+def test_a_comment_goes_before_its_command_is_cut() -> None:
+    long = f"ccm-supervisor sandbox machine stop vm-3{COMMENT}then: start vm-3"
+    shown = lines(Fitted([Rows("Try", [Column("")], [(long,), (f"ls{COMMENT}files",)])]), 45, 24)
+    assert shown == ["Try", "ccm-supervisor sandbox machine stop vm-3", f"ls{COMMENT}files"]

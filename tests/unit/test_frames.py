@@ -1,6 +1,6 @@
 """The messages between supervisor and workers."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_args, get_origin
 
 import orjson
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.bus.frames import MAX_FRAME, BadFrame, Message, Permit, decode, encode
+from ccm.bus.frames import MAX_FRAME, BadFrame, Message, Objects, Permit, decode, encode
 
 TYPES: tuple[type[Message], ...] = get_args(Message)
 
@@ -24,6 +24,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(allow_nan=False, allow_infinity=False),
     bool: st.booleans(),
     str: wire_text,
+    bytes: st.just(b"") | any_json.map(orjson.dumps),
     type(None): st.none(),
     Any: any_json,
 }
@@ -43,7 +44,15 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
 
 
 def messages(kind: type[Message]) -> st.SearchStrategy[Message]:
-    return st.builds(kind, **{item.name: values(item.type) for item in fields(kind)})
+    built: st.SearchStrategy[Message]
+    built = st.builds(kind, **{item.name: values(item.type) for item in fields(kind)})
+    return built.map(_with_a_value_each) if kind is Objects else built
+
+
+def _with_a_value_each(message: Message) -> Message:
+    assert isinstance(message, Objects)
+    count = min(len(message.entries), len(message.values))
+    return replace(message, entries=message.entries[:count], values=message.values[:count])
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
@@ -86,6 +95,14 @@ def test_any_json_is_a_message_or_a_bad_frame(body: Any) -> None:
         pytest.param(b'{"t":"Nothing"}', id="unknown-type"),
         pytest.param(b'{"t":["Ack"],"seq":1}', id="the-type-is-a-list"),
         pytest.param(b'{"seq":1}', id="no-type"),
+        pytest.param(b'{"t":"Permit","until":1}\n{}', id="a-line-too-many"),
+        pytest.param(
+            b'{"t":"Objects","epoch":1,"seq":1,"complete":true,"entries":[["Node","a",1]]}',
+            id="a-value-is-missing",
+        ),
+        pytest.param(
+            b'{"t":"Objects","epoch":1,"seq":1,"complete":true,"entries":1}', id="no-entries"
+        ),
         pytest.param(b"[]", id="a-list"),
         pytest.param(b"null", id="null"),
         pytest.param(b"", id="nothing"),

@@ -1,6 +1,9 @@
 """What of a kubeconfig becomes our access to the API server."""
 
+import base64
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +66,37 @@ async def test_what_we_cannot_do_is_told_before_the_start(
     with pytest.raises(ConfigurationFault, match=f"--kubeconfig: {what}") as fault:
         await load(written(tmp_path, cluster, user))
     assert "secret" not in str(fault.value)
+
+
+def test_files_and_tokens_are_read_without_the_package(tmp_path: Path) -> None:
+    kubeconfig = written(tmp_path, {}, {"token": "secret"})
+    code = f"""
+import asyncio, sys
+from ccm.kube.config import load
+asyncio.run(load({kubeconfig!r}))
+assert "kubernetes" not in sys.modules and "aiohttp" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+INLINE = base64.b64encode(b"a certificate").decode()
+
+
+async def test_the_certificates_of_an_authority_may_be_inline(tmp_path: Path) -> None:
+    cluster = {"certificate-authority-data": INLINE}
+    access = await load(written(tmp_path, cluster, {"token": "secret"}))
+    assert (access.server.ca_data, access.server.ca_file) == ("a certificate", "")
+
+
+async def test_a_clients_inline_certificate_is_left_to_the_package(tmp_path: Path) -> None:
+    user = {"client-certificate-data": INLINE, "client-key-data": INLINE}
+    access = await load(written(tmp_path, {}, user))
+    assert Path(access.server.cert_file).read_bytes() == b"a certificate"
+
+
+@pytest.mark.parametrize(
+    "user", [{"tokenFile": "missing"}, {"client-certificate": "missing", "client-key": "missing"}]
+)
+async def test_a_file_that_is_missing_is_told(user: Json, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationFault, match="is not usable"):
+        await load(written(tmp_path, {}, user))

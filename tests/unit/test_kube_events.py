@@ -1,7 +1,7 @@
 """Kubernetes Events, sent in the background."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -37,10 +37,12 @@ class Flaky(Cluster):
 
 @asynccontextmanager
 async def recording(
-    cluster: Cluster, repeat_interval: float = REPEAT_INTERVAL
+    cluster: Cluster,
+    repeat_interval: float = REPEAT_INTERVAL,
+    is_busy: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[EventRecorder]:
     name = "cloud-node-controller"
-    recorder = EventRecorder(cluster.kube, name, "node-0", repeat_interval)
+    recorder = EventRecorder(cluster.kube, name, "node-0", repeat_interval, is_busy)
     task = asyncio.create_task(recorder.run())
     try:
         yield recorder
@@ -131,3 +133,53 @@ async def test_a_stop_does_not_wait_for_events_for_ever(caplog: pytest.LogCaptur
     recorder.record(an_event())
     await recorder.drain(0.01)
     assert "events not sent before the stop" in caplog.messages
+
+
+async def test_normal_events_let_work_go_first_and_warnings_do_not() -> None:
+    cluster, work = Cluster(), ["some"]
+    async with recording(cluster, is_busy=lambda: bool(work)) as recorder:
+        recorder.record(an_event("fine"))
+        recorder.record(Event(NODE, "Warning", "Failed", "odd"))
+        await until(lambda: cluster.events)
+        assert [event["message"] for event in cluster.events] == ["odd"]
+        work.clear()
+        await until(lambda: len(cluster.events) == 2)
+
+
+class Hashed(Event):
+    """An Event that counts how often it is looked up, which is what thousands of them cost."""
+
+    count = 0
+
+    def __hash__(self) -> int:
+        Hashed.count += 1
+        return super().__hash__()
+
+
+async def test_events_that_wait_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "BUSY_INTERVAL", 0.0)
+    looks: list[int] = []
+
+    def is_busy() -> bool:
+        looks.append(Hashed.count)
+        return True
+
+    async with recording(Cluster(), is_busy=is_busy) as recorder:
+        for number in range(100):
+            recorder.record(Hashed(NODE, "Normal", "Synced", str(number)))
+        await until(lambda: len(looks) > 100)
+    assert looks[-1] - looks[0] < 10 * len(looks), "each look goes through all that wait"
+
+
+@pytest.mark.parametrize("ending", ["the time is over", "the stop"])
+async def test_normal_events_do_not_wait_for_ever(
+    ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster()
+    if ending == "the time is over":
+        monkeypatch.setattr(events, "NORMAL_DELAY", 0.0)
+    async with recording(cluster, is_busy=lambda: True) as recorder:
+        recorder.record(an_event())
+        if ending == "the stop":
+            await recorder.drain(DEADLINE)
+        await until(lambda: cluster.events)

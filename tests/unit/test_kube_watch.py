@@ -1,8 +1,10 @@
 """One list and watch for ever, against servers that behave and servers that do not."""
 
 import asyncio
+import ssl
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import orjson
@@ -24,6 +26,7 @@ from ccm.kube.watch import (
     list_and_watch,
 )
 from ccm.model.objects import Json
+from tests.https.pki import Authority
 from tests.worlds.waiting import DEADLINE
 
 from .api_server import ApiServer, Handler, failure, json_answer, reset, serving, silence, stream
@@ -139,6 +142,19 @@ async def test_an_object_that_comes_in_pieces_is_put_together() -> None:
     pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
     async with serving(listing(5), stream(*pieces, then="silence")) as (_, kube):
         assert (await events(kube, 5))[3:] == story("a6 b7")
+
+
+async def test_a_burst_in_small_records_is_read_as_fast_as_it_comes(tmp_path: Path) -> None:
+    """An API server's are; and a Node's second write waits for the first to come back."""
+    authority, tls = Authority("ours"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*authority.server("localhost").write(tmp_path, "server"))
+    ca_file = tmp_path / "ca.crt"
+    ca_file.write_bytes(authority.pem)
+    text = b"".join(line("ADDED", obj(f"node-{at}", at)) for at in range(6, 8006))
+    records = [text[at : at + 100] for at in range(0, len(text), 100)]
+    answers = (listing(5), stream(*records, then="silence"))
+    async with serving(*answers, tls=tls, ca_file=str(ca_file)) as (_, kube):
+        await events(kube, 8003)  # by a deadline, and it takes a thirtieth of that
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import pytest
 from aiohttp import web
 
 from ccm.errors import ConfigurationFault
-from ccm.http import Server
 from ccm.kube.client import Kube, RestConfig
 from ccm.settings import Settings
 from ccm.supervisor.preflight import check_api_server
+from ccm.tls import Server
 
 from .api_server import Handler, failure, json_answer, text_answer
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from ccm.bus.frames import CloudThrottled, Granted, GrantRequest, Message
+from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest, Message
 from ccm.decide.budget import Priority
 from ccm.model.objects import Json
 from ccm.supervisor.budget import UNHEARD_RETRY, Budget
@@ -72,6 +72,35 @@ class Shared(Budget):
 @pytest.fixture
 def workers() -> Workers:
     return Workers()
+
+
+# What the cloud says is left.
+
+
+async def test_what_is_left_goes_to_what_is_most_urgent(
+    workers: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others spend from the same account: three calls are left, and ten are asked for."""
+    shared = Shared(workers, 0.001, 100)
+    workers.hanging.update({"lists", "deletions"})
+    shared.ask("lists", 5, Priority.REFRESH)
+    shared.ask("deletions", 2, Priority.LB_DELETE)
+    workers.hanging.clear()
+    shared.limit(CloudRemaining("read", 3, 600.0))
+    assert workers.granted == {"deletions": 2, "lists": 1}
+    shared.limit(CloudRemaining("read", 0, 600.0))
+    shared.limit(CloudRemaining("read", 0, 599.0))
+    assert shared.shown()["state"] == "open"
+    told = [one.getMessage() for one in caplog.records]
+    assert told.count("the cloud has no calls left for this account; all workers wait") == 1
+    shared.limit(CloudRemaining("unknown", 0, 1.0))
+
+
+async def test_the_reserve_counts_of_what_is_left_as_well(workers: Workers) -> None:
+    shared = Shared(workers, 0.001, 100, reserve=0.5)
+    shared.limit(CloudRemaining("read", 4, 600.0))
+    shared.ask("a", 5)
+    assert workers.granted == {"a": 2}
 
 
 # How much.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.bus.frames import CloudThrottled, Granted, GrantRequest
+from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest
 from ccm.cloud.gate import SupervisorGrants
 from ccm.decide.budget import GRANT_TIMEOUT, Priority
 from tests.worlds.context import FakePort
@@ -91,6 +91,11 @@ async def test_a_request_that_the_bus_does_not_take_is_sent_again() -> None:
 async def test_throttling_is_told(ends: Ends) -> None:
     ends.grants.throttled("read", 3.0, 123.0)
     assert ends.port.sent == [CloudThrottled("read", 3.0, 123.0)]
+
+
+async def test_what_the_cloud_has_left_is_told(ends: Ends) -> None:
+    ends.grants.remaining("read", 3, 60.0)
+    assert ends.port.sent == [CloudRemaining("read", 3, 60.0)]
 
 
 moves = st.lists(

@@ -1,10 +1,13 @@
 """A worker's copy of the objects it wants."""
 
+import asyncio
+
 import pytest
 
 from ccm.bus.frames import Objects
-from ccm.model.objects import Json, Projection
+from ccm.model.objects import Json, Projection, project
 from tests.worlds.context import Entry, frame, snapshot
+from tests.worlds.waiting import DEADLINE, let_run
 from workers.store import Absorbed, Gap, Store
 
 PROJECTIONS = (
@@ -14,7 +17,8 @@ PROJECTIONS = (
 
 
 def value(text: str) -> Json:
-    return {"metadata": {"name": "n"}, "spec": {"is": text}}
+    """As the supervisor cuts it."""
+    return project({"metadata": {"name": "n"}, "spec": {"is": text}}, PROJECTIONS[0].paths)
 
 
 def entry(key: str, version: int, text: str | None = "x", kind: str = "Node") -> Entry:
@@ -54,6 +58,12 @@ def test_the_deletion_of_what_nobody_knew_is_no_change() -> None:
     assert filled().absorb(frame(2, entry("a", 0, None))).changed == []
 
 
+def test_an_object_without_any_wanted_field_is_there() -> None:
+    store = filled(["Node", "a", 1, {}])
+    assert store.absorb(frame(2, ["Node", "b", 2, {}])).changed == [("Node", "b")]
+    assert [store.get("Node", key) for key in "abc"] == [{}, {}, None]
+
+
 def test_a_new_snapshot_drops_what_it_does_not_contain() -> None:
     store = filled(entry("a", 1), entry("b", 1))
     absorbed = store.absorb(snapshot(entry("b", 1), entry("c", 2), epoch=2))
@@ -89,6 +99,17 @@ def test_a_gap_is_seen_and_changes_nothing(odd: Objects) -> None:
 MINE = "mine"
 
 
+def after(history: list[Objects | str]) -> Store:
+    """A store with an old `a` that has had these frames, and answers to own writes of these."""
+    store = filled(entry("a", 1, "old"))
+    for event in history:
+        if isinstance(event, str):
+            store.wrote("Node", "a", answer(5, event))
+        else:
+            store.absorb(event)
+    return store
+
+
 @pytest.mark.parametrize(
     ("history", "expected"),
     [
@@ -118,12 +139,7 @@ MINE = "mine"
 def test_an_own_write_counts_until_the_feed_has_it_or_something_newer(
     history: list[Objects | str], expected: str | None
 ) -> None:
-    store = filled(entry("a", 1, "old"))
-    for event in history:
-        if isinstance(event, str):
-            store.wrote("Node", "a", answer(5, event))
-        else:
-            store.absorb(event)
+    store = after(history)
     assert store.get("Node", "a") == (value(expected) if expected else None)
 
 
@@ -133,6 +149,55 @@ def test_an_own_write_that_comes_back_is_no_news() -> None:
     assert store.absorb(frame(2, entry("a", 4, "before"))).changed == []
     assert store.absorb(frame(3, entry("a", 5, "mine"))).changed == []
     assert store.absorb(frame(4, entry("a", 6, "mine"))).changed == [("Node", "a")]
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [entry("a", 5, "mine"), entry("a", 6, "theirs"), entry("a", 0, None)],
+    ids=["ours", "newer", "gone"],
+)
+async def test_an_own_write_is_echoed_once_the_feed_has_it_or_something_newer(
+    brought: Entry,
+) -> None:
+    store = filled(entry("a", 1, "old"))
+    await store.echoed("Node", "a", DEADLINE)  # nothing was written yet
+    store.wrote("Node", "a", answer(5, "mine"))
+    echo = asyncio.create_task(store.echoed("Node", "a", DEADLINE))
+    store.absorb(frame(2, entry("a", 4, "before")))
+    await let_run()
+    assert not echo.done()
+    store.absorb(frame(3, brought))
+    await asyncio.wait_for(echo, DEADLINE / 2)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        pytest.param([frame(2, entry("a", 4, "mine")), MINE], id="before-our-write"),
+        pytest.param([MINE, frame(2, entry("a", 4, "mine"))], id="behind-its-answer"),
+    ],
+)
+async def test_an_own_write_of_what_somebody_wrote_already_has_no_echo(
+    history: list[Objects | str],
+) -> None:
+    """The supervisor sends nothing of a version in which nothing that is wanted has changed."""
+    store = after(history)
+    await asyncio.wait_for(store.echoed("Node", "a", 2 * DEADLINE), DEADLINE)
+
+
+async def test_nobody_waits_long_for_an_echo_that_does_not_come() -> None:
+    store = filled(entry("a", 1, "old"))
+    store.wrote("Node", "a", answer(5, "mine"))
+    await asyncio.wait_for(store.echoed("Node", "a", 0.01), DEADLINE)
+
+
+def test_another_order_of_members_is_no_news() -> None:
+    store = filled(entry("a", 1, "old"))
+    store.wrote("Node", "a", answer(5, "mine"))
+    other = dict(reversed(value("mine").items()))
+    assert list(other) != list(value("mine"))
+    assert store.absorb(frame(2, ["Node", "a", 5, other])).changed == []
+    assert store.absorb(frame(3, ["Node", "a", 5, value("theirs")])).changed == [("Node", "a")]
 
 
 @pytest.mark.parametrize("odd", [{}, {"metadata": None}, {"metadata": {"resourceVersion": "x"}}])

@@ -1,8 +1,20 @@
-"""Zones as the value of a label (row VH3)."""
+"""Zones as the value of a label (row VH3), and clouds that have none."""
 
 import pytest
 
+from ccm.model.cloud import VolumePlace
 from ccm.model.volume import read_zones, zones_text
+from workers.volume_label.plan import Reject, SetLabels, plan, why_left_alone
+
+from .volumes import (
+    REGION,
+    WITHOUT_ZONES,
+    labelled,
+    requirement,
+    terms,
+    volume,
+    with_affinity,
+)
 
 
 @pytest.mark.parametrize(
@@ -17,3 +29,36 @@ def test_an_empty_zone_in_a_text_is_an_error(zones: str) -> None:
 def test_zones_as_text_are_read_back() -> None:
     assert zones_text(["b", "a", "b"]) == "a__b"
     assert read_zones(" a __ b __a") == {"a", "b"}
+
+
+# A cloud that has regions only.
+
+SOMEWHERE = VolumePlace((), "north")
+
+
+def test_without_zones_a_volume_is_labelled_with_its_region() -> None:
+    affinity = {
+        "required": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": REGION, "operator": "In", "values": ["north"]}]}
+            ]
+        }
+    }
+    assert plan(volume(), SOMEWHERE, WITHOUT_ZONES) == SetLabels({REGION: "north"}, affinity)
+    there = volume(with_affinity(terms([requirement("region", "In", "north")])))
+    assert plan(there, SOMEWHERE, WITHOUT_ZONES) == SetLabels({REGION: "north"}, None)
+    done = volume(labelled(region="north"), with_affinity(affinity))
+    assert why_left_alone(done, WITHOUT_ZONES) == "labelled"
+
+
+def test_without_zones_the_region_has_to_be_known_and_to_agree() -> None:
+    unknown = plan(volume(), VolumePlace((), ""), WITHOUT_ZONES)
+    assert isinstance(unknown, Reject)
+    assert unknown.reason == "ZoneNotFound"
+    for tweak, reason in (
+        (labelled(region="south"), "LabelConflict"),
+        (with_affinity(terms([requirement(REGION, "In", "south")])), "NodeAffinityConflict"),
+    ):
+        refused = plan(volume(tweak), SOMEWHERE, WITHOUT_ZONES)
+        assert isinstance(refused, Reject)
+        assert refused.reason == reason

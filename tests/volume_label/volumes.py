@@ -10,6 +10,7 @@ from workers.volume_label.plan import LabelRules
 
 DRIVER = "fake.csi.example"
 RULES = LabelRules(frozenset({DRIVER}), frozenset({"cinder"}), has_legacy_labels=False)
+WITHOUT_ZONES = LabelRules(frozenset({DRIVER}), frozenset(), False, has_zones=False)
 WITH_LEGACY = LabelRules(frozenset({DRIVER}), frozenset({"cinder"}), has_legacy_labels=True)
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

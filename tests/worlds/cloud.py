@@ -28,6 +28,7 @@ class GrantSource:
     def __init__(self) -> None:
         self.spent: list[tuple[str, Priority]] = []
         self.throttles: list[tuple[str, float | None, float]] = []
+        self.left: list[tuple[str, int, float]] = []
         self.open = asyncio.Event()
         self.open.set()
 
@@ -38,6 +39,9 @@ class GrantSource:
 
     def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
         self.throttles.append((budget, seconds, granted))
+
+    def remaining(self, budget: str, calls: int, seconds: float) -> None:
+        self.left.append((budget, calls, seconds))
 
 
 def new_provider(**parts: object) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 import orjson
 
 from ccm.errors import KubernetesError
-from ccm.kube.client import JSON_PATCH, Kube
+from ccm.kube.client import JSON_PATCH, METADATA_ONLY, Kube
 from ccm.model.objects import Json, Node, mapping
 from ccm.model.service import Service
 from ccm.model.volume import PersistentVolume
@@ -106,7 +106,9 @@ class Cluster:
         assert params is None
         return deepcopy(self._find(path)[1])
 
-    async def patch(self, path: str, content_type: str, body: Any, timeout: float = 30.0) -> Json:
+    async def patch(
+        self, path: str, content_type: str, body: Any, timeout: float = 30.0, accept: str = ""
+    ) -> Json:
         assert timeout > 0
         self.tries += 1
         await self.gate.wait()
@@ -117,9 +119,8 @@ class Cluster:
         if self.writes >= self.writes_until_cut_off:
             raise KubernetesError(503, "ServiceUnavailable", "cut off by the test", None)
         kind, old = self._find(path)
-        uid = body["metadata"].get("uid") if isinstance(body, dict) else None
-        if uid not in (None, old["metadata"]["uid"]):
-            raise KubernetesError(409, "Conflict", "the UID is another one", None)
+        if isinstance(body, dict):
+            _check_same(old, body["metadata"])
         new = patched(old, body, content_type, kind)
         kept = "spec" if path.endswith("/status") else "status"
         if kept in old:
@@ -131,6 +132,8 @@ class Cluster:
             self.remove(kind.name, key_of(new))
         else:
             self._store(new)
+        if accept == METADATA_ONLY:
+            return {"kind": "PartialObjectMetadata", "metadata": deepcopy(meta)}
         return deepcopy(new)
 
     async def post(self, path: str, body: Json, timeout: float = 30.0) -> Json:
@@ -158,6 +161,13 @@ class Cluster:
         kind, key = raw["kind"], key_of(raw)
         self.objects[kind, key] = raw
         self.on_change(kind, key, raw)
+
+
+def _check_same(old: Json, metadata: Json) -> None:
+    """A patch that has them names the object and its version."""
+    for member in ("uid", "resourceVersion"):
+        if metadata.get(member) not in (None, old["metadata"].get(member)):
+            raise KubernetesError(409, "Conflict", f"another {member}", None)
 
 
 def _check(old: Json, new: Json) -> None:

@@ -25,7 +25,9 @@ from workers.store import Store
 from workers.timings import Timings
 
 SETTINGS = Settings(cloud_provider="fake")
-TIMINGS = Timings(node_debounce=0.02, route_list_interval=0.0, doubted_route_list_retry=0.0)
+TIMINGS = Timings(
+    node_debounce=0.02, route_list_interval=0.0, doubted_route_list_retry=0.0, echo=0.0
+)
 """Quick where tests would wait."""
 NAME = "worker-0"
 
@@ -34,7 +36,7 @@ Entry = list[Any]  # kind, key, version, value
 
 def frame(seq: int, *entries: Entry, epoch: int = 1, complete: bool = False) -> Objects:
     """A frame of the informer."""
-    return Objects(epoch, seq, complete=complete, entries=list(entries), moved=[])
+    return Objects.of(epoch, seq, complete, entries)
 
 
 def snapshot(*entries: Entry, epoch: int = 1) -> Objects:

@@ -24,8 +24,9 @@ from ccm.model.objects import (
     Json,
     Node,
     Projection,
+    resource_version,
 )
-from ccm.model.writes import Delete
+from ccm.model.writes import Delete, is_metadata_only
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
@@ -33,13 +34,16 @@ from workers.node.passes import MonitorPass, RefreshPass
 from workers.node.plan import (
     Action,
     CannotPlan,
+    Initialize,
     SetTaints,
     follow,
     impossible_labels,
+    is_watched,
     message_for,
     patch_for,
     plan,
     plan_power,
+    written,
 )
 from workers.queue import RETRY
 from workers.store import DUPLICATE, duplicate_message
@@ -82,6 +86,35 @@ def concurrency(settings: Settings) -> int:
     return settings.concurrent_node_syncs or settings.kube_api_in_flight
 
 
+class NodeWriter:
+    """Writes what was planned for a Node as it is in the store now, and keeps what it became."""
+
+    def __init__(self, context: ControllerContext, node: Node) -> None:
+        self._context, self._node, self._seen = context, node, node.raw
+        # As long as we know the version of all that we see, nothing else has to be tested.
+        self._version = context.store.version("Node", node.name)
+
+    async def write(self, action: Action) -> None:
+        """Raises `KubernetesError` when the Node is not what it was in a way that matters."""
+        patch = patch_for(self._node, action, self._version)
+        answer = await self._context.performer.perform(patch)
+        if is_metadata_only(answer):
+            answer = self._seen = written(self._seen, action, answer["metadata"])
+            self._version = resource_version(answer)
+        else:
+            self._version = 0  # somebody else may have written as well
+        self._context.store.wrote("Node", self._node.name, answer)
+
+    async def echoed(self) -> None:
+        """Wait until the watch has brought the last write, for a moment at most.
+
+        The API server begins a write with what its watch cache has. When that has yet to see the
+        write before, it does all of the work twice: so it did of more than half of second writes.
+        The slot is kept: no more Nodes are half written than a worker that leaves can finish.
+        """
+        await self._context.store.echoed("Node", self._node.name, self._context.timings.echo)
+
+
 class NodeController:
     """Initializes Nodes, lets a taint follow the machine's power, removes permitted ones."""
 
@@ -90,7 +123,8 @@ class NodeController:
         self._reader: BatchReader[Node, Answer] = BatchReader(
             instances, Priority.NODE_INIT, context
         )
-        self._monitor_pass = MonitorPass(context, self._reader, instances)
+        self._watched: set[str] = set()  # names of Nodes that the cloud is asked about
+        self._monitor_pass = MonitorPass(context, self._reader, instances, self._watched)
         self._refresh_pass = RefreshPass(context, self._reader, instances.batch_size)
         self._holders = context.machine_holders()
         self._initialized = self._deleted = self._followed = 0
@@ -102,6 +136,7 @@ class NodeController:
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         """A Node of ours; of an identity those that have the same machine, or had it."""
         if kind != NODE_IDENTITY:
+            self._watch(key)
             return (key,)
         raw = self._context.store.get(kind, key)
         others = self._holders.update(key, Node(raw) if raw is not None else None)
@@ -132,13 +167,14 @@ class NodeController:
         node = self._node(key)
         if node is None:
             return {"node": "there is none"}
-        answer = self._monitor_pass.answer(node)
-        return {
+        details = {
             "provider ID": node.provider_id or "none",
             "uninitialized taint": "there" if node.is_uninitialized else "gone",
             "kubelet": "ready" if node.is_ready else "not ready: the cloud is asked about it",
-            "cloud": _answer_text(answer) if answer else "not asked in the last pass",
         }
+        if answer := self._monitor_pass.answer(node):
+            details["cloud"] = _answer_text(answer)
+        return details
 
     async def reconcile(self, key: str) -> Result:
         node = self._node(key)
@@ -191,6 +227,7 @@ class NodeController:
                 return result
 
     async def _write(self, node: Node, instance: Instance) -> Result:
+        writer = NodeWriter(self._context, node)
         if holder := self._holders.older_on(instance.provider_id, node):
             self._reader.forget(node.name)
             self._record(node, DUPLICATE, duplicate_message(holder))
@@ -202,8 +239,10 @@ class NodeController:
             self._record(node, "InitializationFailed", str(problem))
             raise CloudError(str(problem)) from problem
         self._record_impossible_labels(node, instance)
-        for action in actions:
-            await self._write_action(node, action)
+        for number, action in enumerate(actions):
+            if number:
+                await writer.echoed()
+            await self._write_action(writer, node, action)
         self._reader.forget(node.name)
         self._initialized += 1
         self._record(node, "Synced", "Node synced successfully", "Normal")
@@ -214,10 +253,10 @@ class NodeController:
 
         Its actions do not build on each other: one that the API server refuses holds up no other.
         """
-        answer = self._monitor_pass.answer(node)
+        answer, writer = self._monitor_pass.answer(node), NodeWriter(self._context, node)
         if self._does_lifecycle:
             self._monitor_pass.saw(node)
-            await self._perform_each(node, plan_power(node, answer))
+            await self._perform_each(node, writer, plan_power(node, answer))
         if node.is_uninitialized:
             return Result("left tainted: --controllers")
         if not self._does_node:
@@ -228,7 +267,7 @@ class NodeController:
             self._record_impossible_labels(node, answer)
         try:
             actions = follow(node, answer, self._context.settings.prefer_beta_labels)
-            await self._perform_each(node, actions)
+            await self._perform_each(node, writer, actions)
             result = Result("initialized")
         except CannotPlan as problem:
             self._record(node, "AddressesNotUpdated", str(problem))
@@ -236,12 +275,15 @@ class NodeController:
         self._refresh_pass.forget(node.name)
         return result
 
-    async def _perform_each(self, node: Node, actions: Iterable[Action]) -> None:
+    async def _perform_each(
+        self, node: Node, writer: NodeWriter, actions: Iterable[Action]
+    ) -> None:
         """Perform all actions; raises the first refusal, after the others."""
         refusals: list[KubernetesError] = []
         for action in actions:
             try:
-                await self._perform(node, action)
+                with performing(log, message_for(action), node=node.name):
+                    await self._write_action(writer, node, action)
                 self._followed += not isinstance(action, SetTaints)
             except KubernetesError as error:
                 if not error.is_refusal:
@@ -250,13 +292,16 @@ class NodeController:
         if refusals:
             raise refusals[0]
 
-    async def _perform(self, node: Node, action: Action) -> None:
-        with performing(log, message_for(action), node=node.name):
-            await self._write_action(node, action)
+    async def _write_action(self, writer: NodeWriter, node: Node, action: Action) -> None:
+        await writer.write(action)
+        if isinstance(action, Initialize):  # which may have made it ours
+            self._watch(node.name)
 
-    async def _write_action(self, node: Node, action: Action) -> None:
-        answer = await self._context.performer.perform(patch_for(node, action))
-        self._context.store.wrote("Node", node.name, answer)
+    def _watch(self, name: str) -> None:
+        """Notice whether a Node has to be watched, as it now is in the store."""
+        node = self._node(name)
+        has_to = node is not None and is_watched(node, self._context.provider.provider_ids)
+        (self._watched.add if has_to else self._watched.discard)(name)
 
     async def _delete(self, name: str, uid: str, evidence: str) -> None:
         """Delete a Node that the supervisor permits, if it is the same and still not Ready."""

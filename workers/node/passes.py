@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ccm import metrics
 from ccm.bus.frames import ProposeDeletions
@@ -20,7 +20,7 @@ from workers.store import Store
 TimedAnswers = dict[str, tuple[float, Answer]]
 """Answers by the names of Nodes, each with the monotonic time at which it was asked for."""
 
-NODES_AT_ONCE = 200  # looked at before others have their turn: less than a millisecond
+NODES_AT_ONCE = 200  # looked at before others have their turn: about a millisecond
 
 
 class MonitorPass:
@@ -37,8 +37,13 @@ class MonitorPass:
     """
 
     def __init__(
-        self, context: ControllerContext, reader: BatchReader[Node, Answer], instances: Instances
+        self,
+        context: ControllerContext,
+        reader: BatchReader[Node, Answer],
+        instances: Instances,
+        watched: Collection[str],
     ) -> None:
+        self._watched = watched  # names of Nodes that a pass is about
         self._context, self._reader, self._batch_size = context, reader, instances.batch_size
         self._confirm = instances.confirm_gone if isinstance(instances, ConfirmsGone) else None
         self._unconfirmed = set[tuple[str, str]]()  # names and UIDs that `describe` called gone
@@ -76,8 +81,7 @@ class MonitorPass:
 
     async def _pass(self) -> None:
         began = time.monotonic()
-        ours = self._context.provider.provider_ids
-        nodes = await nodes_where(self._context.store, lambda node: is_watched(node, ours))
+        nodes = await nodes_where(self._context.store, self._watched, self._is_watched)
         again = [node for node in nodes if (node.name, node.uid) in self._unconfirmed]
         first = [node for node in nodes if (node.name, node.uid) not in self._unconfirmed]
         timed = await self._ask_all(first) | await self._confirm_all(again)
@@ -107,6 +111,9 @@ class MonitorPass:
                 self._context.queue.add(name)
         seconds = time.monotonic() - began
         self._context.counters.observe(metrics.MONITOR_PASS_SECONDS, seconds=seconds)
+
+    def _is_watched(self, node: Node) -> bool:
+        return is_watched(node, self._context.provider.provider_ids)
 
     async def _confirm_all(self, nodes: Sequence[Node]) -> TimedAnswers:
         """What the other kind of read says; where it finds a machine, one of the two is wrong."""
@@ -172,7 +179,8 @@ class RefreshPass:
         hinted = self._context.changes.hinted_sleep()
         period = self._context.settings.node_status_update_frequency
         while True:
-            nodes = await nodes_where(self._context.store, self._is_due)
+            store = self._context.store
+            nodes = await nodes_where(store, store.keys(Node.KIND), self._is_due)
             parts = list(batches(nodes, self._batch_size))
             is_hinted = False
             for part in parts:
@@ -211,13 +219,15 @@ class RefreshPass:
             return True  # a reconcile tells people
 
 
-async def nodes_where(store: Store, is_wanted: Callable[[Node], bool]) -> list[Node]:
-    """The nodes in `store` for which the condition holds, by name; holds up nobody meanwhile."""
+async def nodes_where(
+    store: Store, names: Collection[str], is_wanted: Callable[[Node], bool]
+) -> list[Node]:
+    """The nodes of these names for which the condition holds, in order; holds up nobody."""
     found: list[Node] = []
-    for number, (kind, key) in enumerate(store.names()):
+    for number, name in enumerate(sorted(names)):
         if number % NODES_AT_ONCE == NODES_AT_ONCE - 1:
             await asyncio.sleep(0)
-        raw = store.get(kind, key) if kind == "Node" else None
-        if raw is not None and is_wanted(node := Node(raw)):
+        node = store.view(Node, name)
+        if node and is_wanted(node):
             found.append(node)
-    return sorted(found, key=lambda node: node.name)
+    return found

@@ -1,4 +1,4 @@
-"""What to do about one Node, given what its machine is: pure decisions, and their patches.
+"""What to do about one Node, given what its machine is: pure decisions, and their writes.
 
 Type, zone and region of a machine each have a GA label and an older beta one.
 """
@@ -33,6 +33,7 @@ _PAIRS = (_TYPE, _ZONE, _REGION)
 _PLACE_KEYS = {*_TYPE, *_ZONE, *_REGION}
 _RESERVED = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
 
+REPLACE: Json = {"$patch": "replace"}
 SHUTDOWN: Json = {"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}
 
 
@@ -261,30 +262,6 @@ def _parse(text: str) -> Ip | None:
     return getattr(ip, "ipv4_mapped", None) or ip
 
 
-def patch_for(node: Node, action: Action) -> Patch:
-    """The write for `action`; it fails with 422 when `node` is not what it was.
-
-    No `resourceVersion` is involved, because that changes with every heartbeat: each patch tests
-    the identity of the object and the very list that it replaces.
-    """
-    path, same_object = f"/api/v1/nodes/{quote(node.name)}", expect_same(node)
-    match action:
-        case SetAddresses(addresses):
-            change = replace_seen("/status/addresses", node.addresses or None, addresses)
-            return Patch(f"{path}/status", (same_object, *change))
-        case Initialize(labels, provider_id, taints_left):
-            taints = _taints(node, taints_left)
-            set_id: Json = {"op": "add", "path": "/spec/providerID", "value": provider_id}
-            rest = [*_labels(node, labels), *([set_id] if provider_id else ())]
-            return Patch(path, (same_object, *taints, *rest))
-        case SetLabels(labels):
-            return Patch(path, (same_object, *_labels(node, labels)))
-        case SetTaints(wanted):
-            return Patch(path, (same_object, *_taints(node, wanted)))
-        case _:
-            assert_never(action)
-
-
 def message_for(action: Action) -> str:
     """What the log says when the write for `action` is done."""
     match action:
@@ -299,11 +276,84 @@ def message_for(action: Action) -> str:
             return "shutdown taint set" if is_shut_down else "shutdown taint removed"
 
 
-def _taints(node: Node, wanted: list[Json]) -> tuple[Json, Json]:
+# Their writes.
+
+
+def patch_for(node: Node, action: Action, version: int = 0) -> Patch:
+    """The write for `action`; it fails when `node` is not what it was.
+
+    A Node's version changes with every heartbeat. So the operations test the identity of the object
+    and the very list that they replace; `version` is that of all of `node`, when it is known.
+    """
+    path = f"/api/v1/nodes/{quote(node.name)}"
+    if isinstance(action, SetAddresses):
+        path = f"{path}/status"
+    operations = (expect_same(node), *_operations(node, action))
+    return Patch(path, operations, _merge(node, action, version) if version else None)
+
+
+def written(seen: Json, action: Action, metadata: Json) -> Json:
+    """What `seen` is after `action`, when nobody else wrote; `metadata` is all of that then."""
+    spec, status = dict(seen.get("spec") or {}), dict(seen.get("status") or {})
+    match action:
+        case SetAddresses(addresses):
+            status["addresses"] = addresses
+        case Initialize(_, provider_id, taints_left):
+            spec["taints"] = taints_left
+            if provider_id:
+                spec["providerID"] = provider_id
+        case SetTaints(taints):
+            spec["taints"] = taints
+        case SetLabels():
+            pass
+        case _:
+            assert_never(action)
+    if not spec.get("taints"):
+        spec.pop("taints", None)
+    return {**seen, "metadata": metadata, "spec": spec, "status": status}
+
+
+def _operations(node: Node, action: Action) -> Iterable[Json]:
+    match action:
+        case SetAddresses(addresses):
+            return replace_seen("/status/addresses", node.addresses or None, addresses)
+        case Initialize(labels, provider_id, taints_left):
+            set_id: Json = {"op": "add", "path": "/spec/providerID", "value": provider_id}
+            rest = [*_label_operations(node, labels), *([set_id] if provider_id else ())]
+            return (*_taint_operations(node, taints_left), *rest)
+        case SetLabels(labels):
+            return _label_operations(node, labels)
+        case SetTaints(taints):
+            return _taint_operations(node, taints)
+        case _:
+            assert_never(action)
+
+
+def _taint_operations(node: Node, wanted: list[Json]) -> tuple[Json, Json]:
     return replace_seen("/spec/taints", node.taints or None, wanted or None)
 
 
-def _labels(node: Node, labels: Mapping[str, str]) -> Iterable[Json]:
+def _label_operations(node: Node, labels: Mapping[str, str]) -> Iterable[Json]:
     if labels and not node.has_labels:
         return replace_seen("/metadata/labels", None, dict(labels))
     return [{"op": "add", "path": label_path(key), "value": value} for key, value in labels.items()]
+
+
+def _merge(node: Node, action: Action, version: int) -> Json:
+    """The same as a strategic merge patch of this version."""
+    metadata: Json = {"uid": node.uid, "resourceVersion": str(version)}
+    match action:
+        case SetAddresses(addresses):
+            # Without the directive, addresses of one type would be merged into one.
+            return {"metadata": metadata, "status": {"addresses": [*addresses, REPLACE]}}
+        case Initialize(labels, provider_id, taints_left):
+            spec: Json = {"taints": taints_left or None}
+            if provider_id:
+                spec["providerID"] = provider_id
+            return {"metadata": {**metadata, "labels": dict(labels)}, "spec": spec}
+        case SetLabels(labels):
+            return {"metadata": {**metadata, "labels": dict(labels)}}
+        case SetTaints(taints):
+            return {"metadata": metadata, "spec": {"taints": taints or None}}
+        case _:
+            assert_never(action)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ccm.model.cloud import Network, read_network
 from ccm.model.objects import Node
@@ -98,7 +98,11 @@ class PodCidrIndex:
         return self._entries.get(name)
 
     def put(self, node: Node) -> PodCidrs:
-        """Take in a Node as it is now."""
+        """Take in a Node as it is now; most changes are of something else than its networks."""
+        before = self._entries.get(node.name)
+        if before and before.node.pod_cidrs == node.pod_cidrs:
+            cidrs = self._entries[node.name] = replace(before, node=node)
+            return cidrs
         self.remove(node.name)
         cidrs = self._entries[node.name] = pod_cidrs_of(node, self.limits)
         for network in cidrs.networks:
@@ -157,7 +161,9 @@ class PodCidrIndex:
         for (version, length), group in self._names.items():
             if version != network.version:
                 continue
-            if length <= network.prefixlen:
+            if length == network.prefixlen:
+                names |= group.get(network, set())
+            elif length < network.prefixlen:
                 names |= group.get(network.supernet(new_prefix=length), set())
             else:
                 within = (smaller for smaller in group if smaller.overlaps(network))

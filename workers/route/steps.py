@@ -16,7 +16,7 @@ from ccm.errors import CloudError, KubernetesError, Refused
 from ccm.log import performing
 from ccm.model.cloud import Network, Route
 from ccm.model.objects import Json, Node, format_time, mapping
-from ccm.model.writes import Merge
+from ccm.model.writes import Merge, is_metadata_only
 from workers.controller import ControllerContext
 from workers.route.listing import Listing
 from workers.route.plan import (
@@ -28,6 +28,7 @@ from workers.route.plan import (
     DropRoute,
     RouteState,
     SetCondition,
+    condition_of,
 )
 from workers.route.table import KnownRoute
 
@@ -134,12 +135,14 @@ class Steps:
                 self.unwritten.add(name)
             raise
         self.unwritten.discard(name)
-        self._context.store.wrote("Node", name, answer)
-        self._remember_condition(name)
+        self._remember_condition(name, write, answer)
 
-    def _remember_condition(self, name: str) -> None:
+    def _remember_condition(self, name: str, write: Merge, answer: Json) -> None:
         """Nothing else of the answer is taken up here: that comes as a change from the informer."""
-        cidrs, stored = self.state.pod_cidrs.get(name), self._context.store.get("Node", name)
+        store = self._context.store
+        if known := store.get("Node", name):
+            store.wrote("Node", name, written(known, write, answer))
+        cidrs, stored = self.state.pod_cidrs.get(name), store.get("Node", name)
         if cidrs and stored:
             seen = mapping(cidrs.node.raw.get("status"))
             conditions = mapping(stored.get("status")).get("conditions")
@@ -160,3 +163,12 @@ def patch_for(node: Node, action: SetCondition, now: datetime) -> Merge:
         written["lastTransitionTime"] = format_time(now)
     body: Json = {"metadata": {"uid": node.uid}, "status": {"conditions": [written]}}
     return Merge(f"/api/v1/nodes/{quote(node.name)}/status", body)
+
+
+def written(seen: Json, write: Merge, answer: Json) -> Json:
+    """The Node with its condition after `write`; what else changed meanwhile is still to come."""
+    if not is_metadata_only(answer):
+        return answer
+    [condition] = write.body["status"]["conditions"]
+    status = {"conditions": [{**condition_of(Node(seen)), **condition}]}
+    return {**seen, **answer, "status": {**mapping(seen.get("status")), **status}}

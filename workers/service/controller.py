@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from ccm.bus.frames import Message
 from ccm.cloud.interface import ChoosesHosts, DropsStoppedHosts, LoadBalancers
@@ -15,6 +16,7 @@ from ccm.kube.events import ObjectRef
 from ccm.model.objects import (
     NODE_IDENTITY_PATHS,
     SHUTDOWN_TAINT,
+    UNINITIALIZED_TAINT,
     FieldPath,
     Json,
     Node,
@@ -63,6 +65,7 @@ _NODE: tuple[FieldPath, ...] = (
     ("metadata", "labels"),  # a provider may choose hosts by them
     ("spec", "taints", ("key", TO_BE_DELETED_TAINT)),
     ("spec", "taints", ("key", SHUTDOWN_TAINT)),
+    ("spec", "taints", ("key", UNINITIALIZED_TAINT)),
     ("status", "addresses"),
 )
 
@@ -97,7 +100,11 @@ class ServiceController:
         self._holders = context.machine_holders()
         minds_power = isinstance(balancers, DropsStoppedHosts) and balancers.drops_stopped_hosts
         self._hosts = HostSet(
-            context.provider.provider_ids, self._holders.holder, context.timings, minds_power
+            context.provider.provider_ids,
+            self._holders.holder,
+            partial(context.store.view, Node),
+            context.timings,
+            minds_power,
         )
         self._states: dict[str, ServiceState] = {}
         self._steps = ServiceSteps(context, balancers)
@@ -126,12 +133,15 @@ class ServiceController:
     async def run(self) -> None:
         """After changes of Nodes, enqueue the Services whose balancers have other hosts.
 
-        Each of them has its turn, also when Nodes go on changing before it comes.
+        Each of them has its turn, also when Nodes go on changing before it comes. So do those that
+        have waited for Nodes.
         """
         while True:
-            wanted = await self._hosts.debounced()
+            await self._hosts.debounced()
             for key, state in self._states.items():
-                if state.hosts_sent is not None and state.hosts_sent != wanted:
+                if state.hosts_sent is None and state.held_since is not None:
+                    self._context.queue.add(key)
+                if state.hosts_sent not in (None, self._hosts.current()):
                     self._states[key] = replace(state, is_host_update_due=True)
                     self._context.queue.add(key)
 
@@ -162,6 +172,7 @@ class ServiceController:
             if hosts and applied
             else "none known",
             **({"current hosts": _names(hosts)} if hosts else {}),
+            **({"warnings": "; ".join(state.warnings)} if state.warnings else {}),
             **(
                 {"refused": f"{now - refusal.at:.0f} s ago: {refusal.why}"}
                 if refusal
@@ -197,6 +208,9 @@ class ServiceController:
                 ):
                     message = "waits until no Node has changed for a moment"
                     return Result(message, False, self._context.timings.node_debounce_limit)
+                case EnsureBalancer(service) if (seconds := self._until_initialized(service)) > 0:
+                    message = "waits for Nodes that are being initialized"
+                    return Result(message, False, seconds)
                 case EnsureBalancer(is_check=True) as check:
                     if self._checks.locked():
                         requeue_after = random.uniform(0.5, 1.5)
@@ -220,6 +234,19 @@ class ServiceController:
             self._states.pop(key, None)
         hosts = self._hosts.current()
         return plan(service, hosts, state, self._capabilities, time.monotonic())
+
+    def _until_initialized(self, service: Service) -> float:
+        """Seconds for which a new Service waits for Nodes; one whose balancer is begun never does.
+
+        Made sooner it would have the fewest of them, and be changed for all others.
+        """
+        state, now = self._state(service.key), time.monotonic()
+        if state.hosts_sent is not None or service.ingress:
+            return 0.0
+        since = now if state.held_since is None else state.held_since
+        self._states[service.key] = replace(state, held_since=since)
+        limit = since + self._context.timings.node_initialization_limit
+        return min(limit, self._hosts.initialized_by()) - now
 
     async def _perform(self, key: str, action: Action) -> Result | None:
         """Perform one action; a result when that ends the reconcile."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ccm.model.objects import Node
@@ -12,8 +13,7 @@ EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
 
-Pairs = frozenset[tuple[str, str]]
-HostIdentity = tuple[str, str, Pairs, Pairs, bool]
+HostIdentity = tuple[str, str, str, str, bool]
 """Name, provider ID, addresses of a Node, by which a cloud reaches it, labels that count, and
 whether it is off, if that counts."""
 
@@ -22,12 +22,14 @@ whether it is off, if that counts."""
 class Hosts:
     """A set of Nodes, by name; two are equal when a balancer could not tell them apart."""
 
-    nodes: tuple[Node, ...] = field(compare=False)
+    names: tuple[str, ...] = field(compare=False)
     identities: frozenset[HostIdentity]
+    read: Callable[[Sequence[str]], Sequence[Node]] = field(compare=False, default=lambda _: ())
 
     @property
-    def names(self) -> list[str]:
-        return [node.name for node in self.nodes]
+    def nodes(self) -> Sequence[Node]:
+        """The Nodes as they are now; one that went meanwhile is none of them."""
+        return self.read(self.names)
 
 
 def may_be_host(node: Node, provider_ids: re.Pattern[str]) -> bool:
@@ -45,19 +47,25 @@ def may_be_host(node: Node, provider_ids: re.Pattern[str]) -> bool:
 class HostSet:
     """The hosts of one cloud, kept Node by Node; `holder` names an older Node on one's machine.
 
-    With `minds_power` a Node that is shut down is another host than before.
+    `read` finds a Node, for the cloud: it is kept from then on, which thousands of Nodes are not
+    where nobody has a balancer. With `minds_power` a Node that is shut down is another host than
+    before.
     """
 
     def __init__(
         self,
         provider_ids: re.Pattern[str],
         holder: Callable[[str], str],
+        read: Callable[[str], Node | None],
         timings: Timings,
         minds_power: bool = False,
     ) -> None:
         self._minds_power = minds_power
         self._provider_ids, self._holder, self._timings = provider_ids, holder, timings
-        self._by_name: dict[str, tuple[Node, HostIdentity]] = {}
+        self._read = read
+        self._identities: dict[str, HostIdentity] = {}  # by name
+        self._nodes: dict[str, Node] = {}  # those that were read
+        self._initializing: dict[str, float] = {}  # by name, since when
         self._labels: frozenset[str] = frozenset()
         self._hosts: Hosts | None = None
         self._changed = asyncio.Event()
@@ -65,10 +73,16 @@ class HostSet:
 
     def update(self, name: str, node: Node | None) -> None:
         """Take in a Node that was added or changed, or deleted when it is None."""
-        if node and may_be_host(node, self._provider_ids):
-            self._by_name[name] = node, self._identity(node)
+        self._nodes.pop(name, None)
+        host = node if node and may_be_host(node, self._provider_ids) else None
+        if host:
+            self._identities[name] = self._identity(host)
         else:
-            self._by_name.pop(name, None)
+            self._identities.pop(name, None)
+        if host and host.is_uninitialized:
+            self._initializing.setdefault(name, time.monotonic())
+        else:
+            self._initializing.pop(name, None)
         self._hosts = None
         self.is_debounced = False
         self._changed.set()
@@ -77,24 +91,28 @@ class HostSet:
         """Take a change of these labels of a Node for a change of hosts from now on."""
         if not self._labels.issuperset(labels):
             self._labels |= frozenset(labels)
-            nodes = [node for node, _ in self._by_name.values()]
-            self._by_name = {one.name: (one, self._identity(one)) for one in nodes}
+            nodes = self._read_all(tuple(self._identities))
+            self._identities = {one.name: self._identity(one) for one in nodes}
             self._hosts = None
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self._identities)
 
     def current(self) -> Hosts:
         """The hosts as they are now, debounced or not."""
         if self._hosts is None:
-            names = sorted(name for name in self._by_name if not self._holder(name))
-            hosts = [self._by_name[name] for name in names]
-            identities = frozenset(identity for _, identity in hosts)
-            self._hosts = Hosts(tuple(node for node, _ in hosts), identities)
+            names = tuple(sorted(name for name in self._identities if not self._holder(name)))
+            identities = frozenset(self._identities[name] for name in names)
+            self._hosts = Hosts(names, identities, self._read_all)
         return self._hosts
 
-    async def debounced(self) -> Hosts:
-        """The next set of hosts after a change, once no other change has followed for a moment."""
+    def initialized_by(self) -> float:
+        """When no Node is waited for any more that is being initialized now; or sooner."""
+        newest = max(self._initializing.values(), default=float("-inf"))
+        return newest + self._timings.node_initialization_limit
+
+    async def debounced(self) -> None:
+        """Return after a change of hosts, once no other change has followed for a moment."""
         await self._changed.wait()
         try:
             async with asyncio.timeout(self._timings.node_debounce_limit):
@@ -104,12 +122,18 @@ class HostSet:
         except TimeoutError:
             self._changed.clear()
         self.is_debounced = True
-        return self.current()
+
+    def _read_all(self, names: Sequence[str]) -> list[Node]:
+        for name in names:
+            if name not in self._nodes and (node := self._read(name)):
+                self._nodes[name] = node
+        return [self._nodes[name] for name in names if name in self._nodes]
 
     def _identity(self, node: Node) -> HostIdentity:
-        addresses = (
+        addresses = sorted(
             (str(entry.get("type")), str(entry.get("address"))) for entry in node.addresses
         )
-        chosen = ((key, node.labels[key]) for key in self._labels if key in node.labels)
+        chosen = sorted((key, node.labels[key]) for key in self._labels if key in node.labels)
         is_off = self._minds_power and node.is_shut_down
-        return node.name, node.provider_id, frozenset(addresses), frozenset(chosen), is_off
+        # As text: thousands of sets of pairs take ten times as much.
+        return node.name, node.provider_id, repr(addresses), repr(chosen), is_off

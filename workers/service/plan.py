@@ -255,7 +255,7 @@ def _clean_up(service: Service, state: ServiceState, capabilities: Capabilities)
     is_ours = is_of_our_class(service, capabilities.classes)
     if not state.owner:
         if not service.has_finalizer:
-            return Done("needs no load balancer of ours")
+            return Done("needs no load balancer of ours" if is_ours else left_alone(service))
         if not is_ours and service.is_being_deleted:
             return FindBalancer(service)
         if not is_ours:

@@ -54,6 +54,7 @@ class ServiceState:
     warnings: tuple[str, ...] = ()  # of the balancer, as people were last told
     is_deleted: bool = False  # the owner's balancer was deleted
     is_owner_gone: bool = False  # the API server itself says that the owner does not exist
+    held_since: float | None = None  # since when its first balancer waits for Nodes
     hosts_sent: Hosts | None = None  # what the balancer was last to get, whether that worked or not
     is_host_update_due: bool = False  # may update its hosts once, debounced or not
 
@@ -103,7 +104,7 @@ def _entry(key: str, state: ServiceState, now: float) -> Json:
         "service": key,
         "state": _phase(state).name.lower(),
         "seconds_ago": round(now - answered_at, 1) if answered_at > 0 else None,
-        "hosts": len(state.current_hosts.nodes) if state.current_hosts else 0,
+        "hosts": len(state.current_hosts.names) if state.current_hosts else 0,
         "addresses": _addresses(state),
         "why": state.refusal.why if state.refusal else "",
     }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from ccm import metrics
-from ccm.cloud.gate import call
+from ccm.cloud.gate import call, noted_writes
 from ccm.cloud.interface import LoadBalancers
 from ccm.decide.budget import Priority
 from ccm.errors import (
@@ -126,14 +126,14 @@ class ServiceSteps:
         service, hosts = action.service, action.hosts
         if not action.is_check:
             self._record(writes.normal(service, "EnsuringLoadBalancer", "Ensuring load balancer"))
-        if not hosts.nodes:
+        if not hosts.names:
             self._record(writes.no_hosts(service))
         asked = relevant_spec(service)
         priority = Priority.REFRESH if action.is_check else Priority.LB_ENSURE
         balancer: Balancer | None = None
         began = time.monotonic()
         try:
-            with suppress(ImplementedElsewhere):
+            with suppress(ImplementedElsewhere), noted_writes() as calls:
                 balancer = await call(
                     priority, self._balancers.ensure, service, hosts.nodes, owner=service.namespace
                 )
@@ -152,10 +152,12 @@ class ServiceSteps:
             self._record(writes.without_effect(service, warnings))
         if balancer and not action.is_check:
             self._record(writes.normal(service, "EnsuredLoadBalancer", "Ensured load balancer"))
+        if balancer and (calls or not action.is_check):
             is_new = not (state.last_applied or service.ingress)
             does = "load balancer created" if is_new else "load balancer updated"
             addresses = [entry.ip or entry.hostname for entry in balancer.ingress]
-            _log_balancer(does, service, began, addresses=addresses, hosts=len(hosts.nodes))
+            what = {"addresses": addresses, "hosts": len(hosts.names), "calls": sorted({*calls})}
+            _log_balancer(does, service, began, **what)
         applied = LastApplied(asked, hosts, time.monotonic(), ingress)
         return replace(state, last_applied=applied, refusal=None, warnings=warnings)
 
@@ -175,8 +177,8 @@ class ServiceSteps:
                     owner=service.namespace,
                 )
                 is_ours = True
-        except Refused as error:  # no balancer, or no room: what there has to be is planned next
-            log.info("new hosts refused", extra={"key": service.key, "why": str(error)})
+        except Refused as error:  # no balancer, or no room: what is planned next is told
+            log.debug("new hosts refused", extra={"key": service.key, "why": str(error)})
             refused = LastApplied(None, hosts, now, is_refused=True)
             return replace(state, owner=owner, last_applied=refused)
         except CloudError as error:
@@ -189,8 +191,8 @@ class ServiceSteps:
         if is_ours and applied:
             message = "Updated load balancer with new hosts"
             updated = writes.normal(service, "UpdatedLoadBalancer", message)
-            self._record(updated if hosts.nodes else writes.no_hosts(service))
-            _log_balancer("load balancer has new hosts", service, now, hosts=len(hosts.nodes))
+            self._record(updated if hosts.names else writes.no_hosts(service))
+            _log_balancer("load balancer has new hosts", service, now, hosts=len(hosts.names))
         applied = replace(applied, hosts=hosts) if applied else LastApplied(None, hosts, now)
         return replace(state, owner=owner, last_applied=applied)
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from ccm.bus.frames import Message
-from ccm.cloud.interface import Volumes
+from ccm.cloud.interface import MayLackZones, Volumes
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
 from ccm.kube.events import Event, ObjectRef
@@ -68,7 +68,8 @@ class VolumeLabelController:
     def __init__(self, context: ControllerContext, volumes: Volumes) -> None:
         self._context = context
         is_legacy = context.settings.legacy_zone_labels
-        self._rules = LabelRules(volumes.csi_drivers, volumes.legacy_sources, is_legacy)
+        has_zones = not isinstance(volumes, MayLackZones) or volumes.has_zones
+        self._rules = LabelRules(volumes.csi_drivers, volumes.legacy_sources, is_legacy, has_zones)
         self._reader: BatchReader[PersistentVolume, PlaceAnswer] = BatchReader(
             volumes, Priority.VOLUME, context
         )

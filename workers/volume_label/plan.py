@@ -35,16 +35,21 @@ ZONE_KEYS, REGION_KEYS = (ZONE, LEGACY_ZONE), (REGION, LEGACY_REGION)
 
 @dataclass(frozen=True, slots=True)
 class LabelRules:
-    """Which volumes are ours, and whether they get the legacy labels as well."""
+    """Which volumes are ours, and whether they get the legacy labels as well.
+
+    Without `has_zones` the cloud has none, and its volumes can be used in all of their region.
+    """
 
     csi_drivers: frozenset[str]
     legacy_sources: frozenset[str]
     has_legacy_labels: bool
+    has_zones: bool = True
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The labels that a volume is to have."""
-        return (*ZONE_KEYS, *REGION_KEYS) if self.has_legacy_labels else (ZONE, REGION)
+        kinds = (ZONE_KEYS, REGION_KEYS) if self.has_zones else (REGION_KEYS,)
+        return tuple(key for keys in kinds for key in keys[: 2 if self.has_legacy_labels else 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +105,13 @@ def plan(
     if isinstance(answer, Gone):
         return _no_volume(answer)
     place = VolumePlace(tuple(sorted({*answer.zones} - {""})), answer.region)
-    if not place.zones:
+    if not (place.zones if rules.has_zones else place.region):
         return _no_zone()
     for value in (*place.zones, place.region):
         if value and not is_label_value(value):
             return _no_label(value)
-    zones = [zone for zone in place.zones if admits(volume.node_affinity, zone, place.region)]
+    known = place.zones or ("",)
+    zones = [zone for zone in known if admits(volume.node_affinity, zone, place.region)]
     if not zones:
         return _against_affinity(place)
     labels = _labels(volume, place, zones, rules)
@@ -158,7 +164,7 @@ def _no_volume(answer: Gone) -> Reject:
 def _no_zone() -> Reject:
     return Reject(
         "ZoneNotFound",
-        "Not labelled, because the cloud does not say in which zone the volume is. If Pods need "
+        "Not labelled, because the cloud does not say where the volume is. If Pods need "
         f"to know, set label {ZONE} and spec.nodeAffinity by hand",
         may_pass=True,
     )
@@ -196,13 +202,14 @@ def _no_label(value: str) -> Reject:
 
 
 def affinity_for(place: VolumePlace) -> Json:
-    """The affinity for nodes in one of its zones; with GA keys only.
+    """The affinity for nodes in one of its zones, or in its region; with GA keys only.
 
     It can never be changed, so that a deprecated key in it would outlive the nodes' labels.
     """
-    expressions = [{"key": ZONE, "operator": "In", "values": list(place.zones)}]
-    if place.region:
-        expressions.append({"key": REGION, "operator": "In", "values": [place.region]})
+    known = {ZONE: list(place.zones), REGION: [place.region] if place.region else []}
+    expressions = [
+        {"key": key, "operator": "In", "values": values} for key, values in known.items() if values
+    ]
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
 
 

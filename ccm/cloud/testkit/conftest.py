@@ -67,5 +67,6 @@ async def harness(pytestconfig: pytest.Config, adapter: Adapter) -> AsyncIterato
 async def operation(request: pytest.FixtureRequest, harness: Harness) -> Operation:
     """What the provider does, with the state in the cloud that it needs."""
     made: Operation = request.param()
+    made.part(harness)
     await made.prepare(harness)
     return made

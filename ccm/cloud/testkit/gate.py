@@ -45,6 +45,7 @@ class KitGate:
     def __init__(self, timeout: float) -> None:
         self.calls: list[GateCall] = []
         self.errors: list[Exception] = []
+        self.remaining: dict[str, tuple[int, float]] = {}
         self.was_interrupted = False
         self.delay = 0.0  # before each call, so that calls under way together overlap
         self._timeout = timeout
@@ -76,6 +77,10 @@ class KitGate:
         with self._recorded(operation, budget):
             time.sleep(self.delay)
             return function()
+
+    def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
+        """As `Gate`; the last word of each class is in `remaining`."""
+        self.remaining[budget] = calls, seconds
 
     @contextmanager
     def _recorded(self, operation: str, budget: str) -> Iterator[None]:

@@ -149,7 +149,8 @@ async def test_looking_changes_nothing(harness: Harness) -> None:
 async def test_nodes_cost_a_call_a_batch(harness: Harness, how: str) -> None:
     batch = harness.instances.batch_size
     machines = await harness.machines(2 * batch + 1)
-    await harness.describe([node_of(machines[0])])  # what is read once for all is not counted
+    # What is read once for all is not counted.
+    await harness.describe([node_of(machines[0]), node(machines[1].node)])
     for count in (0, 1, batch, batch + 1, 2 * batch + 1):
         asked = machines[:count]
         start = len(harness.gate.calls)

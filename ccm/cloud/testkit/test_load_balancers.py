@@ -1,12 +1,14 @@
 """Load balancers: created, read, given other hosts, deleted; only ours, and only differences."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Owner
+from ccm.cloud.interface import ReadsTogether
+from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Owner, Untestable
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of, port, service
 from ccm.cloud.testkit.operations import Owned, owned_lister, read_interrupted_everywhere
 from ccm.errors import Refused
@@ -225,6 +227,23 @@ async def test_a_balancer_of_another_is_not_listed_as_ours(harness: Harness, own
 SERVICES = [
     service(f"web-{number}", ports=[port(80, node_port=30100 + number)]) for number in range(5)
 ]
+
+
+async def test_reads_that_are_made_together_cost_a_call_a_batch(harness: Harness) -> None:
+    parts = harness.load_balancers
+    if not isinstance(parts, ReadsTogether):
+        raise Untestable("this provider reads each balancer by itself")
+    hosts = [node_of(machine) for machine in await harness.machines(2)]
+    many = [service(f"web-{number}") for number in range(2 * parts.batch_size + 1)]
+    for one in many:
+        await harness.until_done(parts.ensure, one, hosts)
+    for count in (1, parts.batch_size, parts.batch_size + 1, len(many)):
+        for work in (parts.ensure, parts.update_hosts):
+            start = len(harness.gate.calls)
+            async with harness.no_write():
+                await asyncio.gather(*(harness.call(work, one, hosts) for one in many[:count]))
+            made = len(harness.gate.calls) - start
+            assert made == math.ceil(count / parts.batch_size), f"{made} calls for {count} Services"
 
 
 async def test_services_are_served_in_parallel(harness: Harness) -> None:

@@ -8,8 +8,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from ccm.cloud.dry_run import only_reads
-from ccm.cloud.gate import invoke
+from ccm.cloud.gate import invoke, only_reads
 from ccm.cloud.registry import GROUP
 from ccm.cloud.testkit.adapter import Untestable
 from ccm.cloud.testkit.harness import Harness

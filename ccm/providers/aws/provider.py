@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from urllib.error import URLError
 from urllib.request import HTTPHandler, ProxyHandler, Request, build_opener
 
-from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
+from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.model.objects import mapping
 from ccm.providers.aws.api_actions import QUOTAS
@@ -52,19 +52,16 @@ class OwnInstance:
     cluster_id: str = ""  # from the tags, where the instance lets them be read here
 
 
-class AwsCloud:
+class AwsCloud(CloudProvider):
     """EC2, EBS, VPC routes and Elastic Load Balancing of one region."""
+
+    name = "aws"
+    provider_ids = PROVIDER_IDS
+    quotas = QUOTAS
+    has_cluster_id = False
 
     def __init__(self, timings: AwsTimings = AwsTimings()) -> None:
         self._timings = timings
-        self.name = "aws"
-        self.provider_ids = PROVIDER_IDS
-        self.quotas = QUOTAS
-        self.has_cluster_id = False
-        self.instances: Instances | None = None
-        self.load_balancers: LoadBalancers | None = None
-        self.routes: Routes | None = None
-        self.volumes: Volumes | None = None
         self.instance_tags: InstanceTags
         self._api: AwsApi | None = None
 

@@ -118,7 +118,8 @@ def named_subnets(subnets: Sequence[Subnet], names: Sequence[str]) -> list[Subne
     for name in names:
         found = [subnet for subnet in subnets if name in (subnet.id, subnet.name)]
         if len(found) != 1:
-            raise Refused(f"{len(found)} subnets of the VPC are {name!r}")
+            count = f"{len(found)} subnets are" if found else "no subnet of the VPC is"
+            raise Refused(f"{count} called {name!r}")
         picked += found
     zones = [subnet.zone for subnet in picked]
     if twice := sorted({zone for zone in zones if zones.count(zone) > 1}):

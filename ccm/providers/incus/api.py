@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import orjson
 from aiohttp import (
@@ -20,9 +20,10 @@ from ccm import __version__
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.reloading import ReloadingClient, with_trust
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, Throttled
-from ccm.http import HttpResponse, Server, client_tls
+from ccm.http import HttpResponse
 from ccm.model.objects import Json, mapping, text
 from ccm.providers.incus.config import Remote
+from ccm.tls import Server, client_tls
 
 QUOTAS = {"read": Quota(per_second=20.0, burst=40), "write": Quota(per_second=10.0, burst=20)}
 """Incus has no limits but its CPU and its one database leader: this is what we leave it."""
@@ -62,7 +63,12 @@ class IncusApi:
         self.name, self.projects, self.region = name, remote.project, remote.region
         self._gate = gate
         self._agent = f"ccm-supervisor/{__version__} {caller}"
-        server = Server(remote.url, remote.server_certificate, remote.certificate, remote.key)
+        server = Server(
+            remote.url,
+            remote.server_certificate,
+            cert_file=remote.certificate,
+            key_file=remote.key,
+        )
         self._server, self._client = server, ReloadingClient(server, IDLE_TIMEOUT)
 
     @asynccontextmanager
@@ -147,11 +153,6 @@ class IncusApi:
             )
         except (OSError, ValueError) as broken:
             raise CloudError(f"{operation}: {type(broken).__name__}: {broken}") from broken
-
-
-def path_of(*parts: str) -> str:
-    """The path below /1.0, whatever is in the names."""
-    return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
 def read_answer(operation: str, answer: HttpResponse) -> Any:

@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from ccm.cloud.config_file import (
+    READABLE,
     ConfigReader,
     Reading,
     SectionReader,
@@ -17,6 +17,7 @@ from ccm.cloud.config_file import (
     number_within,
     one_of,
     parse_gcfg,
+    why_unreadable,
 )
 from ccm.model.cloud import Network
 
@@ -146,20 +147,26 @@ def read_config(content: bytes, path: str) -> IncusConfig:
 def _check_remotes(remotes: Mapping[str, Remote], faults: ConfigReader) -> None:
     if not remotes:
         faults.add("url", "is missing", "give [Remote] with the url of an Incus")
+    named = set[tuple[str, str]]()
     for name, remote in remotes.items():
         place = f'[Remote "{name}"]' if name else "[Remote]"
         if not remote.url:
             faults.add_at(f"{place} url", "is missing", "give https://host:8443 or unix:///path")
         if not remote.project:
             faults.add_at(f"{place} project", "is missing", "name each project that has Nodes")
+        for project in remote.project:
+            if (where := (remote.url, project)) in named:
+                remedy = "name each project of an Incus once"
+                faults.add_at(f"{place} project", f"has {project!r} twice", remedy)
+            named.add(where)
         if not remote.url.startswith("https"):
             continue
         for key in ("certificate", "key", "server_certificate"):
             shown, file = f"{place} {key.replace('_', '-')}", getattr(remote, key)
             if not file and key != "server_certificate":
                 faults.add_at(shown, "is missing", "give the file of the client's")
-            elif file and not Path(file).is_file():
-                faults.add_at(shown, f"is {file!r}, which is no file", "give a PEM file")
+            elif file and (why := why_unreadable(file)):
+                faults.add_at(shown, f"is {file!r}, which {why}", READABLE)
 
 
 def _check_balancers(config: IncusConfig, faults: ConfigReader) -> None:

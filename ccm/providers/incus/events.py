@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import orjson
 from aiohttp import WSMsgType
 
+from ccm.background import start_task
 from ccm.errors import CloudError, NotLeading
 from ccm.model.objects import mapping, text
 from ccm.providers.incus.api import IncusApi
@@ -31,16 +32,17 @@ class EventListener:
 
     def __init__(self, apis: Sequence[IncusApi], on_change: Callable[[], None]) -> None:
         self._on_change = on_change
-        self._tasks = [
-            asyncio.create_task(self._listen(api, project))
-            for api in apis
-            for project in api.projects
-        ]
+        self._tasks = set[asyncio.Task[None]]()
+        for api in apis:
+            for project in api.projects:
+                task = start_task(self._listen(api, project), self._tasks.discard)
+                self._tasks.add(task)
 
     async def close(self) -> None:
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, api: IncusApi, project: str) -> None:
         """Stream after stream; before the start of each, changes may have been missed."""
@@ -56,7 +58,7 @@ class EventListener:
                         if message.type is WSMsgType.TEXT and is_about_instances(message.data):
                             self._on_change()
             except NotLeading:
-                pass  # yet
+                delay = FIRST_RETRY  # another replica may stop any moment
             except (CloudError, OSError, ValueError) as error:
                 if not is_told:
                     log.warning("no events", extra={"project": project, "why": str(error)})

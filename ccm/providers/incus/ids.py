@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ccm.model.cloud import UUID
+
 SCHEME = "incus"
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 PROVIDER_IDS = re.compile(rf"({SCHEME}|lxc)://.*")
 """`lxc:///NAME` is what Cluster API's provider writes: it is read, and never written."""
 

@@ -11,7 +11,7 @@ from ccm.model.objects import Node, label_value, text
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import NodeSection
-from ccm.providers.incus.inventory import NODE_KEY, InstanceList, Inventory, ListedInstance
+from ccm.providers.incus.inventory import InstanceList, Inventory, ListedInstance
 from ccm.providers.incus.zones import Zones
 
 BATCH = 500  # Nodes; a list has all instances anyway
@@ -41,22 +41,26 @@ class IncusInstances:
     async def _describe_batch(self, nodes: Sequence[Node]) -> dict[str, Answer]:
         listed = await self._inventory.read(recursion=2)
         found = {node.name: find(node, listed) for node in nodes}
-        missing = [node for node in nodes if not found[node.name]]
-        doubts = listed.doubts or (await self._inventory.doubts() if missing else [])
+        are_missing = not all(some for some, _ in found.values())
+        doubts = listed.doubts or (await self._inventory.doubts() if are_missing else [])
         answers = await asyncio.gather(
-            *(self._answer(node, found[node.name], doubts) for node in nodes)
+            *(self._answer(node, *found[node.name], doubts) for node in nodes)
         )
         return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
 
     async def _answer(
-        self, node: Node, found: Sequence[ListedInstance], doubts: Sequence[str]
+        self,
+        node: Node,
+        found: Sequence[ListedInstance],
+        unsure: Sequence[str],
+        doubts: Sequence[str],
     ) -> Answer:
         if len(found) > 1:
             where = ", ".join(sorted(f"{one.name} in {one.project}" for one in found))
             return Unknown(f"several instances are node {node.name}: {where}")
-        if found:
-            return await self._read(found[0], node)
-        return Unknown("; ".join(doubts[:3])) if doubts else await self._prove_gone(node)
+        if why := unsure if found else doubts:
+            return Unknown("; ".join(why[:3]))
+        return await (self._read(found[0], node) if found else self._prove_gone(node))
 
     async def _prove_gone(self, node: Node) -> Answer:
         """What the lists lack is asked for by name: only a project that can be read says 404."""
@@ -77,12 +81,16 @@ class IncusInstances:
             return Unknown(f"instance {instance.name} cannot be read: {where} does not answer")
         if not instance.uuid:
             return Unknown(f"instance {instance.name} has no volatile.uuid: start it once")
+        try:
+            zone = await self._zones[instance.api].of_instance(instance)
+        except CloudError as error:
+            return Unknown(f"the zone of instance {instance.name}: {error}")
         addresses = instance.addresses(self._section.network)
         found = [NodeAddress(AddressType.INTERNAL_IP, one) for one in addresses]
         return Instance(
             provider_id=node.provider_id or ids.provider_id(instance.project, instance.uuid),
             type=type_of(instance),
-            zone=await self._zones[instance.api].of_instance(instance),
+            zone=zone,
             region=label_value(instance.api.region),
             # Without any a Node keeps those that it has.
             addresses=(*found, NodeAddress(AddressType.HOSTNAME, instance.name)) if found else (),
@@ -100,18 +108,18 @@ def why_unknown(node: Node) -> str:
     return ""
 
 
-def find(node: Node, listed: InstanceList) -> Sequence[ListedInstance]:
-    """The instances in the lists that a Node may be; by name only while it has no ID."""
+def find(node: Node, listed: InstanceList) -> tuple[Sequence[ListedInstance], Sequence[str]]:
+    """The instances in the lists that a Node may be, and why there may be others.
+
+    By name only while it has no ID: every list then has to be there, and what an instance says of
+    its Node has to be readable of all.
+    """
     if uuid := ids.uuid_of(node.provider_id):
-        return [listed.by_uuid[uuid]] if uuid in listed.by_uuid else []
-    if name := ids.name_of(node.provider_id):
-        return listed.by_name.get(name, [])
-    named = [
-        one
-        for one in listed.by_name.get(node.name, [])
-        if one.config.get(NODE_KEY, node.name) == node.name
-    ]
-    return named or listed.by_node.get(node.name, [])
+        return listed.by_uuid.get(uuid, []), []
+    named = listed.named(ids.name_of(node.provider_id) or node.name, node)
+    if named or node.provider_id:
+        return named, listed.failures
+    return listed.by_node.get(node.name, []), listed.doubts
 
 
 def host_name(node: Node) -> str:

@@ -7,16 +7,21 @@ listed without its UUID.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
+from itertools import chain
 
 from ccm.errors import CloudError
+from ccm.http import path_of
+from ccm.model.cloud import UUID
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.incus import ids
-from ccm.providers.incus.api import IncusApi, NotFound, path_of
+from ccm.providers.incus.api import IncusApi, NotFound
 
 STOPPED, ERROR = 102, 112
+NODE_KEY = "user.kubernetes-node"
+"""In an instance's configuration: the name of its Node, when that is not the instance's."""
 MAX_ADDRESSES = 100  # of one interface; whoever is root in the instance can make any number
 
 
@@ -59,7 +64,12 @@ class ListedInstance:
     def uuid(self) -> str:
         """The same for as long as it lives, wherever it is; empty when it was never started."""
         uuid = text(self.config.get("volatile.uuid")).lower()
-        return uuid if ids.UUID.fullmatch(uuid) else ""
+        return uuid if UUID.fullmatch(uuid) else ""
+
+    @property
+    def node_name(self) -> str:
+        """The name of the Node that it may be."""
+        return text(self.config.get(NODE_KEY)) or self.name
 
     @property
     def location(self) -> str:
@@ -121,28 +131,45 @@ class ListedInstance:
         return [str(ip_address(one)) for one in dict.fromkeys((*given, *fixed)) if is_address(one)]
 
 
+def _by_key() -> dict[str, list[ListedInstance]]:
+    return defaultdict(list)
+
+
 @dataclass(slots=True)
 class InstanceList:
-    """What the lists of all projects have; `doubts` are why something may be missing in them."""
+    """What the lists of all projects have, and why something may be missing in them.
 
-    by_uuid: dict[str, ListedInstance] = field(default_factory=dict)
-    by_name: dict[str, list[ListedInstance]] = field(default_factory=lambda: defaultdict(list))
-    by_node: dict[str, list[ListedInstance]] = field(default_factory=lambda: defaultdict(list))
-    doubts: list[str] = field(default_factory=list)
+    `failures` are of lists that could not be read, `unreadable` of instances that are in a list
+    without their configuration.
+    """
+
+    by_uuid: dict[str, list[ListedInstance]] = field(default_factory=_by_key)
+    by_name: dict[str, list[ListedInstance]] = field(default_factory=_by_key)
+    by_node: dict[str, list[ListedInstance]] = field(default_factory=_by_key)
+    failures: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    @property
+    def doubts(self) -> list[str]:
+        return [*self.failures, *self.unreadable]
+
+    def __iter__(self) -> Iterator[ListedInstance]:
+        """Those that have a UUID."""
+        return chain.from_iterable(self.by_uuid.values())
+
+    def named(self, name: str, node: Node) -> list[ListedInstance]:
+        """Those of a name that may be this Node: a kubelet may write the name of any."""
+        return [one for one in self.by_name.get(name, []) if one.node_name == node.name]
 
     def add(self, instance: ListedInstance) -> None:
         self.by_name[instance.name].append(instance)
         if not instance.is_readable:
             where = f"on {instance.location}" if instance.location else "somewhere"
-            self.doubts.append(f"instance {instance.name} {where} cannot be read")
+            self.unreadable.append(f"instance {instance.name} {where} cannot be read")
         if instance.uuid:
-            self.by_uuid[instance.uuid] = instance
+            self.by_uuid[instance.uuid].append(instance)
         if node := text(instance.config.get(NODE_KEY)):
             self.by_node[node].append(instance)
-
-
-NODE_KEY = "user.kubernetes-node"
-"""In an instance's configuration: the name of its Node, when that is not the instance's."""
 
 
 class Inventory:
@@ -154,7 +181,7 @@ class Inventory:
     async def read(self, recursion: int) -> InstanceList:
         """The instances, with their states if `recursion` is 2; raises when no list could be read.
 
-        A project whose list could not be read is a doubt.
+        What cannot be read of a project, or what says too little, is among the failures.
         """
         results = await asyncio.gather(
             *(self._read(api, project, recursion) for api, project in self._projects),
@@ -164,7 +191,7 @@ class Inventory:
         for result in results:
             if isinstance(result, BaseException):
                 failures.append(result)
-                found.doubts.append(str(result))
+                found.failures.append(str(result))
             else:
                 for instance in result:
                     found.add(instance)
@@ -178,6 +205,8 @@ class Inventory:
         listed = await api.get("ListInstances", "/instances", **query)
         if not isinstance(listed, list):
             raise CloudError("ListInstances: the answer is no list")
+        if not listed:
+            await self._check_project(api, project)
         return [ListedInstance(api, project, record) for record in objects(listed)]
 
     async def doubts(self) -> list[str]:
@@ -189,13 +218,20 @@ class Inventory:
 
     async def _project_doubt(self, api: IncusApi, project: str) -> str:
         try:
-            found = await api.get("GetProject", path_of("projects", project))
-        except NotFound:
-            return f"there is no project {project}: look into the configuration"
+            await self._check_project(api, project)
         except CloudError as error:
             return str(error)
-        is_same = mapping(found).get("name") == project
-        return "" if is_same else f"Incus' answer is not about project {project}"
+        return ""
+
+    async def _check_project(self, api: IncusApi, project: str) -> None:
+        """Raise unless the project is there for us."""
+        try:
+            found = await api.get("GetProject", path_of("projects", project))
+        except NotFound as error:
+            why = f"there is no project {project}: look into the configuration"
+            raise CloudError(why) from error
+        if mapping(found).get("name") != project:
+            raise CloudError(f"Incus' answer is not about project {project}")
 
     async def find_by_name(self, name: str) -> list[ListedInstance]:
         """The instances of one name, each project asked by itself; raises if one cannot say."""
@@ -217,11 +253,18 @@ class Inventory:
 
 
 def instance_of(node: Node, listed: InstanceList) -> ListedInstance | None:
-    """The readable instance that a Node's provider ID names."""
+    """The one readable instance that a Node's provider ID names."""
     if uuid := ids.uuid_of(node.provider_id):
-        return listed.by_uuid.get(uuid)
-    named = listed.by_name.get(ids.name_of(node.provider_id), [])
+        found = listed.by_uuid.get(uuid, [])
+        return found[0] if len(found) == 1 else None
+    named = listed.named(ids.name_of(node.provider_id), node)
     return named[0] if len(named) == 1 and named[0].is_readable else None
+
+
+def raise_doubts(what: str, doubts: Sequence[str]) -> None:
+    """Raise when something may be missing in what was listed."""
+    if doubts:
+        raise CloudError(f"{what} is not known: {'; '.join(doubts[:3])}")
 
 
 def is_address(value: str) -> bool:
@@ -231,10 +274,3 @@ def is_address(value: str) -> bool:
     except ValueError:
         return False
     return not (address.is_loopback or address.is_link_local or address.is_unspecified)
-
-
-def subnets_of(network: Json) -> list[str]:
-    """The subnets of a managed network in Incus' record of it."""
-    config = mapping(network.get("config"))
-    found = [text(config.get(f"{family}.address")) for family in ("ipv4", "ipv6")]
-    return [str(ip_network(one, strict=False)) for one in found if "/" in one]

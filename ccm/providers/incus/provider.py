@@ -1,6 +1,6 @@
 """Incus as a `CloudProvider`."""
 
-from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
+from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.providers.incus.api import QUOTAS, IncusApi
 from ccm.providers.incus.config import read_config
 from ccm.providers.incus.events import EventListener
@@ -12,18 +12,14 @@ from ccm.providers.incus.routes import IncusRoutes
 from ccm.providers.incus.volumes import IncusVolumes
 
 
-class IncusCloud:
+class IncusCloud(CloudProvider):
     """The instances of some projects, on one Incus or on several."""
 
+    name = "incus"
+    provider_ids = PROVIDER_IDS
+    quotas = QUOTAS
+
     def __init__(self) -> None:
-        self.name = "incus"
-        self.provider_ids = PROVIDER_IDS
-        self.quotas = QUOTAS
-        self.has_cluster_id = True
-        self.instances: Instances | None = None
-        self.load_balancers: LoadBalancers | None = None
-        self.routes: Routes | None = None
-        self.volumes: Volumes | None = None
         self._apis: dict[str, IncusApi] = {}
         self._listener: EventListener | None = None
 

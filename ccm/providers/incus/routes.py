@@ -12,10 +12,11 @@ from urllib.parse import quote, unquote
 
 from ccm.cloud.lookup import SharedRead
 from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.http import path_of
 from ccm.model.cloud import Network, Route, read_network
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.providers.incus import ids
-from ccm.providers.incus.api import RACE_RETRY, NotFound, path_of
+from ccm.providers.incus.api import RACE_RETRY, NotFound
 from ccm.providers.incus.config import REPLUG, RouteSection
 from ccm.providers.incus.inventory import (
     InstanceList,
@@ -23,6 +24,7 @@ from ccm.providers.incus.inventory import (
     ListedInstance,
     Nic,
     instance_of,
+    raise_doubts,
 )
 from ccm.providers.incus.zones import NO_LOCATION
 
@@ -30,6 +32,7 @@ MARK = "user.ccm.routes"
 """In an instance's configuration: `CLUSTER:CIDR` for each network that a cluster routes to it."""
 KEYS = {4: "ipv4.routes", 6: "ipv6.routes"}
 OVN = "ovn"
+ROUTES = "which routes there are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,10 @@ class Marks:
         """Whose a network is."""
         return {cluster for cluster, marked in self.entries if marked == network}
 
+    def networks(self, cluster: str) -> set[Network]:
+        """Those of one cluster."""
+        return {network for owner, network in self.entries if owner == cluster}
+
     def written(self, keep: set[Network], cluster: str) -> str:
         """All of other clusters, and ours of the networks that are kept."""
         kept = [each for each in self.entries if each[0] != cluster]
@@ -72,19 +79,19 @@ class IncusRoutes:
         self._list = SharedRead(self._read_all)
         self._kinds: dict[tuple[str, str], str] = {}  # of networks, by project and name
         self._replugging = asyncio.Lock()
-        self._replugged: tuple[ListedInstance, int] | None = None
+        self._replugged = "", 0  # the UUID of the last one, and how many addresses it had
 
     async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
         """Our routes, and those of others that lead a Node's pod network to it."""
         listed = await self._list()
         found = {node.name: instance_of(node, listed) for node in nodes}
         wanted = [node for node in nodes if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
-        if not listed.by_uuid or any(found[node.name] is None for node in wanted):
-            raise_doubts(await self._inventory.doubts())
+        if any(found[node.name] is None for node in wanted):
+            raise_doubts(ROUTES, await self._inventory.doubts())
         by_uuid = {one.uuid: node for node in nodes if (one := found[node.name])}
         return [
             route
-            for instance in listed.by_uuid.values()
+            for instance in listed
             for route in self._routes_of(instance, by_uuid.get(instance.uuid))
         ]
 
@@ -98,7 +105,7 @@ class IncusRoutes:
         if instance is None:
             raise CloudError(f"Incus lists no instance of node {node.name}")
         nic = self._nic(instance)
-        for other in listed.by_uuid.values():
+        for other in listed:
             if other.uuid != instance.uuid and network in networks_at(other, nic.network):
                 raise Refused(f"instance {other.name} has the route for {network}")
         await self._change(instance, network, is_wanted=True)
@@ -106,17 +113,17 @@ class IncusRoutes:
     async def delete(self, route: Route) -> None:
         """Nothing that lacks our mark is taken away."""
         uuid, _, cidr = route.id.partition("@")
-        instance = (await self._list()).by_uuid.get(uuid)
-        if instance is None:
-            raise_doubts(await self._inventory.doubts())
-        else:
+        found = (await self._list()).by_uuid.get(uuid)
+        if not found:
+            raise_doubts(ROUTES, await self._inventory.doubts())
+        for instance in found or ():
             await self._change(instance, ip_network(cidr, strict=False), is_wanted=False)
 
     # Reading
 
     async def _read_all(self) -> InstanceList:
         listed = await self._inventory.read(recursion=1)
-        raise_doubts(listed.doubts)
+        raise_doubts(ROUTES, listed.doubts)
         return listed
 
     def _routes_of(self, instance: ListedInstance, node: Node | None) -> Iterator[Route]:
@@ -159,8 +166,7 @@ class IncusRoutes:
         if (is_ours and network in there) == is_wanted or not (is_wanted or is_ours):
             return
         left = [one for one in there if one != network] + [network] * is_wanted
-        ours = {one for one in left if self._cluster in marks.clusters(one)}
-        ours |= {network} if is_wanted else set()
+        ours = marks.networks(self._cluster) & {*left} | ({network} if is_wanted else set())
         body: Json = {
             "config": {MARK: marks.written(ours, self._cluster)},
             "devices": {nic.device: with_routes(nic, left, network.version)},
@@ -201,28 +207,28 @@ class IncusRoutes:
                 f"on-ovn = {REPLUG}"
             )
         async with self._replugging:
-            if self._replugged:
-                await self._check_is_back(*self._replugged)
-            count = len(instance.given_to(nic))
-            self._replugged = (instance, count)
+            count = 0
+            for one in await self._inventory.read(recursion=2):
+                self._check_is_back(one)
+                if one.uuid == instance.uuid:
+                    count = min(self._count(one), len(one.given_to(nic)))
+            self._replugged = instance.uuid, count
             await self._write(instance, body, tag)
 
-    async def _check_is_back(self, instance: ListedInstance, count: int) -> None:
-        """Raise `RetryAfter` while a running instance has fewer addresses than it had."""
-        query = {"project": instance.project, "recursion": "1"}
-        try:
-            record = await instance.api.get("GetInstance", instance.path, **query)
-        except NotFound:
-            return
-        now = ListedInstance(instance.api, instance.project, dict(mapping(record)))
-        if not now.is_stopped and len(now.guest_addresses(self._network)) < count:
-            raise RetryAfter(f"instance {now.name} has not all its addresses yet", RACE_RETRY)
+    def _check_is_back(self, instance: ListedInstance) -> None:
+        """Raise `RetryAfter` while one that runs may be without addresses for its routes.
 
+        The one that was replugged last has all that it had before. A process before us may have
+        replugged any other of ours: at least one address says that it is over.
+        """
+        uuid, count = self._replugged
+        if instance.uuid != uuid:
+            count = min(1, len(Marks.of(instance).networks(self._cluster)))
+        if not instance.is_stopped and self._count(instance) < count:
+            raise RetryAfter(f"instance {instance.name} has not all its addresses yet", RACE_RETRY)
 
-def raise_doubts(doubts: Sequence[str]) -> None:
-    """Raise when something may be missing in what was listed."""
-    if doubts:
-        raise CloudError(f"which routes there are is not known: {'; '.join(doubts[:3])}")
+    def _count(self, instance: ListedInstance) -> int:
+        return len(instance.guest_addresses(self._network))
 
 
 def networks_of(nic: Nic) -> Iterator[Network]:

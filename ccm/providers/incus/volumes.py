@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ccm.cloud.lookup import Lookup, look_up_async, volume_ids
 from ccm.errors import CloudError
+from ccm.http import path_of
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
 from ccm.model.objects import Json, label_value, mapping, objects, text
 from ccm.model.volume import PersistentVolume
-from ccm.providers.incus.api import IncusApi, NotFound, path_of
+from ccm.providers.incus.api import IncusApi, NotFound
 from ccm.providers.incus.config import NodeSection
 from ccm.providers.incus.zones import Zones
 
@@ -68,39 +69,44 @@ class IncusVolumes:
             raise CloudError(str(error)) from error
         if not isinstance(listed, list):
             raise CloudError("ListVolumes: the answer is no list")
-        found = {text(one.get("name")): one for one in objects(listed)}
+        found = defaultdict[str, list[Json]](list)
+        for one in objects(listed):
+            found[text(one.get("name"))].append(one)
         answers: dict[str, PlaceAnswer] = {}
         for handle in handles:
             name = handle.rpartition("/")[2]
-            answers[handle] = await self._answer(
-                apis[0], project, path + path_of(name), found, name
-            )
+            if some := found.get(name):
+                answers[handle] = await self._place(apis[0], some)
+            else:
+                answers[handle] = await self._prove_gone(apis[0], project, path, name)
         return answers
 
-    async def _answer(
-        self, api: IncusApi, project: str, path: str, listed: Mapping[str, Json], name: str
-    ) -> PlaceAnswer:
+    async def _prove_gone(self, api: IncusApi, project: str, path: str, name: str) -> PlaceAnswer:
         """What a list lacks is asked for: it is empty, too, where there are no rights."""
-        record = listed.get(name)
         try:
-            if record is None:
-                record = dict(mapping(await api.get("GetVolume", path, project=project)))
+            found = await api.get("GetVolume", path + path_of(name), project=project)
         except NotFound as error:
             return Gone(str(error)) if NO_VOLUME in str(error) else Unknown(str(error))
         except CloudError as error:
             return Unknown(str(error))
+        record = dict(mapping(found))
         if record.get("name") != name:
             return Unknown(f"Incus' answer is not about volume {name}")
-        return await self._place(api, record)
+        return await self._place(api, [record])
 
-    async def _place(self, api: IncusApi, record: Json) -> PlaceAnswer:
-        """A volume of a pool that all members share is in no zone."""
-        location, region = text(record.get("location")), label_value(api.region)
+    async def _place(self, api: IncusApi, records: Sequence[Json]) -> PlaceAnswer:
+        """A volume of a pool that all members share is in no zone.
+
+        In a pool that each member has for itself there may be one of the same name on each.
+        """
+        locations = sorted(text(one.get("location")) for one in records)
+        if len(locations) > 1:
+            return Unknown(f"each of the members {', '.join(locations)} has such a volume")
         try:
-            zones = (await self._zones[api].of_location(location),) if location else ()
+            zones = tuple([await self._zones[api].of_location(one) for one in locations if one])
         except CloudError as error:
             return Unknown(str(error))
-        return VolumePlace(zones, region)
+        return VolumePlace(zones, label_value(api.region))
 
 
 def read_handle(handle: str) -> str:

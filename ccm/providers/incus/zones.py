@@ -1,8 +1,8 @@
 """The zones of instances and volumes, by the cluster members that they are on."""
 
-import asyncio
 import time
 
+from ccm.cloud.lookup import SharedRead
 from ccm.errors import CloudError
 from ccm.model.objects import Json, label_value, mapping, objects, text
 from ccm.providers.incus.api import IncusApi
@@ -14,11 +14,12 @@ NO_LOCATION = ("", "none")
 
 
 class Zones:
-    """The failure domains of the members of one Incus, read once in a while."""
+    """The failure domains of the members of one Incus, read once in a while for all who ask."""
 
     def __init__(self, api: IncusApi, section: NodeSection) -> None:
         self._api, self._section = api, section
-        self._lock = asyncio.Lock()
+        self._list_members = SharedRead(self._read_members)
+        self._get_server_name = SharedRead(self._read_server_name)
         self._members: dict[str, Json] = {}
         self._read_at = float("-inf")
         self._server_name = ""
@@ -30,11 +31,10 @@ class Zones:
 
     async def of_location(self, location: str) -> str:
         """The zone of a member, by the name of a member; of the only server otherwise."""
-        async with self._lock:
-            if location in NO_LOCATION:
-                zone = self._server_name = self._server_name or await self._read_server_name()
-            else:
-                zone = zone_of(await self._member(location), self._section.zone_group_prefix)
+        if location in NO_LOCATION:
+            zone = self._server_name = self._server_name or await self._get_server_name()
+        else:
+            zone = zone_of(await self._member(location), self._section.zone_group_prefix)
         if not label_value(zone):
             raise CloudError(f"{zone!r} cannot be the name of a zone")
         return label_value(zone)
@@ -46,12 +46,15 @@ class Zones:
     async def _member(self, name: str) -> Json:
         is_old = time.monotonic() > self._read_at + MEMBERS_TTL
         if is_old or name not in self._members:
-            listed = await self._api.get("ListMembers", "/cluster/members", recursion="1")
-            self._members = {text(one.get("server_name")): one for one in objects(listed)}
-            self._read_at = time.monotonic()
+            await self._list_members()
         if name not in self._members:
             raise CloudError(f"Incus lists no cluster member {name}")
         return self._members[name]
+
+    async def _read_members(self) -> None:
+        listed = await self._api.get("ListMembers", "/cluster/members", recursion="1")
+        self._members = {text(one.get("server_name")): one for one in objects(listed)}
+        self._read_at = time.monotonic()
 
 
 def zone_of(member: Json, group_prefix: str) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 import orjson
 
 from ccm import __version__
+from ccm.cloud.config_file import why_no_certificate, why_unreadable
 from ccm.cloud.interface import Gate, Quota
+from ccm.cloud.reloading import what_broke
 from ccm.errors import (
     CloudError,
     ConfigurationFaults,
@@ -18,10 +20,11 @@ from ccm.errors import (
     RetryAfter,
     Throttled,
 )
-from ccm.http import HttpClient, HttpResponse, Server, request_target
+from ccm.http import HttpClient, HttpResponse, request_target
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.config import OpenStackConfig
+from ccm.providers.openstack.credentials import GlobalSection
 from ccm.providers.openstack.keystone import (
     RENEW_AT,
     Token,
@@ -29,6 +32,7 @@ from ccm.providers.openstack.keystone import (
     token_request,
     tokens_url,
 )
+from ccm.tls import Server
 
 log = logging.getLogger(__name__)
 
@@ -273,22 +277,33 @@ class OpenStackApi:
         except TimeoutError as late:
             raise CloudError(f"{operation}: no answer within {timeout:g} s") from late
         except (OSError, ValueError) as broken:
-            raise CloudError(f"{operation}: {type(broken).__name__}: {broken}") from broken
+            why = what_broke(broken, "[Global] ca-file")
+            raise CloudError(f"{operation}: {why}") from broken
 
     def _client(self, url: str) -> HttpClient:
         if url not in self._clients:
             known = self._config.credentials
+            check_files(known)
             self._clients[url] = HttpClient(
                 Server(
                     url,
                     known.ca_file,
-                    known.cert_file,
-                    known.key_file,
+                    cert_file=known.cert_file,
+                    key_file=known.key_file,
                     is_verified=not known.tls_insecure,
                 ),
                 idle_timeout=IDLE_TIMEOUT,
             )
         return self._clients[url]
+
+
+def check_files(known: GlobalSection) -> None:
+    """Raise `ValueError` for a file with which no connection can be made; TLS names no key."""
+    for key, file in (("ca-file", known.ca_file), ("cert-file", known.cert_file)):
+        if why := file and why_no_certificate(file):
+            raise ValueError(f"[Global] {key} {why}")
+    if why := known.key_file and why_unreadable(known.key_file):
+        raise ValueError(f"[Global] key-file {why}")
 
 
 def _read(operation: str, answer: HttpResponse) -> Json:

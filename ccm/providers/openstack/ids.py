@@ -3,8 +3,9 @@
 import re
 from dataclasses import dataclass
 
+from ccm.model.cloud import UUID
+
 SCHEME = "openstack"
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 PROVIDER_IDS = re.compile(rf"{SCHEME}://.*|/{UUID.pattern}", re.IGNORECASE)
 """A kubelet may register with the bare ID behind a slash, too: upstream takes it."""
 
@@ -32,6 +33,12 @@ def region_of(provider_id: str) -> str:
     """The region in a provider ID; empty in the usual form, which has none."""
     match = _FORM.fullmatch(provider_id)
     return match[1] or "" if match else ""
+
+
+def server_in(region: str, provider_id: str) -> str:
+    """The server of this region that a provider ID names; any, while no region is known."""
+    named = region_of(provider_id)
+    return server_id_of(provider_id) if not region or named in ("", region) else ""
 
 
 def volume_id_of(handle: str) -> str:

@@ -11,7 +11,16 @@ from urllib.parse import quote
 
 from ccm.cloud.lookup import batches, describe_in_batches, one_answer
 from ccm.errors import CloudError
-from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
+from ccm.model.cloud import (
+    UUID,
+    AddressType,
+    Answer,
+    Gone,
+    Instance,
+    NodeAddress,
+    PowerState,
+    Unknown,
+)
 from ccm.model.objects import Json, Node, label_value, mapping, objects, text
 from ccm.providers.openstack import ids
 from ccm.providers.openstack.api import NotFound, OpenStackApi
@@ -154,7 +163,7 @@ def names_filters(names: Sequence[str]) -> Iterator[str]:
 def read_server(server: Json, networking: NetworkingSection, region: str) -> Answer:
     """The answer in one record, with the server's ID in place of a provider ID."""
     server_id, status = text(server.get("id")).lower(), text(server.get("status"))
-    if not ids.UUID.fullmatch(server_id) or not status:
+    if not UUID.fullmatch(server_id) or not status:
         return Unknown("Nova's record lacks an ID or a status")
     if status in GONE:
         return Gone(f"server {server_id} is {status}")

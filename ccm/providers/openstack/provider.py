@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
+from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.providers.openstack.api import QUOTAS, OpenStackApi
 from ccm.providers.openstack.config import OpenStackConfig, read_config
 from ccm.providers.openstack.ids import PROVIDER_IDS, Cluster
@@ -12,18 +12,14 @@ from ccm.providers.openstack.routes import OpenStackRoutes
 from ccm.providers.openstack.volumes import OpenStackVolumes
 
 
-class OpenStackCloud:
+class OpenStackCloud(CloudProvider):
     """Nova, Neutron, Octavia and Cinder of one region, as one project sees them."""
 
+    name = "openstack"
+    provider_ids = PROVIDER_IDS
+    quotas = QUOTAS
+
     def __init__(self) -> None:
-        self.name = "openstack"
-        self.provider_ids = PROVIDER_IDS
-        self.quotas = QUOTAS
-        self.has_cluster_id = True
-        self.instances: Instances | None = None
-        self.load_balancers: LoadBalancers | None = None
-        self.routes: Routes | None = None
-        self.volumes: Volumes | None = None
         self._api: OpenStackApi | None = None
 
     async def initialize(self, context: ProviderContext) -> None:

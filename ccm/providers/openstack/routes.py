@@ -36,6 +36,7 @@ T = TypeVar("T")
 GROUP_PREFIX = "ccm-routes-"
 DESCRIPTION = "Pod networks that a cluster's cloud controller manager routes"
 MAX_NAME = 255
+GATHER = 0.2  # seconds in which calls for several Nodes come together
 PORT_FIELDS = (
     "id",
     "device_id",
@@ -66,9 +67,9 @@ class OpenStackRoutes:
 
     async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
         """Our routes; one that lacks its mark or its address pair is left out."""
-        by_server = {ids.server_id_of(n.provider_id): n for n in nodes if n.provider_id}
+        router = await self._read_router()  # after which the region is known
+        by_server = {self._server_of(node): node for node in nodes}
         by_server.pop("", None)
-        router = await self._read_router()
         ports = self._ports = await self._read_ports(by_server)
         hops = {hop.address: (server, hop) for server, own in ports.hops.items() for hop in own}
         ours = list(our_routes(router, hops, by_server))
@@ -87,9 +88,9 @@ class OpenStackRoutes:
 
     async def create(self, node: Node, cidr: str) -> None:
         """As the interface; where the server is was read with the last list."""
-        server = ids.server_id_of(node.provider_id)
+        server = self._server_of(node)
         if not server:
-            raise Refused(f"node {node.name} has no server")
+            raise Refused(f"provider ID {node.provider_id or '(none)'} names no server here")
         if server not in self._ports.hops:
             await self._learn.do(server)
         network = ip_network(cidr, strict=False)
@@ -114,6 +115,10 @@ class OpenStackRoutes:
         await self._remove.do(RouterRoute(cidr, next_hop))
 
     # Reading
+
+    def _server_of(self, node: Node) -> str:
+        """Its server; no router leads to one of another region."""
+        return ids.server_in(self._api.region, node.provider_id)
 
     async def _read_router(self) -> Router:
         path, groups_path = f"/routers/{self._router_id}", "/address-groups"
@@ -242,7 +247,7 @@ class _Waiting(Generic[T]):
 
 @dataclass(slots=True)
 class Combined(Generic[T]):
-    """Calls that are asked for while one is under way go together in the next.
+    """Calls that are asked for at once, or while one is under way, go together in the next.
 
     Where one for several is refused, each is tried by itself.
     """
@@ -257,6 +262,7 @@ class Combined(Generic[T]):
         self._waiting.append(own)
         async with self.lock:
             if not own.is_done:
+                await asyncio.sleep(GATHER)
                 taken, self._waiting = self._waiting, []
                 await self._write_all(taken)
         if own.error:

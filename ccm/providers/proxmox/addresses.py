@@ -18,7 +18,7 @@ _Key = tuple[int, str]  # VMID and UUID: a number is given again
 
 AGENT_WAIT = 2.0  # seconds for which a batch of Nodes waits for agents that answered before
 AGENT_TTL = 60.0  # seconds until one is asked again
-MAX_ADDRESSES = 100  # of one interface; whoever is root in the guest can make any number
+MAX_ADDRESSES = 100  # of one machine; whoever is root in the guest can make any number
 NO_AGENT = ("is not running", "No QEMU guest agent configured")
 
 
@@ -57,6 +57,8 @@ def read_interfaces(answer: object, macs: frozenset[str]) -> list[Address]:
         if text(interface.get("hardware-address")).lower() not in macs:
             continue
         listed = objects(interface.get("ip-addresses"))[:MAX_ADDRESSES]
+        if len(found) >= MAX_ADDRESSES:
+            break
         has_network = any(
             one.get("ip-address-type") == "ipv4" and one.get("prefix") != 32 for one in listed
         )
@@ -65,7 +67,7 @@ def read_interfaces(answer: object, macs: frozenset[str]) -> list[Address]:
             is_virtual = has_network and one.get("prefix") == 32
             if address and not (is_virtual and address.version == 4):
                 found.append(address)
-    return sorted(dict.fromkeys(found), key=lambda one: one.version)
+    return sorted(dict.fromkeys(found[:MAX_ADDRESSES]), key=lambda one: one.version)
 
 
 @dataclass(slots=True)

@@ -1,19 +1,21 @@
 """The way to one Proxmox cluster: one HTTP request at a time through the gate, reads only."""
 
+import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import orjson
 
 from ccm import __version__
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.reloading import ReloadingClient
+from ccm.cloud.reloading import ReloadingClient, what_broke
 from ccm.errors import CloudError, Denied, Refused, Throttled
-from ccm.http import HttpResponse, Server
+from ccm.http import HttpResponse
 from ccm.model.objects import mapping, text
 from ccm.printable import printable
 from ccm.providers.proxmox.config import TOKEN_ID, TOKEN_SECRET, Cluster
+from ccm.tls import Server
 
 READ, AGENT = "read", "agent"
 QUOTAS = {READ: Quota(per_second=20.0, burst=60), AGENT: Quota(per_second=10.0, burst=20)}
@@ -53,9 +55,10 @@ class ProxmoxApi:
     async def get(self, operation: str, path: str, budget: str = READ, **query: str) -> Any:
         """The data of the answer to a GET."""
         target = f"/api2/json{path}?{urlencode(query)}" if query else f"/api2/json{path}"
+        called = f"{self.region}: {operation}"
 
         async def send() -> Any:
-            return read_answer(operation, await self._send(operation, target))
+            return read_answer(called, await self._send(called, target))
 
         for _ in self._clients[1:]:
             try:
@@ -72,7 +75,8 @@ class ProxmoxApi:
             http = client.current()
             answer = await http.request("GET", target, headers.items(), may_retry=True)
         except (OSError, ValueError) as broken:
-            raise _NoConnection(f"{operation}: {type(broken).__name__}: {broken}") from broken
+            why = what_broke(broken, "ca_file")
+            raise _NoConnection(f"{operation}: {client.url}: {why}") from broken
         finally:
             if answer is None and client is self._clients[0]:
                 self._clients.append(self._clients.pop(0))
@@ -82,22 +86,19 @@ class ProxmoxApi:
         """The token as its files have it now."""
         cluster = self._cluster
         try:
-            token = _content(cluster.token_id_file) or cluster.token_id
-            secret = _content(cluster.token_secret_file) or cluster.token_secret
+            token = _content(cluster.token_id_file, TOKEN_ID) or cluster.token_id
+            secret = _content(cluster.token_secret_file, TOKEN_SECRET) or cluster.token_secret
         except (OSError, ValueError) as wrong:
             raise Denied(f"{operation}: the token cannot be read: {wrong}") from wrong
-        if not TOKEN_ID.fullmatch(token) or not TOKEN_SECRET.fullmatch(secret):
-            raise Denied(f"{operation}: the files of the token hold none")
         return f"PVEAPIToken={token}={secret}"
 
 
-def _content(file: str) -> str:
-    return Path(file).read_text().strip() if file else ""
-
-
-def path_of(*parts: str) -> str:
-    """The path, whatever is in the names."""
-    return "".join(f"/{quote(part, safe='')}" for part in parts)
+def _content(file: str, form: re.Pattern[str]) -> str:
+    """What is in a file of the token; empty without a file."""
+    content = Path(file).read_text().strip() if file else ""
+    if file and not form.fullmatch(content):
+        raise ValueError(f"{file} holds none")
+    return content
 
 
 def read_answer(operation: str, answer: HttpResponse) -> Any:

@@ -3,9 +3,10 @@
 import re
 from dataclasses import dataclass
 
+from ccm.model.cloud import UUID
+
 SCHEME = "proxmox"
 PROVIDER_IDS = re.compile(rf"{SCHEME}://.*")
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 REGION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 _NUMBERED = re.compile(rf"{SCHEME}://({REGION.pattern})?/([1-9][0-9]{{2,8}})")
@@ -21,16 +22,16 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ByUuid:
     """`proxmox://UUID`, which Cluster API's provider writes; in small letters."""
 
     uuid: str
 
 
-def parse(provider_id: str) -> Numbered | Named | None:
+def parse(provider_id: str) -> Numbered | ByUuid | None:
     """What a provider ID names; None when it names no machine."""
     if match := _BY_UUID.fullmatch(provider_id):
-        return Named(match[1].lower())
+        return ByUuid(match[1].lower())
     if match := _NUMBERED.fullmatch(provider_id):
         return Numbered(match[1] or "", int(match[3]))
     return None

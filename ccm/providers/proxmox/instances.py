@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from ccm.cloud.lookup import describe_in_batches
+from ccm.cloud.lookup import describe_in_batches, read_each
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Instance, PowerState, Unknown
 from ccm.model.objects import Node, label_value
@@ -46,7 +46,7 @@ class ProxmoxInstances:
         match ids.parse(provider_id):
             case ids.Numbered(region, vmid):
                 return ids.numbered(self._region(region), vmid)
-            case ids.Named(uuid):
+            case ids.ByUuid(uuid):
                 return ids.by_uuid(uuid)
         return provider_id
 
@@ -81,8 +81,8 @@ class ProxmoxInstances:
         return ""
 
     async def _describe_batch(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-        look = Search(await self._read(nodes), self._inventories)
-        found = await asyncio.gather(*(self._find(node, look) for node in nodes))
+        search = Search(await self._read(nodes), self._inventories)
+        found = await asyncio.gather(*(self._find(node, search) for node in nodes))
         for region, agents in self._agents.items():
             machines = [one for one in found if isinstance(one, Found)]
             await agents.ask(
@@ -105,27 +105,16 @@ class ProxmoxInstances:
         regions = {self._region(one.region) for one in named if isinstance(one, ids.Numbered)}
         is_anywhere = any(not isinstance(one, ids.Numbered) for one in named)
         asked = [one for one in self._inventories if is_anywhere or one in regions]
-        results = await asyncio.gather(
-            *(self._inventories[region].read() for region in asked), return_exceptions=True
-        )
-        lists = dict[str, MachineList | CloudError]()
-        for region, result in zip(asked, results, strict=True):
-            if isinstance(result, BaseException) and not isinstance(result, CloudError):
-                raise result
-            lists[region] = result
-        failures = [one for one in lists.values() if isinstance(one, CloudError)]
-        if failures and len(failures) == len(lists):
-            raise failures[0]
-        return lists
+        return await read_each({region: self._inventories[region].read() for region in asked})
 
-    async def _find(self, node: Node, look: "Search") -> Found | Answer:
+    async def _find(self, node: Node, search: Search) -> Found | Answer:
         try:
             match ids.parse(node.provider_id):
                 case ids.Numbered(region, vmid):
-                    return await look.by_vmid(node, self._region(region), vmid)
-                case ids.Named(uuid):
-                    return await look.by_uuid(node, uuid)
-            return await look.by_name(node)
+                    return await search.by_vmid(node, self._region(region), vmid)
+                case ids.ByUuid(uuid):
+                    return await search.by_uuid(node, uuid)
+            return await search.by_name(node)
         except CloudError as error:
             return Unknown(str(error))
 

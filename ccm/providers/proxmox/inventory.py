@@ -4,6 +4,7 @@ The list says nothing of UUIDs, and a shorter or empty one proves nothing: a tok
 may, and a host outside the quorum answers with what it knew.
 """
 
+import asyncio
 import base64
 import binascii
 import re
@@ -12,9 +13,10 @@ from dataclasses import dataclass, field
 
 from ccm.cloud.lookup import SharedRead
 from ccm.errors import CloudError
+from ccm.http import path_of
+from ccm.model.cloud import UUID
 from ccm.model.objects import Json, mapping, number, objects, text
-from ccm.providers.proxmox.api import NotFound, ProxmoxApi, path_of
-from ccm.providers.proxmox.ids import UUID
+from ccm.providers.proxmox.api import NotFound, ProxmoxApi
 
 VM, CONTAINER = "qemu", "lxc"
 RUNNING, STOPPED = "running", "stopped"
@@ -36,7 +38,7 @@ class ListedMachine:
     is_template: bool
     cpus: int
     memory_bytes: int
-    uptime: float
+    uptime: float  # seconds
 
     @property
     def path(self) -> str:
@@ -128,30 +130,34 @@ class Inventory:
             found.append(f"the token may not see all machines of {self.region}: {NEEDS_AUDIT}")
         return found
 
-    async def why_kept(self, vmid: int, zone: str) -> str:
+    async def why_kept(self, vmid: int) -> str:
         """Why a machine that the list lacks may be there all the same; empty when it is gone.
 
-        After `doubts` had none, the host it was on last is asked, and then the list once more: it
-        may have moved.
+        After `doubts` had none, the host it was on last is asked, or each where that is not known,
+        and then the list once more: it may have moved.
         """
-        try:
-            hosts = self._members
-            last = [one for one in (self._hosts.get(vmid, ""), zone, *hosts) if one in hosts]
-            if not last:
-                return f"{self.region} lists no hosts"
-            await self.api.get("GetConfig", path_of("nodes", last[0], VM, str(vmid)) + "/config")
-            return f"host {last[0]} has machine {vmid}, and the list of {self.region} does not"
-        except NotFound as error:
-            if f"/{vmid}.conf" not in str(error):
-                return str(error)
-        except CloudError as error:
-            return str(error)
+        hosts = [one for one in self._members if one == self._hosts.get(vmid)] or self._members
+        if not hosts:
+            return f"{self.region} lists no hosts"
+        for why in await asyncio.gather(*(self._why_on(host, vmid) for host in hosts)):
+            if why:
+                return why
         try:
             again = await self.read_again()
         except CloudError as error:
             return str(error)
         is_back = vmid in again.by_id
         return f"machine {vmid} is in the list again" if is_back else "; ".join(again.doubts)
+
+    async def _why_on(self, host: str, vmid: int) -> str:
+        """Why a machine may be on this host; empty when that says that it has none."""
+        try:
+            await self.api.get("GetConfig", path_of("nodes", host, VM, str(vmid)) + "/config")
+            return f"host {host} has machine {vmid}, and the list of {self.region} does not"
+        except NotFound as error:
+            return "" if f"/{vmid}.conf" in str(error) else str(error)
+        except CloudError as error:
+            return str(error)
 
     async def missing_rights(self, with_agent: bool) -> list[str]:
         """What the token lacks of the rights that are needed, by cluster."""

@@ -1,6 +1,6 @@
 """Proxmox VE as a `CloudProvider`."""
 
-from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Routes, Volumes
+from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.providers.proxmox.api import QUOTAS, ProxmoxApi
 from ccm.providers.proxmox.config import read_config
 from ccm.providers.proxmox.ids import PROVIDER_IDS
@@ -8,18 +8,14 @@ from ccm.providers.proxmox.instances import ProxmoxInstances
 from ccm.providers.proxmox.inventory import Inventory
 
 
-class ProxmoxCloud:
+class ProxmoxCloud(CloudProvider):
     """The virtual machines of some clusters; each is a region."""
 
+    name = "proxmox"
+    provider_ids = PROVIDER_IDS
+    quotas = QUOTAS
+
     def __init__(self) -> None:
-        self.name = "proxmox"
-        self.provider_ids = PROVIDER_IDS
-        self.quotas = QUOTAS
-        self.has_cluster_id = True
-        self.instances: Instances | None = None
-        self.load_balancers: LoadBalancers | None = None
-        self.routes: Routes | None = None
-        self.volumes: Volumes | None = None
         self._apis: list[ProxmoxApi] = []
         self._instances: ProxmoxInstances | None = None
 

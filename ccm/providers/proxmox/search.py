@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.errors import CloudError
-from ccm.model.cloud import Answer, Gone, Unknown
-from ccm.model.objects import Node, text
-from ccm.providers.proxmox import ids
+from ccm.model.cloud import UUID, Answer, Gone, Unknown
+from ccm.model.objects import Node
 from ccm.providers.proxmox.api import NotFound
 from ccm.providers.proxmox.inventory import (
     CONTAINER,
@@ -19,7 +18,6 @@ from ccm.providers.proxmox.inventory import (
 )
 
 SEARCH_LIMIT = 200  # machines whose configuration is read to find one by its UUID alone
-ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Search:
         inventory = self._inventories[region]
         machine = self._lists[region].by_id.get(vmid)
         if machine is None:
-            return await self._prove_gone(inventory, vmid, node)
+            return await self._prove_gone(inventory, vmid)
         if machine.kind == CONTAINER or machine.is_template:
             what = "container" if machine.kind == CONTAINER else "template"
             return Unknown(f"machine {vmid} of {region} is a {what}, which is no Node's")
@@ -67,7 +65,7 @@ class Search:
         named = self._named(node)
         if uuid := system_uuid(node):
             found = await self._of_uuid(named, uuid, is_sure=bool(self._failed))
-            found = found or await self._search(uuid)
+            found = self._with_known(found, uuid) or await self._search(uuid)
         else:
             found = [Found(inventory, machine) for inventory, machine in named]
         if len(found) > 1:
@@ -80,7 +78,7 @@ class Search:
     async def by_uuid(self, node: Node, uuid: str) -> Found | Answer:
         """The one machine with this UUID; gone when every machine was read, and has another."""
         found = await self._of_uuid(self._named(node), uuid, is_sure=True)
-        found = found or await self._search(uuid)
+        found = self._with_known(found, uuid) or await self._search(uuid)
         if len(found) > 1:
             return _several(node, found)
         if found:
@@ -124,6 +122,18 @@ class Search:
             raise CloudError(f"{problem}; give the machine the Node's name")
         return await self._of_uuid(machines, uuid, is_sure=True)
 
+    def _with_known(self, found: Sequence[Found], uuid: str) -> list[Found]:
+        """With others that were read before and have this UUID, whatever they are called."""
+        there = {(one.inventory.region, one.machine.vmid) for one in found}
+        known = [
+            Found(inventory, machine, identity)
+            for inventory, machine in self._all()
+            if (inventory.region, machine.vmid) not in there
+            and (identity := inventory.known_identity(machine))
+            and identity.uuid == uuid
+        ]
+        return [*found, *known]
+
     async def _of_uuid(
         self, machines: Sequence[tuple[Inventory, ListedMachine]], uuid: str, is_sure: bool
     ) -> list[Found]:
@@ -145,11 +155,11 @@ class Search:
                 raise CloudError(str(moved)) from moved
             return Found(inventory, again, await inventory.identity(again))
 
-    async def _prove_gone(self, inventory: Inventory, vmid: int, node: Node) -> Answer:
+    async def _prove_gone(self, inventory: Inventory, vmid: int) -> Answer:
         doubts = self._lists[inventory.region].doubts or await self._doubts_of(inventory)
         if doubts:
             return Unknown("; ".join(doubts[:3]))
-        if why := await inventory.why_kept(vmid, text(node.labels.get(ZONE_LABEL))):
+        if why := await inventory.why_kept(vmid):
             return Unknown(why)
         return Gone(f"{inventory.region} has no machine {vmid}, by its list and by its last host")
 
@@ -194,4 +204,4 @@ def is_of(found: Found, node: Node) -> bool:
 def system_uuid(node: Node) -> str:
     """What the kubelet read of its machine's BIOS; empty when it says none."""
     uuid = node.system_uuid.lower()
-    return uuid if ids.UUID.fullmatch(uuid) else ""
+    return uuid if UUID.fullmatch(uuid) else ""

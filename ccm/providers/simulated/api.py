@@ -10,9 +10,10 @@ import orjson
 
 from ccm.cloud.interface import Gate
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
-from ccm.http import HttpClient, HttpResponse, Server, request_target
+from ccm.http import HttpClient, HttpResponse, request_target
 from ccm.model.objects import Json, mapping, text
 from ccm.providers.simulated.config import SimulatedConfig, read_token
+from ccm.tls import Server
 
 
 class NotFound(Refused):

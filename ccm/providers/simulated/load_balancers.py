@@ -6,16 +6,17 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote
 
+from ccm.cloud.gate import BatchedReads
 from ccm.cloud.lookup import batches
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.model.service import Feature, Service, ServicePort, admits_everybody
-from ccm.providers.simulated.api import NotFound, SimulatedApi
+from ccm.providers.simulated.api import LookupResult, NotFound, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
 
 PREFIX = "service.beta.kubernetes.io/simulated-load-balancer-"
-PATH = "/v1/load-balancers"
+PATH, LIST = "/v1/load-balancers", "ListLoadBalancers"
 SCHEME_ANNOTATION = f"{PREFIX}scheme"
 SCHEMES = ("internet", "internal")
 PROTOCOLS = ("TCP", "UDP")
@@ -35,8 +36,9 @@ class SimulatedLoadBalancers:
     outreaching_annotations = frozenset[str]()
 
     def __init__(self, api: SimulatedApi, cluster: str, page_size: int) -> None:
-        self._api, self._cluster, self._page_size = api, cluster, page_size
+        self._api, self._cluster, self.batch_size = api, cluster, page_size
         self._absent: dict[str, float] = {}  # hosts without a machine, until when to believe it
+        self._look_up = BatchedReads(page_size, self._read_named)
 
     def name_for(self, service: Service) -> str:
         return service.default_balancer_name
@@ -81,7 +83,7 @@ class SimulatedLoadBalancers:
             raise _in_progress(left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
-        items = await self._api.items("ListLoadBalancers", PATH)
+        items = await self._api.items(LIST, PATH)
         records = [_record(item) for item in items]
         return [
             OwnedBalancer(record["name"], text(mapping(record["tags"]).get("service")))
@@ -132,7 +134,7 @@ class SimulatedLoadBalancers:
         """
         hosts: list[str] = desired["hosts"]
         live: set[str] = set()
-        for batch in batches(hosts, self._page_size):
+        for batch in batches(hosts, self.batch_size):
             found = await self._api.machines("ids", batch)
             machines = [mapping(record) for record in found.records]
             live |= {text(m.get("id")) for m in machines if m.get("power") != "terminated"}
@@ -143,10 +145,15 @@ class SimulatedLoadBalancers:
             raise RetryAfter(f"{len(absent)} hosts have no machine any more", 0.0) from refusal
 
     async def _read(self, service: Service) -> Json | None:
-        try:
-            return _record(await self._call("Get", "GET", self.name_for(service)))
-        except NotFound:
-            return None
+        name = self.name_for(service)
+        found = await self._look_up(name)
+        records = [one for one in found.records if mapping(one).get("name") == name]
+        if len(records) + (name in found.not_found) != 1:
+            raise CloudError(f"the cloud says neither that {name} is there nor that it is not")
+        return _record(records[0]) if records else None
+
+    async def _read_named(self, names: Sequence[str]) -> LookupResult:
+        return await self._api.look_up(LIST, PATH, "names", names)
 
     async def _call(self, verb: str, method: str, name: str, body: Json | None = None) -> Any:
         path = f"{PATH}/{quote(name, safe='')}" if name else PATH

@@ -1,8 +1,6 @@
 """The simulated cloud as a `CloudProvider`."""
 
-from collections.abc import Mapping
-
-from ccm.cloud.interface import Instances, LoadBalancers, ProviderContext, Quota, Routes, Volumes
+from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import read_config
 from ccm.providers.simulated.instances import PROVIDER_IDS, SimulatedInstances
@@ -11,18 +9,13 @@ from ccm.providers.simulated.routes import SimulatedRoutes
 from ccm.providers.simulated.volumes import SimulatedVolumes
 
 
-class SimulatedCloud:
+class SimulatedCloud(CloudProvider):
     """Machines of the sandbox's cloud; `quotas` and `instances` are as configured once started."""
 
+    name = "simulated"
+    provider_ids = PROVIDER_IDS
+
     def __init__(self) -> None:
-        self.name = "simulated"
-        self.provider_ids = PROVIDER_IDS
-        self.has_cluster_id = True
-        self.quotas: Mapping[str, Quota] = {}
-        self.instances: Instances | None = None
-        self.load_balancers: LoadBalancers | None = None
-        self.routes: Routes | None = None
-        self.volumes: Volumes | None = None
         self._api: SimulatedApi | None = None
 
     async def initialize(self, context: ProviderContext) -> None:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ccm.sandbox.cloud.codec import CloudApiError, invalid, not_found
-from ccm.sandbox.cloud.operations import OperationRequest
+from ccm.sandbox.cloud.operations import OPERATIONS, OperationRequest
 from ccm.sandbox.cloud.state import CloudState
 
 
@@ -89,6 +89,9 @@ class CloudFaults:
         self._numbers = itertools.count(1)
 
     def set(self, fault: CloudFault) -> CloudFault:
+        if not any(fault.matches(each.name, each.budget) for each in OPERATIONS):
+            names = ", ".join(each.name for each in OPERATIONS)
+            raise invalid(f"{fault.operation!r} never meets {fault.kind}; operations are {names}")
         new = replace(fault, id=f"fault-{next(self._numbers)}", hits=0)
         if new.kind is CloudFaultKind.STALE:
             self._snapshots[new.id] = self._state.snapshot()

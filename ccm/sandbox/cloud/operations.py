@@ -55,6 +55,15 @@ def list_by_id(records: Mapping[str, Any], request: OperationRequest) -> Json:
     return _batch(found, [record_id for record_id in ids if record_id not in records], request)
 
 
+def list_load_balancers(state: CloudState, request: OperationRequest) -> Json:
+    """Load balancers by name, or all of them."""
+    records, names = state.load_balancers.records, request.batch("names")
+    if names is None:
+        return paginate(records, request)
+    found = [records[name] for name in names if name in records]
+    return _batch(found, [name for name in names if name not in records], request)
+
+
 def list_routes(state: CloudState, request: OperationRequest) -> Json:
     """All routes, each as it is now."""
     records = state.routes.records
@@ -84,12 +93,7 @@ LOAD_BALANCERS = "/v1/load-balancers"
 LOAD_BALANCER = f"{LOAD_BALANCERS}/{{name}}"
 OPERATIONS = (
     CloudOperation("ListMachines", "GET", "/v1/machines", list_machines),
-    CloudOperation(
-        "ListLoadBalancers",
-        "GET",
-        LOAD_BALANCERS,
-        lambda state, call: paginate(state.load_balancers.records, call),
-    ),
+    CloudOperation("ListLoadBalancers", "GET", LOAD_BALANCERS, list_load_balancers),
     CloudOperation(
         "CreateLoadBalancer",
         "POST",
@@ -133,7 +137,9 @@ OPERATIONS = (
 )
 
 
-def _batch(found: Iterable[Machine | Volume], absent: list[str], request: OperationRequest) -> Json:
+def _batch(
+    found: Iterable[Machine | Volume | LoadBalancer], absent: list[str], request: OperationRequest
+) -> Json:
     page = paginate({record.id: record for record in found}, request)
     return {**page, "not_found": absent}
 

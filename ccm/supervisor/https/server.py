@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
-from ipaddress import ip_address
 from typing import Any
 
 from aiohttp import web
@@ -15,7 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ccm.background import start_task
 from ccm.counters import Counters
-from ccm.errors import CannotListen, ConfigurationFault
+from ccm.errors import ConfigurationFault
 from ccm.kube import config
 from ccm.kube.client import Kube, RestConfig
 from ccm.settings import Settings
@@ -29,7 +28,6 @@ from ccm.supervisor.https.tls import ServingTls
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 200  # at the same time; watches and workers need their descriptors, too
-BACKLOG = 128
 ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
@@ -37,7 +35,7 @@ MAX_REVIEWS_IN_FLIGHT = 8  # of each kind
 
 
 class HttpsServer:
-    """Serves routes to those who may use them; with `--secure-port=0` it serves nothing."""
+    """Serves routes to those who may use them."""
 
     def __init__(self, settings: Settings, timings: HttpsTimings = HttpsTimings()) -> None:
         self._settings, self._timings = settings, timings
@@ -51,14 +49,14 @@ class HttpsServer:
         """Call it before `start`."""
         self._routes += routes
 
-    async def start(self) -> None:
-        """Listen. Raises `ConfigurationFault` for a file, `CannotListen` for the address."""
-        if self._settings.secure_port:
-            try:
-                await self._start()
-            except BaseException:
-                await self.close()
-                raise
+    async def start(self, listening: socket.socket) -> None:
+        """Serve on this socket and close it in the end; raises `ConfigurationFault` for a file."""
+        self._cleanup.callback(listening.close)
+        try:
+            await self._start(listening)
+        except BaseException:
+            await self.close()
+            raise
 
     async def run(self) -> None:
         """Serve for ever, and keep up with files and cluster."""
@@ -75,9 +73,7 @@ class HttpsServer:
         """Unix time; None when nothing is served."""
         return self._tls.expiry() if self._tls else None
 
-    async def _start(self) -> None:
-        listening = listen(self._settings)
-        self._cleanup.callback(listening.close)
+    async def _start(self, listening: socket.socket) -> None:
         kube = await self._review_client("authentication")
         client_cas = ClientCAProvider(self._settings, kube, self._timings.config_map_interval)
         await client_cas.load()
@@ -169,27 +165,6 @@ def _aiohttp_log() -> logging.Logger:
     errors.parent = log
     errors.addFilter(is_ours)
     return errors
-
-
-def listen(settings: Settings) -> socket.socket:
-    """The listening socket; raises `CannotListen`, whose text names the flag."""
-    address = (settings.bind_address, settings.secure_port)
-    family = socket.AF_INET6 if ip_address(address[0]).version == 6 else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if settings.permit_port_sharing:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listening.bind(address)
-        listening.listen(BACKLOG)
-    except OSError as error:
-        listening.close()
-        raise CannotListen(
-            f"--secure-port: cannot listen on {address[0]} port {address[1]}: {error.strerror};"
-            " stop what uses it, or choose another --secure-port or --bind-address"
-        ) from error
-    listening.setblocking(False)
-    return listening
 
 
 class TlsListener:

@@ -198,6 +198,12 @@ td:last-child { min-width: 6rem; }
 h1, p, li, dd, td:last-child { overflow-wrap: anywhere; }
 li { margin: .25rem 0; }
 code { color: var(--faint); }
+@media (min-width: 40rem) and (max-width: 70rem) {
+  table { font-size: .8rem; }
+  th, td { padding: .25rem .2rem; }
+  thead th { white-space: normal; }
+  td:last-child { min-width: 4rem; }
+}
 @media (max-width: 40rem) {
   thead { display: none; }
   table, caption, tbody, tfoot, tr, th, td:last-child { display: block; }

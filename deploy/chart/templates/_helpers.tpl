@@ -35,8 +35,17 @@ app.kubernetes.io/name: ccm-supervisor
 {{- end }}
 {{- end }}
 {{- $isOurs := or (not $one.provider) (eq $one.provider (include "ccm.flag" (list $root "cloud-provider"))) }}
-{{- $byStar := and (has "*" $items) (not $one.provider) }}
+{{- $byStar := and (has "*" $items) (or (not $one.provider) $one.byStar) }}
 {{- if and $isOurs (or (eq $said "yes") (and (not $said) $byStar)) }}yes{{ end }}
+{{- end }}
+
+{{/* Whether a worker's account is there and not of this release, as upstream's controllers make it, too: (list $ "name"). */}}
+{{- define "ccm.isOthers" -}}
+{{- $release := (first .).Release }}
+{{- with lookup "v1" "ServiceAccount" "kube-system" (last .) }}
+{{- $of := .metadata.annotations | default dict }}
+{{- if or (ne $release.Name (get $of "meta.helm.sh/release-name")) (ne $release.Namespace (get $of "meta.helm.sh/release-namespace")) }}yes{{ end }}
+{{- end }}
 {{- end }}
 
 {{/* A role in a namespace, or in the whole cluster, and who has it:

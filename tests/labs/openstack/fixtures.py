@@ -18,10 +18,3 @@ def lab() -> Iterator[Lab]:
     needed(is_installed(), MISSING)
     with running_lab() as lab:
         yield lab
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say loudly how many tests did not run for want of the lab."""
-    skipped = terminalreporter.stats.get("skipped", [])
-    if count := sum(MISSING in str(report.longrepr) for report in skipped):
-        terminalreporter.write_line(f"NOT RUN: {count} tests; {MISSING}", red=True, bold=True)

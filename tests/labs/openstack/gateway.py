@@ -1,6 +1,7 @@
 """In front of the WSGI application of any service: a log of every request, and faults by rules.
 
-`calls/<service>.jsonl` has a line for each request, with its body if it is none for Keystone.
+`calls/<service>.jsonl` has a line for each request that was answered, with its body if it is none
+for Keystone; `under-way` has a file for each that was not, with who makes it.
 `faults.json` is a list of rules, of which the
 first that matches a request decides. Keys that select: `service`; `method`; `path` and `agent`,
 regular expressions; `count`, at most so many requests. Keys that act: `status`, with `retry_after`
@@ -16,7 +17,9 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,9 @@ CHECK_INTERVAL = 0.05  # seconds between two looks at the file of rules
 sys.argv = ["lab", *os.environ.get("LAB_ARGV", "").split()]
 inner = importlib.import_module(os.environ["LAB_APP"]).application
 calls = (RUN / "calls" / f"{SERVICE}.jsonl").open("a", buffering=1)
+UNDER_WAY = RUN / "under-way"
+UNDER_WAY.mkdir(exist_ok=True)
+numbers = count()
 
 
 class Rules:
@@ -99,8 +105,26 @@ def ask(environ: dict[str, Any], start: Start) -> list[bytes]:
             close()
 
 
+@contextmanager
+def under_way(environ: dict[str, Any]) -> Iterator[None]:
+    """Others see meanwhile that the request is not answered."""
+    file = UNDER_WAY / f"{SERVICE}-{next(numbers)}"
+    about = (environ["REQUEST_METHOD"], path_of(environ), environ.get("HTTP_USER_AGENT", ""))
+    file.write_text(" ".join(about))
+    try:
+        yield
+    finally:
+        file.unlink()
+
+
 def application(environ: dict[str, Any], start: Start) -> list[bytes]:
     """The service, or what a rule has in place of it."""
+    with under_way(environ):
+        return serve(environ, start)
+
+
+def serve(environ: dict[str, Any], start: Start) -> list[bytes]:
+    """The same, logged when it is done."""
     began, seen = time.time(), ["500"]
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     environ["wsgi.input"] = io.BytesIO(body)

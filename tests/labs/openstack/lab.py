@@ -77,6 +77,10 @@ class Lab:
     def user_id(self) -> str:
         return str(self._login[1]["token"]["user"]["id"])
 
+    @property
+    def project_id(self) -> str:
+        return str(self._login[1]["token"]["project"]["id"])
+
     @cached_property
     def _login(self) -> tuple[str, Json]:
         """A token, and what Keystone says about it."""

@@ -4,7 +4,7 @@ set -euo pipefail
 . "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/env.sh"; . "$HERE/process.sh"
 case ${1:-help} in
   install) exec "$HERE/install.sh";;
-  up) exec "$HERE/up.sh";;
+  up) "$HERE/up.sh" || { echo "openstack lab: once more, from nothing" >&2; exec "$HERE/up.sh"; };;
   down) exec "$HERE/down.sh";;
   wipe) exec "$HERE/down.sh" wipe;;
   env) [ -e "$RUN/ready" ] || fail "does not run: lab.sh up"

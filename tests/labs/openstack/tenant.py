@@ -88,8 +88,21 @@ class Calls:
             self._found += [call for call in calls if re.search(CONTROLLERS, call["agent"])]
         return sorted(self._found, key=lambda call: float(call["t"]))
 
+    def unanswered(self) -> list[str]:
+        """Those that services are still at work on."""
+        found = [_text_of(file) for file in (STATE / "under-way").iterdir()]
+        return [text for text in found if re.search(CONTROLLERS, text)]
+
     def writes(self) -> list[Json]:
         return [call for call in self.read() if is_write(call)]
+
+
+def _text_of(file: Path) -> str:
+    """Empty when it has gone meanwhile."""
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def is_write(call: Json) -> bool:

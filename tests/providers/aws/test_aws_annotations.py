@@ -59,6 +59,7 @@ IGNORED: list[tuple[str, dict[str, str], list[str]]] = [
     ("both", {"additional-resource-tags": "a=b=c"}, ["additional-resource-tags"]),
     ("both", {"additional-resource-tags": "a=b=,c,d="}, []),
     ("both", {"ssl-cert": "arn:1", "ssl-ports": "443, 80"}, ["ssl-ports"]),
+    ("both", {"ssl-cert": "arn:1", "ssl-ports": f"443,{'9' * 5000}"}, ["ssl-ports"]),
     (CLASSIC, {"type": "alb"}, ["type"]),
     (CLASSIC, {"type": "elb"}, []),
     (CLASSIC, {"eip-allocations": "eip-1"}, ["eip-allocations"]),
@@ -98,6 +99,9 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     (NLB, {"private-ipv4-addresses": "10.0.0.1,10.0.0.2"}, "1, one for each of a"),
     ("both", {"healthcheck-interval": "4"}, "a number from 5"),
     ("both", {"healthcheck-interval": "٣٠"}, "a number from 5"),
+    ("both", {"healthcheck-interval": "9" * 5000}, "a number from 5"),
+    ("both", {"healthcheck-port": "9" * 5000}, "a port or traffic-port"),
+    ("both", {"healthcheck-port": "٣٠"}, "a port or traffic-port"),
     ("both", {"access-log-enabled": "yes"}, "give true or false"),
 ]
 

@@ -275,7 +275,7 @@ REFUSED = [
     ({"additional-resource-tags": "kubernetes.io/cluster/kit=x"}, {}, "it without"),
     ({"additional-resource-tags": "kubernetes.io/cluster/theirs=owned"}, {}, "it without"),
     ({"additional-resource-tags": "KubernetesCluster=theirs"}, {}, "it without"),
-    ({"subnets": "nowhere"}, {}, "0 subnets of the VPC are 'nowhere'"),
+    ({"subnets": "nowhere"}, {}, "no subnet of the VPC is called 'nowhere'"),
     (NLB | {"eip-allocations": "eip-1"}, {}, "3, one for each of"),
     (NLB | {"private-ipv4-addresses": "10.0.0.5"}, {}, "3, one for each of"),
     ({}, {"loadBalancerIP": "192.0.2.1"}, "use eip-allocations"),

@@ -18,7 +18,7 @@ from tests.providers.aws.world import MARK, Aws
 from tests.worlds.cluster import Cluster
 from tests.worlds.context import FakePort, controller_context, frame, running
 from tests.worlds.waiting import until
-from workers.runner import Runner
+from workers.runner import WAITS_FOR_CLOUD, Runner
 
 TAGS = {"team": "web", "cost-centre": "7"}
 SETTINGS = Settings(cloud_provider="aws", tags=TAGS, resources=("instance",))
@@ -45,12 +45,13 @@ class Tagging:
         self.runner.on_message(frame(self.frames, *entries, complete=self.frames == 1))
 
     async def rest(self, done: int, pending: int = 0) -> Json:
-        """Its status, once so many reconciles are done and so many are pending."""
+        """Its status, once so many are done and so many pending, none for want of an answer."""
 
         def is_at_rest() -> bool:
             status = self.runner.status()
             has_ended = status["done"] >= done and status["pending"] >= pending
-            return has_ended and not status["queue"]["ready"]
+            waits = WAITS_FOR_CLOUD in status["reasons"].values()
+            return has_ended and not waits and not status["queue"]["ready"]
 
         await until(is_at_rest)
         return self.runner.status()

@@ -2,15 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from ccm.cloud.interface import ProviderContext
 from ccm.cloud.testkit.gate import KitGate
+from ccm.errors import NotLeading
 from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.providers.incus import events
 from ccm.providers.incus.events import is_about_instances
 from ccm.providers.incus.provider import IncusCloud
 from ccm.sandbox.kubelets import ready_condition, registration
@@ -22,6 +25,8 @@ from tests.proc.running import Where, long, until
 from tests.providers.incus.test_incus_traffic import LIMIT, Site, has_taint
 
 __all__ = ["api", "cluster"]
+
+T = TypeVar("T")
 
 SOON = 2.0  # seconds, on a machine that does something else as well
 
@@ -41,12 +46,24 @@ def test_only_changes_of_instances_are_news(data: str, is_news: bool) -> None:
     assert is_about_instances(data) is is_news
 
 
+class StandbyGate(KitGate):
+    """Of a replica that does not lead before `may_act` is set."""
+
+    may_act, refused = False, 0
+
+    async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
+        if not self.may_act:
+            self.refused += 1
+            raise NotLeading("not yet")
+        return await super().call(operation, budget, function)
+
+
 @asynccontextmanager
-async def heard(config: str) -> AsyncIterator[list[float]]:
+async def heard(config: str, gate: KitGate | None = None) -> AsyncIterator[list[float]]:
     """The times at which the provider says that something changed."""
     times, cloud = list[float](), IncusCloud()
     context = ProviderContext(
-        KitGate(15.0),
+        gate or KitGate(15.0),
         config.encode(),
         "incus.conf",
         "kit",
@@ -82,6 +99,18 @@ async def test_without_rights_nothing_is_heard_and_nothing_fails(lab: Lab) -> No
     async with heard(lab.config(who="OTHER")) as times:
         await asyncio.sleep(1)
     assert times == []
+
+
+async def test_a_standby_that_takes_over_listens_at_once(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it stood by: no waits that grow."""
+    monkeypatch.setattr(events, "FIRST_RETRY", 0.1)
+    gate = StandbyGate(15.0)
+    async with heard(lab.config(), gate) as times:
+        await until("it asks again and again", lambda: gate.refused > 6, 10 * SOON)
+        gate.may_act = True
+        await more_than(times, 0)
 
 
 async def test_a_stream_that_broke_is_opened_again(lab: Lab) -> None:

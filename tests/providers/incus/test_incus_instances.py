@@ -1,16 +1,15 @@
 """Nodes on a real Incus: found by UUID, never gone on doubt."""
 
-import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ccm.cloud.testkit.harness import node
+from ccm.cloud.gate import invoke
+from ccm.cloud.testkit.harness import node, service
 from ccm.errors import CloudError, Denied
 from ccm.model.cloud import AddressType, Gone, Instance, PowerState, Unknown
-from ccm.providers.incus.instances import IncusInstances
 from tests.labs.incus.gateway import Gateway
 from tests.labs.incus.lab import Lab, until
 from tests.providers.incus.conftest import Started
@@ -122,6 +121,22 @@ async def test_two_projects_are_one_cluster(lab: Lab, gateway: Gateway, instance
     await cloud.close()
 
 
+async def test_two_remotes_are_two_regions(lab: Lab, gateway: Gateway) -> None:
+    """One that does not answer costs the other's Nodes nothing, and its own not their Nodes."""
+    south = lab.config("", "bridged").partition("[Node]")[0].replace('"lab"', '"south"')
+    cloud = await Started(
+        lab.config(f"unix://{gateway.socket}") + f"\nremote = lab\n{south}"
+    ).start()
+    there = [await known(cloud, name) for name in ("node-1", "br-1")]
+    assert [one.region for one in there] == ["lab", "south"]
+    gateway.set_rules({"drop": True})
+    asked = [node(one.addresses[-1].address, one.provider_id) for one in there]
+    answers = await cloud.describe(*asked, node("in-4"))
+    assert [type(one) for one in answers.values()] == [Unknown, Instance, Unknown]
+    assert isinstance(await cloud.describe_one("br-1"), Unknown), "it may be in the other, too"
+    await cloud.close()
+
+
 async def test_an_instance_may_name_its_node(lab: Lab, cloud: Started, instance: str) -> None:
     """IN5."""
     config = {"config": {"user.kubernetes-node": "worker.example"}}
@@ -134,10 +149,30 @@ async def test_an_instance_may_name_its_node(lab: Lab, cloud: Started, instance:
 
 async def test_an_id_of_cluster_apis_provider_is_kept(cloud: Started, instance: str) -> None:
     """IN7."""
-    answer = await cloud.describe_one("other", f"lxc:///{instance}")
+    answer = await cloud.describe_one(instance, f"lxc:///{instance}")
     assert isinstance(answer, Instance)
     assert answer.provider_id == f"lxc:///{instance}"
-    assert isinstance(await cloud.describe_one("other", "lxc:///in-4"), Gone)
+    assert isinstance(await cloud.describe_one("in-4", "lxc:///in-4"), Gone)
+
+
+async def test_a_kubelet_that_writes_the_name_of_another_machine_is_not_believed(
+    lab: Lab, cloud: Started, instance: str
+) -> None:
+    """IN7: a UUID of another's is seen as one that two Nodes have, a name would not be."""
+    claim = node("other", f"lxc:///{instance}")
+    assert isinstance((await cloud.describe(claim))["other"], Unknown)
+    there = await known(cloud, instance)
+    assert cloud.load_balancers
+    made = await invoke(cloud.load_balancers.ensure, service(), [claim])
+    assert made.warnings == ("nodes other have no instance of their own in lab",)
+    await invoke(cloud.load_balancers.delete, service())
+    assert cloud.routes
+    with pytest.raises(CloudError, match="lists no instance of node other"):
+        await invoke(cloud.routes.create, claim, "10.244.7.0/24")
+    lab.call("PATCH", f"/instances/{instance}", {"config": {"user.kubernetes-node": "other"}})
+    answer = (await cloud.describe(claim))["other"]
+    assert isinstance(answer, Instance), "the instance says so itself"
+    assert answer.addresses == there.addresses
 
 
 async def test_an_odd_name_asks_for_nothing_else(cloud: Started, gateway: Gateway) -> None:
@@ -168,106 +203,6 @@ async def test_an_instance_without_a_uuid_has_no_id(
     answer = await cloud.describe_one("node-1")
     assert isinstance(answer, Unknown)
     assert "start it once" in answer.why
-
-
-# Doubts.
-
-ABSENT = "incus://k8s/00000000-0000-4000-8000-000000000000"
-
-
-async def check_unknown(cloud: Started, *words: str) -> None:
-    """An absent instance is not said to be gone."""
-    answer = await cloud.describe_one("in-4", ABSENT)
-    assert isinstance(answer, Unknown)
-    assert all(word in answer.why for word in words), answer.why
-
-
-async def test_a_certificate_without_rights_proves_nothing(lab: Lab) -> None:
-    """IN18: the answer of 6.0.4, an error."""
-    cloud = await Started(lab.config(who="OTHER")).start()
-    with pytest.raises(Denied):
-        await cloud.describe_one("node-1")
-    await cloud.close()
-
-
-async def test_an_empty_list_of_a_newer_incus_proves_nothing(lab: Lab, tmp_path: Path) -> None:
-    """IN19: 6.0.6 and 7 say `[]` where rights are missing; that one answer is replayed."""
-    empty = {"type": "sync", "metadata": []}
-    with lab.gateway(tmp_path / "other", "OTHER").running() as gateway:
-        gateway.set_rules({"path": r"/instances\?", "status": 200, "body": empty})
-        cloud = await Started(lab.config(f"unix://{gateway.socket}")).start()
-        await check_unknown(cloud, "permission")
-        await cloud.close()
-
-
-async def test_a_project_that_does_not_exist_proves_nothing(lab: Lab) -> None:
-    """IN20, IN21: an administrator gets an empty list."""
-    cloud = await Started(lab.config("", "k9s", who="ADMIN")).start()
-    await check_unknown(cloud, "there is no project k9s")
-    await cloud.close()
-
-
-@pytest.mark.parametrize(
-    ("rule", "why"),
-    [
-        ({"path": "/projects/", "status": 500}, "GetProject: 500"),
-        ({"path": "/instances/in-4", "status": 403}, "GetInstance: 403"),
-        ({"path": "/instances/in-4", "status": 500}, "GetInstance: 500"),
-        (
-            {"path": "/instances/in-4", "status": 404, "body": {"error": "Project not found"}},
-            "Project not found",
-        ),
-        ({"path": "/instances/in-4", "drop": True}, "GetInstance: ConnectionReset"),
-    ],
-)
-async def test_each_proof_is_needed(
-    cloud: Started, gateway: Gateway, rule: dict[str, object], why: str
-) -> None:
-    assert isinstance(await cloud.describe_one("in-4", ABSENT), Gone)
-    gateway.set_rules(rule)
-    await check_unknown(cloud, why)
-
-
-async def test_what_a_list_lacks_and_is_there_is_not_gone(
-    lab: Lab, cloud: Started, gateway: Gateway, instance: str
-) -> None:
-    there = await known(cloud, instance)
-    listed = [one for one in lab.get("/instances", recursion=2) if one["name"] != instance]
-    body = {"type": "sync", "metadata": listed}
-    gateway.set_rules({"path": r"/instances\?", "status": 200, "body": body})
-    answer = await cloud.describe_one(instance, there.provider_id)
-    assert answer == Unknown(
-        f"instance {instance} is there, and the list does not say it is this Node's"
-    )
-
-
-async def test_an_instance_that_hangs_holds_nobody_up(
-    cloud: Started, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """IN26: one read has no answer; who waits for another list gets it."""
-    monkeypatch.setattr(IncusInstances, "batch_size", 1)
-    monkeypatch.setattr(cloud.gate, "_timeout", 2.0)
-    gateway.set_rules({"path": "/instances/in-4", "delay": 3.0, "status": 500})
-    slow = asyncio.create_task(cloud.describe_one("in-4", ABSENT))
-    async with asyncio.timeout(1.5):
-        assert isinstance(await cloud.describe_one("node-1"), Instance)
-    answer = await slow
-    assert isinstance(answer, Unknown)
-    assert "no answer within 2 s" in answer.why
-
-
-async def test_a_daemon_that_is_held_deletes_nothing(lab: Lab) -> None:
-    """IN22."""
-    cloud = await Started(lab.config()).start()
-    there = await known(cloud, "node-1")
-    lab.run("api", "hold")
-    try:
-        with pytest.raises(CloudError):
-            await cloud.describe(node("node-1", there.provider_id), node("in-4", ABSENT))
-    finally:
-        lab.run("api", "resume")
-    assert await cloud.describe_one("node-1", there.provider_id) == there
-    await cloud.close()
 
 
 # Certificates.

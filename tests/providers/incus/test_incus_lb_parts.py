@@ -38,6 +38,7 @@ LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local", "healthCheckNodePort"
         (service("web", {HEALTH_CHECK: "no"}), "give true or false"),
         (service("web", {f"{HEALTH_CHECK}-interval": "0"}), "give 1 to 3600"),
         (service("web", {f"{HEALTH_CHECK}-timeout": "²"}), "give 1 to 3600"),
+        (service("web", {f"{HEALTH_CHECK}-timeout": "9" * 5000}), "give 1 to 3600"),
         (service("web", {ADDRESSES: "192.0.2.1,192.0.2.2"}), "one address of each IP family"),
         (service("web", {ADDRESSES: "fe80::1%eth0"}), "one address of each IP family"),
         (service(loadBalancerIP="nonsense"), "spec.loadBalancerIP 'nonsense'"),
@@ -135,6 +136,18 @@ def test_what_people_add_stays_and_what_is_ours_is_restored() -> None:
     changed = plan.with_backends("load-balancer", {**theirs, "description": "mine"}, LISTENERS, [])
     assert changed["description"] == "mine"
     assert changed["config"] == theirs["config"], "hosts only"
+
+
+@pytest.mark.parametrize("mode", ["load-balancer", FORWARD])
+def test_what_newer_versions_say_of_a_port_stays_and_is_no_difference(mode: str) -> None:
+    """As `snat` of a forward's port (API extension `network_forward_snat`)."""
+    there = plan.body(mode, CONFIG, LISTENERS, BACKENDS)
+    for one in (*there["ports"], *there.get("backends", [])):
+        one["snat"] = one.get("listen_port") == "80"
+    made = plan.body(mode, CONFIG, LISTENERS, BACKENDS, there)
+    assert not plan.is_different(made, there), "no loop"
+    fewer = plan.body(mode, CONFIG, LISTENERS[2:], BACKENDS[:1], there)
+    assert [one["snat"] for one in fewer["ports"]] == [True]
 
 
 def test_a_forward_keeps_its_node_while_it_may() -> None:

@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from ccm.cloud.testkit.harness import node, service
+from ccm.cloud.gate import invoke
+from ccm.cloud.testkit.harness import node, service, volume
 from ccm.errors import CloudError
 from ccm.model.cloud import Gone, Instance, Unknown
-from tests.labs.incus.lab import MISSING, Lab, is_installed, running_lab
-from tests.proc.running import long, until
+from tests.labs.incus.lab import MISSING, Failed, Lab, is_installed, running_lab
+from tests.proc.running import long, until, wait_for
+from tests.providers.incus.adapter import DRIVER, VOLUMES, disk_spec
 from tests.providers.incus.conftest import Started
 from tests.providers.incus.test_incus_balancers import NODES, Balancers
-from tests.providers.incus.test_incus_instances import ABSENT
+from tests.providers.incus.test_incus_doubts import ABSENT
 from tests.worlds.needed import needed
 
 pytestmark = [long, pytest.mark.timeout(600)]
@@ -27,6 +29,19 @@ def lab() -> Iterator[Lab]:
     needed(is_installed(), MISSING)
     with running_lab(os.environ.get("INCUS_PAIR", "pair"), members=2) as lab:
         yield lab
+
+
+@pytest.fixture(autouse=True)
+def ready(lab: Lab) -> None:
+    """Both members take requests: one that comes back answers others a while before it does."""
+    wait_for("all members are ready", lambda: is_ready(lab), HEARTBEAT)
+
+
+def is_ready(lab: Lab) -> bool:
+    try:
+        return all(lab.get("/resources", target=member) for member in ("m1", "m2"))
+    except Failed:
+        return False
 
 
 @pytest.fixture
@@ -110,3 +125,21 @@ async def test_an_instance_that_moves_keeps_its_id_and_changes_its_zone(
     assert isinstance(moved, Instance)
     assert (there.zone, moved.zone) == ("zone-a", "zone-b")
     assert moved.provider_id == there.provider_id
+
+
+async def test_a_volume_that_each_member_has_is_in_no_zone(lab: Lab) -> None:
+    """IN65: a pool of members' own disks takes one name on each of them."""
+    body = {"name": "twice", "type": "custom"}
+    for member in ("m1", "m2"):
+        lab.call("POST", VOLUMES, body, target=member)
+    config = lab.config(more=f"[Volumes]\ncsi-driver = {DRIVER}")
+    cloud = await Started(config).start()
+    try:
+        assert cloud.volumes
+        asked = [volume("pv", disk_spec(DRIVER, "twice"))]
+        answer = (await invoke(cloud.volumes.describe, asked))["pv"]
+        assert answer == Unknown("each of the members m1, m2 has such a volume")
+    finally:
+        await cloud.close()
+        for member in ("m1", "m2"):
+            lab.call("DELETE", f"{VOLUMES}/twice", target=member)

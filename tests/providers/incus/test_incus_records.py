@@ -7,13 +7,12 @@ import pytest
 
 from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError, Denied, Refused, RetryAfter
-from ccm.http import HttpResponse
+from ccm.http import HttpResponse, path_of
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import (
     Conflict,
     IncusApi,
     NotFound,
-    path_of,
     read_answer,
     to_cloud_error,
 )
@@ -137,6 +136,15 @@ def test_without_any_address_none_is_told() -> None:
 )
 def test_a_type_is_a_label(config: Mapping[str, str], kind: str) -> None:
     assert type_of(instance(expanded_config=config)) == kind
+
+
+def test_a_virtual_machine_is_an_instance_too() -> None:
+    """Its guest names the interface, and limits and NICs are as a container's."""
+    network = {"enp5s0": nic(MAC, ("10.99.0.2", "24"))}
+    limits = {"limits.cpu": "4", "limits.memory": "8GiB"}
+    machine = instance(network, type="virtual-machine", expanded_config=limits)
+    assert type_of(machine) == "virtual-machine-c4-m8GiB"
+    assert machine.addresses("ovn0") == ["10.99.0.2"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import asyncio
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
+from itertools import count
 
 import pytest
 
@@ -140,19 +140,50 @@ async def test_running_instances_on_ovn_are_replugged_one_after_the_other(
     cloud = await started(lab, gateway, more=REPLUG)
     waited = 0
     for number, one in enumerate(on_ovn):
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            try:
-                await create(cloud, node_of(one), f"10.244.{number}.0/24")
-                break
-            except RetryAfter:
-                waited += 1
-                await asyncio.sleep(0.2)
+        waited += await replug(cloud, one, f"10.244.{number}.0/24")
         for earlier in on_ovn[:number]:
             there = {address["family"] for address in lab.addresses(earlier["name"])}
             assert there == {"inet", "inet6"}, "the one before was back first"
     assert waited, "no two were without their addresses at once"
     assert len(await listed(cloud, *map(node_of, on_ovn))) == 3
+    await cloud.close()
+
+
+async def replug(cloud: Started, record: Json, cidr: str = POD_CIDR) -> int:
+    """How often a route had to wait until it was made."""
+    async with asyncio.timeout(60):
+        for waited in count():
+            try:
+                await create(cloud, node_of(record), cidr)
+                return waited
+            except RetryAfter:
+                await asyncio.sleep(0.2)
+    return 0
+
+
+async def test_a_replug_by_a_worker_that_was_killed_is_waited_for(
+    lab: Lab, gateway: Gateway, on_ovn: list[Json]
+) -> None:
+    """IN59: no worker knows what the one before it did, but from Incus."""
+    killed = await started(lab, gateway, more=REPLUG)
+    await create(killed, node_of(on_ovn[0]))
+    successor = await started(lab, gateway, more=REPLUG)
+    assert await replug(successor, on_ovn[1], "10.244.8.0/24")
+    assert lab.addresses("rt-1"), "the one before was back first"
+    await killed.close()
+    await successor.close()
+
+
+async def test_an_address_that_a_guest_never_had_is_not_waited_for(
+    lab: Lab, gateway: Gateway, on_ovn: list[Json]
+) -> None:
+    """OVN gives each NIC an IPv6 address, whether its guest takes it or not."""
+    guest = ("exec", "--", "nsenter", "-t", str(on_ovn[0]["state"]["pid"]), "-n", "sysctl", "-qw")
+    lab.run(*guest, *(f"net.ipv6.conf.{one}.disable_ipv6=1" for one in ("all", "default")))
+    cloud = await started(lab, gateway, more=REPLUG)
+    await replug(cloud, on_ovn[0])
+    await replug(cloud, on_ovn[1], "10.244.8.0/24")
+    assert len(lab.addresses("rt-1")) == 1
     await cloud.close()
 
 
@@ -233,6 +264,30 @@ async def test_an_edit_at_the_same_time_survives(
     cloud.gate.call = call  # type: ignore[method-assign]
     await create(cloud, node_of(one))
     assert nic(lab, one) == {**edited, "ipv4.routes": f"10.9.0.0/24,{POD_CIDR}"}
+    await cloud.close()
+
+
+async def test_edits_of_somebody_who_never_rests_survive(
+    lab: Lab, gateway: Gateway, bridged: list[Json]
+) -> None:
+    """IN63: and so do ours, whatever is between two of our requests."""
+    cloud, one = await started(lab, gateway, "bridged"), bridged[0]
+    edits = {f"user.edit-{number}": "x" for number in range(60)}
+
+    async def edit_all() -> None:
+        for key, value in edits.items():
+            await asyncio.to_thread(
+                lab.call, "PATCH", "/instances/br-7", {"config": {key: value}}, "bridged"
+            )
+
+    editing = asyncio.create_task(edit_all())
+    for number in range(8):
+        await replug(cloud, one, f"10.244.{number}.0/24")
+    await editing
+    now = lab.instance("br-7", "bridged")
+    assert edits.items() <= now["config"].items()
+    assert nic(lab, one)["ipv4.routes"].count(",") == 7
+    assert now["config"][MARK].count(",") == 7
     await cloud.close()
 
 

@@ -53,6 +53,17 @@ async def test_a_volume_of_a_shared_pool_has_no_zone(lab: Lab, gateway: Gateway)
     assert await place(lab, gateway, VOLUME) == VolumePlace((), "lab")
 
 
+async def test_a_name_that_each_member_has_for_itself_is_nobodys(
+    lab: Lab, gateway: Gateway
+) -> None:
+    """IN65: pools of one member each; the list of a cluster is replayed."""
+    both = [{"name": VOLUME, "location": one} for one in ("m1", "m2")]
+    body = {"type": "sync", "metadata": both}
+    gateway.set_rules({"path": "/volumes/custom", "status": 200, "body": body})
+    answer = await place(lab, gateway, VOLUME)
+    assert answer == Unknown("each of the members m1, m2 has such a volume")
+
+
 @pytest.mark.parametrize(
     ("handle", "why"),
     [

@@ -22,6 +22,7 @@ from ccm.model.objects import Json
 from ccm.model.service import HealthCheck, Service
 from ccm.providers.openstack import api
 from ccm.providers.openstack.instances import OpenStackInstances
+from ccm.providers.openstack.lb import waiting
 from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX
 from ccm.providers.openstack.lb.names import CLUSTER_TAG, OWNER_TAG
 from ccm.providers.openstack.routes import GROUP_PREFIX
@@ -61,6 +62,8 @@ class OpenStackAdapter(Adapter):
         self.lab.agent = " kit$"  # others may use the lab at the same time
         OpenStackInstances.batch_size = OpenStackVolumes.batch_size = BATCH
         api.PAGE = PAGE
+        if self.lab.is_split:
+            waiting.USUAL, waiting.USUAL_CHANGE = {}, 0.5
         self._spares = [s for s in self._servers() if s["name"].startswith(("kit-", SPARE))]
 
     def stop(self) -> None:
@@ -193,14 +196,24 @@ class OpenStackAdapter(Adapter):
         """All at once, as each takes a while."""
         for one in (balancers := self._balancers()):
             self._settle(one)
-            path = f"/lbaas/loadbalancers/{one['id']}?cascade=true"
-            self.lab.call("octavia", "DELETE", path)
+            path = f"/lbaas/loadbalancers/{one['id']}"
+            if not self.lab.is_gone("octavia", path):
+                self.lab.call("octavia", "DELETE", f"{path}?cascade=true")
         for one in balancers:
             path = f"/lbaas/loadbalancers/{one['id']}"
             is_gone = partial(self.lab.is_gone, "octavia", path)
             wait_for("the balancer is gone", is_gone, WAIT, POLL_INTERVAL)
         for one in self._floating():
             self.lab.delete("neutron", f"/floatingips/{one['id']}")
+        if self.lab.is_split:
+            self._clear_vips()
+
+    def _clear_vips(self) -> None:
+        """The ports that stay behind would be all addresses of the network in the end."""
+        for port in self.lab.get("neutron", "/ports?device_owner=Octavia"):
+            balancer = port["device_id"].removeprefix("lb-")
+            if self.lab.is_gone("octavia", f"/lbaas/loadbalancers/{balancer}"):
+                self.lab.delete("neutron", f"/ports/{port['id']}")
 
     def _settle(self, balancer: Json) -> None:
         path = f"/lbaas/loadbalancers/{balancer['id']}"

@@ -163,7 +163,10 @@ class BalancerLab(Lab):
         working = (
             "SELECT COUNT(*) FROM member WHERE pool_id=pool.id AND provisioning_status='ACTIVE'"
         )
-        there = "SELECT id FROM load_balancer WHERE provisioning_status<>'DELETED'"
+        there = (
+            "SELECT id FROM load_balancer WHERE provisioning_status<>'DELETED'"
+            f" AND project_id='{self.project_id}'"
+        )
         others = self._sql(
             f"SELECT COUNT(*) FROM pool WHERE load_balancer_id IN ({there})"
             f" AND ({working}) <> {count}"
@@ -185,13 +188,18 @@ class BalancerLab(Lab):
         command = ["mariadb", f"--socket={socket}", "-uroot", "-N", "octavia", "-e", statement]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def create_balancer(self, name: str, ports: Iterable[int]) -> None:
+    def create_balancer(
+        self, name: str, ports: Iterable[int], *, has_monitors: bool = False
+    ) -> None:
         """One by hand, with a member for each node behind each port."""
         members = [
             {"address": node.addresses[0]["address"], "protocol_port": 30080, "name": node.name}
             for node in self.nodes
         ]
-        pool = {"protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "members": members}
+        pool: Json = {"protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "members": members}
+        if has_monitors:
+            times = {"delay": 5, "timeout": 3, "max_retries": 1}
+            pool["healthmonitor"] = {"type": "TCP", **times}
         listeners = [
             {
                 "protocol": "TCP",

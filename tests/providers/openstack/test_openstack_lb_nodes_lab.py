@@ -1,10 +1,14 @@
 """Nodes behind load balancers on a real Octavia and Neutron: which, and what lets traffic in."""
 
 import asyncio
+import math
 
 import pytest
 
+from ccm.cloud.testkit.harness import port
+from ccm.errors import RetryAfter
 from ccm.model.objects import Node
+from ccm.providers.openstack.lb import networks
 from tests.proc.running import long, until
 from tests.providers.openstack.balancers import CALLER, LOCAL, BalancerLab, Worker, service_of
 
@@ -45,6 +49,20 @@ async def test_security_groups_follow_where_they_are_managed(octavia: BalancerLa
     assert octavia.resources() == before
     await worker.close()
     await plain.close()
+
+
+async def test_nodes_that_come_while_it_is_made_are_a_request_a_pool_and_no_look_at_its_parts(
+    octavia: BalancerLab, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks, "FIXED_KEPT", math.inf)  # however long Octavia takes
+    asked, nodes = service_of(ports=[port(80), port(443, node_port=30443)]), octavia.nodes[:4]
+    with pytest.raises(RetryAfter):
+        await worker.balancers.ensure(asked, nodes[:2])
+    worker.forget_calls()
+    made = await worker.ensure(asked, nodes)
+    assert [one["floating_ip_address"] for one in octavia.floating_ips()] == [made.ingress[0].ip]
+    assert octavia.members() == [{node.name for node in nodes}] * 2
+    assert sorted(worker.without_polls) == ["ListPorts", "UpdateMembers", "UpdateMembers"]
 
 
 @long

@@ -12,7 +12,7 @@ from ccm.providers.openstack.api import NotFound, Unanswered
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.lb.names import Names, Role
-from ccm.providers.openstack.lb.octavia import UNANSWERED, Octavia
+from ccm.providers.openstack.lb.octavia import PENDING_KEPT, UNANSWERED, Octavia
 from ccm.providers.openstack.lb.waiting import Waiting
 
 
@@ -125,6 +125,42 @@ async def test_one_list_tells_of_all_that_are_waited_for() -> None:
     assert await state(octavia, made[2]) == "gone"
     assert fake.calls[2:] == ["ListLoadBalancers", "GetLoadBalancer"], "a list alone is no proof"
     assert made[2] not in octavia.waiting
+
+
+async def test_who_waits_for_a_list_that_takes_long_has_it_too() -> None:
+    fake, clock = FakeOctavia(), Clock()
+    api: Any = fake
+    octavia, pages = Octavia(api, lambda: clock.now), fake.pages
+
+    async def slow(*arguments: str, **query: str) -> list[Json]:
+        found = await pages(*arguments, **query)
+        clock.now += 2.0
+        return found
+
+    fake.pages = slow  # type: ignore[method-assign]
+    made = [await create(octavia, f"web-{number}") for number in range(3)]
+    clock.now += 1.0
+    await asyncio.gather(*(state(octavia, one) for one in made))
+    assert fake.calls == ["ListLoadBalancers"]
+
+
+def test_what_is_at_work_together_is_looked_at_together() -> None:
+    clock, ids = Clock(), [f"lb-{number}" for number in range(5)]
+    due: dict[str, float] = {}
+    for one in ids:
+        clock.waiting.begin(one, "CreateLoadBalancer", "tag")
+        due[one] = clock.now + clock.waiting.first_look(one).seconds
+        clock.now += 0.7
+    lists: list[float] = [0.0]
+    while clock.now < 130.0:
+        one = min(due, key=due.__getitem__)
+        clock.now = due[one]
+        if clock.now > lists[-1] + PENDING_KEPT:
+            lists.append(clock.now)
+        with pytest.raises(RetryAfter) as later:
+            clock.waiting.check({"id": one, "provisioning_status": "PENDING_CREATE"})
+        due[one] = clock.now + later.value.seconds
+    assert len(lists) <= 20
 
 
 async def test_what_was_seen_before_a_change_says_nothing_after_it() -> None:

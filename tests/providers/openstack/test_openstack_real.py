@@ -77,6 +77,7 @@ async def test_a_cluster_is_served_for_few_calls_and_leaves_nothing_behind(
             await until("the volume has its zone", lambda: has_zone(whole))
             check_costs(costs.take(), seconds, time.monotonic() - began)
             await check_services(whole, costs)
+            await check_a_wrong_annotation(whole)
             await check_a_deleted_server(whole, servers)
             assert supervisor.end() == 0
         except BaseException:
@@ -113,6 +114,14 @@ async def check_services(whole: Whole, costs: Costs) -> None:
     assert writes["POST"] == len(SERVICES)
     assert not writes["PUT"], "nothing is ensured a second time"
     assert await whole.warnings() == []
+
+
+async def check_a_wrong_annotation(whole: Whole) -> None:
+    """OS110: one Warning on the Service, and no other, names it."""
+    await whole.annotate("plain", f"{PREFIX}made-up", "1")
+    (told,) = await until("it is told", whole.warnings, LIMIT)
+    assert told.startswith("plain: ")
+    assert "made-up" in told
 
 
 async def check_a_deleted_server(whole: Whole, servers: dict[str, str]) -> None:

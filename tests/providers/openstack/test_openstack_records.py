@@ -47,6 +47,17 @@ def test_a_provider_id_names_a_server(provider_id: str, server: str, region: str
     assert is_foreign == (not provider_id.startswith(("openstack:", "/")))
 
 
+def test_a_server_is_of_this_region_unless_its_provider_id_says_otherwise() -> None:
+    for region, provider_id, server in (
+        ("Here", f"openstack:///{ID}", ID),
+        ("Here", f"openstack://Here/{ID}", ID),
+        ("Here", f"openstack://There/{ID}", ""),
+        ("", f"openstack://There/{ID}", ID),
+        ("Here", "", ""),
+    ):
+        assert ids.server_in(region, provider_id) == server
+
+
 def fixed(ip: str, kind: str = "fixed") -> Json:
     return {"addr": ip, "version": 6 if ":" in ip else 4, "OS-EXT-IPS:type": kind}
 

@@ -21,6 +21,7 @@ from ccm.providers.openstack.router import (
     our_routes,
 )
 from ccm.providers.openstack.routes import Combined
+from tests.proc.running import until
 
 A, B = "10.244.1.0/24", "10.244.2.0/24"
 HOPS = {f"10.0.0.{n}": (f"server-{n}", Hop(f"10.0.0.{n}", {})) for n in (1, 2)}
@@ -145,21 +146,24 @@ class Cloud:
         return await asyncio.gather(*each, return_exceptions=True)
 
 
-async def test_changes_that_come_while_one_is_under_way_go_together() -> None:
+async def test_changes_asked_for_at_once_or_while_others_are_under_way_go_together() -> None:
     cloud = Cloud()
-    assert await cloud.do("a", "b", "c") == [None, None, None]
-    assert cloud.calls == [["a"], ["b", "c"]]
+    first = asyncio.create_task(cloud.do("a", "b"))
+    await until("the first is under way", lambda: cloud.calls)
+    assert await cloud.do("c", "d") == [None, None]
+    assert await first == [None, None]
+    assert cloud.calls == [["a", "b"], ["c", "d"]]
 
 
 async def test_a_refused_change_keeps_no_other_back() -> None:
     cloud, refused = Cloud(), Refused("no")
     cloud.errors["b"] = refused
     assert await cloud.do("a", "b", "c") == [None, refused, None]
-    assert cloud.calls == [["a"], ["b", "c"], ["b"], ["c"]]
+    assert cloud.calls == [["a", "b", "c"], ["a"], ["b"], ["c"]]
 
 
 async def test_a_cloud_that_fails_is_not_asked_for_each_by_itself() -> None:
     cloud, failed = Cloud(), CloudError("down")
     cloud.errors["b"] = failed
-    assert await cloud.do("a", "b", "c") == [None, failed, failed]
-    assert len(cloud.calls) == 2
+    assert await cloud.do("a", "b", "c") == [failed, failed, failed]
+    assert len(cloud.calls) == 1

@@ -107,6 +107,24 @@ async def test_routes_cost_few_calls_and_ports_let_pods_out(
     assert not any(route.is_blackhole for route in listed)
 
 
+async def test_a_server_of_another_region_is_not_behind_this_router(
+    cloud: Started, lab: Lab, router: Router, nodes: list[Node]
+) -> None:
+    """OS21: here one of that ID is there, too, so that a kubelet could have its route."""
+    assert cloud.routes
+    here, elsewhere = nodes[:2]
+    server = lab.world["servers"]["node-1"]
+    here.raw["spec"]["providerID"] = f"openstack://{lab.world['region']}/{server}"
+    elsewhere.raw["spec"]["providerID"] = f"openstack://elsewhere/{server}"
+    assert await routes_of(cloud, nodes) == []
+    with pytest.raises(Refused, match="names no server here"):
+        await invoke(cloud.routes.create, elsewhere, CIDRS["node-2"])
+    await invoke(cloud.routes.create, here, CIDRS["node-1"])
+    assert router.routes == {CIDRS["node-1"]: router.address("node-1")}
+    (listed,) = await routes_of(cloud, nodes)
+    assert listed.node == "node-1"
+
+
 async def test_what_was_made_by_hand_stays_when_ours_go(
     cloud: Started, router: Router, nodes: list[Node]
 ) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.kube.lease import COMPONENT
 from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
+from tests.kube.cluster import ITS_EVENTS
 from tests.labs.openstack.lab import Lab
 from tests.proc.environment import EVENTS, NODES, SERVICES
 from tests.proc.running import Supervisor, Where
@@ -19,6 +19,7 @@ FLAGS = (
     "--cluster-cidr=10.244.0.0/16",
     "--node-monitor-period=500ms",
     "--node-deletion-confirmation-period=0",
+    "--cloud-call-timeout=60s",  # ten load balancers at once, from an API with one process
 )
 
 
@@ -79,6 +80,10 @@ class Whole:
         wanted = {"type": "LoadBalancer", "ports": ports, **spec}
         await self.api.post(SERVICES, {"metadata": meta, "spec": wanted})
 
+    async def annotate(self, service: str, key: str, value: str) -> None:
+        body = {"metadata": {"annotations": {key: value}}}
+        await self.api.patch(f"{SERVICES}/{service}", MERGE_PATCH, body)
+
     async def services(self) -> dict[str, Json]:
         items = (await self.api.get(SERVICES))["items"]
         return {one["metadata"]["name"]: one for one in items if one["spec"]["type"] != "ClusterIP"}
@@ -102,12 +107,12 @@ class Whole:
         return not await self.services()
 
     async def warnings(self) -> list[str]:
-        """Reasons and messages of Warnings, but for those of the API server itself."""
+        """What Warnings are about and say, but for those of the API server itself."""
         events = (await self.api.get(EVENTS))["items"]
         return [
-            f"{e['reason']}: {e['message']}"
+            f"{e['involvedObject']['name']}: {e['reason']}: {e['message']}"
             for e in events
-            if e["type"] == "Warning" and e["reportingComponent"] == COMPONENT
+            if e["type"] == "Warning" and e["reportingComponent"] != ITS_EVENTS
         ]
 
     # In the cloud

@@ -1,42 +1,23 @@
 """A stand-in for Proxmox, and the provider started in it."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from ccm.cloud.gate import invoke
-from ccm.cloud.interface import ProviderContext
-from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node
-from ccm.model.cloud import Answer
 from ccm.model.objects import Node
 from ccm.providers.proxmox.provider import ProxmoxCloud
 from tests.providers.proxmox.served import Served, config_of
+from tests.providers.started import StartedProvider
 
 PROVIDED = "alpha.kubernetes.io/provided-node-ip"
 
 
-class Started(ProxmoxCloud):
+class Started(StartedProvider, ProxmoxCloud):
     """The provider with its gate."""
 
     def __init__(self, config: str) -> None:
-        super().__init__()
-        self.config, self.gate = config, KitGate(10.0)
-
-    async def start(self) -> "Started":
-        config = self.config.encode()
-        await self.initialize(ProviderContext(self.gate, config, "proxmox.yaml", "kit", "test"))
-        return self
-
-    async def describe(self, *nodes: Node) -> Mapping[str, Answer]:
-        assert self.instances
-        return await invoke(self.instances.describe, nodes)
-
-    async def describe_one(self, asked: Node) -> Answer:
-        return (await self.describe(asked))[asked.name]
-
-    def count(self, operation: str) -> int:
-        return [call.operation for call in self.gate.calls].count(operation)
+        super().__init__(config, "proxmox.yaml")
 
 
 def node_with(

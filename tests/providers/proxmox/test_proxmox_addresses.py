@@ -14,7 +14,7 @@ from ccm.providers.proxmox.addresses import addresses_of, read_interfaces
 from ccm.providers.proxmox.config import NetworkSection
 from tests.providers.proxmox.conftest import Started, node_with
 from tests.providers.proxmox.served import Served, config_of
-from tests.providers.proxmox.test_proxmox_instances import UUID, known, numbered_uuid
+from tests.providers.proxmox.test_proxmox_instances import UUID, numbered_uuid
 
 MAC = "bc:24:11:00:00:01"
 NET = {"net0": f"virtio={MAC.upper()},bridge=vmbr0"}
@@ -58,6 +58,14 @@ async def test_what_is_not_the_machines_is_left_out() -> None:
     assert read_interfaces({"result": None}, frozenset({MAC})) == []
 
 
+async def test_a_guest_has_so_many_addresses_and_no_more() -> None:
+    """Whoever is root in it can make any number of interfaces, too."""
+    cidrs = [[f"10.{one}.{two}.1/24" for two in range(60)] for one in range(20)]
+    answer = {"result": [interface(MAC, *some) for some in cidrs]}
+    found = read_interfaces(answer, frozenset({MAC}))
+    assert [str(one) for one in found] == [c.partition("/")[0] for s in cidrs for c in s][:100]
+
+
 async def test_rules_say_what_addresses_are() -> None:
     """PX22: the order is the list's, and what the kubelet has counts whatever the rules say."""
     section = NetworkSection(
@@ -88,9 +96,9 @@ async def test_agents_tell_addresses(pve: Served, auto: Started) -> None:
     machine = pve.add(100, "node-1", UUID, config=NET)
     machine.agent = {"interfaces": [interface(MAC, "10.0.0.5/24", "10.0.0.6/24")]}
     asked = node_with("node-1", UUID, ip="10.0.0.6")
-    assert told(await known(auto, asked)) == ["10.0.0.6", "10.0.0.5"]
-    assert told(await known(auto, asked)) == ["10.0.0.6", "10.0.0.5"]
-    assert auto.count("GetGuestAddresses") == 1, "an answer counts for a while"
+    assert told(await auto.known(asked)) == ["10.0.0.6", "10.0.0.5"]
+    assert told(await auto.known(asked)) == ["10.0.0.6", "10.0.0.5"]
+    assert auto.operations.count("GetGuestAddresses") == 1, "an answer counts for a while"
 
 
 async def test_without_an_agent_the_kubelets_address_is_enough(pve: Served, auto: Started) -> None:
@@ -98,8 +106,8 @@ async def test_without_an_agent_the_kubelets_address_is_enough(pve: Served, auto
     pve.add(100, "node-1", UUID)
     asked = node_with("node-1", UUID, ip="10.0.0.5", addresses=("10.0.0.5", "10.0.0.7"))
     for _ in range(3):
-        assert told(await known(auto, asked)) == ["10.0.0.5"]
-    assert auto.count("GetGuestAddresses") == 1
+        assert told(await auto.known(asked)) == ["10.0.0.5"]
+    assert auto.operations.count("GetGuestAddresses") == 1
 
 
 async def test_agents_that_hang_delay_nobody_for_long(
@@ -132,11 +140,11 @@ async def test_an_agent_that_fails_later_changes_no_address(
     machine = pve.add(100, "node-1", UUID, config=NET)
     machine.agent = {"interfaces": [interface(MAC, "10.0.0.5/24")]}
     asked = node_with("node-1", UUID)
-    there = told(await known(auto, asked))
+    there = told(await auto.known(asked))
     machine.agent = None
     for _ in range(2):
-        assert told(await known(auto, asked)) == there == ["10.0.0.5"]
-    assert auto.count("GetGuestAddresses") >= 2
+        assert told(await auto.known(asked)) == there == ["10.0.0.5"]
+    assert auto.operations.count("GetGuestAddresses") >= 2
 
 
 async def test_a_number_that_was_given_again_has_not_the_addresses_of_before(
@@ -145,8 +153,8 @@ async def test_a_number_that_was_given_again_has_not_the_addresses_of_before(
     """PX3."""
     machine = pve.add(100, "node-1", UUID, config=NET)
     machine.agent = {"interfaces": [interface(MAC, "10.0.0.5/24")]}
-    await known(auto, node_with("node-1", UUID))
+    await auto.known(node_with("node-1", UUID))
     pve.remove(100)
     other = pve.add(100, "node-2", numbered_uuid(2), config=NET)
     other.agent = {"interfaces": [interface(MAC, "10.0.0.6/24")]}
-    assert told(await known(auto, node_with("node-2", numbered_uuid(2)))) == ["10.0.0.6"]
+    assert told(await auto.known(node_with("node-2", numbered_uuid(2)))) == ["10.0.0.6"]

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ccm.checks.cloud import check_reads
-from ccm.checks.context import CheckContext
-from ccm.settings import Settings
 from tests.providers.proxmox.served import ALL_RIGHTS, TOKEN, Served, config_of
+from tests.providers.started import checked
 
 
 @pytest.mark.parametrize(
@@ -23,12 +21,16 @@ async def test_it_names_the_rights_that_are_missing(
 ) -> None:
     """PX13: although every read of such a token is answered."""
     pve.acl = {TOKEN: [("/", set(rights))]}
-    file = tmp_path / "proxmox.yaml"
-    file.write_text(config_of(pve.section()))
-    settings = Settings(cloud_provider="proxmox", cloud_config=str(file), kubeconfig="/nowhere")
-    context = CheckContext(settings, {})
-    try:
-        (found,) = await check_reads(context)
-    finally:
-        await context.close()
+    (found,) = await checked("proxmox", config_of(pve.section()), tmp_path)
     assert (found.state, words in found.message) == (state, True), found
+
+
+async def test_it_names_the_cluster_whose_token_is_wrong(
+    pve: Served, other: Served, tmp_path: Path
+) -> None:
+    sections = pve.section("north"), other.section("south")
+    for served in (pve, other):
+        served.apitokens = {TOKEN: "another"}
+    (found,) = await checked("proxmox", config_of(*sections), tmp_path)
+    assert found.state == "failed"
+    assert "north: ListMachines: 401 authentication failure" in found.message

@@ -4,6 +4,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+from fakepve.certs import make_cert
 
 from ccm.errors import ConfigurationFaults
 from ccm.providers.proxmox.config import Cluster, NetworkSection, ProxmoxConfig, read_config
@@ -39,14 +40,13 @@ def told(content: str) -> str:
 
 
 def test_all_keys_are_read(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
+    file, _, _ = make_cert(str(tmp_path), "pve1")
     north = Cluster(
         "north",
         ("https://10.0.0.1:8006", "https://10.0.0.2:8006"),
-        str(file),
-        token_id_file=str(file),
-        token_secret_file=str(file),
+        file,
+        token_id_file=file,
+        token_secret_file=file,
     )
     network = NetworkSection(
         "auto",
@@ -85,9 +85,9 @@ def test_little_is_enough() -> None:
         (ONE.replace(SECRET, "'a b'"), "token_secret: has not the form"),
         (ONE.replace("ccm@pve!k8s", "ccm@pve"), "token_id: has not the form"),
         (f"{ONE}  token_secret_file: /nowhere", "token_secret: is given twice"),
-        (ONE.replace("token_secret", "token_secret_file"), "token_secret_file: names no file"),
+        (ONE.replace("token_secret", "token_secret_file"), "token_secret_file: cannot be read"),
         (f"{ONE}  username: root@pam", "give token_id and token_secret of a token"),
-        (f"{ONE}  ca_file: /nowhere", "ca_file: is '/nowhere', which is no file"),
+        (f"{ONE}  ca_file: /nowhere", "ca_file: is '/nowhere', which cannot be read"),
         (f"{ONE}features: {{provider: other}}", "use default, capmox"),
         (f"{ONE}features: {{mode: auto}}", "features mode: is not a key"),
         (f"{ONE}features: {{network: {{mode: dhcp}}}}", "use default, qemu, auto"),

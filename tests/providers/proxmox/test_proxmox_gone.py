@@ -10,11 +10,14 @@ from ccm.errors import CloudError, Denied
 from ccm.model.cloud import Gone, Instance
 from tests.providers.proxmox.conftest import Started, node_with
 from tests.providers.proxmox.served import ALL_RIGHTS, LIST, TOKEN, Served, config_of
-from tests.providers.proxmox.test_proxmox_instances import OTHER_UUID, UUID, known, why
+from tests.providers.proxmox.test_proxmox_instances import OTHER_UUID, UUID, why
 
 ASKED = node_with("node-1", UUID, "proxmox://one/100")
 NAMED = node_with("node-1", UUID, f"proxmox://{UUID}")
 UNNAMED = node_with("node-1", UUID)
+
+
+ZONE = "topology.kubernetes.io/zone"
 
 
 def answer_with(listed: Any) -> Callable[[Any], Any]:
@@ -29,7 +32,7 @@ def answer_with(listed: Any) -> Callable[[Any], Any]:
 async def test_a_deleted_machine_is_gone_by_all_proofs(pve: Served, cloud: Started) -> None:
     """PX12: list, quorum, rights, its last host, and the list again."""
     pve.add(100, "node-1", UUID, node="pve2")
-    await known(cloud, ASKED)
+    await cloud.known(ASKED)
     pve.remove(100)
     pve.requests.clear()
     assert isinstance(await cloud.describe_one(ASKED), Gone)
@@ -57,14 +60,14 @@ async def test_a_uuid_that_no_machine_has_is_gone(pve: Served, cloud: Started) -
 
 async def test_a_machine_without_a_uuid_may_be_anyones(pve: Served, cloud: Started) -> None:
     pve.add(101, "other")
-    assert "machine 101 of one has no UUID" in why(await cloud.describe_one(NAMED))
+    assert "machine 101 of one has no UUID" in await cloud.why(NAMED)
 
 
 async def test_a_uuid_is_looked_for_in_the_list_of_after(pve: Served, cloud: Started) -> None:
     """A machine that the first list did not have may be the one."""
     pve.add(100, "pet", UUID)
     pve.on_list = first_empty(pve)
-    assert "changed meanwhile" in why(await cloud.describe_one(NAMED))
+    assert "changed meanwhile" in await cloud.why(NAMED)
     assert isinstance(await cloud.describe_one(NAMED), Instance)
 
 
@@ -83,7 +86,7 @@ def first_empty(pve: Served) -> Callable[[Any], Any]:
 
 
 async def test_a_node_without_an_id_is_never_gone(pve: Served, cloud: Started) -> None:
-    assert "the token may see is node-1" in why(await cloud.describe_one(UNNAMED))
+    assert "the token may see is node-1" in await cloud.why(UNNAMED)
 
 
 @pytest.mark.parametrize("asked", [ASKED, NAMED, UNNAMED])
@@ -92,9 +95,9 @@ async def test_an_empty_list_of_a_token_without_rights_deletes_nobody(
 ) -> None:
     """PX13: 200 and no machines; what is said names the right, and so does what check reads."""
     pve.add(100, "node-1", UUID)
-    await known(cloud, ASKED)
+    await cloud.known(ASKED)
     pve.acl = {TOKEN: [("/", {"Sys.Audit"})]}
-    told = why(await cloud.describe_one(asked))
+    told = await cloud.why(asked)
     assert asked is UNNAMED or "VM.Audit on /vms, propagated" in told
     assert cloud.instances
     missing = await cloud.instances.missing_rights()  # type: ignore[attr-defined]
@@ -188,24 +191,24 @@ async def test_a_machine_that_moved_while_it_was_asked_for_is_there(
     """PX15: the first list is short, its host says 500, and the second list has it."""
     pve.add_node("pve2")
     machine = pve.add(100, "node-1", UUID, node="pve1")
-    await known(cloud, ASKED)
+    await cloud.known(ASKED)
     machine.node = "pve2"
     pve.on_list = first_empty(pve)
-    assert "is in the list again" in why(await cloud.describe_one(ASKED))
+    assert "is in the list again" in await cloud.why(ASKED)
 
 
 async def test_a_machine_that_its_host_has_is_not_gone(pve: Served, cloud: Started) -> None:
     pve.add(100, "node-1", UUID)
     pve.on_list = answer_with([])
-    assert "host pve1 has machine 100" in why(await cloud.describe_one(ASKED))
+    assert "host pve1 has machine 100" in await cloud.why(ASKED)
 
 
 async def test_a_last_host_that_is_away_proves_nothing(pve: Served, cloud: Started) -> None:
     pve.add(100, "node-1", UUID)
-    await known(cloud, ASKED)
+    await cloud.known(ASKED)
     pve.remove(100)
     pve.set_node_offline("pve1")
-    assert "595" in why(await cloud.describe_one(ASKED))
+    assert "595" in await cloud.why(ASKED)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +225,7 @@ async def test_a_list_that_is_not_understood_is_a_doubt(
     pve: Served, cloud: Started, listed: Any
 ) -> None:
     pve.on_list = answer_with(listed)
-    assert "in the answer" in why(await cloud.describe_one(ASKED))
+    assert "in the answer" in await cloud.why(ASKED)
 
 
 @pytest.mark.parametrize("body", ["", "<html>", "{}", '{"data": null}', '{"data": {}}', "[]"])
@@ -238,17 +241,32 @@ async def test_an_error_without_words_is_an_error(pve: Served, cloud: Started, b
     """PX31."""
     pve.add(100, "node-1", UUID)
     pve.fail("GET", "/config", 500, body or " ", html=True)
-    assert "GetConfig: 500" in why(await cloud.describe_one(ASKED))
+    assert "GetConfig: 500" in await cloud.why(ASKED)
     pve.remove(100)
-    assert "GetConfig: 500" in why(await cloud.describe_one(ASKED))
+    assert "GetConfig: 500" in await cloud.why(ASKED)
 
 
 async def test_what_else_does_not_exist_is_no_proof(pve: Served, cloud: Started) -> None:
     pve.fail("GET", "/config", 500, "storage 'vms' does not exist")
-    assert "storage 'vms' does not exist" in why(await cloud.describe_one(ASKED))
+    assert "storage 'vms' does not exist" in await cloud.why(ASKED)
 
 
 async def test_a_refused_token_is_told(pve: Served, cloud: Started) -> None:
     pve.apitokens.clear()
     with pytest.raises(Denied, match="401 authentication failure"):
         await cloud.describe_one(ASKED)
+
+
+@pytest.mark.parametrize("label", [{}, {ZONE: "pve1"}, {ZONE: "pve9"}])
+async def test_after_a_start_each_host_is_asked(
+    pve: Served, cloud: Started, label: dict[str, str]
+) -> None:
+    """PX12: where it was last, nobody knows; a kubelet may write any zone."""
+    pve.add_node("pve2")
+    pve.add(100, "node-1", UUID, node="pve2")
+    pve.on_list = answer_with([])
+    asked = node_with("node-1", UUID, "proxmox://one/100")
+    asked.raw["metadata"]["labels"] = label
+    assert "host pve2 has machine 100" in await cloud.why(asked)
+    pve.remove(100)
+    assert isinstance(await cloud.describe_one(asked), Gone)

@@ -5,7 +5,6 @@ import base64
 import pytest
 
 from ccm.model.cloud import AddressType, Answer, Instance, PowerState, Unknown
-from ccm.model.objects import Node
 from tests.providers.proxmox.conftest import Started, node_with
 from tests.providers.proxmox.served import LIST, Served, config_of
 
@@ -15,12 +14,6 @@ OTHER_UUID = "a1b2c3d4-0000-4000-8000-00000000000b"
 
 def numbered_uuid(number: int) -> str:
     return f"a1b2c3d4-0000-4000-8000-{number:012d}"
-
-
-async def known(cloud: Started, asked: Node) -> Instance:
-    answer = await cloud.describe_one(asked)
-    assert isinstance(answer, Instance), answer
-    return answer
 
 
 def why(answer: Answer) -> str:
@@ -47,7 +40,7 @@ async def test_two_clusters_are_two_regions(pve: Served, other: Served) -> None:
     by_id = node_with("node-2", OTHER_UUID, two.provider_id)
     other.requests.clear()
     pve.requests.clear()
-    assert (await known(cloud, by_id)).region == "two"
+    assert (await cloud.known(by_id)).region == "two"
     assert not pve.requests, "the other cluster is not asked"
     await cloud.close()
 
@@ -73,20 +66,20 @@ async def test_a_number_that_was_given_again_is_another_machine(
     """PX3: with no list in between, too; it is not ours, and nobody is gone for that."""
     pve.add(100, "node-1", UUID)
     asked = node_with("node-1", UUID, "proxmox://one/100")
-    await known(cloud, asked)
+    await cloud.known(asked)
     pve.remove(100)
     foreign = pve.add(100, "node-1", OTHER_UUID)
     foreign.started_at += 60
-    assert "has not the Node's UUID" in why(await cloud.describe_one(asked))
+    assert "has not the Node's UUID" in await cloud.why(asked)
 
 
 async def test_a_machine_that_is_renamed_stays_its_nodes(pve: Served, cloud: Started) -> None:
     """PX4."""
     machine = pve.add(100, "node-1", UUID)
     asked = node_with("node-1", UUID, "proxmox://one/100")
-    there = await known(cloud, asked)
+    there = await cloud.known(asked)
     machine.name = "pet"
-    assert await known(cloud, asked) == there
+    assert await cloud.known(asked) == there
 
 
 @pytest.mark.parametrize(
@@ -100,16 +93,16 @@ async def test_a_machine_that_is_renamed_stays_its_nodes(pve: Served, cloud: Sta
 async def test_a_uuid_has_many_forms(pve: Served, cloud: Started, smbios: str) -> None:
     """PX5; the SKU is the type."""
     pve.add(100, "node-1", config={"smbios1": smbios})
-    answer = await known(cloud, node_with("node-1", UUID.upper(), "proxmox://one/100"))
+    answer = await cloud.known(node_with("node-1", UUID.upper(), "proxmox://one/100"))
     assert answer.type == ("m1.large" if "sku" in smbios else "4VCPU-8GB")
 
 
 async def test_a_name_counts_whole(pve: Served, cloud: Started) -> None:
     """PX6: without a UUID, too; a domain may follow."""
     pve.add(110, "node-10")
-    assert "no virtual machine" in why(await cloud.describe_one(node_with("node-1")))
+    assert "no virtual machine" in await cloud.why(node_with("node-1"))
     pve.add(101, "node-1.example.com")
-    assert (await known(cloud, node_with("node-1"))).provider_id == "proxmox://one/101"
+    assert (await cloud.known(node_with("node-1"))).provider_id == "proxmox://one/101"
 
 
 @pytest.mark.parametrize("provider_id", ["rke2://node-1", "talos://a", "k3s://node-1"])
@@ -131,10 +124,10 @@ async def test_ids_of_cluster_api_are_served_and_made(pve: Served) -> None:
         "clusters:", "features: {provider: capmox}\nclusters:"
     )
     cloud = await Started(config).start()
-    made = await known(cloud, node_with("node-1", UUID.upper()))
+    made = await cloud.known(node_with("node-1", UUID.upper()))
     assert made.provider_id == f"proxmox://{UUID}"
     provider_id = f"proxmox://{OTHER_UUID.upper()}"
-    pet = await known(cloud, node_with("node-2", OTHER_UUID, provider_id))
+    pet = await cloud.known(node_with("node-2", OTHER_UUID, provider_id))
     assert pet.provider_id == provider_id, "a Node keeps its ID"
     assert cloud.instances
     assert len(pve.paths("/config")) == 2
@@ -146,11 +139,11 @@ async def test_power_follows_the_machine(pve: Served, cloud: Started) -> None:
     machine = pve.add(100, "node-1", UUID)
     asked = node_with("node-1", UUID, "proxmox://one/100")
     machine.qmpstatus = "paused"
-    assert (await known(cloud, asked)).power is PowerState.RUNNING
+    assert (await cloud.known(asked)).power is PowerState.RUNNING
     machine.status, machine.lock = "stopped", "suspended"
-    assert (await known(cloud, asked)).power is PowerState.STOPPED
+    assert (await cloud.known(asked)).power is PowerState.STOPPED
     machine.status, machine.lock = "running", None
-    assert (await known(cloud, asked)).power is PowerState.RUNNING
+    assert (await cloud.known(asked)).power is PowerState.RUNNING
 
 
 async def test_a_host_that_is_away_leaves_its_nodes_as_they_are(
@@ -160,22 +153,22 @@ async def test_a_host_that_is_away_leaves_its_nodes_as_they_are(
     pve.add(100, "node-1", UUID)
     pve.add(101, "node-2", OTHER_UUID)
     asked = node_with("node-1", UUID, "proxmox://one/100")
-    await known(cloud, asked)
+    await cloud.known(asked)
     pve.set_node_offline("pve1")
-    assert (await known(cloud, asked)).power is PowerState.UNKNOWN
+    assert (await cloud.known(asked)).power is PowerState.UNKNOWN
     new = node_with("node-2", OTHER_UUID, "proxmox://one/101")
-    assert "595" in why(await cloud.describe_one(new))
+    assert "595" in await cloud.why(new)
 
 
 async def test_a_zone_follows_a_migration(pve: Served, cloud: Started) -> None:
     """PX19, PX15: also when the list is older than the move."""
     machine = pve.add(100, "node-1", UUID)
     asked = node_with("node-1", UUID, "proxmox://one/100")
-    assert (await known(cloud, asked)).zone == "pve1"
+    assert (await cloud.known(asked)).zone == "pve1"
     pve.add_node("pve2")
     machine.node = "pve2"
-    assert (await known(cloud, asked)).zone == "pve2"
-    fresh = await Started(cloud.config).start()
+    assert (await cloud.known(asked)).zone == "pve2"
+    fresh = await Started(cloud.text).start()
     lists = 0
 
     async def move(request: object) -> object:
@@ -186,7 +179,7 @@ async def test_a_zone_follows_a_migration(pve: Served, cloud: Started) -> None:
         return answer
 
     pve.on_list = move
-    assert (await known(fresh, asked)).zone == "pve1"
+    assert (await fresh.known(asked)).zone == "pve1"
     assert lists == 2
     await fresh.close()
 
@@ -200,9 +193,9 @@ async def test_templates_and_containers_are_no_nodes(pve: Served, cloud: Started
     assert "no virtual machine" in why(template)
     assert "is a container" in why(container)
     by_id = node_with("node-2", OTHER_UUID, "proxmox://one/200")
-    assert "is a container" in why(await cloud.describe_one(by_id))
+    assert "is a container" in await cloud.why(by_id)
     pve.add(100, "node-1", UUID)
-    assert (await known(cloud, asked[0])).provider_id == "proxmox://one/100"
+    assert (await cloud.known(asked[0])).provider_id == "proxmox://one/100"
 
 
 async def test_a_copy_with_the_uuid_is_told(pve: Served, cloud: Started) -> None:
@@ -210,15 +203,30 @@ async def test_a_copy_with_the_uuid_is_told(pve: Served, cloud: Started) -> None
     pve.add(100, "node-1", UUID)
     pve.add(101, "node-1", UUID)
     told = "several machines are node node-1: 100 of one, 101 of one"
-    assert why(await cloud.describe_one(node_with("node-1", UUID))) == told
-    assert "several machines" in why(await cloud.describe_one(node_with("other", UUID)))
-    assert "several" in why(await cloud.describe_one(node_with("other", UUID, f"proxmox://{UUID}")))
+    assert await cloud.why(node_with("node-1", UUID)) == told
+    assert "several machines" in await cloud.why(node_with("other", UUID))
+    assert "several" in await cloud.why(node_with("other", UUID, f"proxmox://{UUID}"))
+
+
+@pytest.mark.parametrize("provider_id", ["", f"proxmox://{UUID}"])
+async def test_a_copy_with_the_nodes_name_is_not_taken_for_a_renamed_machine(
+    pve: Served, cloud: Started, provider_id: str
+) -> None:
+    """PX4, PX26: whoever may make a machine may give it any name and UUID."""
+    machine = pve.add(100, "node-1", UUID)
+    asked = node_with("node-1", UUID, provider_id)
+    await cloud.known(asked)
+    machine.name = "renamed"
+    await cloud.known(asked)
+    pve.add(101, "node-1", UUID)
+    told = await cloud.why(asked)
+    assert told == "several machines are node node-1: 100 of one, 101 of one"
 
 
 async def test_too_many_are_not_searched(pve: Served, cloud: Started) -> None:
     for number in range(201):
         pve.add(1000 + number, f"guest-{number}", numbered_uuid(number))
-    told = why(await cloud.describe_one(node_with("node-1", UUID)))
+    told = await cloud.why(node_with("node-1", UUID))
     assert "201 are too many" in told
     assert not pve.paths("/config")
 
@@ -226,9 +234,9 @@ async def test_too_many_are_not_searched(pve: Served, cloud: Started) -> None:
 async def test_an_old_id_has_no_region(pve: Served, other: Served, cloud: Started) -> None:
     pve.add(100, "node-1", UUID)
     asked = node_with("node-1", UUID, "proxmox:///100")
-    assert (await known(cloud, asked)).provider_id == "proxmox:///100"
+    assert (await cloud.known(asked)).provider_id == "proxmox:///100"
     two = await Started(config_of(pve.section(), other.section("two"))).start()
-    assert "in no cluster" in why(await two.describe_one(asked))
+    assert "in no cluster" in await two.why(asked)
     await two.close()
 
 
@@ -242,10 +250,10 @@ async def test_a_machine_has_one_id(cloud: Started) -> None:
 async def test_the_kubelets_address_is_enough(pve: Served, cloud: Started) -> None:
     """PX30: and there are no balancers."""
     pve.add(100, "node-1", UUID)
-    answer = await known(cloud, node_with("node-1", UUID, ip="10.0.0.5,fd00::5"))
+    answer = await cloud.known(node_with("node-1", UUID, ip="10.0.0.5,fd00::5"))
     kinds = [(one.type, one.address) for one in answer.addresses]
     internal = AddressType.INTERNAL_IP
     own = [(internal, "10.0.0.5"), (internal, "fd00::5")]
     assert kinds == [*own, (AddressType.HOSTNAME, "node-1")]
-    assert (await known(cloud, node_with("node-1", UUID))).addresses == ()
+    assert (await cloud.known(node_with("node-1", UUID))).addresses == ()
     assert [cloud.load_balancers, cloud.routes, cloud.volumes] == [None] * 3

@@ -1,23 +1,19 @@
 """The whole product on a real API server and the stand-in: what Nodes cost, and which ones go."""
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from ccm.cli.main import main
-from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.objects import Node
-from ccm.sandbox.kubelets import ready_condition, registration
+from ccm.kube.client import Kube
+from ccm.sandbox.kubelets import registration
 from tests.kube.cluster import RealCluster
 from tests.proc.conftest import api, cluster
 from tests.proc.environment import NODES
 from tests.proc.running import Supervisor, Where, until
 from tests.providers.proxmox.served import ALL_RIGHTS, LIST, TOKEN, Served, config_of
 from tests.providers.proxmox.test_proxmox_instances import numbered_uuid
+from tests.providers.real_nodes import RealNodes
 
 __all__ = ["api", "cluster"]
 
@@ -32,36 +28,29 @@ FLAGS = (
 )
 
 
-class Whole:
+class Whole(RealNodes):
     """What there is in both."""
 
     def __init__(self, api: Kube, pve: Served) -> None:
-        self.api, self.pve = api, pve
+        super().__init__(api)
+        self.pve = pve
 
     async def register(self, number: int) -> None:
         """A machine, and what the kubelet on it does first."""
-        name, uuid = f"pve-node-{number}", numbered_uuid(number)
+        name, uuid = name_of(number), numbered_uuid(number)
         self.pve.add(100 + number, name, uuid)
         node = registration(name)
         node["status"]["nodeInfo"]["systemUUID"] = uuid.upper()
         await self.api.post(NODES, node)
 
-    async def nodes(self) -> dict[str, Node]:
-        return {one["metadata"]["name"]: Node(one) for one in (await self.api.get(NODES))["items"]}
-
-    async def are_initialized(self) -> bool:
-        nodes = (await self.nodes()).values()
-        return all(one.provider_id and not one.is_uninitialized for one in nodes)
-
-    async def stop_kubelets(self, numbers: Iterable[int]) -> None:
-        body = {"status": {"conditions": [ready_condition(False)]}}
-        for number in numbers:
-            await self.api.patch(f"{NODES}/pve-node-{number}/status", MERGE_PATCH, body)
-
     async def rounds(self, number: int) -> None:
         """So many lists of the cluster from now."""
         before = len(self.pve.paths(LIST))
         await until("lists", lambda: len(self.pve.paths(LIST)) >= before + number)
+
+
+def name_of(number: int) -> str:
+    return f"pve-node-{number}"
 
 
 async def test_nodes_cost_little_and_go_on_proof_alone(
@@ -90,17 +79,11 @@ async def test_nodes_cost_little_and_go_on_proof_alone(
 async def check_doubts(whole: Whole, supervisor: Supervisor) -> None:
     """Five Nodes fell silent: without rights or without quorum nobody goes."""
     pve = whole.pve
-    await whole.stop_kubelets(range(5))
+    await whole.stop_kubelets(*map(name_of, range(5)))
     pve.acl = {TOKEN: [("/", {"Sys.Audit"})]}
     await whole.rounds(6)
     assert len(await whole.nodes()) == COUNT
-
-    async def is_told() -> bool:
-        words = ["explain", f"--runtime-dir={supervisor.runtime}", "node", "pve-node-0"]
-        done = await asyncio.to_thread(CliRunner().invoke, main, words)
-        return "VM.Audit on /vms" in done.output
-
-    await until("the right that is missing is told", is_told)
+    await whole.until_told(supervisor, name_of(0), "VM.Audit on /vms")
     assert len(await whole.nodes()) == COUNT
     pve.acl = {TOKEN: [("/", set(ALL_RIGHTS))]}
     pve.lose_quorum()
@@ -108,7 +91,7 @@ async def check_doubts(whole: Whole, supervisor: Supervisor) -> None:
     await whole.rounds(6)
     assert len(await whole.nodes()) == COUNT
     pve.regain_quorum()
-    await until_node(whole, 0, lambda node: node is None)
+    await whole.until_gone(name_of(0))
     assert len(await whole.nodes()) == COUNT - 1
 
 
@@ -116,25 +99,16 @@ async def check_what_follows(whole: Whole) -> None:
     """A stop, a migration, and a host that does not answer."""
     pve = whole.pve
     pve.vm(101).status = "stopped"
-    await until_node(whole, 1, lambda node: bool(node and node.is_shut_down))
+    await whole.until_node(name_of(1), lambda node: node.is_shut_down)
     pve.vm(101).status = "running"
-    await until_node(whole, 1, lambda node: bool(node and not node.is_shut_down))
+    await whole.until_node(name_of(1), lambda node: not node.is_shut_down)
     pve.add_node("pve2")
     for number in (2, 7):
         pve.vm(100 + number).node = "pve2"
     zone = "topology.kubernetes.io/zone"
     pve.set_node_offline("pve2")
     await whole.rounds(6)
-    away = (await whole.nodes())["pve-node-2"]
+    away = (await whole.nodes())[name_of(2)]
     assert not away.is_shut_down
     pve.set_node_offline("pve2", offline=False)
-    await until_node(whole, 2, lambda node: bool(node and node.labels.get(zone) == "pve2"))
-
-
-async def until_node(whole: Whole, number: int, is_so: Callable[[Node | None], bool]) -> None:
-    """Until it is as wanted, or gone."""
-
-    async def seen() -> bool:
-        return is_so((await whole.nodes()).get(f"pve-node-{number}"))
-
-    await until(f"node {number} is as wanted", seen)
+    await whole.until_node(name_of(2), lambda node: node.labels.get(zone) == "pve2")

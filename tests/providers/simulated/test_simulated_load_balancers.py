@@ -151,7 +151,7 @@ async def test_what_is_fixed_for_life_is_refused_and_the_balancer_stays(
 async def test_a_read_that_lags_behind_makes_no_second_balancer(
     w: World, hosts: list[Node]
 ) -> None:
-    w.cloud.faults.set(CloudFault(CloudFaultKind.STALE, "GetLoadBalancer", remaining=2))
+    w.cloud.faults.set(CloudFault(CloudFaultKind.STALE, "ListLoadBalancers", remaining=2))
     await w.balancers.ensure(service(), hosts)
     with pytest.raises(RetryAfter, match="appeared"):
         await w.balancers.ensure(service(), hosts)

@@ -132,8 +132,8 @@ PROVIDER = (
     ),
     (
         "it goes by another name",
-        'self.name = "mutant"',
-        'self.name = "other"',
+        'name = "mutant"',
+        'name = "other"',
         "provider::test_it_has_a_name_and_knows_what_is_not_its_own",
     ),
     (

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ccm.errors import ImplementedElsewhere, Refused
+from ccm.model.annotations import MOST_DIGITS
 from ccm.model.service import Service
 
 PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
@@ -59,7 +60,7 @@ BOOLEANS: Mapping[str, bool] = {
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
 """What Go's strconv.ParseBool takes."""
-NUMBER = re.compile(r"[+-]?[0-9]+")
+NUMBER = re.compile(rf"[+-]?[0-9]{{1,{MOST_DIGITS}}}")
 """What Go's strconv.ParseInt takes."""
 
 

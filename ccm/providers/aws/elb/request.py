@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ccm.errors import Refused
+from ccm.model.annotations import whole_number
 from ccm.model.objects import Node
 from ccm.model.service import EVERYBODY, HealthCheck, Service, ServicePort
 from ccm.providers.aws import ids
@@ -181,7 +182,7 @@ def read_health_check(
     protocols = ("TCP", "HTTP", "HTTPS") if is_nlb else ("TCP", "SSL", "HTTP", "HTTPS")
     protocol = read.one_of("healthcheck-protocol", protocols, base.protocol).upper()
     port = read.text("healthcheck-port", base.port)
-    if port != "traffic-port" and not (port.isdecimal() and 1 <= int(port) <= 65535):
+    if port != "traffic-port" and not 1 <= (whole_number(port) or 0) <= 65535:
         raise read.invalid("healthcheck-port", "a port or traffic-port")
     has_path = protocol in ("HTTP", "HTTPS")
     if not has_path and read.text("healthcheck-path"):

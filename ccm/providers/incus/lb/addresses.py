@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 
 from ccm.errors import Refused
+from ccm.http import path_of
 from ccm.model.cloud import Network
 from ccm.model.objects import mapping, text
-from ccm.providers.incus.api import IncusApi, path_of
+from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import FORWARD, BalancerSection
 from ccm.providers.incus.lb.request import IPV4
 

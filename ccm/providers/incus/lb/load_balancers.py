@@ -10,17 +10,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 from ccm.cloud.lookup import SharedRead
-from ccm.errors import CloudError, NoRoom, Refused
+from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
+from ccm.http import path_of
 from ccm.model.cloud import Balancer, Ingress, IpMode, Network, OwnedBalancer
 from ccm.model.objects import Json, Node, objects, text
 from ccm.model.service import Feature, Service
-from ccm.providers.incus import ids
-from ccm.providers.incus.api import Conflict, IncusApi, NotFound, path_of
+from ccm.providers.incus.api import RACE_RETRY, Conflict, IncusApi, NotFound
 from ccm.providers.incus.config import FORWARD, BalancerSection
 from ccm.providers.incus.ids import Cluster
-from ccm.providers.incus.inventory import InstanceList, Inventory, ListedInstance, instance_of
+from ccm.providers.incus.inventory import Inventory
 from ccm.providers.incus.lb import plan
 from ccm.providers.incus.lb.addresses import Pools, free_addresses, is_usable
+from ccm.providers.incus.lb.backends import BackendReader
 from ccm.providers.incus.lb.plan import Backend, address_of
 from ccm.providers.incus.lb.request import (
     SERVICE,
@@ -48,15 +49,14 @@ class IncusLoadBalancers:
     def __init__(
         self, api: IncusApi, inventory: Inventory, section: BalancerSection, cluster: Cluster
     ) -> None:
-        self._api, self._inventory = api, inventory
-        self._section, self._cluster = section, cluster
+        self._api, self._section, self._cluster = api, section, cluster
+        self._backends = BackendReader(api, inventory, section)
         self._pools = Pools(api, section)
         kind = "forwards" if section.mode == FORWARD else "load-balancers"
         self._path = path_of("networks", section.network, kind)
         self._noun = "Forward" if section.mode == FORWARD else "LoadBalancer"
         self._query = {"project": section.project}
         self._list = SharedRead(self._read_all)
-        self._list_instances = SharedRead(self._read_instances)
         # Two creations of one address at once may both succeed, and then nobody can change either.
         self._creating = asyncio.Lock()
 
@@ -75,10 +75,10 @@ class IncusLoadBalancers:
         request = read_request(service, self._section, self._cluster)
         listed = await self._list()
         warnings, own = list(request.warnings), self._own(service, listed)
-        instances = await self._instances(hosts)
+        candidates = await self._backends.read(hosts)
         kept: list[str] = []
         for family in request.families:
-            backends = self._backends(instances, family)
+            backends = candidates.of_family(family)
             if there := choose(request, family, own):
                 await self._update(own[there], request, backends)
                 kept.append(there)
@@ -88,20 +88,20 @@ class IncusLoadBalancers:
                 warnings.append(f"no range has addresses of {family}")
         for address in own.keys() - set(kept):
             await self._delete(address)
-        warnings += self._left_out(instances)
+        warnings += candidates.warnings
         return self._balancer(service, kept, tuple(warnings))
 
     async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
         own = self._own(service, await self._list())
         if not own:
             raise Refused(f"Service {service.key} has no load balancer")
-        instances = await self._instances(hosts)
+        candidates = await self._backends.read(hosts)
         for address, there in sorted(own.items()):
             try:
                 listeners = read_listeners(plan.listeners_mark(there))
             except ValueError as odd:
                 raise Refused(f"what {address} serves is not written in it") from odd
-            backends = self._backends(instances, family_of(address))
+            backends = candidates.of_family(family_of(address))
             await self._write(
                 there, plan.with_backends(self._section.mode, there, listeners, backends)
             )
@@ -133,10 +133,6 @@ class IncusLoadBalancers:
             await self._api.get("GetProject", path_of("projects", self._section.project))
         return objects(listed)
 
-    async def _read_instances(self) -> InstanceList:
-        """Without their states, which take most of the time; a bridge knows no addresses itself."""
-        return await self._inventory.read(recursion=2 if self._section.mode == FORWARD else 1)
-
     def _own(self, service: Service, listed: Sequence[Json]) -> Records:
         cluster, uid = self._cluster, service.uid
         own = {address_of(one): one for one in listed if plan.is_marked(one, cluster, uid)}
@@ -147,49 +143,6 @@ class IncusLoadBalancers:
                 "administrator has to remove one (incus admin sql global)"
             )
         return own
-
-    async def _instances(self, hosts: Sequence[Node]) -> list[ListedInstance]:
-        """The instances of Nodes; raises rather than leave one out that may only be unreadable."""
-        if not hosts:
-            return []
-        listed = await self._list_instances()
-        found = [instance_of(node, listed) for node in hosts]
-        wanted = [
-            bool(node.provider_id) and not node.is_foreign(ids.PROVIDER_IDS) for node in hosts
-        ]
-        if any(one is None and is_wanted for one, is_wanted in zip(found, wanted, strict=True)):
-            doubts = listed.doubts or await self._inventory.doubts()
-            if doubts:
-                raise CloudError(f"which instances there are is not known: {'; '.join(doubts[:3])}")
-        return [one for one in found if one]
-
-    def _backends(self, instances: Sequence[ListedInstance], family: str) -> list[Backend]:
-        """Those that are on, by their first address in the network; OVN refuses others."""
-        found = {
-            Backend(one.name, address)
-            for one in instances
-            if not one.is_stopped
-            for address in self._addresses(one, family)[:1]
-        }
-        return sorted(found)
-
-    def _addresses(self, instance: ListedInstance, family: str) -> list[str]:
-        network, is_bridge = self._section.network, self._section.mode == FORWARD
-        nics = [one for one in instance.nics(network) if one.network == network]
-        if is_bridge and nics:
-            found = instance.addresses(network)
-        else:
-            found = [one for nic in nics for one in instance.given_to(nic)]
-        return [one for one in found if family_of(one) == family]
-
-    def _left_out(self, instances: Sequence[ListedInstance]) -> list[str]:
-        network = self._section.network
-        odd = [
-            one.name
-            for one in instances
-            if not any(nic.network == network for nic in one.nics(network))
-        ]
-        return [f"instances {', '.join(sorted(odd))} are not in network {network}"] if odd else []
 
     def _balancer(
         self, service: Service, addresses: Sequence[str], warnings: tuple[str, ...]
@@ -209,7 +162,10 @@ class IncusLoadBalancers:
         """The whole record at once: in some versions a part ends the request without an answer."""
         if plan.is_different(wanted, there):
             path = self._path + path_of(address_of(there))
-            await self._api.call(f"Update{self._noun}", "PUT", path, self._query, wanted)
+            try:
+                await self._api.call(f"Update{self._noun}", "PUT", path, self._query, wanted)
+            except NotFound as error:  # somebody deletes it
+                raise RetryAfter(str(error), RACE_RETRY) from error
 
     async def _create(
         self, request: BalancerRequest, family: str, backends: Sequence[Backend]

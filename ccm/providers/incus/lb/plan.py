@@ -45,40 +45,21 @@ def body(
     there: Json | None = None,
 ) -> Json:
     """The record with our `config`; what else somebody has configured in the one there stays."""
+    now = there or {}
     others = {
         key: value
-        for key, value in config_of(there or {}).items()
+        for key, value in config_of(now).items()
         if key == CLUSTER_UID or not key.startswith((OURS, CHECKS))
     }
-    made: Json = {
+    if mode == FORWARD:
+        parts = {"ports": _forwarded(listeners, choose(config[SERVICE_UID], backends, now))}
+    else:
+        parts = _balanced(listeners, sorted(backends))
+    return {
         "description": f"Kubernetes Service {config.get(SERVICE, '')}",
         "config": {**others, **config},
+        **{key: _with_others(records, now.get(key)) for key, records in parts.items()},
     }
-    if mode == FORWARD:
-        target = choose(config[SERVICE_UID], backends, there or {})
-        return made | {"ports": _forwarded(listeners, target)}
-    node_ports = sorted({one.node_port for one in listeners})
-    made["backends"] = [
-        {
-            "name": backend_name(backend, port),
-            "description": "",
-            "target_address": backend.address,
-            "target_port": str(port),
-        }
-        for backend in sorted(backends)
-        for port in node_ports
-    ]
-    made["ports"] = [
-        {
-            "description": "",
-            "protocol": one.protocol,
-            "listen_port": str(one.port),
-            "target_backend": [backend_name(to, one.node_port) for to in sorted(backends)],
-        }
-        for one in sorted(listeners)
-        if backends  # a port without any is refused
-    ]
-    return made
 
 
 def with_backends(
@@ -111,6 +92,31 @@ def choose(uid: str, backends: Sequence[Backend], there: Json) -> Backend | None
     return max(kept or backends, key=weight, default=None)
 
 
+def _balanced(listeners: Sequence[Listener], backends: Sequence[Backend]) -> dict[str, list[Json]]:
+    node_ports = sorted({one.node_port for one in listeners})
+    targets = [
+        {
+            "name": backend_name(backend, port),
+            "description": "",
+            "target_address": backend.address,
+            "target_port": str(port),
+        }
+        for backend in backends
+        for port in node_ports
+    ]
+    ports = [
+        {
+            "description": "",
+            "protocol": one.protocol,
+            "listen_port": str(one.port),
+            "target_backend": [backend_name(to, one.node_port) for to in backends],
+        }
+        for one in sorted(listeners)
+        if backends  # a port without any is refused
+    ]
+    return {"backends": targets, "ports": ports}
+
+
 def _forwarded(listeners: Sequence[Listener], target: Backend | None) -> list[Json]:
     return [
         {
@@ -123,6 +129,17 @@ def _forwarded(listeners: Sequence[Listener], target: Backend | None) -> list[Js
         for one in sorted(listeners)
         if target
     ]
+
+
+def _with_others(made: Sequence[Json], there: object) -> list[Json]:
+    """With the keys that newer versions have besides, as they are in the ones there."""
+    known = {_identity(one): one for one in objects(there)}
+    return [{**known.get(_identity(one), {}), **one} for one in made]
+
+
+def _identity(record: Json) -> tuple[str, ...]:
+    """Of a backend its name, of a port what it listens to."""
+    return tuple(text(record.get(key)) for key in ("name", "protocol", "listen_port"))
 
 
 def _comparable(value: object) -> object:

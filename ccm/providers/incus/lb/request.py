@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from ccm.errors import Refused
+from ccm.model.annotations import whole_number
 from ccm.model.service import Service
 from ccm.providers.incus.config import FORWARD, LONGEST_CHECK, BalancerSection
 from ccm.providers.incus.ids import OURS, Cluster
@@ -142,7 +143,7 @@ def _checks(service: Service, section: BalancerSection) -> dict[str, str]:
     for name, default in section.check_counts.items():
         key = name.replace("-", "_")
         value = service.annotations.get(f"{HEALTH_CHECK}-{name}", str(default))
-        if not (value.isascii() and value.isdecimal() and 0 < int(value) <= LONGEST_CHECK):
+        if not 0 < (whole_number(value) or 0) <= LONGEST_CHECK:
             raise Refused(
                 f"annotation {HEALTH_CHECK}-{name} is {value!r}: give 1 to {LONGEST_CHECK}"
             )

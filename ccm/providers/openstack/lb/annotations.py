@@ -4,9 +4,9 @@ As upstream does, a number or a word that is wrong leaves the default in force.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ccm.model.service import Service
+from ccm.model.annotations import ServiceAnnotations
 
 PREFIX = "loadbalancer.openstack.org/"
 INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
@@ -44,23 +44,10 @@ OUTREACHING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Annotations:
-    """Those of one Service, and in `warnings` a sentence for each that has not its effect."""
+class Annotations(ServiceAnnotations):
+    """Those of one Service, and how their values are read."""
 
-    service: Service
-    warnings: list[str] = field(default_factory=list, compare=False)
-
-    @classmethod
-    def of(cls, service: Service) -> "Annotations":
-        """Those of a Service; ones that nobody knows have a warning already."""
-        found = cls(service)
-        for name in sorted(service.annotations):
-            if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in KNOWN:
-                found.warnings.append(f"annotation {name} is ignored: it is not known")
-        return found
-
-    def has(self, name: str) -> bool:
-        return PREFIX + name in self.service.annotations
+    PREFIX, KNOWN = PREFIX, KNOWN
 
     def text(self, name: str, default: str = "") -> str:
         """An empty value counts: it stands against the configuration's."""
@@ -94,6 +81,3 @@ class Annotations:
         listed = ", ".join(filter(None, choices))
         self.ignore(name, f"{value!r} is none of {listed}; it is {default or 'none'}")
         return default
-
-    def ignore(self, name: str, why: str) -> None:
-        self.warnings.append(f"annotation {PREFIX}{name} is ignored: {why}")

@@ -4,6 +4,7 @@ Octavia is at work on a load balancer for a while after each change; `RetryAfter
 do something else meanwhile.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,6 @@ from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.openstack.lb.octavia import Octavia
 from ccm.providers.openstack.lb.plan import ObservedBalancer
 from ccm.providers.openstack.lb.request import (
-    Listener,
     LoadBalancerRequest,
     families_of,
     is_id,
@@ -50,7 +50,6 @@ class Built:
     """What a load balancer was made for a moment ago, and what comes of it once it works."""
 
     request: LoadBalancerRequest
-    listeners: tuple[Listener, ...]
     addresses: tuple[str, ...]
 
 
@@ -236,37 +235,49 @@ class OctaviaLoadBalancers:
     # Acting
 
     async def _create(self, request: LoadBalancerRequest, hosts: Sequence[Node]) -> RetryAfter:
-        """Make the load balancer; while Octavia is at work it gets its address."""
+        """Make the load balancer; while Octavia is at work it gets its address, and is let in."""
         where, request = await self._addresses.place(request, hosts, self._read)
-        backends = await self._backends.of(request, hosts, text(where.get("vip_subnet_id")))
+        subnet_id = text(where.get("vip_subnet_id"))
+        backends = await self._backends.of(request, hosts, subnet_id)
         listeners = tuple(request.listeners(backends.by_port(request)))
         is_whole = not self._config.provider_requires_serial_api_calls
         creation = plan.creation(request.names, listeners, where, is_whole)
-        record = await self._octavia.create(request.names, creation)
+        record, opened = await asyncio.gather(
+            self._octavia.create(request.names, creation),
+            self._backends.open(request, backends, subnet_id),
+            return_exceptions=True,
+        )
+        if isinstance(record, BaseException):
+            raise record
         made = ObservedBalancer(record, Role.OWNER, objects(record.get("listeners")))
         self._members.remember(request, made, backends.by_port(request))
+        if opened is None and subnet_id == text(record.get("vip_subnet_id")):
+            self._members.opened(request, backends)
         addresses = await self._addresses.ensure(request, record, Role.OWNER)
-        await self._backends.open(request, backends, text(record.get("vip_subnet_id")))
+        await self._members.open(request, backends)
         if is_whole:
-            self._built[request.names.uid] = Built(request, listeners, tuple(addresses))
+            self._built[request.names.uid] = Built(request, tuple(addresses))
         return self._octavia.waiting.first_look(made.id)
 
     async def _ensure(
         self, request: LoadBalancerRequest, found: ObservedBalancer, hosts: Sequence[Node]
     ) -> Balancer:
         names, vip_subnet_id = request.names, text(found.record.get("vip_subnet_id"))
+        built = self._built.get(names.uid)
+        if built and built.request == request:
+            await self._members.update(request, hosts)  # Nodes may have come meanwhile
+            del self._built[names.uid]
+            return self._balancer(request, found.record, built.addresses)
+        self._built.pop(names.uid, None)
         backends = await self._backends.of(request, hosts, vip_subnet_id)
         listeners = tuple(request.listeners(backends.by_port(request)))
-        built = self._built.pop(names.uid, None)
-        if built and built.request == request and built.listeners == listeners:
-            return self._balancer(request, found.record, built.addresses)
         self._check_share(request, found)
         observed = await self._octavia.with_parts(found, names)
         for call in plan.plan(names, listeners, observed):
             raise await self._octavia.change(found.record, call)
         self._members.remember(request, observed, {})
         addresses = await self._addresses.ensure(request, found.record, found.role)
-        await self._backends.open(request, backends, vip_subnet_id)
+        await self._members.open(request, backends)
         if found.role is Role.SHARER:
             for record in await self._octavia.by_marks(names):
                 other = ObservedBalancer(record, names.role_of(record))

@@ -87,7 +87,19 @@ class MemberUpdates:
         backends = await self._backends.of(request, hosts, known.subnet_id)
         if change := known.first_change(request, backends):
             raise await self._send(request, known, backends, *change)
-        await self._open(request, known, backends)
+        await self.open(request, backends)
+
+    async def open(self, request: LoadBalancerRequest, backends: NodeBackends) -> None:
+        """Let a known load balancer in to Nodes that do not yet, and to no others."""
+        uid = request.names.uid
+        if self._known[uid].opened != backends.addresses:
+            await self._backends.open(request, backends, self._known[uid].subnet_id)
+            self.opened(request, backends)
+
+    def opened(self, request: LoadBalancerRequest, backends: NodeBackends) -> None:
+        """These Nodes let it in."""
+        uid = request.names.uid
+        self._known[uid] = replace(self._known[uid], opened=backends.addresses)
 
     async def _settled(self, request: LoadBalancerRequest) -> Known | None:
         """What is known, once Octavia is done with what was sent."""
@@ -101,14 +113,6 @@ class MemberUpdates:
                 return None
             self._check(request, record)
         return known
-
-    async def _open(
-        self, request: LoadBalancerRequest, known: Known, backends: NodeBackends
-    ) -> None:
-        """Let it in to Nodes that do not yet, and to no others."""
-        if known.opened != backends.addresses:
-            await self._backends.open(request, backends, known.subnet_id)
-            self._known[request.names.uid] = replace(known, opened=backends.addresses)
 
     def _check(self, request: LoadBalancerRequest, record: Json) -> None:
         """Raise while Octavia is at work, and when it failed."""
@@ -147,9 +151,8 @@ class MemberUpdates:
         uid = request.names.uid
         self._known[uid] = replace(known, members=None)  # unless Octavia takes it
         await self._octavia.change(known.balancer, plan.members_update(pool_id, members))
-        known = replace(known, members={**(known.members or {}), pool_id: members})
-        self._known[uid] = known
-        await self._open(request, known, backends)
+        self._known[uid] = replace(known, members={**(known.members or {}), pool_id: members})
+        await self.open(request, backends)
         return self._octavia.waiting.first_look(known.id)
 
 

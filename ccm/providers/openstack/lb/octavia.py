@@ -37,7 +37,7 @@ class Octavia:
     def __init__(self, api: OpenStackApi, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock, self.waiting = api, clock, Waiting(clock)
         self._seen: dict[str, Json] = {}  # by ID, the last list of those at work
-        self._seen_at = 0.0  # when it was asked for
+        self._seen_at = self._seen_until = 0.0  # when it was asked for, and answered
         self._looking = asyncio.Lock()
         self._unanswered: dict[str, float] = {}  # creations, by the UID of their Services
 
@@ -77,13 +77,15 @@ class Octavia:
         """Whether the last list tells of what was begun last, and not of long ago."""
         state = text(self._seen.get(balancer_id, {}).get("provisioning_status"))
         kept = READY_KEPT if state in (ACTIVE, ERROR) else PENDING_KEPT
-        return self.waiting.since(balancer_id) <= self._seen_at >= self._clock() - kept
+        is_newer = self.waiting.since(balancer_id) <= self._seen_at
+        return is_newer and self._clock() <= self._seen_until + kept
 
     async def _list(self, tags: Sequence[str]) -> None:
         self._seen_at, self._seen = self._clock(), {}
         for some in batches(tags, VALUES_PER_CALL):
             listed = await self._find(**{"tags-any": ",".join(some)})
             self._seen |= {text(one.get("id")): one for one in listed}
+        self._seen_until = self._clock()
 
     async def by_name(self, name: str) -> list[Json]:
         """Those of this name, whoever owns them; the oldest first."""

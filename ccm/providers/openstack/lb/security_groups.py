@@ -11,7 +11,9 @@ from ccm.providers.openstack.api import RACE_RETRY, Conflict, NotFound, OpenStac
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.neutron import if_unchanged, list_all, list_ports
 
-GATHER = 0.1  # seconds in which changes of several Services to the same ports come together
+GATHER = 0.5  # seconds without a change of another Service, which would be to the same ports
+MAX_GATHERS = 4
+MAX_ROUNDS = 3  # of changes to ports that others change, too
 PORT_FIELDS = (
     "id",
     "device_id",
@@ -94,25 +96,38 @@ class PortGroups:
         await asyncio.shield(self._run)
 
     async def _change(self) -> None:
-        await asyncio.sleep(GATHER)
+        for _ in range(MAX_GATHERS):
+            known = len(self._waiting)
+            await asyncio.sleep(GATHER)
+            if len(self._waiting) == known:
+                break
         async with self._lock:
             self._run, memberships = None, list(self._waiting.values())
             self._waiting = {}
             await self._change_ports(memberships)
 
     async def _change_ports(self, memberships: Sequence[Membership]) -> None:
-        ports = await self._ports(memberships)
-        failure: CloudError | None = None
-        for call in plan_ports(memberships, ports.values()):
-            port = ports[call.path.rpartition("/")[2]]
-            try:
-                await self._api.make(call, if_unchanged(port))
-            except NotFound:
-                continue
-            except CloudError as error:
-                failure = failure or error
-        if failure:
-            raise failure
+        """Where somebody changes a port meanwhile, as we do for a route, it is read again."""
+        ports, failures = await self._ports(memberships), list[CloudError]()
+        for _ in range(MAX_ROUNDS):
+            changed_meanwhile = list[str]()
+            for call in plan_ports(memberships, ports.values()):
+                port_id = call.path.rpartition("/")[2]
+                try:
+                    await self._api.make(call, if_unchanged(ports[port_id]))
+                except NotFound:
+                    continue
+                except RetryAfter:
+                    changed_meanwhile.append(port_id)
+                except CloudError as error:
+                    failures.append(error)
+            if not changed_meanwhile:
+                break
+            ports = _by_id(await list_ports(self._api, "id", changed_meanwhile, PORT_FIELDS))
+        else:
+            failures.append(RetryAfter(f"ports go on changing: {changed_meanwhile}", RACE_RETRY))
+        if failures:
+            raise failures[0]
 
     async def _ports(self, memberships: Sequence[Membership]) -> dict[str, Json]:
         """Those of the servers, and those that have one of the groups."""
@@ -120,8 +135,7 @@ class PortGroups:
         groups = sorted(one.group_id for one in memberships)
         found: dict[str, Json] = {}
         for key, values in (("device_id", servers), ("security_groups", groups)):
-            listed = await list_ports(self._api, key, values, PORT_FIELDS)
-            found |= {text(port.get("id")): port for port in listed}
+            found |= _by_id(await list_ports(self._api, key, values, PORT_FIELDS))
         return found
 
 
@@ -196,6 +210,10 @@ def rules_for(
     if check[0]:
         found["tcp", check[0]] |= set(check[1])
     return {IngressRule(*key, cidr) for key, some in found.items() for cidr in some}
+
+
+def _by_id(ports: Iterable[Json]) -> dict[str, Json]:
+    return {text(port.get("id")): port for port in ports}
 
 
 def _read_rule(rule: Json) -> IngressRule:

@@ -1,4 +1,7 @@
-"""When to look at what Octavia is at work on: learnt from how long the same took here before."""
+"""When to look at what Octavia is at work on: learnt from how long the same took here before.
+
+One list tells of all that are at work, so who is to look sooner or later looks with the others.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +13,7 @@ from ccm.model.objects import Json, text
 ACTIVE, ERROR = "ACTIVE", "ERROR"
 SHORTEST, LONGEST = 0.5, 15.0  # seconds between two looks
 LONGEST_FIRST = 120.0  # seconds until the first; an amphora takes a minute and more to boot
-SHARE = 0.25  # of the time that it has taken so far, until the next look
+SHARE = 0.15  # of the time that it has taken so far, until the next look
 EARLIER = 0.9  # of what it took, when the first look found it ready: it may have been sooner
 LATE = 600.0  # seconds of work after which it is told that something is wrong
 USUAL = {"CreateLoadBalancer": 4.0, "DeleteLoadBalancer": 2.0}
@@ -35,6 +38,7 @@ class Waiting:
         self._clock = clock
         self._work: dict[str, Work] = {}
         self._usual: dict[str, float] = {}
+        self._next = float("-inf")  # when somebody looks
 
     def __contains__(self, balancer_id: str) -> bool:
         return balancer_id in self._work
@@ -66,9 +70,8 @@ class Waiting:
     def first_look(self, balancer_id: str) -> RetryAfter:
         """What to raise after a call: when it is likely to be done."""
         work = self._work[balancer_id]
-        left = work.since + self._first(work.call) - self._clock()
         what = f"load balancer {balancer_id} is at work on {work.call}"
-        return RetryAfter(what, max(left, SHORTEST))
+        return RetryAfter(what, self._until_look(work, SHORTEST))
 
     def check(self, record: Json) -> str:
         """The call of ours that is done now, if any; raises while Octavia is at work.
@@ -86,7 +89,16 @@ class Waiting:
         message = f"load balancer {balancer_id} is {state}"
         if age > LATE:
             raise CloudError(f"{message} for {age:.0f} s: see what Octavia waits for")
-        raise RetryAfter(message, min(max(SHORTEST, age * SHARE), LONGEST))
+        interval = min(max(SHORTEST, age * SHARE), LONGEST)
+        raise RetryAfter(message, self._until_look(work, interval))
+
+    def _until_look(self, work: Work, interval: float) -> float:
+        """Seconds until the next look: not before the first one is due, but with others."""
+        now = self._clock()
+        due = max(now + interval, work.since + self._first(work.call))
+        if not (len(self._work) > 1 and now < self._next <= due + interval / 2):
+            self._next = due
+        return self._next - now
 
     def _first(self, call: str) -> float:
         return self._usual.get(call, USUAL.get(call, USUAL_CHANGE))

@@ -1,0 +1,83 @@
+"""Access by a kubeconfig as the `kubernetes` package reads it: plugins, inline certificates, all.
+
+The package takes a third of a start to load, so it is imported only for what needs it.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import load_kube_config
+
+from ccm.errors import ConfigurationFault
+from ccm.kube.client import RestConfig
+from ccm.tls import Server
+
+log = logging.getLogger(__name__)
+
+Load = Callable[[Configuration], Awaitable[None]]
+
+
+async def load_file(path: Path, reread_interval: float) -> RestConfig:
+    """What a kubeconfig says; raises `ConfigurationFault` when that is of no use."""
+    configuration = Configuration()
+    try:
+        loader = await load_kube_config(str(path), client_configuration=configuration)
+    except Exception as error:  # the loader lets out yaml's, ssl's and its own errors
+        detail = " ".join(str(error).split())
+        raise ConfigurationFault(
+            "--kubeconfig", f"{path} is not usable: {detail}", "check it with 'kubectl config view'"
+        ) from error
+    if configuration.api_key.get("BearerToken", "").startswith("Basic "):
+        raise _unusable(path, "username and password", "give the user a token or a certificate")
+    if configuration.proxy:
+        raise _unusable(path, "proxy-url", "name a server that is reached without a proxy")
+    configuration.refresh_api_key_hook = _renewal(loader.load_and_set, reread_interval)
+    return RestConfig(_server(configuration), partial(_bearer, configuration))
+
+
+def _server(configuration: Configuration) -> Server:
+    return Server(
+        url=configuration.host.rstrip("/"),
+        ca_file=configuration.ssl_ca_cert or "",
+        cert_file=configuration.cert_file or "",
+        key_file=configuration.key_file or "",
+        tls_name=configuration.tls_server_name or "",
+        is_verified=configuration.verify_ssl,
+        is_strict=not configuration.disable_strict_ssl_verification,
+    )
+
+
+async def _bearer(configuration: Configuration) -> str:
+    """The token as it is now, without the `Bearer ` of a header."""
+    value = await configuration.get_api_key_with_prefix("BearerToken") or ""
+    return value.partition(" ")[2].strip()
+
+
+def _unusable(path: Path, what: str, remedy: str) -> ConfigurationFault:
+    return ConfigurationFault("--kubeconfig", f"{what} in {path} cannot be used", remedy)
+
+
+def _renewal(read: Load, interval: float) -> Load:
+    """Reads credentials again before a request: a token file changes, a plugin's token expires."""
+    due, has_failed = time.monotonic() + interval, False
+
+    async def renew(configuration: Configuration) -> None:
+        nonlocal due, has_failed
+        if time.monotonic() < due:
+            return
+        due = time.monotonic() + interval  # concurrent requests use what there is
+        fresh = Configuration()
+        try:
+            await read(fresh)
+        except Exception:  # around one callback; what we have may still be valid
+            if not has_failed:
+                log.warning("credentials not read again", exc_info=True)
+            has_failed = True
+            return
+        configuration.api_key, has_failed = fresh.api_key, False
+
+    return renew

@@ -1,0 +1,1 @@
+"""DigitalOcean: droplets, load balancers, the firewall of node ports, volumes; no routes."""

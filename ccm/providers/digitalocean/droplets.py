@@ -1,0 +1,175 @@
+"""The droplets of the account: one list for all, and how sure we are that it is the cluster's.
+
+A token of another team gets a list without ours, and 404 for each of them: neither proves anything
+until the same token has seen something else of this cluster.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from ccm.errors import CloudError
+from ccm.http import path_of
+from ccm.model.cloud import AddressType, Instance, NodeAddress, PowerState
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.providers.digitalocean import ids
+from ccm.providers.digitalocean.api import DigitalOceanApi, Listed, NotFound
+
+POWER_STATES = {
+    "new": PowerState.RUNNING,
+    "active": PowerState.RUNNING,
+    "off": PowerState.STOPPED,
+    "archive": PowerState.STOPPED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Droplet:
+    """A record of the API."""
+
+    id: int
+    name: str
+    status: str
+    size: str
+    region: str
+    vpc: str
+    private: tuple[str, ...]
+    public: tuple[str, ...]  # IPv4 before IPv6
+
+    @property
+    def addresses(self) -> tuple[NodeAddress, ...]:
+        """As upstream: the first of each kind; none while it has none at all."""
+        kinds = [(AddressType.INTERNAL_IP, one) for one in self.private[:1]]
+        for version in (4, 6):
+            of_it = [one for one in self.public if ip_address(one).version == version]
+            kinds += [(AddressType.EXTERNAL_IP, one) for one in of_it[:1]]
+        if not kinds:
+            return ()
+        return (
+            NodeAddress(AddressType.HOSTNAME, self.name),
+            *(NodeAddress(kind, one) for kind, one in kinds),
+        )
+
+    def instance(self) -> Instance:
+        """What it is as a Node's machine; DigitalOcean has no zones."""
+        return Instance(
+            provider_id=ids.provider_id(self.id),
+            type=self.size,
+            region=self.region,
+            addresses=self.addresses,
+            power=POWER_STATES.get(self.status, PowerState.UNKNOWN),
+        )
+
+
+@dataclass(slots=True)
+class DropletList:
+    """A list as it was read; `doubts` are why something may be missing in it."""
+
+    by_id: dict[int, Droplet] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+
+
+class Droplets:
+    """Reads droplets, and remembers which are the cluster's: they are witnesses of a token."""
+
+    def __init__(self, api: DigitalOceanApi, vpc_id: str) -> None:
+        self._api, self._vpc = api, vpc_id.lower()
+        self._own: set[int] = set()
+
+    async def list(self) -> DropletList:
+        """All that the token may see but those with GPUs, ⌈n/200⌉ requests."""
+        return _read_list(await self._api.list("ListDroplets", "/droplets", "droplets"))
+
+    async def list_gpus(self) -> DropletList:
+        """Those with GPUs, which no other list has."""
+        return _read_list(
+            await self._api.list("ListDroplets", "/droplets", "droplets", type="gpus")
+        )
+
+    async def get(self, droplet_id: int) -> Droplet:
+        """One droplet; raises `NotFound` for what the token does not see."""
+        answer = await self._api.get("GetDroplet", path_of("droplets", droplet_id))
+        found = read_droplet(dict(mapping(answer.get("droplet"))))
+        if found is None or found.id != droplet_id:
+            raise CloudError(f"GetDroplet: the answer is not about droplet {droplet_id}")
+        return found
+
+    def remember(self, droplet_ids: Collection[int]) -> None:
+        """That these are Nodes' machines, as some list had them."""
+        self._own.update(droplet_ids)
+
+    def may_be_ours(self, droplet: Droplet) -> bool:
+        """Whether it is in the cluster's VPC, if that is known."""
+        return self._vpc in ("", droplet.vpc.lower())
+
+    async def doubt_of_token(self, asked: Collection[int], there: Collection[int] = ()) -> str:
+        """Why the token may not see the cluster's droplets; empty when it saw one or the VPC.
+
+        `there` is what it has just listed; `asked` are those that nothing is seen of.
+        """
+        if self._own.intersection(there) - {*asked}:
+            return ""
+        try:
+            if self._vpc:
+                return await self.doubt_of_vpc()
+            for other in sorted(self._own - {*asked}, reverse=True)[:1]:
+                await self.get(other)
+                return ""
+        except NotFound:
+            pass
+        except CloudError as error:
+            return str(error)
+        return (
+            "the token sees nothing else of this cluster: it may be another team's; give vpc-id "
+            "in [Global] if this was the last droplet"
+        )
+
+    async def doubt_of_vpc(self) -> str:
+        """Why the token may be another team's: it does not see the VPC of the configuration."""
+        if self._vpc:
+            try:
+                await self._api.get("GetVpc", path_of("vpcs", self._vpc))
+            except NotFound:
+                return (
+                    f"the token does not see VPC {self._vpc}: it is another team's, "
+                    "or vpc-id in [Global] is wrong"
+                )
+        return ""
+
+
+def _read_list(listed: Listed) -> DropletList:
+    found = DropletList(doubts=listed.doubts)
+    for record in listed.records:
+        if droplet := read_droplet(record):
+            found.by_id[droplet.id] = droplet
+        else:
+            found.doubts.append("ListDroplets: a droplet in the answer is not understood")
+    return found
+
+
+def read_droplet(record: Json) -> Droplet | None:
+    """A record, or None for what is none."""
+    droplet_id, name = record.get("id"), text(record.get("name"))
+    if not isinstance(droplet_id, int) or isinstance(droplet_id, bool) or not name:
+        return None
+    networks = mapping(record.get("networks"))
+    v4, v6 = objects(networks.get("v4")), objects(networks.get("v6"))
+    return Droplet(
+        id=droplet_id,
+        name=name,
+        status=text(record.get("status")),
+        size=text(record.get("size_slug")),
+        region=text(mapping(record.get("region")).get("slug")),
+        vpc=text(record.get("vpc_uuid")),
+        private=tuple(_addresses(v4, "private")),
+        public=(*_addresses(v4, "public"), *_addresses(v6, "public")),
+    )
+
+
+def _addresses(networks: list[Json], kind: str) -> Iterator[str]:
+    for one in networks:
+        try:
+            if one.get("type") == kind:
+                yield str(ip_address(text(one.get("ip_address"))))
+        except ValueError:
+            continue

@@ -1,0 +1,115 @@
+"""The firewall controller, upstream's: opens the node ports of Services on the Nodes' droplets.
+
+There is one firewall for the cluster, named in the configuration, and so one key. Hand changes are
+reverted.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+from ccm.bus.frames import Message
+from ccm.cloud.gate import call
+from ccm.decide.budget import Priority
+from ccm.kube.events import ObjectRef, event_rule
+from ccm.model.objects import Json, Projection
+from ccm.model.service import Service
+from ccm.providers.digitalocean import firewall_plan as plan
+from ccm.providers.digitalocean.firewall_plan import Inbound
+from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, PREFIX
+from ccm.settings import Settings
+from workers.controller import ControllerContext, NotNeeded, Result
+from workers.queue import RETRY
+
+if TYPE_CHECKING:
+    from ccm.providers.digitalocean.provider import DigitalOceanCloud
+
+COMPONENT = "firewall-controller"
+_SPEC = ("type", "ports", "externalTrafficPolicy", "healthCheckNodePort")
+_ANNOTATIONS = (
+    plan.MANAGED,
+    BALANCER_ID,
+    *(f"{PREFIX}{name}" for name in ("type", "network", "name", "hostname")),
+)
+PROJECTIONS = (
+    Projection(
+        "Service",
+        (
+            ("metadata", "name"),
+            ("metadata", "namespace"),
+            ("metadata", "uid"),
+            ("status", "loadBalancer"),
+            *(("metadata", "annotations", name) for name in _ANNOTATIONS),
+            *(("spec", name) for name in _SPEC),
+        ),
+    ),
+)
+BACKOFF = RETRY
+POLICY_RULES = (event_rule(),)
+
+KEY = "firewall"
+RESYNC_PERIOD = 300.0  # seconds; upstream's
+
+
+def concurrency(settings: Settings) -> int:
+    """There is one key."""
+    return 1
+
+
+def new_controller(context: ControllerContext) -> "FirewallController":
+    """The firewall controller of this process; raises `NotNeeded` without a firewall."""
+    if cast("DigitalOceanCloud", context.provider).firewalls is None:
+        raise NotNeeded("no firewall is configured: [Firewall] name, PUBLIC_ACCESS_FIREWALL_NAME")
+    return FirewallController(context)
+
+
+class FirewallController:
+    """Keeps one firewall as all Services need it."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        cloud = cast("DigitalOceanCloud", context.provider)
+        assert cloud.firewalls
+        self._context, self._firewalls = context, cloud.firewalls
+        self._default_type = cloud.config.balancers.type
+        self._services: set[str] = set()
+        self._ensured: tuple[set[Inbound], Json] | None = None
+        """The rules and the addresses of load balancers; None when it is to be looked at."""
+
+    def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
+        """The one key, whichever Service changes."""
+        if self._context.store.view(Service, key):
+            self._services.add(key)
+        else:
+            self._services.discard(key)
+        return (KEY,)
+
+    async def run(self) -> None:
+        """Look for changes by others."""
+        while True:
+            await asyncio.sleep(RESYNC_PERIOD)
+            self._ensured = None
+            self._context.queue.add(KEY)
+
+    def on_message(self, message: Message) -> None:
+        return
+
+    def object_ref(self, key: str) -> ObjectRef | None:
+        return None
+
+    def status(self) -> Json:
+        return {"objects": len(self._services)}
+
+    def details(self, key: str) -> Json:
+        return {"services": len(self._services)}
+
+    async def reconcile(self, key: str) -> Result:
+        view = self._context.store.view
+        services = [found for one in self._services if (found := view(Service, one))]
+        rules = plan.opened(services, self._default_type)
+        asked = rules, {one.uid: one.ingress for one in services if one.ingress}
+        if asked == self._ensured:
+            return Result(f"{len(rules)} ports are open, as before")
+        self._ensured = None
+        is_written: bool = await call(Priority.LB_ENSURE, self._firewalls.ensure, rules, services)
+        self._ensured = asked
+        return Result(f"{len(rules)} ports are open{' now' if is_written else ''}")

@@ -1,0 +1,61 @@
+"""Reads and writes the firewall of node ports, found by its name."""
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+
+from ccm.errors import CloudError, Refused
+from ccm.http import path_of
+from ccm.model.objects import Json, text
+from ccm.model.service import Service
+from ccm.providers.digitalocean import firewall_plan as plan
+from ccm.providers.digitalocean.api import DigitalOceanApi
+from ccm.providers.digitalocean.config import FirewallSection
+from ccm.providers.digitalocean.firewall_plan import Inbound
+from ccm.providers.digitalocean.ids import Cluster
+from ccm.providers.digitalocean.lb.names import Names
+from ccm.providers.digitalocean.lb.search import BalancerSearch
+
+log = logging.getLogger(__name__)
+
+
+class Firewalls:
+    """The one of the configuration; whoever is called so is ours."""
+
+    def __init__(self, api: DigitalOceanApi, section: FirewallSection, cluster: Cluster) -> None:
+        self._api, self._section, self._cluster = api, section, cluster
+
+    async def ensure(self, rules: Collection[Inbound], services: Iterable[Service]) -> bool:
+        """Whether the firewall had to be written to have exactly these rules, of these Services."""
+        uids = {rule.service_uid for rule in rules} - {""}
+        balancers = await self._balancers([one for one in services if one.uid in uids])
+        there, section = await self._find(), self._section
+        wanted = plan.body(section.name, section.tag, rules, balancers, there)
+        if there and not plan.is_different(wanted, there):
+            return False
+        if there:
+            path = path_of("firewalls", text(there.get("id")))
+            await self._api.write("UpdateFirewall", "PUT", path, wanted)
+        else:
+            await self._api.write("CreateFirewall", "POST", "/firewalls", wanted)
+        ports = sorted(f"{one.protocol} {one.port}" for one in rules)
+        log.info("firewall written", extra={"firewall": self._section.name, "ports": ports})
+        return True
+
+    async def _balancers(self, services: Sequence[Service]) -> dict[str, str]:
+        """The IDs of their own load balancers by the UIDs of Services, whatever is annotated."""
+        if not services:
+            return {}
+        listed = await BalancerSearch(self._api).complete_list()
+        names = {one.uid: Names(one, self._cluster) for one in services}
+        found = {uid: one.choose_of_all(listed.records) for uid, one in names.items()}
+        return {uid: text(record.get("id")) for uid, record in found.items() if record}
+
+    async def _find(self) -> Json:
+        """Its record; empty when there is none."""
+        listed = await self._api.list("ListFirewalls", "/firewalls", "firewalls")
+        found = [one for one in listed.records if one.get("name") == self._section.name]
+        if len(found) > 1:
+            raise Refused(f"{len(found)} firewalls are called {self._section.name}")
+        if not found and listed.doubts:
+            raise CloudError(listed.doubts[0])
+        return found[0] if found else {}

@@ -1,0 +1,1 @@
+"""DigitalOcean's load balancers."""

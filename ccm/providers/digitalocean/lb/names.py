@@ -1,0 +1,89 @@
+"""Whose a load balancer is: by its name, its tags, or the address in the Service's status.
+
+Upstream calls it after the Service's UID, or as an annotation says; then it writes the ID into an
+annotation, which its tenant may change. A status is nobody's but the controllers'.
+"""
+
+import re
+from dataclasses import dataclass
+
+from ccm.model.objects import Json, text
+from ccm.model.service import Service
+from ccm.providers.digitalocean.ids import SERVICE_TAG, Cluster, service_of, tags_of
+from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, PREFIX
+
+DEFAULT_NAME = re.compile(r"a[0-9a-f]{31}")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Of one Service; `wanted` is the name by annotation, else `default`, which has its UID."""
+
+    service: Service
+    cluster: Cluster
+
+    @property
+    def default(self) -> str:
+        return self.service.default_balancer_name
+
+    @property
+    def wanted(self) -> str:
+        return str(self.service.annotations.get(f"{PREFIX}name") or "").strip() or self.default
+
+    @property
+    def hostname(self) -> str:
+        return str(self.service.annotations.get(f"{PREFIX}hostname") or "").strip().lower()
+
+    @property
+    def annotated_id(self) -> str:
+        return str(self.service.annotations.get(BALANCER_ID) or "").strip()
+
+    def is_proven(self, record: Json) -> bool:
+        """Whether it is this Service's, by what no tenant writes."""
+        if service_of(tags_of(record)) in ("", self.service.uid):
+            is_ours = self.is_marked(record) or record.get("name") == self.default
+            return is_ours or (self._is_free(record) and self.is_published(record))
+        return False
+
+    def is_upstreams(self, record: Json) -> bool:
+        """Whether upstream made it for this Service with a host name in place of addresses.
+
+        A tenant may write all that says so: it counts where nothing else is proven to be the
+        Service's, and for what nothing says to be another's.
+        """
+        tags, published = record.get("tags"), self.service.ingress
+        is_named = record.get("id") == self.annotated_id and record.get("name") == self.wanted
+        has_host = bool(self.hostname) and any(
+            text(one.get("hostname")) == self.hostname for one in published
+        )
+        if self.cluster.is_configured and isinstance(tags, list) and self.cluster.tag not in tags:
+            return False
+        return is_named and has_host and not service_of(tags_of(record)) and self._is_free(record)
+
+    def is_marked(self, record: Json) -> bool:
+        """Whether a tag of ours says so, as the API shows it."""
+        return SERVICE_TAG + self.service.uid in tags_of(record)
+
+    def is_published(self, record: Json) -> bool:
+        """Whether the Service's status has its address."""
+        addresses = {text(record.get("ip")), text(record.get("ipv6"))} - {""}
+        return any(text(one.get("ip")) in addresses for one in self.service.ingress)
+
+    def _is_free(self, record: Json) -> bool:
+        """Whether neither its name nor a tag says that it is another Service's or cluster's."""
+        has_name = DEFAULT_NAME.fullmatch(text(record.get("name")))
+        return not has_name and not self.cluster.is_foreign(tags_of(record))
+
+    def may_rename(self, record: Json) -> bool:
+        """Whether it is known for the Service's when it has another name."""
+        is_by_address = self.is_published(record) and not self.hostname
+        return self.wanted == self.default or self.is_marked(record) or is_by_address
+
+    def choose(self, records: list[Json]) -> Json | None:
+        """The Service's own of these: the one whose address is published, or any."""
+        own = [record for record in records if self.is_proven(record)]
+        return next(filter(self.is_published, own), None) or next(iter(own), None)
+
+    def choose_of_all(self, records: list[Json]) -> Json | None:
+        """The same where these are all that there are."""
+        return self.choose(records) or next(filter(self.is_upstreams, records), None)

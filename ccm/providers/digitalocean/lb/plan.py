@@ -1,0 +1,224 @@
+"""What a load balancer is made of, and what turns one into it; nothing in here acts.
+
+The API takes a load balancer whole. What nobody asks for stays as it is in the one that is there.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from ccm.errors import Refused
+from ccm.model.objects import Json, Node, mapping, objects, text
+from ccm.providers.digitalocean import ids
+from ccm.providers.digitalocean.config import DUALSTACK, IPV4, NETWORK
+from ccm.providers.digitalocean.lb.request import (
+    EXTERNAL,
+    FIXED,
+    INTERNAL,
+    SIZES,
+    LoadBalancerRequest,
+)
+
+MAX_NAMED = 5  # Nodes in one sentence
+
+_DEFAULTS: Json = {
+    "redirect_http_to_https": False,
+    "enable_proxy_protocol": False,
+    "enable_backend_keepalive": False,
+    "disable_lets_encrypt_dns_records": False,
+    "http_idle_timeout_seconds": 60,
+}
+"""What a record means that does not say."""
+_KEPT = (
+    "name",
+    "project_id",
+    "size_unit",
+    "type",
+    "network",
+    "network_stack",
+    "vpc_uuid",
+    "forwarding_rules",
+    "health_check",
+    "sticky_sessions",
+    "redirect_http_to_https",
+    "enable_proxy_protocol",
+    "enable_backend_keepalive",
+    "disable_lets_encrypt_dns_records",
+    "http_idle_timeout_seconds",
+    "firewall",
+    "tls_cipher_policy",
+)
+"""What of a record goes back to the API with a change of something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """The droplets that can be behind a load balancer, and Nodes that cannot with the reason."""
+
+    droplet_ids: frozenset[int]
+    names: tuple[str, ...]
+    without_ipv6: tuple[str, ...]
+    left_out: tuple[str, ...]
+    why: str = ""
+
+    @property
+    def warnings(self) -> list[str]:
+        return [f"{named(self.left_out)} left out: {self.why}"] if self.left_out else []
+
+
+def backends(
+    kind: str, network: str, hosts: Iterable[Node], ended: Collection[int] = ()
+) -> Backends:
+    """Those of `hosts` whose droplets have not `ended`.
+
+    Raises `Refused` when there are Nodes with droplets, and all are unfit.
+    """
+    needs_public = kind == NETWORK and network == EXTERNAL
+    fit: list[Node] = []
+    unfit: list[str] = []
+    for node in hosts:
+        droplet_id = ids.droplet_of(node.provider_id)
+        if not droplet_id or droplet_id in ended:
+            continue
+        if has_address(node, 4, ("ExternalIP",) if needs_public else ("ExternalIP", "InternalIP")):
+            fit.append(node)
+        else:
+            unfit.append(node.name)
+    why = f"a load balancer of type {kind} needs {'public ' if needs_public else ''}IPv4 addresses"
+    if unfit and not fit:
+        raise Refused(f"no Node can be behind it, not {named(unfit)}: {why}")
+    return Backends(
+        frozenset(ids.droplet_of(node.provider_id) for node in fit),
+        tuple(sorted(node.name for node in fit)),
+        tuple(sorted(node.name for node in fit if not has_address(node, 6, ("ExternalIP",)))),
+        tuple(sorted(unfit)),
+        why,
+    )
+
+
+def has_address(node: Node, version: int, kinds: Collection[str]) -> bool:
+    """Whether a Node has an address of this version and of one of these types."""
+    for one in node.addresses:
+        try:
+            if one.get("type") in kinds and ip_address(text(one.get("address"))).version == version:
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+def creation(request: LoadBalancerRequest, behind: Backends, where: Json) -> Json:
+    """The body that makes one; `where` has its name, tags, region and VPC."""
+    return {
+        **where,
+        "type": request.type,
+        **request.settings,
+        **request.fixed,
+        "network": request.network,
+        "network_stack": network_stack(request, behind),
+        "droplet_ids": sorted(behind.droplet_ids),
+    }
+
+
+def network_stack(request: LoadBalancerRequest, behind: Backends) -> str:
+    """Upstream's rule; both families need IPv6 on all Nodes where packets pass through."""
+    lacks_ipv6 = behind.without_ipv6 if request.type == NETWORK else ()
+    asked = str(request.fixed.get("network_stack", request.stack))
+    if request.network == INTERNAL:
+        return IPV4
+    if asked == DUALSTACK and lacks_ipv6:
+        raise Refused(f"network-stack {DUALSTACK} needs IPv6 on all Nodes: not {named(lacks_ipv6)}")
+    if asked:
+        return asked
+    has_both = request.type != NETWORK or (behind.names and not lacks_ipv6)
+    return DUALSTACK if has_both else IPV4
+
+
+def changes(request: LoadBalancerRequest, behind: Backends, there: Json) -> Json:
+    """What of the record has to be otherwise; empty when it is as asked."""
+    wanted = {**request.settings, "droplet_ids": sorted(behind.droplet_ids)}
+    return {
+        key: value
+        for key, value in wanted.items()
+        if _comparable(key, value) != _comparable(key, _known(key, value, there))
+    }
+
+
+def host_changes(behind: Backends, there: Json) -> Json:
+    """The same for the hosts alone."""
+    wanted = sorted(behind.droplet_ids)
+    return {"droplet_ids": wanted} if {*droplets_of(there)} != {*wanted} else {}
+
+
+def update(there: Json, changed: Json) -> Json:
+    """The body that makes these changes and no others."""
+    kept = {key: there[key] for key in _KEPT if there.get(key) not in (None, "")}
+    if "size" in changed:
+        kept.pop("size_unit", None)
+    region = text(mapping(there.get("region")).get("slug"))
+    return {**kept, "region": region, "droplet_ids": droplets_of(there), **changed}
+
+
+def check_fixed(request: LoadBalancerRequest, there: Json) -> None:
+    """Warn of what a load balancer cannot become; raise `Refused` for another type."""
+    kind = text(there.get("type")) or "REGIONAL"
+    if request.type != kind:
+        raise Refused(
+            f"the load balancer is of type {kind} for its life: delete the Service and create it "
+            f"again to have {request.type}"
+        )
+    for key in FIXED:
+        asked, seen = request.fixed.get(key), there.get(key)
+        if asked and seen and asked != seen:
+            why = f"the load balancer has {seen} for its life"
+            request.annotations.ignore(key.replace("_", "-"), why)
+
+
+def certificate_of(there: Json) -> str:
+    """The certificate of its rules; empty when it has none."""
+    rules = objects(there.get("forwarding_rules"))
+    return next((one for rule in rules if (one := text(rule.get("certificate_id")))), "")
+
+
+def droplets_of(there: Json) -> list[int]:
+    listed = there.get("droplet_ids")
+    return [one for one in listed if isinstance(one, int)] if isinstance(listed, list) else []
+
+
+def named(nodes: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = len(nodes) - MAX_NAMED
+    return ", ".join(nodes[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _known(key: str, wanted: Any, there: Json) -> Any:
+    """What the record says; a health check or default that it leaves out is as wanted."""
+    found = there.get(key, _DEFAULTS.get(key))
+    if key == "size" and not found and SIZES[wanted] == there.get("size_unit"):
+        return wanted
+    if key == "health_check":
+        return {one: mapping(found).get(one, wanted[one]) for one in wanted}
+    return found
+
+
+def _comparable(key: str, value: Any) -> Any:
+    """What counts of a value; the order of lists says nothing."""
+    match key:
+        case "forwarding_rules":
+            return {_comparable_rule(rule) for rule in objects(value)}
+        case "firewall":
+            return {one: {*(mapping(value).get(one) or ())} for one in ("allow", "deny")}
+        case "droplet_ids":
+            return {*(value or ())}
+        case "sticky_sessions" if mapping(value).get("type", "none") == "none":
+            return "none"
+        case "sticky_sessions":
+            return tuple(mapping(value).get(one) for one in ("cookie_name", "cookie_ttl_seconds"))
+    return value
+
+
+def _comparable_rule(rule: Json) -> tuple[Any, ...]:
+    keys = ("entry_protocol", "entry_port", "target_protocol", "target_port")
+    secured = rule.get("certificate_id") or "", bool(rule.get("tls_passthrough"))
+    return (*(rule.get(key) for key in keys), *secured)

@@ -1,0 +1,127 @@
+"""Which instances are behind balancers: those of Nodes that run in the balancers' own network."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from ccm.cloud.lookup import SharedRead
+from ccm.http import path_of
+from ccm.model.cloud import Network, read_network
+from ccm.model.objects import Node, mapping, text
+from ccm.providers.incus import ids
+from ccm.providers.incus.api import IncusApi
+from ccm.providers.incus.config import FORWARD, BalancerSection
+from ccm.providers.incus.inventory import (
+    InstanceList,
+    Inventory,
+    ListedInstance,
+    Nic,
+    instance_of,
+    raise_doubts,
+)
+from ccm.providers.incus.lb.plan import Backend
+from ccm.providers.incus.lb.request import family_of
+
+DEFAULT = "default"  # the project that has the networks of those without any of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Backends of all IP families, and what is to be told of Nodes that are left out."""
+
+    backends: Sequence[Backend] = ()
+    warnings: Sequence[str] = ()
+
+    def of_family(self, family: str) -> list[Backend]:
+        """One for each instance, by its first address."""
+        found: dict[str, Backend] = {}
+        for one in self.backends:
+            if family_of(one.address) == family:
+                found.setdefault(one.instance, one)
+        return sorted(found.values())
+
+
+class BackendReader:
+    """Reads the instances of Nodes, once for all who ask."""
+
+    def __init__(self, api: IncusApi, inventory: Inventory, section: BalancerSection) -> None:
+        self._api, self._inventory, self._section = api, inventory, section
+        self._list = SharedRead(self._read_all)
+        self._subnets: Sequence[Network] = ()
+        self._owners = {DEFAULT: DEFAULT}  # of the networks that instances of a project are in
+
+    async def read(self, hosts: Sequence[Node]) -> Candidates:
+        """Raises rather than leave one out that may only be unreadable."""
+        if not hosts:
+            return Candidates()
+        listed = await self._list()
+        found = {node.name: instance_of(node, listed) for node in hosts}
+        known = [node for node in hosts if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
+        lost = [node.name for node in known if not found[node.name]]
+        if lost:
+            doubts = listed.doubts or await self._inventory.doubts()
+            raise_doubts("which instances there are", doubts)
+        there = [one for one in found.values() if one]
+        shared = {one for one in {each.project for each in there} if await self._shares(one)}
+        nics = [(one, self._nics(one) if one.project in shared else []) for one in there]
+        return Candidates(
+            [
+                Backend(self._name(one), address)
+                for one, own in nics
+                if not one.is_stopped  # OVN refuses those
+                for address in self._addresses(one, own)
+            ],
+            [
+                *_told(lost, f"have no instance of their own in {self._api.name or 'Incus'}"),
+                *_told(
+                    (one.name for one, own in nics if not own),
+                    f"are not in network {self._section.network}",
+                    "instances",
+                ),
+            ],
+        )
+
+    async def _read_all(self) -> InstanceList:
+        """Without their states, which take most of the time; a bridge knows no addresses itself."""
+        if self._section.mode != FORWARD:
+            return await self._inventory.read(recursion=1)
+        path = path_of("networks", self._section.network)
+        network = await self._api.get("GetNetwork", path, project=self._section.project)
+        config = mapping(mapping(network).get("config"))
+        found = [read_network(text(config.get(f"{one}.address"))) for one in ("ipv4", "ipv6")]
+        self._subnets = [one for one in found if one]
+        return await self._inventory.read(recursion=2)
+
+    async def _shares(self, project: str) -> bool:
+        """Whether what a project's instances call by the network's name is the very network."""
+        own = self._section.project
+        return project == own or await self._owner(project) == await self._owner(own)
+
+    async def _owner(self, project: str) -> str:
+        if project not in self._owners:
+            found = mapping(await self._api.get("GetProject", path_of("projects", project)))
+            has_own = mapping(found.get("config")).get("features.networks") == "true"
+            self._owners[project] = project if has_own else DEFAULT
+        return self._owners[project]
+
+    def _name(self, instance: ListedInstance) -> str:
+        """Names of instances are one project's; none has an underscore."""
+        own = self._section.project
+        return instance.name if instance.project == own else f"{instance.project}_{instance.name}"
+
+    def _nics(self, instance: ListedInstance) -> list[Nic]:
+        network = self._section.network
+        return [one for one in instance.nics(network) if one.network == network]
+
+    def _addresses(self, instance: ListedInstance, nics: Sequence[Nic]) -> list[str]:
+        """Those first that the guest cannot change."""
+        given = [one for nic in nics for one in instance.given_to(nic)]
+        if self._section.mode != FORWARD or not nics:
+            return given
+        found = [*given, *instance.guest_addresses(self._section.network)]
+        return [one for one in found if any(ip_address(one) in net for net in self._subnets)]
+
+
+def _told(names: Iterable[str], why: str, noun: str = "nodes") -> list[str]:
+    listed = ", ".join(sorted(names))
+    return [f"{noun} {listed} {why}"] if listed else []

@@ -1,0 +1,345 @@
+"""What one vCenter has, as read in one go, and how sure we are that this is all of it.
+
+A machine that is missing in it proves nothing by itself: a login sees only what it may, and a
+property that was not read is not one that is empty.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from pyVmomi import vim, vmodl
+
+from ccm.errors import CloudError
+from ccm.model.cloud import PowerState
+from ccm.model.objects import text
+from ccm.providers.vsphere import ids
+from ccm.providers.vsphere.soap import NoSuchObject
+from ccm.providers.vsphere.vcenter import Session, VCenterApi
+
+MAX_DOUBTS = 3  # that are told at once
+PAGE = 1000  # objects; vCenter may give fewer, and a token for the rest
+PLACE_PROPERTIES = ("name", "parent")
+METADATA = 'config.extraConfig["guestinfo.metadata"]'
+METADATA_ENCODING = 'config.extraConfig["guestinfo.metadata.encoding"]'
+MACHINE_PROPERTIES = (
+    *PLACE_PROPERTIES,
+    "parentVApp",
+    "resourcePool",
+    "config.uuid",
+    "config.template",
+    METADATA,
+    METADATA_ENCODING,
+    "summary.config.guestId",
+    "summary.config.numCpu",
+    "summary.config.memorySizeMB",
+    "runtime.powerState",
+    "runtime.connectionState",
+    "runtime.host",
+    "guest.hostName",
+    "guest.net",
+)
+READ = ("System.View", "System.Read")
+POWER_STATES = {
+    "poweredOn": PowerState.RUNNING,
+    "poweredOff": PowerState.STOPPED,
+    "suspended": PowerState.STOPPED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """A network card as VMware Tools see it in the guest; `device` is -1 for a bridge or tunnel."""
+
+    network: str
+    addresses: tuple[str, ...]
+    device: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What machines are in: a host, a cluster, a pool, a folder, a datacenter."""
+
+    kind: str
+    moid: str
+    name: str
+    parent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A virtual machine. `unread` names the properties that it has and that could not be read."""
+
+    moid: str
+    name: str
+    uuid: str
+    properties: Mapping[str, Any]
+    unread: tuple[str, ...] = ()
+
+    @property
+    def hostname(self) -> str:
+        return text(self.properties.get("guest.hostName"))
+
+    @property
+    def is_template(self) -> bool:
+        return self.properties.get("config.template") is True
+
+    @property
+    def power(self) -> PowerState:
+        """Unknown where the host does not answer or has lost its files."""
+        if str(self.properties.get("runtime.connectionState", "connected")) != "connected":
+            return PowerState.UNKNOWN
+        state = str(self.properties.get("runtime.powerState", ""))
+        return POWER_STATES.get(state, PowerState.UNKNOWN)
+
+    @property
+    def nics(self) -> list[Nic]:
+        return [
+            Nic(text(nic.network), tuple(nic.ipAddress or ()), int(nic.deviceConfigId))
+            for nic in self.properties.get("guest.net") or ()
+        ]
+
+    @property
+    def metadata(self) -> tuple[str, str]:
+        """`guestinfo.metadata` and its encoding."""
+        found = (self.properties.get(key) for key in (METADATA, METADATA_ENCODING))
+        value, encoding = (text(getattr(one, "value", one)) for one in found)
+        return value, encoding
+
+    def parent_of(self, *names: str) -> str:
+        """The ID of the first of these that it has."""
+        return next((moid for name in names if (moid := self.properties.get(name))), "")
+
+    def guest_names(self) -> Iterator[str]:
+        """What its Node may be called, in small letters: its guest, with its domain or without."""
+        parts = self.hostname.lower().split(".")
+        for count in range(1, len(parts) + 1):
+            yield ".".join(parts[:count])
+
+
+@dataclass(slots=True)
+class Inventory:
+    """All machines and places of a vCenter; `doubts` are why a machine may be missing in it."""
+
+    vcenter: str
+    machines: dict[str, Machine] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+    datacenters: list[Place] = field(default_factory=list)
+    """Those of the configuration, or else all."""
+    _by_uuid: dict[str, list[Machine]] = field(default_factory=dict)
+
+    def add(self, machine: Machine) -> None:
+        self.machines[machine.moid] = machine
+        if not machine.is_template:
+            self._by_uuid.setdefault(machine.uuid, []).append(machine)
+
+    def with_uuid(self, uuid: str) -> Sequence[Machine]:
+        """The machines with this BIOS UUID, templates left out."""
+        return self._by_uuid.get(uuid, ())
+
+    def candidates(self) -> Iterator[Machine]:
+        """Those that a new Node may be on: in the datacenters of the configuration."""
+        ours = {one.moid for one in self.datacenters}
+        for machine in self.machines.values():
+            if not machine.is_template and self.datacenter_of(machine) in ours:
+                yield machine
+
+    def chain(self, moid: str) -> Iterator[Place]:
+        """A place and those that it is in, from the inside out."""
+        seen = set[str]()
+        while (place := self.places.get(moid)) and moid not in seen:
+            seen.add(moid)
+            yield place
+            moid = place.parent
+
+    def datacenter_of(self, machine: Machine) -> str:
+        """The ID of its datacenter; empty when it is not known."""
+        for start in machine_parents(machine):
+            for place in self.chain(start):
+                if place.kind == "Datacenter":
+                    return place.moid
+        return ""
+
+    def path_of(self, place: Place) -> str:
+        """Its path in the inventory, as `/folder/DC0`; the root has no name there."""
+        names = [unquote(one.name) for one in self.chain(place.moid) if one.parent]
+        return "/" + "/".join(reversed(names))
+
+
+def machine_parents(machine: Machine) -> tuple[str, str, str]:
+    """Where the search for what a machine is in begins: host, pool, folder."""
+    return (
+        machine.parent_of("runtime.host"),
+        machine.parent_of("resourcePool"),
+        machine.parent_of("parent", "parentVApp"),
+    )
+
+
+class InventoryReader:
+    """Reads one vCenter. UUIDs are remembered, as a host that lost its storage tells none."""
+
+    def __init__(self, api: VCenterApi) -> None:
+        self.api, self.name = api, api.name
+        self._uuids: dict[str, str] = {}  # by managed object, for machines that are there
+        self._known: dict[str, str] = {}  # managed objects of Nodes, by UUID
+
+    async def read(self) -> Inventory:
+        """Everything that the login may see, in one call and one more for each further page."""
+        try:
+            objects = await self.api.in_session(self._retrieve)
+        except NoSuchObject:  # something ended while it was being read
+            objects = await self.api.in_session(self._retrieve)
+        return self._understood(objects)
+
+    def remember(self, machine: Machine) -> None:
+        """This one is a Node's: when it is missed, its managed object is looked for as well."""
+        self._known[machine.uuid] = machine.moid
+
+    async def why_kept(self, uuid: str, inventory: Inventory) -> str:
+        """Why a machine that `inventory` lacks may be there all the same; empty when it is gone.
+
+        vCenter's index and, if it was ever seen, its managed object have to say so as well, to a
+        login that may see everything.
+        """
+        doubts = inventory.doubts or await self.missing_rights(inventory)
+        if doubts:
+            return "; ".join(doubts[:MAX_DOUBTS])
+        try:
+            return await self.api.in_session(lambda session: self._look_again(session, uuid))
+        except CloudError as error:
+            return str(error)
+
+    async def missing_rights(self, inventory: Inventory) -> list[str]:
+        """What the login may not read of where our machines can be."""
+        wanted = inventory.datacenters if self.api.vcenter.datacenters else []
+        try:
+            return await self.api.in_session(lambda session: self._lacking(session, wanted))
+        except CloudError as error:
+            return [str(error)]
+
+    # Reads
+
+    async def _retrieve(self, session: Session) -> list[Any]:
+        """All objects, from all pages; never some of them."""
+        collector = self.api.content.propertyCollector
+        spec = _everything(session.view, self.api.content.rootFolder)
+        options = vmodl.query.PropertyCollector.RetrieveOptions(maxObjects=PAGE)
+        call = self.api.call
+        answer = await call(session, collector, "RetrievePropertiesEx", [spec], options)
+        objects = list[Any]()
+        while answer is not None:
+            objects += answer.objects
+            if not answer.token:
+                return objects
+            call_next = (collector, "ContinueRetrievePropertiesEx", answer.token)
+            answer = await call(session, *call_next)
+        raise CloudError(f"{self.name}: ListInventory: the answer has nothing in it")
+
+    async def _look_again(self, session: Session, uuid: str) -> str:
+        content, call = self.api.content, self.api.call
+        for written in dict.fromkeys((uuid, ids.swapped(uuid))):
+            find = (content.searchIndex, "FindAllByUuid", None, written, True, False)
+            if found := await call(session, *find):
+                return f"{self.name} has {found[0]._moId} with UUID {written}, and does not list it"
+        if moid := self._known.get(uuid):
+            kind = vim.VirtualMachine
+            spec = vmodl.query.PropertyCollector.FilterSpec(
+                objectSet=[
+                    vmodl.query.PropertyCollector.ObjectSpec(obj=self.api.reference(kind, moid))
+                ],
+                propSet=[vmodl.query.PropertyCollector.PropertySpec(type=kind, pathSet=["name"])],
+            )
+            options = vmodl.query.PropertyCollector.RetrieveOptions()
+            collector = content.propertyCollector
+            try:
+                await call(session, collector, "RetrievePropertiesEx", [spec], options)
+            except NoSuchObject:
+                self._known.pop(uuid, None)  # another batch may have asked as well
+            else:
+                return f"{self.name} has {moid}, which had UUID {uuid}, and does not list it"
+        return ""
+
+    async def _lacking(self, session: Session, wanted: Sequence[Place]) -> list[str]:
+        content = self.api.content
+        entities = [self.api.reference(vim.Datacenter, one.moid) for one in wanted]
+        asked = (entities or [content.rootFolder], session.key, list(READ))
+        call = (content.authorizationManager, "HasPrivilegeOnEntities", *asked)
+        granted = await self.api.call(session, *call)
+        names = {one.moid: f"datacenter {one.name}" for one in wanted}
+        found = list[str]()
+        for entity in granted or ():
+            where = names.get(entity.entity._moId, "the root folder, propagated")
+            rights = [one.privId for one in entity.privAvailability if one.isGranted]
+            lacking = [right for right in READ if right not in rights]
+            found += [f"{self.name}: {right} on {where}" for right in lacking]
+        if len(granted or ()) != max(len(entities), 1):
+            found.append(f"{self.name}: GetPrivileges: the answer leaves something out")
+        return found
+
+    # What was read
+
+    def _understood(self, objects: Iterable[Any]) -> Inventory:
+        inventory, uuids = Inventory(self.name), dict[str, str]()
+        for content in objects:
+            properties = {one.name: plain(one.val) for one in content.propSet}
+            unread = tuple(one.path for one in content.missingSet)
+            moid, kind = content.obj._moId, type(content.obj).__name__.rpartition(".")[2]
+            name = text(properties.get("name"))
+            if not isinstance(content.obj, vim.VirtualMachine):
+                parent = text(properties.get("parent"))
+                inventory.places[moid] = Place(kind, moid, name, parent)
+                if unread:
+                    inventory.doubts.append(f"{self.name}: {kind} {name or moid} cannot be read")
+                continue
+            uuid = ids.read_uuid(text(properties.get("config.uuid"))) or self._uuids.get(moid, "")
+            machine = Machine(moid, unquote(name), uuid, properties, unread)
+            if uuid:
+                uuids[moid] = uuid
+            else:
+                inventory.doubts.append(f"{self.name}: machine {name or moid} tells no UUID")
+            inventory.add(machine)
+        self._uuids = uuids
+        self._find_datacenters(inventory)
+        return inventory
+
+    def _find_datacenters(self, inventory: Inventory) -> None:
+        """By name, by path, or as `Datacenter:datacenter-3`; one that is not there is a doubt."""
+        places = [one for one in inventory.places.values() if one.kind == "Datacenter"]
+        wanted = self.api.vcenter.datacenters
+        inventory.datacenters = [] if wanted else places
+        for written in wanted:
+            name = unquote(written)
+            found = [
+                one
+                for one in places
+                if name in (unquote(one.name), f"Datacenter:{one.moid}")
+                or f"/{name.strip('/')}" == inventory.path_of(one)
+            ]
+            inventory.datacenters += found
+            if not found:
+                why = f"{self.name}: datacenter {written} is not there, or may not be seen"
+                inventory.doubts.append(why)
+        if not inventory.datacenters and not wanted:
+            inventory.doubts.append(f"{self.name} has no datacenter, or none that may be seen")
+
+
+def plain(value: Any) -> Any:
+    """A reference to a managed object as its ID, anything else as it is."""
+    return value._moId if isinstance(value, vim.ManagedEntity) else value
+
+
+def _everything(view: Any, root: Any) -> Any:
+    """What is in the view, and the root folder, which is in none."""
+    query = vmodl.query.PropertyCollector
+    through = query.TraversalSpec(name="view", type=vim.view.ContainerView, path="view", skip=False)
+    places = query.PropertySpec(type=vim.ManagedEntity, pathSet=list(PLACE_PROPERTIES))
+    machines = query.PropertySpec(type=vim.VirtualMachine, pathSet=list(MACHINE_PROPERTIES))
+    return query.FilterSpec(
+        objectSet=[
+            query.ObjectSpec(obj=view, skip=True, selectSet=[through]),
+            query.ObjectSpec(obj=root),
+        ],
+        propSet=[places, machines],
+    )

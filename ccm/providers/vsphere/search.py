@@ -1,0 +1,111 @@
+"""Which machine is a Node's: by UUID in both orders of bytes, else by name; never a likely one."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.errors import CloudError
+from ccm.model.cloud import Answer, Gone, Unknown
+from ccm.model.objects import Node
+from ccm.providers.vsphere import ids
+from ccm.providers.vsphere.inventory import MAX_DOUBTS, Inventory, InventoryReader, Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The machine of a Node, and in which vCenter it is."""
+
+    reader: InventoryReader
+    inventory: Inventory
+    machine: Machine
+
+    def __str__(self) -> str:
+        return f"{self.machine.name} ({self.machine.moid}) of {self.inventory.vcenter}"
+
+
+_Index = defaultdict[str, list[Found]]
+
+
+class Search:
+    """Finds the machines of the Nodes of one batch in what was read for it."""
+
+    def __init__(
+        self,
+        inventories: Mapping[str, Inventory | CloudError],
+        readers: Mapping[str, InventoryReader],
+    ) -> None:
+        self._readers = readers
+        self._read = {name: one for name, one in inventories.items() if isinstance(one, Inventory)}
+        self._by_name: _Index | None = None
+        self._failed = [str(one) for one in inventories.values() if isinstance(one, CloudError)]
+
+    async def by_uuid(self, uuid: str) -> Found | Answer:
+        """The one machine with this UUID; gone when every vCenter says that there is none."""
+        found = self._with_uuid(uuid) or self._with_uuid(ids.swapped(uuid))
+        if len(found) > 1:
+            return Unknown(_several(f"UUID {uuid}", found))
+        if found:
+            return found[0]
+        if self._failed:
+            return Unknown("; ".join(self._failed))
+        for name, inventory in self._read.items():
+            if why := await self._readers[name].why_kept(uuid, inventory):
+                return Unknown(why)
+        return Gone(f"no vCenter has a machine with UUID {uuid}, by its inventory and its index")
+
+    def by_node(self, node: Node) -> Found | Answer:
+        """The one machine that is a new Node's; it is never called gone."""
+        uuid = ids.read_uuid(node.system_uuid)
+        forms = dict.fromkeys((uuid, ids.swapped(uuid))) if uuid else ()
+        found = [one for form in forms for one in self._with_uuid(form) if self._is_ours(one)]
+        found = found or self._called(node.name)
+        if len(found) > 1:
+            return Unknown(_several(f"node {node.name}", found))
+        if not found:
+            return Unknown(self._why_not_found(node))
+        one = found[0]
+        if uuid and one.machine.uuid not in (uuid, ids.swapped(uuid), ""):
+            has = f"has UUID {one.machine.uuid}, and the kubelet read {uuid}"
+            return Unknown(f"machine {one} is called like the Node, and is another one: it {has}")
+        if not uuid and self._failed:
+            return Unknown("; ".join(self._failed))
+        return one
+
+    def _with_uuid(self, uuid: str) -> list[Found]:
+        return [
+            Found(self._readers[name], inventory, machine)
+            for name, inventory in self._read.items()
+            for machine in inventory.with_uuid(uuid)
+        ]
+
+    def _called(self, name: str) -> list[Found]:
+        """Those whose guest is called so, or that vCenter calls so."""
+        if self._by_name is None:
+            self._by_name = self._index()
+        return self._by_name.get(name.lower(), [])
+
+    def _index(self) -> _Index:
+        """Those that a new Node may be on, by their guests' names and by those in vCenter."""
+        index = _Index(list)
+        for name, inventory in self._read.items():
+            for machine in inventory.candidates():
+                for written in {machine.name.lower(), *machine.guest_names()}:
+                    index[written].append(Found(self._readers[name], inventory, machine))
+        return index
+
+    def _is_ours(self, found: Found) -> bool:
+        datacenters = {one.moid for one in found.inventory.datacenters}
+        return found.inventory.datacenter_of(found.machine) in datacenters
+
+    def _why_not_found(self, node: Node) -> str:
+        """What a person can do about a Node without a machine."""
+        if self._failed:
+            return "; ".join(self._failed)
+        uuid = f" or has UUID {node.system_uuid}" if node.system_uuid else ""
+        doubts = [doubt for one in self._read.values() for doubt in one.doubts][:MAX_DOUBTS]
+        why = f"no machine that the login may see is called {node.name} in its guest{uuid}"
+        return "; ".join([why, *doubts])
+
+
+def _several(what: str, found: Sequence[Found]) -> str:
+    return f"several machines are {what}: {', '.join(sorted(map(str, found)))}"

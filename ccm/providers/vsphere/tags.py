@@ -1,0 +1,73 @@
+"""Tags of vCenter, which have an API of their own: who has which, and of which category it is."""
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from ccm.cloud.lookup import batches
+from ccm.errors import CloudError
+from ccm.model.objects import mapping, objects, text
+from ccm.providers.vsphere.inventory import Place
+from ccm.providers.vsphere.vcenter import VCenterApi
+
+NAME_TTL = 600.0  # seconds for which the names of tags and categories are believed
+MAX_OBJECTS = 2000  # in one request
+ASSOCIATION = "/tagging/tag-association?~action=list-attached-tags-on-objects"
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag by its own name and that of its category."""
+
+    category: str
+    name: str
+
+
+class TagReader:
+    """Reads the tags of one vCenter: one request for all objects, and one for each new tag."""
+
+    def __init__(self, api: VCenterApi) -> None:
+        self._api = api
+        self._tags: dict[str, Tag] = {}
+        self._categories: dict[str, str] = {}
+        self._read_at = float("-inf")
+
+    async def attached(self, places: Collection[Place]) -> Mapping[str, list[Tag]]:
+        """The tags of each of these that has any, by its ID."""
+        ids = dict[str, list[str]]()
+        for some in batches(list(places), MAX_OBJECTS):
+            listed = [{"type": one.kind, "id": one.moid} for one in some]
+            body = {"object_ids": listed}
+            answer = await self._api.rest("ListAttachedTags", "POST", ASSOCIATION, body)
+            if not isinstance(answer, list):
+                raise CloudError(f"{self._api.name}: ListAttachedTags: the answer is no list")
+            for one in objects(answer):
+                moid = text(mapping(one.get("object_id")).get("id"))
+                ids[moid] = [text(tag) for tag in one.get("tag_ids") or ()]
+        known = await self._names({tag for some in ids.values() for tag in some})
+        return {moid: [known[tag] for tag in some] for moid, some in ids.items() if some}
+
+    async def _names(self, wanted: Collection[str]) -> Mapping[str, Tag]:
+        """Those that are known, after reading what is not; others may forget them meanwhile."""
+        if time.monotonic() > self._read_at + NAME_TTL:
+            self._tags, self._categories, self._read_at = {}, {}, time.monotonic()
+        tags, known = self._tags, self._categories
+        new = [tag for tag in wanted if tag not in tags]
+        records = await asyncio.gather(*(self._get("GetTag", "tag", tag) for tag in new))
+        unnamed = {text(one.get("category_id")) for one in records} - known.keys()
+        categories = await asyncio.gather(
+            *(self._get("GetCategory", "category", one) for one in sorted(unnamed))
+        )
+        for found in categories:
+            known[text(found.get("id"))] = text(found.get("name"))
+        for tag, found in zip(new, records, strict=True):
+            tags[tag] = Tag(known[text(found.get("category_id"))], text(found.get("name")))
+        return tags
+
+    async def _get(self, operation: str, kind: str, identity: str) -> Mapping[str, object]:
+        answer = await self._api.rest(operation, "GET", f"/tagging/{kind}/id:{identity}")
+        found = mapping(answer)
+        if text(found.get("id")) != identity or not text(found.get("name")):
+            raise CloudError(f"{self._api.name}: {operation}: the answer is to another question")
+        return found

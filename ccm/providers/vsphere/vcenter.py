@@ -1,0 +1,278 @@
+"""The way to one vCenter: SOAP and REST over one port, one request at a time through the gate.
+
+Each of the two has a session of its own. One that ended is opened again and the whole read is
+repeated, so that no read is made of two halves.
+"""
+
+import asyncio
+import base64
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import orjson
+from pyVmomi import vim
+
+from ccm import __version__
+from ccm.cloud.interface import Gate, Quota
+from ccm.cloud.reloading import what_broke
+from ccm.durations import format_duration
+from ccm.errors import CloudError, Denied, NotLeading, Refused, Throttled
+from ccm.http import HttpResponse
+from ccm.model.objects import mapping
+from ccm.printable import printable
+from ccm.providers.vsphere.config import VCenter
+from ccm.providers.vsphere.connections import Connections
+from ccm.providers.vsphere.credentials import Credentials, CredentialSource
+from ccm.providers.vsphere.soap import SessionEnded, Soap, WrongCredentials
+
+T = TypeVar("T")
+
+SESSION, INVENTORY, TAGS = "session", "inventory", "tags"
+QUOTAS = {
+    SESSION: Quota(per_second=1.0, burst=10),
+    INVENTORY: Quota(per_second=10.0, burst=30),
+    TAGS: Quota(per_second=20.0, burst=100),
+}
+"""vCenter promises no rates. Its sessions are few, its tags an index of their own."""
+LOGOUT_TIMEOUT = 1.0  # seconds; a session that is not closed ends by itself after 30 minutes
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 900.0  # seconds in which a refused password is not tried again
+LARGE_BODY = 1 << 16  # bytes; what is larger is read in a thread
+MAX_SAID = 200  # characters of an error
+REST, REST_SESSION = "/rest/com/vmware/cis", "vmware-api-session-id"
+METHODS = {
+    "RetrieveContent": ("GetServiceContent", SESSION),
+    "Login": ("GetSession", SESSION),
+    "CreateContainerView": ("GetInventoryView", SESSION),
+    "Logout": ("Logout", SESSION),
+    "RetrievePropertiesEx": ("ListInventory", INVENTORY),
+    "ContinueRetrievePropertiesEx": ("ListInventory", INVENTORY),
+    "FindAllByUuid": ("ListMachines", INVENTORY),
+    "HasPrivilegeOnEntities": ("GetPrivileges", INVENTORY),
+}
+"""vCenter's names of the calls that are made, with ours for the gate and their classes."""
+VIEWED = (
+    vim.VirtualMachine,
+    vim.HostSystem,
+    vim.ComputeResource,
+    vim.ResourcePool,
+    vim.Datacenter,
+    vim.Folder,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A SOAP session, and the view of all that there is, which vCenter keeps for it."""
+
+    cookie: str
+    key: str
+    view: Any
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """Credentials that vCenter refused, and until when (monotonic) they are not shown again."""
+
+    credentials: Credentials
+    said: str
+    pause: float
+    until: float
+
+
+class VCenterApi:
+    """Requests to one vCenter.
+
+    Raises `Denied` (rights, credentials), `Throttled`, `NoSuchObject`, `Refused`, and `CloudError`
+    for everything else: no answer, an unreadable one, other faults.
+    """
+
+    def __init__(
+        self, vcenter: VCenter, credentials: CredentialSource, gate: Gate, caller: str
+    ) -> None:
+        self.vcenter, self.name = vcenter, vcenter.name
+        self._credentials, self._gate = credentials, gate
+        self._agent = f"ccm-supervisor/{__version__} {caller}"
+        self._connections = Connections(vcenter)
+        self._soap = Soap()
+        self._content: Any = None
+        self._session: Session | None = None
+        self._rest_session = ""
+        self._opening = asyncio.Lock()
+        self._refusal: _Refusal | None = None
+
+    async def close(self) -> None:
+        """End the sessions, if that can be done at once, and close all connections."""
+        session, self._session = self._session, None
+        rest, self._rest_session = self._rest_session, ""
+        with suppress(CloudError, NotLeading, TimeoutError):
+            async with asyncio.timeout(LOGOUT_TIMEOUT):
+                if rest:
+                    await self._rest("Logout", "DELETE", "/session", {REST_SESSION: rest})
+                if session:
+                    manager = self._content.sessionManager
+                    await self._call(session.cookie, manager, "Logout")
+        await self._connections.close()
+
+    async def in_session(self, read: Callable[[Session], Awaitable[T]]) -> T:
+        """What `read` gives; all of it is read again where the session ended meanwhile."""
+        session = await self._open_session()
+        try:
+            return await read(session)
+        except SessionEnded:
+            if self._session is session:
+                self._session = None
+            return await read(await self._open_session())
+
+    @property
+    def content(self) -> Any:
+        """The managers that this vCenter has; there once a session was opened."""
+        return self._content
+
+    def reference(self, kind: Any, moid: str) -> Any:
+        """The managed object with this ID."""
+        return self._soap.reference(kind, moid)
+
+    async def call(self, session: Session, target: Any, method: str, *arguments: Any) -> Any:
+        """What a method of a managed object returns."""
+        answer, _ = await self._call(session.cookie, target, method, *arguments)
+        return answer
+
+    async def rest(self, operation: str, method: str, path: str, body: Any = None) -> Any:
+        """The `value` of an answer about tags."""
+        session = await self._open_rest_session()
+        try:
+            return await self._rest(operation, method, path, {REST_SESSION: session}, body)
+        except SessionEnded:
+            if self._rest_session == session:
+                self._rest_session = ""
+            session = await self._open_rest_session()
+            return await self._rest(operation, method, path, {REST_SESSION: session}, body)
+
+    # Sessions
+
+    async def _open_session(self) -> Session:
+        async with self._opening:
+            if self._session is None:
+                self._session = await self._logged_in(self._log_in)
+            return self._session
+
+    async def _log_in(self, credentials: Credentials) -> Session:
+        if self._content is None:
+            self._content, _ = await self._call("", self._soap.service, "RetrieveContent")
+        content, known = self._content, (credentials.user, credentials.password)
+        user, cookie = await self._call("", content.sessionManager, "Login", *known)
+        everything = (content.rootFolder, list(VIEWED), True)
+        view, _ = await self._call(cookie, content.viewManager, "CreateContainerView", *everything)
+        return Session(cookie, user.key, view)
+
+    async def _open_rest_session(self) -> str:
+        async with self._opening:
+            if not self._rest_session:
+                self._rest_session = await self._logged_in(self._log_in_for_tags)
+            return self._rest_session
+
+    async def _log_in_for_tags(self, credentials: Credentials) -> str:
+        known = f"{credentials.user}:{credentials.password}".encode()
+        headers = {"Authorization": f"Basic {base64.b64encode(known).decode()}"}
+        try:
+            session = await self._rest("GetTagSession", "POST", "/session", headers)
+        except SessionEnded as refused:
+            raise WrongCredentials(str(refused)) from refused
+        if not isinstance(session, str) or not session:
+            raise CloudError(f"{self.name}: GetTagSession: the answer has no session")
+        return session
+
+    async def _logged_in(self, log_in: Callable[[Credentials], Awaitable[T]]) -> T:
+        """Log in with the credentials of now; a refused password is not tried again for a while.
+
+        Several wrong ones in a row lock the account, for everybody who uses it.
+        """
+        credentials, refusal = await self._credentials.read(), self._refusal
+        if refusal and refusal.credentials == credentials and time.monotonic() < refusal.until:
+            again = format_duration(round(refusal.until - time.monotonic()))
+            raise Denied(f"{refusal.said}; not tried again for {again}, unless it is changed")
+        try:
+            session = await log_in(credentials)
+        except WrongCredentials as wrong:
+            pause = FIRST_PAUSE
+            if refusal and refusal.credentials == credentials:
+                pause = min(2 * refusal.pause, LONGEST_PAUSE)
+            until = time.monotonic() + pause
+            said = f"{wrong}; the login is that of {self._credentials.place}"
+            self._refusal = _Refusal(credentials, said, pause, until)
+            raise WrongCredentials(said) from wrong
+        self._refusal = None
+        return session
+
+    # Requests
+
+    async def _call(
+        self, cookie: str, target: Any, method: str, *arguments: Any
+    ) -> tuple[Any, str]:
+        """What a method of a managed object returns, and the cookie that came along."""
+        operation, budget = METHODS[method]
+        body = self._soap.write(target, method, *arguments)
+        headers = {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": self._soap.action}
+        known = {"Cookie": cookie} if cookie else {}
+
+        async def send() -> tuple[Any, str]:
+            answer = await self._send(operation, "POST", "/sdk", headers | known, body)
+            if answer.status not in (200, 500):  # 500 has the fault
+                raise self._error(operation, answer)
+            try:
+                if len(answer.body) < LARGE_BODY:
+                    result = self._soap.read(target, method, answer.body)
+                else:
+                    result = await asyncio.to_thread(self._soap.read, target, method, answer.body)
+            except CloudError as error:
+                raise type(error)(f"{self.name}: {operation}: {error}") from error
+            return result, answer.header("Set-Cookie").partition(";")[0]
+
+        return await self._gate.call(operation, budget, send)
+
+    async def _rest(
+        self, operation: str, method: str, path: str, headers: Mapping[str, str], body: Any = None
+    ) -> Any:
+        async def send() -> Any:
+            content = b"" if body is None else orjson.dumps(body)
+            more = {"Content-Type": "application/json"} if content else {}
+            answer = await self._send(operation, method, REST + path, {**headers, **more}, content)
+            if answer.status == 401:
+                raise SessionEnded(f"{self.name}: {operation}: 401 {printable(answer.reason)}")
+            if not 200 <= answer.status < 300:
+                raise self._error(operation, answer)
+            try:
+                return mapping(orjson.loads(answer.body or b"{}")).get("value")
+            except orjson.JSONDecodeError as wrong:
+                raise CloudError(f"{self.name}: {operation}: the answer is no JSON") from wrong
+
+        return await self._gate.call(operation, TAGS if path[:8] != "/session" else SESSION, send)
+
+    async def _send(
+        self, operation: str, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> HttpResponse:
+        try:
+            http = await self._connections.current()
+            named = {"User-Agent": self._agent, **headers}
+            return await http.request(method, path, named.items(), body, may_retry=True)
+        except (OSError, ValueError) as broken:
+            if isinstance(broken, ssl.SSLCertVerificationError):
+                self._connections.forget_pin()
+            why = what_broke(broken, "caFile, or its thumbprint")
+            raise CloudError(printable(f"{self.name}: {operation}: {why}")) from broken
+
+    def _error(self, operation: str, answer: HttpResponse) -> CloudError:
+        """What a status other than a success means for the caller."""
+        message = printable(f"{self.name}: {operation}: {answer.status} {answer.reason}"[:MAX_SAID])
+        match answer.status:
+            case 401 | 403:
+                return Denied(message)
+            case 429:
+                return Throttled(message, answer.retry_after)
+            case status if 400 <= status < 500:
+                return Refused(message)
+        return CloudError(message)

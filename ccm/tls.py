@@ -1,0 +1,254 @@
+"""Connections to a server: whom a client believes, and TLS for which OpenSSL has the socket itself.
+
+asyncio has it read and write memory, with a transport of its own below and a state machine above,
+which cost more than all the rest of a request (docs/performance.md).
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from urllib.parse import urlsplit
+
+from aiohappyeyeballs import AddrInfoType, start_connection
+
+log = logging.getLogger(__name__)
+
+HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried as well (RFC 8305)
+RECORD_SIZE = 16 << 10  # bytes; nothing longer comes from OpenSSL at once
+RECORDS_AT_ONCE = 16  # that are read before others have their turn
+
+SocketFactory = Callable[[AddrInfoType], socket.socket]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An address, and the files with which both ends authenticate.
+
+    `url` may be `unix:///<path>` of a socket. `tls_name` is the name in its certificate, when that
+    is not the host of `url`; with `is_pinned` the name does not count, as `ca_file` is the server's
+    very certificate. Without `is_strict`, certificates may bend RFC 5280, as those of old clusters
+    do. `ca_data` are certificates in PEM, which count beside those in `ca_file`.
+    """
+
+    url: str
+    ca_file: str = ""
+    _: KW_ONLY
+    ca_data: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    tls_name: str = ""
+    is_verified: bool = True
+    is_strict: bool = True
+    is_pinned: bool = False
+
+    def without_certificate(self) -> "Server":
+        """For a client with a bearer token: a client certificate would win over it."""
+        return replace(self, cert_file="", key_file="")
+
+
+def client_tls(server: Server) -> ssl.SSLContext | None:
+    """The TLS context for connections to the server; None for plain HTTP."""
+    if not server.url.startswith("https"):
+        return None
+    context = ssl.create_default_context(
+        cafile=server.ca_file or None, cadata=server.ca_data or None
+    )
+    if server.cert_file:
+        context.load_cert_chain(server.cert_file, server.key_file or None)
+    context.check_hostname = server.is_verified and not server.is_pinned
+    if not server.is_verified:
+        context.verify_mode = ssl.CERT_NONE
+    if server.is_pinned:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if not server.is_strict:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+class TlsProtocol(asyncio.Protocol, ABC):
+    """What asyncio calls a protocol, which also says whether it waits for anything."""
+
+    @property
+    @abstractmethod
+    def expects_more(self) -> bool:
+        """Whether an end of the connection would come too early."""
+
+
+class Connector:
+    """Opens connections to one server; `aiohappyeyeballs` tries its addresses."""
+
+    def __init__(self, server: Server, socket_factory: SocketFactory | None = None) -> None:
+        url = urlsplit(server.url)
+        self._socket_path = url.path if url.scheme == "unix" else ""
+        self._host = url.hostname or ""
+        self._port = url.port or (443 if url.scheme == "https" else 80)
+        self._tls = client_tls(server)
+        self._tls_name = (server.tls_name or self._host) if self._tls else None
+        self._socket_factory = socket_factory
+        self._session: ssl.SSLSession | None = None
+        self._last: TlsTransport | None = None  # while there is no session
+
+    async def connect(self, protocol: TlsProtocol) -> None:
+        """Open one more for this protocol; raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        if self._socket_path:
+            await loop.create_unix_connection(lambda: protocol, self._socket_path)
+            return
+        addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        connected = await start_connection(
+            addresses,
+            happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY,
+            socket_factory=self._socket_factory,
+        )
+        if self._tls is None:
+            await loop.create_connection(lambda: protocol, sock=connected)
+            return
+        session = self._resumable_session()
+        opened = await _start_tls(connected, self._tls, self._tls_name, protocol, session)
+        self._last = None if self._session else opened
+
+    def _resumable_session(self) -> ssl.SSLSession | None:
+        """That of an earlier connection, once the server has given it a ticket."""
+        if self._last and (found := self._last.session) and found.has_ticket:
+            self._session, self._last = found, None
+        return self._session
+
+
+async def _start_tls(
+    sock: socket.socket,
+    context: ssl.SSLContext,
+    server_name: str | None,
+    protocol: TlsProtocol,
+    session: ssl.SSLSession | None = None,
+) -> "TlsTransport":
+    """Shake hands on a connected socket and read from then on; a failure closes it.
+
+    With the `session` of another connection, half of both ends' work is saved, where the server
+    agrees.
+    """
+    tls = context.wrap_socket(
+        sock,
+        do_handshake_on_connect=False,
+        suppress_ragged_eofs=False,
+        server_hostname=server_name,
+        session=session,
+    )
+    try:
+        tls.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await _shake_hands(tls)
+    except BaseException:
+        tls.close()
+        raise
+    return TlsTransport(tls, protocol)
+
+
+async def _shake_hands(tls: ssl.SSLSocket) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            tls.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            await _until_ready(tls, loop.add_reader, loop.remove_reader)
+        except ssl.SSLWantWriteError:
+            await _until_ready(tls, loop.add_writer, loop.remove_writer)
+
+
+async def _until_ready(
+    tls: ssl.SSLSocket, add: Callable[..., object], remove: Callable[[int], object]
+) -> None:
+    ready = asyncio.Event()
+    add(tls.fileno(), ready.set)
+    try:
+        await ready.wait()
+    finally:
+        remove(tls.fileno())
+
+
+class TlsTransport(asyncio.Transport):
+    """What of asyncio's transports an HTTP client needs; it is closed by `abort` alone."""
+
+    def __init__(self, tls: ssl.SSLSocket, protocol: TlsProtocol) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._tls, self._file = tls, tls.fileno()
+        self._protocol = protocol
+        self._unsent = b""
+        self._is_reading = self._is_closed = False
+        protocol.connection_made(self)
+        self.resume_reading()
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """What another connection to this server may go on with."""
+        return self._tls.session
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._file)
+
+    def resume_reading(self) -> None:
+        if not (self._is_reading or self._is_closed):
+            self._is_reading = True
+            self._loop.add_reader(self._file, self._read)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send at once what the socket takes, and the rest as soon as it takes more."""
+        is_waiting = bool(self._unsent)
+        self._unsent += data
+        if not is_waiting:
+            self._send()
+
+    def abort(self) -> None:
+        """Close without a word to the other end; the protocol is told a little later."""
+        self._close(None)
+
+    def _read(self) -> None:
+        try:
+            for _ in range(RECORDS_AT_ONCE):
+                data = self._tls.recv(RECORD_SIZE)
+                if not data:
+                    self._close(None)
+                    return
+                self._protocol.data_received(data)
+                if not (self._is_reading and self._protocol.expects_more):
+                    return  # without asking the kernel again
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except ssl.SSLEOFError:
+            self._close(ConnectionResetError("connection closed within TLS"))
+        except OSError as error:
+            self._close(error)
+        except Exception:  # around one callback: its connection is of no use any more
+            log.exception("connection broken off")
+            self._close(ConnectionAbortedError("broken off by a bug of ours"))
+
+    def _send(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._tls.send(self._unsent) :]
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            self._loop.add_writer(self._file, self._send_rest)
+        except OSError as error:
+            self._close(error)
+
+    def _send_rest(self) -> None:
+        self._loop.remove_writer(self._file)
+        self._send()
+
+    def _close(self, error: OSError | None) -> None:
+        if self._is_closed:
+            return
+        self.pause_reading()
+        self._is_closed, self._unsent = True, b""
+        self._loop.remove_writer(self._file)
+        self._tls.close()
+        self._loop.call_soon(self._protocol.connection_lost, error)

@@ -1,0 +1,98 @@
+"""What pages of providers say of configuration: examples are taken, tables have every key."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakepve.certs import make_cert
+
+from ccm.cloud.config_file import keys_of
+from ccm.kube.service_accounts import accounts_of
+from ccm.manifests.rbac import subjects
+from ccm.providers.digitalocean import config as digitalocean
+from ccm.providers.openstack import config as openstack
+from ccm.providers.proxmox import config as proxmox
+from ccm.providers.vsphere import config as vsphere
+from ccm.settings import Settings
+from tests.docs.pages import DOCS
+
+FILE = re.compile(r"/etc/kubernetes/[a-z/.-]+")
+
+
+def blocks_of(provider: str) -> list[str]:
+    """What is in fences on its page."""
+    page = (DOCS / "providers" / f"{provider}.md").read_text()
+    return re.findall(r"^```(?:yaml|ini)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def told_keys(provider: str) -> set[str]:
+    """What stands in the first column of the table of its page."""
+    page = (DOCS / "providers" / f"{provider}.md").read_text()
+    table = page.split("## Configuration")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+    return {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
+
+
+def read_digitalocean(content: bytes) -> object:
+    return digitalocean.read_config(content, "", {})
+
+
+@pytest.mark.parametrize(
+    ("provider", "read"),
+    [
+        ("vsphere", lambda content: vsphere.read_config(content, "")),
+        ("proxmox", lambda content: proxmox.read_config(content, "")),
+        ("digitalocean", read_digitalocean),
+        ("openstack", lambda content: openstack.read_config(content, "")),
+    ],
+)
+def test_the_example_is_taken(
+    provider: str, read: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All files that it names are in the directory of the configuration, as a Secret has them."""
+    certificate, _, _ = make_cert(str(tmp_path), "host")
+    example = blocks_of(provider)[0]
+    files = FILE.findall(example)
+    assert {str(Path(file).parent) for file in files} == {f"/etc/kubernetes/{provider}"}
+    assert f"--cloud-config=/etc/kubernetes/{provider}/" in (
+        (DOCS / "providers" / f"{provider}.md").read_text()
+    )
+    assert read(FILE.sub(certificate, example).encode())
+    assert not caplog.records
+
+
+def test_the_table_of_digitalocean_has_every_key() -> None:
+    keys = {
+        f"[{section}] {key}"
+        for section, kind in digitalocean.SECTIONS.items()
+        for key in keys_of(kind)
+    }
+    assert told_keys("digitalocean") == keys
+
+
+def test_the_table_of_proxmox_has_every_key() -> None:
+    refused = {"insecure", "username", "password", "ha_group"}
+    features = {f"features.{key}" for key in ("provider", "force_update_labels")}
+    network = {f"features.network.{key}" for key in proxmox._NETWORK}
+    cluster = {*proxmox._CLUSTER} - refused
+    assert told_keys("proxmox") == {"clusters"} | cluster | features | network
+
+
+def test_the_table_of_vsphere_has_every_key() -> None:
+    keys = {*vsphere._GLOBAL, *vsphere._SECTIONS} - {"global", "insecureFlag"}
+    told = told_keys("vsphere")
+    assert keys <= told
+    page = (DOCS / "providers" / "vsphere.md").read_text()
+    assert [key for key in vsphere._NODES if f"`{key}`" not in page] == []
+
+
+def test_whoever_reads_the_secret_of_vsphere_may() -> None:
+    """The supervisor without accounts of workers, and each whom the node worker may act as."""
+    (binding,) = [
+        one for one in yaml.safe_load_all(blocks_of("vsphere")[1]) if one["kind"] == "RoleBinding"
+    ]
+    bound = {one["name"] for one in binding["subjects"]}
+    ours = subjects(Settings(), "kube-system")[0].name
+    assert bound >= {ours, *(one.name for one in accounts_of("node", None))}

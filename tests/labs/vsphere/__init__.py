@@ -1,0 +1,1 @@
+"""A vCenter on loopback."""

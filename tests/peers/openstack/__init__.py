@@ -1,0 +1,1 @@
+"""OpenStack: upstream's controller and ours in projects of one cloud."""

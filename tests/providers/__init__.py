@@ -1,0 +1,1 @@
+"""Providers, each against a cloud that others wrote, or as near to one as there is."""

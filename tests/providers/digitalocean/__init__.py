@@ -1,0 +1,1 @@
+"""DigitalOcean, against a server whose shapes are the vendor's."""

@@ -1,0 +1,80 @@
+"""The server, and the provider started against it."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Self
+
+import pytest
+
+from ccm.cloud.gate import invoke
+from ccm.cloud.testkit.harness import node_of
+from ccm.errors import RetryAfter
+from ccm.model.cloud import Balancer
+from ccm.model.objects import Json, Node
+from ccm.model.service import Service
+from ccm.providers.digitalocean.config import ENVIRONMENT
+from ccm.providers.digitalocean.provider import DigitalOceanCloud
+from tests.labs.digitalocean.server import DigitalOcean
+from tests.providers.digitalocean.adapter import config_of, machine_of
+from tests.providers.started import StartedProvider
+
+MOST_TRIES = 20
+_started: list["Started"] = []
+
+
+class Started(StartedProvider, DigitalOceanCloud):
+    """The provider with its gate."""
+
+    def __init__(self, config: str) -> None:
+        super().__init__(config, "do.conf")
+
+    async def start(self) -> Self:
+        _started.append(self)
+        return await super().start()
+
+    async def ensure(self, service: Service, *hosts: Node) -> Balancer:
+        """As the controller does it: it comes back while DigitalOcean is at work."""
+        assert self.load_balancers
+        for _ in range(MOST_TRIES):
+            try:
+                return await invoke(self.load_balancers.ensure, service, hosts)
+            except RetryAfter:
+                continue
+        raise AssertionError("it never ends")
+
+
+def host(record: Json) -> Node:
+    """The initialized Node of a droplet."""
+    return node_of(machine_of(record))
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[DigitalOcean]:
+    with DigitalOcean().running() as server:
+        yield server
+
+
+@pytest.fixture
+def do(served: DigitalOcean, monkeypatch: pytest.MonkeyPatch) -> Iterator[DigitalOcean]:
+    """An empty account; whatever is sent and answered has to keep to the contract."""
+    for variable in ENVIRONMENT:
+        monkeypatch.delenv(variable, raising=False)
+    served.reset()
+    yield served
+    assert not served.violations
+
+
+@pytest.fixture
+def worker(do: DigitalOcean) -> Json:
+    return do.add_droplet("worker")
+
+
+@pytest.fixture(autouse=True)
+async def close_all() -> AsyncIterator[None]:
+    yield
+    while _started:
+        await _started.pop().close()
+
+
+@pytest.fixture
+async def cloud(do: DigitalOcean, close_all: None) -> Started:
+    return await Started(config_of(do)).start()

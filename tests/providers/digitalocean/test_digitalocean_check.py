@@ -1,0 +1,38 @@
+"""What `ccm-supervisor check` says of a token."""
+
+from pathlib import Path
+
+from tests.labs.digitalocean.server import OTHER_TOKEN, TOKEN, VPC, DigitalOcean
+from tests.providers.digitalocean.adapter import config_of
+from tests.providers.started import checked
+
+
+async def test_it_names_the_scopes_that_are_missing(do: DigitalOcean, tmp_path: Path) -> None:
+    async def told() -> list[str]:
+        found = await checked("digitalocean", config_of(do), tmp_path)
+        return [one.message for one in found if one.state != "ok"]
+
+    assert await told() == []
+    do.denied = "/v2/certificates"
+    (lack,) = await told()
+    assert "certificate:read" in lack
+    do.tokens.clear()
+    assert any("401" in message for message in await told())
+
+
+async def test_it_tells_of_a_vpc_that_the_token_does_not_see(
+    do: DigitalOcean, tmp_path: Path
+) -> None:
+    """Another team's token gets lists without our droplets, and no error."""
+
+    async def told(text: str) -> list[str]:
+        found = await checked("digitalocean", text, tmp_path)
+        return [one.message for one in found if one.state != "ok"]
+
+    ours = config_of(do, f"vpc-id = {VPC}")
+    assert await told(ours) == []
+    (lack,) = await told(ours.replace(TOKEN, OTHER_TOKEN))
+    assert f"VPC {VPC}" in lack
+    do.denied = "/v2/vpcs"
+    (lack,) = await told(ours)
+    assert "vpc:read" in lack

@@ -1,0 +1,151 @@
+"""The firewall of node ports: which are open, and when it is written."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ccm.cloud.testkit.harness import port, service, uid_of
+from ccm.controllers import provided_by, with_defaults
+from ccm.errors import Refused
+from ccm.model.objects import Json
+from ccm.model.service import Service
+from ccm.providers.digitalocean import firewall
+from ccm.providers.digitalocean.firewall_plan import MANAGED, Inbound, body, is_different, opened
+from ccm.providers.digitalocean.lb.annotations import PREFIX
+from tests.labs.digitalocean.server import DigitalOcean
+from tests.providers.digitalocean.adapter import config_of
+from tests.providers.digitalocean.conftest import Started
+from workers.controller import NotNeeded
+
+UUID = "4de7ac8b-495b-4884-9a69-1050c6793cd6"
+EVERYBODY = {"addresses": ["0.0.0.0/0", "::/0"]}
+SECTION = "[Firewall]\nname = k8s-public-access\ntag = worker\n"
+
+
+@pytest.fixture
+async def cloud(do: DigitalOcean, close_all: None) -> Started:
+    return await Started(config_of(do) + SECTION).start()
+
+
+def published(name: str, *ports: Json, ip: str = "203.0.113.9", **annotations: str) -> Service:
+    """A Service whose load balancer is there."""
+    made = service(name, annotations, ports=list(ports))
+    made.raw["status"] = {"loadBalancer": {"ingress": [{"ip": ip}]}}
+    return made
+
+
+def test_node_ports_are_open_and_what_network_load_balancers_need() -> None:
+    node_port = service("a", type="NodePort", ports=[port(80), port(53, "UDP", 30053)])
+    services = [
+        node_port,
+        service(
+            "opted-out", {MANAGED: "false"}, type="NodePort", ports=[port(81, node_port=30081)]
+        ),
+        service("odd", {MANAGED: "no"}, type="NodePort", ports=[port(82, node_port=30082)]),
+        service("network", ports=[port(443)]),
+        service("regional", {f"{PREFIX}type": "REGIONAL"}, ports=[port(444)]),
+        service("internal", {f"{PREFIX}network": "INTERNAL"}, ports=[port(445)]),
+        published("served", port(443)),
+        service("inside", type="ClusterIP", ports=[port(446)]),
+        service("sctp", type="NodePort", ports=[port(447, "SCTP")]),
+    ]
+    assert opened(services, "REGIONAL_NETWORK") == {
+        Inbound("tcp", 30080),
+        Inbound("udp", 30053),
+        Inbound("tcp", 30082),
+        Inbound("tcp", 443),
+        Inbound("tcp", 10256, uid_of("served")),
+    }
+    assert opened(services[3:4], "REGIONAL") == set()
+
+
+def test_order_says_nothing_and_all_ports_have_three_names() -> None:
+    rules = {Inbound("tcp", 30080), Inbound("udp", 30053), Inbound("tcp", 10256, "uid")}
+    wanted = body("fw", ["b", "a"], rules, {"uid": UUID}, {})
+    assert {"load_balancer_uids": [UUID]} in [rule["sources"] for rule in wanted["inbound_rules"]]
+    there: Json = {**wanted, "id": UUID, "status": "succeeded", "tags": ["b", "a"]}
+    there["inbound_rules"] = wanted["inbound_rules"][::-1]
+    there["outbound_rules"] = [{**rule, "ports": "0"} for rule in wanted["outbound_rules"]]
+    assert not is_different(wanted, there)
+    for key, value in (("inbound_rules", []), ("tags", ["a"]), ("outbound_rules", [])):
+        assert is_different(wanted, {**there, key: value}), key
+    assert body("fw", ["a"], rules, {}, {"droplet_ids": [7]})["droplet_ids"] == [7]
+
+
+async def test_it_is_made_changed_and_left_alone(do: DigitalOcean, cloud: Started) -> None:
+    """Hand changes are reverted."""
+    firewalls = cloud.firewalls
+    assert firewalls
+    one, two = {Inbound("tcp", 30080)}, {Inbound("tcp", 30080), Inbound("udp", 30053)}
+    assert await firewalls.ensure(one, ())
+    assert not await firewalls.ensure(one, ())
+    assert await firewalls.ensure(two, ())
+    (record,) = do.firewalls.values()
+    assert (record["name"], record["tags"]) == ("k8s-public-access", ["worker"])
+    assert [rule["ports"] for rule in record["inbound_rules"]] == ["30080", "30053"]
+    assert all(rule["sources"] == EVERYBODY for rule in record["inbound_rules"])
+    record["inbound_rules"].append({"protocol": "tcp", "ports": "22", "sources": EVERYBODY})
+    assert await firewalls.ensure(two, ())
+    assert not await firewalls.ensure(two, ())
+    do.firewalls["again"] = {**record, "id": "again"}
+    with pytest.raises(Refused, match="2 firewalls are called"):
+        await firewalls.ensure(two, ())
+
+
+async def test_the_controller_has_one_key_for_all_services(
+    do: DigitalOcean, cloud: Started
+) -> None:
+    there = {"default/web": service("web", type="NodePort")}
+    store = SimpleNamespace(view=lambda kind, key: there.get(key))
+    context: Any = SimpleNamespace(provider=cloud, store=store)
+    controller = firewall.new_controller(context)
+    assert list(controller.map_to_keys("Service", "default/web")) == ["firewall"]
+    assert (await controller.reconcile("firewall")).message == "1 ports are open now"
+    reads = len(do.requests)
+    assert (await controller.reconcile("firewall")).message == "1 ports are open, as before"
+    assert len(do.requests) == reads
+    del there["default/web"]
+    assert list(controller.map_to_keys("Service", "default/web")) == ["firewall"]
+    assert (await controller.reconcile("firewall")).message == "0 ports are open now"
+    assert controller.status() == {"objects": 0}
+
+
+async def test_the_health_check_is_open_to_the_services_own_load_balancer(
+    do: DigitalOcean, cloud: Started
+) -> None:
+    """Known by its name; made anew, the new one counts; to none nothing is open."""
+    asked = published("web", port(443))
+    there = {"default/web": asked}
+    store = SimpleNamespace(view=lambda kind, key: there.get(key))
+    context: Any = SimpleNamespace(provider=cloud, store=store)
+    controller = firewall.new_controller(context)
+    controller.map_to_keys("Service", "default/web")
+
+    async def sources() -> list[Json]:
+        await controller.reconcile("firewall")
+        (record,) = do.firewalls.values()
+        return [one["sources"] for one in record["inbound_rules"] if one["ports"] == "10256"]
+
+    assert await sources() == []
+    for ip in ("203.0.113.7", "203.0.113.8"):
+        do.balancers.clear()
+        own = do.add_balancer(name=asked.default_balancer_name)["id"]
+        there["default/web"] = published("web", port(443), ip=ip)
+        assert await sources() == [{"load_balancer_uids": [own]}]
+
+
+async def test_without_a_firewall_it_is_not_needed(do: DigitalOcean) -> None:
+    plain = await Started(config_of(do)).start()
+    context: Any = SimpleNamespace(provider=plain)
+    with pytest.raises(NotNeeded, match="no firewall is configured"):
+        firewall.new_controller(context)
+
+
+def test_it_is_on_where_nothing_turns_it_off() -> None:
+    """As upstream: its variables are enough."""
+    assert "firewall" in provided_by("digitalocean")
+    assert with_defaults(("*",), "digitalocean") == ("*", "firewall")
+    assert with_defaults(("-firewall", "*"), "digitalocean") == ("-firewall", "*")
+    assert with_defaults(("cloud-node-controller",), "digitalocean") == ("cloud-node-controller",)
+    assert with_defaults(("*",), "aws") == ("*",)

@@ -1,0 +1,133 @@
+"""What others write: tenants into Services, kubelets into Nodes, others of the team into names."""
+
+import pytest
+
+from ccm.cloud.gate import invoke
+from ccm.cloud.testkit.harness import node
+from ccm.errors import Refused
+from ccm.model.cloud import Instance, Unknown
+from ccm.model.objects import Json
+from ccm.providers.digitalocean.firewall_plan import opened
+from ccm.providers.digitalocean.lb.annotations import BALANCER_ID
+from tests.labs.digitalocean.records import networks
+from tests.labs.digitalocean.server import DigitalOcean
+from tests.providers.digitalocean.adapter import config_of
+from tests.providers.digitalocean.balancers import NAME, web
+from tests.providers.digitalocean.conftest import Started, host
+
+SHOP = {"name": "shop", "hostname": "shop.example.com"}
+EVERYBODY = {"addresses": ["0.0.0.0/0", "::/0"]}
+ABSENT = "4de7ac8b-495b-4884-9a69-1050c6793cd6"
+
+
+async def check_not_guessed(cloud: Started, name: str, *droplets: Json) -> None:
+    answer = await cloud.describe_one(node(name))
+    assert isinstance(answer, Unknown), answer
+    assert all(str(one["id"]) in answer.why for one in droplets)
+
+
+async def test_a_droplet_called_like_another_ones_address_is_not_the_nodes(
+    do: DigitalOcean, cloud: Started
+) -> None:
+    """DO2, DO3: anybody of the team may give it that name."""
+    real = do.add_droplet("worker", networks=networks("10.0.0.7", "192.0.2.7"))
+    called = do.add_droplet("10.0.0.7")
+    await check_not_guessed(cloud, "10.0.0.7", real, called)
+
+
+async def test_a_droplet_with_a_gpu_may_have_a_twin_without(
+    do: DigitalOcean, cloud: Started
+) -> None:
+    """DO2: they are in two lists."""
+    twins = do.add_droplet("worker", is_gpu=True), do.add_droplet("worker")
+    await check_not_guessed(cloud, "worker", *twins)
+
+
+async def test_a_new_node_waits_for_a_whole_list(do: DigitalOcean, cloud: Started) -> None:
+    """DO2, DO14: its droplet's twin may be what is missing."""
+    do.add_droplet("worker")
+    for number in range(250):
+        do.add_droplet(f"other-{number}")
+
+    def end_one(kind: str, page: int) -> None:
+        if page == 1:
+            do.on_page = None
+            del do.droplets[max(do.droplets)]
+
+    do.on_page = end_one
+    assert "there are others" in await cloud.why(node("worker"))
+    assert isinstance(await cloud.describe_one(node("worker")), Instance)
+
+
+@pytest.mark.parametrize("is_legacy", [False, True])
+async def test_a_published_host_name_gives_nobody_anothers_load_balancer(
+    do: DigitalOcean, worker: Json, is_legacy: bool
+) -> None:
+    """DO25: the tenant chose it, and writes the ID and the name of another's beside it."""
+    config = config_of(do, "cluster-id = one")
+    theirs = do.add_balancer(name="shop", tags=["k8s:one"] if is_legacy else [])
+    first = await Started(config).start()
+    await first.ensure(web({"hostname": SHOP["hostname"]}), host(worker))
+    (own,) = set(do.balancers) - {theirs["id"]}
+    before = dict(theirs)
+    claim = web(SHOP | {BALANCER_ID: theirs["id"]}, hostname=SHOP["hostname"])
+    second = await Started(config).start()
+    told = await second.ensure(claim, host(worker))
+    assert told.name == NAME
+    assert any("ignored" in one for one in told.warnings)
+    third = await Started(config).start()
+    assert third.load_balancers
+    await invoke(third.load_balancers.delete, claim)
+    assert do.balancers == {theirs["id"]: before}
+    assert own not in do.balancers
+
+
+async def test_a_host_name_says_nothing_without_the_clusters_tag(
+    do: DigitalOcean, worker: Json
+) -> None:
+    """DO25: upstream tags all of its own, where it has an ID."""
+    theirs = do.add_balancer(name="shop", tags=[])
+    before = dict(theirs)
+    claim = web(SHOP | {BALANCER_ID: theirs["id"]}, hostname=SHOP["hostname"])
+    cloud = await Started(config_of(do, "cluster-id = one")).start()
+    with pytest.raises(Refused, match=f"rename it to {NAME}"):
+        await cloud.ensure(claim, host(worker))
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.delete, claim)
+    assert do.balancers == {theirs["id"]: before}
+
+
+@pytest.mark.parametrize("shows_tags", [True, False])
+async def test_a_name_that_says_whose_it_is_is_not_to_be_had(
+    do: DigitalOcean, cloud: Started, worker: Json, shows_tags: bool
+) -> None:
+    """DO26: another Service's would be kept from having its own, or get this one."""
+    do.shows_tags = shows_tags
+    await cloud.ensure(web(), host(worker))
+    (record,) = do.balancers.values()
+    other = "a" + "0" * 31
+    with pytest.raises(Refused, match="name"):
+        await cloud.ensure(web({"name": other}, ip=record["ip"]), host(worker))
+    assert record["name"] == NAME
+    assert (await cloud.ensure(web({"name": NAME}, ip=record["ip"]), host(worker))).name == NAME
+
+
+@pytest.mark.parametrize("claims", ["nothing", "anothers"])
+async def test_an_annotated_id_opens_no_port_and_keeps_none_closed(
+    do: DigitalOcean, claims: str
+) -> None:
+    """One of nothing in one Service would keep the firewall of all from being written."""
+    section = "[Firewall]\nname = k8s-public-access\ntag = worker\n"
+    firewalls = (await Started(config_of(do) + section).start()).firewalls
+    assert firewalls
+    theirs = do.add_balancer(name="shop")["id"]
+    own = do.add_balancer(name=NAME)
+    asked = web({BALANCER_ID: theirs if claims == "anothers" else ABSENT}, ip=own["ip"])
+    rules = opened([asked], "REGIONAL_NETWORK")
+    assert await firewalls.ensure(rules, [asked])
+    (record,) = do.firewalls.values()
+    assert [(rule["ports"], rule["sources"]) for rule in record["inbound_rules"]] == [
+        ("80", EVERYBODY),
+        ("10256", {"load_balancer_uids": [own["id"]]}),
+    ]
+    assert not await firewalls.ensure(rules, [asked])

@@ -1,0 +1,80 @@
+"""The conformance kit's way around the provider: the lab's own control port."""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ccm.cloud.testkit.adapter import Adapter, FaultKind, Machine, Owner, Untestable
+from ccm.providers.vsphere.instances import VsphereInstances
+from tests.labs.vsphere.lab import Lab, running_lab
+
+BATCH = 3  # the provider's, so that few machines are several batches
+FAULTS: dict[FaultKind, dict[str, Any]] = {
+    FaultKind.DENIED: {"status": 403},
+    FaultKind.THROTTLED: {"status": 429, "retry_after": "7"},
+    FaultKind.ERROR: {"status": 500},
+    FaultKind.SILENT: {"delay_ms": 3000, "status": 503},
+    FaultKind.GARBAGE: {"status": 200, "text": "<html>It works!</html>"},
+}
+
+
+class VsphereAdapter(Adapter):
+    """A machine's UUID is one that none had before."""
+
+    sdk_modules = ("pyVmomi",)
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self.lab: Lab
+
+    def start(self) -> None:
+        folder = self._running.enter_context(tempfile.TemporaryDirectory())
+        self.lab = self._running.enter_context(running_lab(Path(folder), ("-vm", "0")))
+        VsphereInstances.batch_size = BATCH
+
+    def stop(self) -> None:
+        self._running.close()
+
+    def reset(self) -> bytes:
+        self.lab.reset()
+        return self.lab.config().encode()
+
+    def is_write(self, operation: str, budget: str) -> bool:
+        return not operation.startswith(("Get", "List"))
+
+    def snapshot(self) -> object:
+        return self.lab.machines()
+
+    def count_calls(self) -> int:
+        return self.lab.calls().total()
+
+    def inject_fault(self, kind: FaultKind) -> None:
+        self.lab.fail(**FAULTS[kind])
+
+    def clear_fault(self) -> None:
+        self.lab.heal()
+
+    def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
+        return [machine_of(made) for made in self.lab.create(*names)]
+
+    def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
+        raise Untestable("machines carry no mark of a cluster")
+
+    def stop_machine(self, machine: Machine) -> None:
+        self.lab.change(machine.node, power="off")
+
+    def start_machine(self, machine: Machine) -> None:
+        self.lab.change(machine.node, power="on")
+
+    def terminate_machine(self, machine: Machine) -> None:
+        self.lab.change(machine.node, delete=True)
+
+    def absent_provider_id(self) -> str:
+        return "vsphere://42ffffff-ab00-4c00-8000-0000000000ff"
+
+
+def machine_of(made: dict[str, Any]) -> Machine:
+    """What the provider is to say of a machine that the lab made, whatever its Node is called."""
+    return Machine(made["name"], f"vsphere://{made['uuid']}", "vsphere-vm.cpu-4.mem-8gb.os-other")

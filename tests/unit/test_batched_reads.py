@@ -1,0 +1,77 @@
+"""Reads that are made together: few calls, no old answer, and one failure is that of its call."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from ccm.cloud.gate import BatchedReads, _priority, with_priority
+from ccm.decide.budget import Priority
+from ccm.errors import Throttled
+from tests.worlds.waiting import let_run
+
+
+class Cloud:
+    """Answers when it is `open`, with the number of the call; keeps what was asked for at once."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.priorities: list[Priority] = []
+        self.open = asyncio.Event()
+        self.reads = BatchedReads(2, self.read)
+
+    async def read(self, names: Sequence[str]) -> Mapping[str, int]:
+        self.calls.append(list(names))
+        self.priorities.append(_priority.get())
+        number = len(self.calls)
+        await self.open.wait()
+        if "broken" in names:
+            raise Throttled("not now")
+        return dict.fromkeys(names, number)
+
+    def ask(self, *names: str) -> "list[asyncio.Task[Mapping[str, int]]]":
+        return [asyncio.create_task(self.reads(name)) for name in names]
+
+
+@pytest.fixture
+async def cloud() -> Cloud:
+    return Cloud()
+
+
+async def test_who_asks_together_shares_calls_of_a_batch_each(cloud: Cloud) -> None:
+    cloud.open.set()
+    answers = await asyncio.gather(*cloud.ask("a", "b", "c", "a"))
+    assert cloud.calls == [["a", "b"], ["c"]]
+    assert [answer[name] for answer, name in zip(answers, "abca", strict=True)] == [1, 1, 2, 1]
+
+
+async def test_no_answer_is_older_than_its_question(cloud: Cloud) -> None:
+    first = cloud.ask("a")
+    await let_run()
+    later = cloud.ask("a", "b")
+    await let_run()
+    assert cloud.calls == [["a"]]
+    cloud.open.set()
+    assert [answer["a"] for answer in await asyncio.gather(*first, *later)] == [1, 2, 2]
+    assert cloud.calls == [["a"], ["a", "b"]]
+
+
+async def test_a_call_that_fails_fails_for_those_in_it_and_the_next_is_made(cloud: Cloud) -> None:
+    asking = cloud.ask("a", "broken", "c")
+    await let_run()
+    asking[0].cancel()
+    cloud.open.set()
+    ends = await asyncio.gather(*asking, return_exceptions=True)
+    assert [type(end) for end in ends] == [asyncio.CancelledError, Throttled, dict]
+    assert (await cloud.reads("a"))["a"] == 3
+
+
+async def test_what_is_urgent_does_not_wait_for_what_is_not(cloud: Cloud) -> None:
+    asking = []
+    for priority in (Priority.REFRESH, Priority.LB_DELETE):
+        with with_priority(priority, "somebody"):
+            asking += cloud.ask("a")
+            await let_run()
+    assert cloud.priorities == [Priority.REFRESH, Priority.LB_DELETE]
+    cloud.open.set()
+    await asyncio.gather(*asking)
