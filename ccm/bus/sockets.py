@@ -37,14 +37,13 @@ _NOT_TAKEN = (zmq.EAGAIN, zmq.EHOSTUNREACH)
 
 
 class Hub:
-    """Receives from expected workers only and hands their messages to `handler(worker, message)`.
+    """The supervisor's end: it receives from expected workers only.
 
     A worker is admitted by the name it is started with and its process ID; a message from anybody
     else, of another user or process, is dropped and logged.
     """
 
-    def __init__(self, path: Path, handler: Callable[[str, Message], None]) -> None:
-        self._handler = handler
+    def __init__(self, path: Path) -> None:
         self._admitted: dict[bytes, int] = {}
         self.dropped, self._log_again_at = 0, 0.0
         self._socket = zmq.asyncio.Context.instance().socket(zmq.ROUTER)
@@ -72,12 +71,12 @@ class Hub:
         """The same for a message that is already encoded."""
         return _send_now(self._socket, [worker.encode(), frame])
 
-    async def run(self) -> None:
-        """Receive for ever."""
+    async def run(self, handler: Callable[[str, Message], None]) -> None:
+        """Receive for ever, and hand on each message as `handler(worker, message)`."""
         while True:
             frames = await self._socket.recv_multipart(copy=False)
             if self._is_from_a_worker(frames):
-                self._take(frames[0].bytes.decode(), frames[1].bytes)
+                self._take(frames[0].bytes.decode(), frames[1].bytes, handler)
 
     def _is_from_a_worker(self, frames: list[zmq.Frame]) -> bool:
         peer = _peer(frames[-1])
@@ -97,14 +96,14 @@ class Hub:
             )
             self._log_again_at = now + STRANGER_LOG_INTERVAL
 
-    def _take(self, worker: str, frame: bytes) -> None:
+    def _take(self, worker: str, frame: bytes, handler: Callable[[str, Message], None]) -> None:
         try:
             message = decode(frame)
         except BadFrame as error:
             log.error("message not understood", extra={"worker": worker, "why": str(error)})
             return
         try:
-            self._handler(worker, message)
+            handler(worker, message)
         except Exception:  # around one callback: a bad message must not end the bus
             log.exception("message not handled", extra={"worker": worker})
 

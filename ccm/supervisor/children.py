@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
@@ -26,8 +26,8 @@ from ccm.decide.children import (
 )
 from ccm.decide.quarantine import Quarantine
 from ccm.errors import ExitCode
-from ccm.model.objects import Json
 from ccm.settings import Settings
+from ccm.supervisor.child import Child, WorkerProcess
 from ccm.supervisor.starter import Process
 from ccm.tls import Server
 
@@ -37,62 +37,6 @@ ORDERLY_EXITS = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -sign
 CHECK_INTERVAL = 1.0  # seconds between two checks of all workers
 STARTUP_SILENCE_FACTOR = 3  # a worker that still loads its code may be silent so much longer
 KILL_DELAY = 2.0  # seconds a silent worker gets to write its stacks before SIGKILL
-
-
-@dataclass
-class WorkerProcess:
-    """One process of a worker."""
-
-    ident: str
-    handle: Process
-    journal_path: Path
-    controllers: tuple[str, ...]
-    said_hello: bool = False  # and that was taken in
-    is_synced: bool = False
-    fenced_since: int = 0  # the last change of permissions since which it does not act any more
-    heard_at: float = field(default_factory=time.monotonic)
-    started_at: float = field(default_factory=time.monotonic)
-    status: Json = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Child:
-    """A worker: its current process, and during a hand-over the successor."""
-
-    name: str
-    controller: str
-    life: Life = field(default_factory=Life)
-    starts: int = 0
-    current: WorkerProcess | None = None
-    successor: WorkerProcess | None = None
-    is_leaving: bool = False  # scaled away: it is not started again
-    is_joining: bool = False  # scaled up: it must not act, as others still own its keys
-    last_faults: list[str] = field(default_factory=list)
-
-    def processes(self) -> list[WorkerProcess]:
-        """Its running processes, the current one first."""
-        return [process for process in (self.current, self.successor) if process]
-
-    @property
-    def pid(self) -> int | None:
-        return self.current.handle.pid if self.current else None
-
-    def describe(self, now: float) -> Json:
-        """Its entry under `workers` in `status`."""
-        silent = now - self.current.heard_at if self.current else 0.0
-        return {
-            "name": self.name,
-            "state": self.life.state,
-            "state_seconds": round(now - self.life.since, 1),
-            "pid": self.pid,
-            "restarts": max(self.starts - 1, 0),
-            "deaths_in_a_row": self.life.deaths,
-            "successor_pid": self.successor.handle.pid if self.successor else None,
-            "silent_seconds": round(silent, 1),
-            "faults": self.last_faults,
-            **(self.current.status if self.current else {}),
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from ccm.errors import ConfigurationFaults
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.supervisor.children import Child, Children
+from ccm.supervisor.child import Child
+from ccm.supervisor.children import Children
 from ccm.supervisor.deletions import DeletionGovernor
 from ccm.supervisor.freeze import DeletionCommands
 from ccm.supervisor.shards import Shards

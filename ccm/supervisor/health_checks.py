@@ -7,7 +7,8 @@ from functools import partial
 from ccm.decide.children import WorkerState
 from ccm.kube.watch import WatchTimings
 from ccm.settings import Settings
-from ccm.supervisor.children import Child, Children
+from ccm.supervisor.child import Child
+from ccm.supervisor.children import Children
 from ccm.supervisor.https.endpoints import PING, HealthChecker
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership

@@ -5,7 +5,8 @@ import time
 from ccm.bus.frames import AskFenced, Permit
 from ccm.bus.sockets import Hub
 from ccm.decide.children import WorkerEvent
-from ccm.supervisor.children import Child, Children
+from ccm.supervisor.child import Child
+from ccm.supervisor.children import Children
 from ccm.supervisor.leadership import Leadership
 
 

@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from ccm.supervisor.children import Child, Children
+from ccm.supervisor.child import Child
+from ccm.supervisor.children import Children
 from ccm.supervisor.delivery import Ownership
 from ccm.supervisor.informer import SharedInformer
 from ccm.worker_names import shard_names

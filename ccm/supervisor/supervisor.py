@@ -4,7 +4,6 @@ import asyncio
 import importlib
 import logging
 import os
-import re
 import signal
 import socket
 import time
@@ -16,25 +15,7 @@ from typing import Any
 from ccm import __version__
 from ccm.background import call_until_done
 from ccm.bus.control import ControlServer
-from ccm.bus.frames import (
-    Ack,
-    CloudRemaining,
-    CloudThrottled,
-    Drain,
-    Explained,
-    Fault,
-    Fenced,
-    GrantRequest,
-    Heartbeat,
-    Hello,
-    Message,
-    ProposeDeletions,
-    Resync,
-    Survived,
-    Synced,
-    TokenRefused,
-    UseToken,
-)
+from ccm.bus.frames import Drain, Message, UseToken
 from ccm.bus.paths import RuntimePaths
 from ccm.bus.sockets import Hub
 from ccm.decide.children import WorkerState
@@ -48,7 +29,8 @@ from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor.accounts import Identities
 from ccm.supervisor.budget import Budget
-from ccm.supervisor.children import Child, Children, Hooks, WorkerProcess
+from ccm.supervisor.child import Child
+from ccm.supervisor.children import Children, Hooks
 from ccm.supervisor.commands import ControlCommands, Explainer, Verbosity
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.freeze import DeletionCommands, SharedFreeze
@@ -64,11 +46,10 @@ from ccm.supervisor.starter import WorkerStarter
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
 from ccm.supervisor.tokens import ServiceAccountTokens, SharedToken, TokenFiles, TokenSource
 from ccm.supervisor.worker_counters import WorkerCounters
+from ccm.supervisor.worker_messages import WorkerMessages, WorkerProcesses
 from ccm.worker_names import wanted_workers
 
 log = logging.getLogger(__name__)
-
-RESPONSIVE_WITHIN = 3.0  # seconds since the last sign of life, of which there is one a second
 
 
 class Supervisor:
@@ -91,15 +72,16 @@ class Supervisor:
         self._settings = settings = migration.without_unowned(settings) if migration else settings
         self._notifier = SystemdNotifier(os.environ)
         self.verbosity = Verbosity(settings, self._broadcast)
-        self._hub = Hub(paths.bus, self._on_message)
+        self._hub = Hub(paths.bus)
         self._informer = SharedInformer(
             kube,
             self._hub.send_raw,
             InformerTimings(watch=WatchTimings(settings.watch_idle_limit)),
             self._is_anybody_starting,
         )
+        processes = WorkerProcesses()
         self._budget = Budget(
-            settings.cloud_rate, self._hub.send, self._is_responsive, settings.cloud_reserve
+            settings.cloud_rate, self._hub.send, processes.is_responsive, settings.cloud_reserve
         )
         self._tokens: TokenSource = SharedToken(kube.config, self._hand_over_token)
         server = kube.config.server
@@ -115,10 +97,9 @@ class Supervisor:
         self._leader = Leadership(
             settings, lease, migration, lambda: self._permits.on_change(), probes=probes
         )
-        self._processes: dict[str, tuple[Child, WorkerProcess]] = {}  # by their names on the bus
         hooks = Hooks(
-            self._on_started,
-            self._on_gone,
+            lambda child, process: self._messages.admit(child, process),
+            lambda ident: self._messages.forget(ident),
             self._drain,
             lambda child: self._permits.send(child),
             self._on_refusal,
@@ -155,10 +136,25 @@ class Supervisor:
             self._reload,
         )
         self._control = ControlServer(paths.control, commands.answer)
+        self._worker_counters = WorkerCounters()
+        self._messages = WorkerMessages(
+            processes,
+            self._hub,
+            self._children,
+            self._shards,
+            self._permits,
+            self._informer,
+            self._budget,
+            self._tokens,
+            self._token_files,
+            self._nodes,
+            self._governor,
+            self._explainer,
+            self._worker_counters,
+        )
         self._progress = Progress(settings, self._leader, self._children)
         self._began = time.monotonic()
         self._stop = asyncio.Event()
-        self._worker_counters = WorkerCounters()
         self._migration, self._api_counters = migration, kube.counters
         self._exit_code = ExitCode.OK
         self.faults: list[str] = []  # why the exit code is CONFIGURATION, for the operator
@@ -199,7 +195,7 @@ class Supervisor:
         self, listening: socket.socket | None
     ) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         return [
-            ("bus", self._hub.run()),
+            ("bus", self._hub.run(self._messages.handle)),
             *self._leader.elections(),
             ("children", self._children.run()),
             ("tokens", self._tokens.run()),
@@ -263,11 +259,6 @@ class Supervisor:
         await self._children.stop_all(self._settings.shutdown_timeout)
         await self._leader.release()
 
-    def _is_responsive(self, ident: str) -> bool:
-        """Whether this process gave a sign of life just now; one that hangs is granted nothing."""
-        found = self._processes.get(ident)
-        return found is not None and time.monotonic() - found[1].heard_at < RESPONSIVE_WITHIN
-
     def _leads_nodes(self) -> bool:
         return self._leader.until("node") > time.monotonic()
 
@@ -280,84 +271,11 @@ class Supervisor:
         states = [child.life.state for child in self._children]
         return not states or WorkerState.STARTING in states
 
-    # What the workers and the parts report.
-
-    def _on_message(self, ident: str, message: Message) -> None:
-        found = self._processes.get(ident)
-        if found is None:
-            return  # from a process that has ended
-        child, process = found
-        process.heard_at = time.monotonic()
-        match message:
-            case Ack(epoch, seq):
-                self._informer.acknowledge(ident, epoch, seq)
-            case Heartbeat(status, numbers):
-                process.status = status
-                self._worker_counters.update(ident, numbers)
-            case GrantRequest():
-                self._budget.request(ident, message)
-            case CloudThrottled():
-                self._budget.slow_down(ident, message)
-            case CloudRemaining():
-                self._budget.limit(message)
-            case ProposeDeletions():
-                self._hub.send(ident, self._governor.on_message(ident, message))
-            case Survived(key):
-                self._children.quarantine.record_survival(child.controller, key)
-            case _:
-                self._on_change(child, process, message)
-
-    def _on_change(self, child: Child, process: WorkerProcess, message: Message) -> None:
-        """The rarer messages, about the life of the worker itself."""
-        match message:
-            case Hello():
-                self._on_hello(child, process, message)
-            case Synced():
-                self._children.on_synced(child, process)
-                self._permits.send(child)
-            case Fenced(number):
-                process.fenced_since = number
-            case Resync(why):
-                log.warning("worker asks for a snapshot", extra={"worker": child.name, "why": why})
-                self._informer.resync(process.ident)
-            case TokenRefused():
-                self._tokens.on_refused(child.controller)
-            case Explained():
-                self._explainer.on_message(message)
-            case Fault(lines):
-                process.faults = lines
-                self._hub.send(process.ident, Drain(0))
-
-    def _on_hello(self, child: Child, process: WorkerProcess, message: Hello) -> None:
-        """A process that is not taken in, such as with a full disk, ends, and another follows."""
-        try:
-            self._budget.declare(message.quotas)
-            self._nodes.provider_ids = re.compile(message.provider_ids)
-            if (token := self._tokens.token(child.controller)) is not None:
-                path = self._token_files.write(child.controller, token)
-                self._hub.send(process.ident, UseToken(path))
-            self._informer.subscribe(process.ident, message, self._shards.owns(child))
-            self._children.on_hello(child, process)
-        except Exception as error:  # around one callback
-            log.exception("worker not taken in", extra={"worker": child.name})
-            process.faults = [f"it could not be taken in: {error}"]
-            process.handle.kill()
+    # What the parts report.
 
     def _what_is_stuck(self) -> str | None:
         """For the watchdog; systemd limits an orderly stop by its duration."""
         return None if self._stop.is_set() else self._progress.what_is_stuck()
-
-    def _on_started(self, child: Child, process: WorkerProcess) -> None:
-        self._processes[process.ident] = child, process
-        self._hub.admit(process.ident, process.handle.pid)
-
-    def _on_gone(self, ident: str) -> None:
-        self._processes.pop(ident, None)
-        self._hub.dismiss(ident)
-        self._informer.unsubscribe(ident)
-        self._budget.forget(ident)
-        self._governor.forget(ident)
-        self._worker_counters.end(ident)
 
     def _on_refusal(self, child: Child) -> None:
         """No worker can start with this configuration, and neither can the supervisor."""

@@ -14,7 +14,8 @@ from ccm.kube.client import Kube
 from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed, WatchTimings
 from ccm.model.objects import Projection
 from ccm.settings import Settings
-from ccm.supervisor.children import Child, Children
+from ccm.supervisor.child import Child
+from ccm.supervisor.children import Children
 from ccm.supervisor.health_checks import HealthChecks
 from ccm.supervisor.informer import InformerTimings, SharedInformer
 from ccm.supervisor.leadership import Leadership

@@ -15,7 +15,7 @@ from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget, Waits
-from ccm.supervisor.children import Child, WorkerProcess
+from ccm.supervisor.child import Child, WorkerProcess
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.delivery import ProjectedStore
 from ccm.supervisor.informer import SharedInformer

@@ -25,7 +25,7 @@ from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import read_config
 from ccm.providers.simulated.provider import SimulatedCloud
 from ccm.supervisor.budget import Budget
-from ccm.supervisor.supervisor import RESPONSIVE_WITHIN
+from ccm.supervisor.worker_messages import RESPONSIVE_WITHIN
 from workers.runner import HEARTBEAT_INTERVAL
 
 Waits = dict[tuple[str, Priority], list[float]]  # by worker and priority
@@ -97,11 +97,11 @@ class Hammers:
 
     def __init__(self, config: Path) -> None:
         self._directory, self._config = config.parent, config
-        self._hub = Hub(self._directory / "bus.sock", self._on_message)
+        self._hub = Hub(self._directory / "bus.sock")
         self._heard_at: dict[str, float] = {}
         self.budget = Budget({}, self._hub.send, self._is_responsive)
         self.processes: dict[str, Any] = {}
-        self._receiving = asyncio.create_task(self._hub.run())
+        self._receiving = asyncio.create_task(self._hub.run(self._on_message))
 
     def start(self, names: list[str]) -> None:
         context = multiprocess.get_context("spawn")

@@ -60,7 +60,7 @@ BACKGROUND = {
     ("ccm/supervisor/systemd.py", "update_status"),
     ("ccm/log.py", "_Line.format"),
     ("ccm/log.py", "seconds_since"),
-    ("ccm/supervisor/metrics_collector.py", "WorkerCounters.update"),
+    ("ccm/supervisor/worker_counters.py", "WorkerCounters.update"),
     ("ccm/bus/sockets.py", "Permission.renew"),
     ("ccm/kube/events.py", "EventRecorder.run"),
     ("workers/runner.py", "Runner._send_heartbeats"),

@@ -42,10 +42,14 @@ class Ends:
     def __init__(self, directory: Path) -> None:
         self.path = directory / "bus.sock"
         self.at_hub: list[tuple[str, Message]] = []
-        self.hub = Hub(self.path, lambda worker, message: self.at_hub.append((worker, message)))
+        self.hub = Hub(self.path)
         self.tokens: list[str] = []
         self._ports: list[Port] = []
-        self._tasks = [asyncio.create_task(self.hub.run())]
+        self._tasks = [
+            asyncio.create_task(
+                self.hub.run(lambda worker, message: self.at_hub.append((worker, message)))
+            )
+        ]
 
     def open(self, worker: str, received: list[Message]) -> Port:
         port = Port(self.path, worker, self.tokens.append)

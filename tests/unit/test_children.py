@@ -17,7 +17,8 @@ from ccm.errors import ExitCode
 from ccm.settings import Settings
 from ccm.supervisor import children as module
 from ccm.supervisor import shards as shards_module
-from ccm.supervisor.children import Child, Children, Hooks, WorkerProcess
+from ccm.supervisor.child import Child, WorkerProcess
+from ccm.supervisor.children import Children, Hooks
 from ccm.supervisor.shards import Shards
 from tests.worlds.waiting import until
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 from ccm.bus.frames import AskFenced, Message, Permit
 from ccm.bus.sockets import Hub
 from ccm.decide.children import Life, WorkerState
-from ccm.supervisor.children import Child, Children, WorkerProcess
+from ccm.supervisor.child import Child, WorkerProcess
+from ccm.supervisor.children import Children
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.permits import Permits
 
