@@ -31,7 +31,7 @@ OUR_FLAGS = (
     "--node-deletion-confirmation-period=0",
 )
 BEGUN, FAILED = "EnsuringLoadBalancer", "SyncLoadBalancerFailed"
-DONE = ("EnsuredLoadBalancer", "UpdatedLoadBalancer")
+DONE = ("EnsuredLoadBalancer", "UpdatedLoadBalancer", "DeletedLoadBalancer")
 
 Seen = Iterator[tuple[str, Any]]
 
