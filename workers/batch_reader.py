@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from ccm.background import start_task
@@ -168,27 +169,33 @@ class BatchReader(Generic[ObjectT, AnswerT]):
     async def _fill(self, seconds: float, lull: float) -> bool:
         """Wait until the batch is full, or nobody more is about to join it.
 
-        The answer is whether it leaves early, as nobody has joined for a `lull`.
+        The answer is whether it leaves before its time, as nobody has joined for a `lull`.
         """
-        loop = asyncio.get_running_loop()
-        began, left = loop.time(), seconds
-        while (joined := len(self._waiting)) < self._part.batch_size:
-            self._full.clear()
-            is_early = lull < left
-            try:
-                await asyncio.wait_for(self._full.wait(), min(left, lull))
-            except TimeoutError:
-                passed = loop.time() - began
-                left = seconds - passed if is_early else seconds
-                if is_early and self._queue:
-                    lull = math.inf  # they come, and nobody has to look again
-                    continue
-                if is_early and len(self._waiting) > joined:
-                    continue
-                is_late = passed > self._timings.batch_longest_delay
-                if is_late or not await self._is_anybody_about_to_join():
-                    return is_early
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while lull < began + seconds - clock():
+            joined = len(self._waiting)
+            if await self._is_full_within(lull):
+                return False
+            if self._queue:
+                break  # they come, and nobody has to look again
+            if len(self._waiting) == joined and not await self._is_anybody_about_to_join():
+                return True
+        pause = began + seconds - clock()
+        while not await self._is_full_within(pause):
+            is_late = clock() - began > self._timings.batch_longest_delay
+            if is_late or not await self._is_anybody_about_to_join():
+                break
+            pause = seconds
         return False
+
+    async def _is_full_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while len(self._waiting) < self._part.batch_size:  # also after one was cancelled
+                    self._full.clear()
+                    await self._full.wait()
+        return len(self._waiting) >= self._part.batch_size
 
     async def _is_anybody_about_to_join(self) -> bool:
         """Whether more keys are ready, or have left the queue just now."""
