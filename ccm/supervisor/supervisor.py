@@ -98,12 +98,12 @@ class Supervisor:
             settings, lease, migration, lambda: self._permits.on_change(), probes=probes
         )
         hooks = Hooks(
-            lambda child, process: self._messages.admit(child, process),
-            lambda ident: self._messages.forget(ident),
-            self._drain,
-            lambda child: self._permits.send(child),
-            self._on_refusal,
-            self._settings_for,
+            admit=lambda child, process: self._messages.admit(child, process),
+            gone=lambda ident: self._messages.forget(ident),
+            drain=self._drain,
+            permit=lambda child: self._permits.send(child),
+            refused=self._on_refusal,
+            settings_for=self._settings_for,
         )
         self._starter = starter
         self._children = Children(
@@ -138,19 +138,19 @@ class Supervisor:
         self._control = ControlServer(paths.control, commands.answer)
         self._worker_counters = WorkerCounters()
         self._messages = WorkerMessages(
-            processes,
-            self._hub,
-            self._children,
-            self._shards,
-            self._permits,
-            self._informer,
-            self._budget,
-            self._tokens,
-            self._token_files,
-            self._nodes,
-            self._governor,
-            self._explainer,
-            self._worker_counters,
+            processes=processes,
+            hub=self._hub,
+            children=self._children,
+            shards=self._shards,
+            permits=self._permits,
+            informer=self._informer,
+            budget=self._budget,
+            tokens=self._tokens,
+            token_files=self._token_files,
+            nodes=self._nodes,
+            governor=self._governor,
+            explainer=self._explainer,
+            counters=self._worker_counters,
         )
         self._progress = Progress(settings, self._leader, self._children)
         self._began = time.monotonic()
