@@ -30,6 +30,7 @@ pytestmark = pytest.mark.real
 
 SLOWLY = ("--kube-api-qps=30", "--kube-api-burst=1")  # of each worker: work is in hand for long
 COUNT = 200
+LATE = 50  # of them join while workers come and go
 JOINING = 300
 
 
@@ -99,12 +100,14 @@ async def test_a_hanging_worker_is_replaced_and_leaves_its_stacks(env: Environme
 async def test_new_workers_in_the_middle_of_work_leave_nothing_out_and_do_nothing_twice(
     before: int, asked: str, arguments: Json, after: int, env: Environment, written: Written
 ) -> None:
-    await env.add_nodes(COUNT)
+    await env.add_nodes(COUNT - LATE)
     with env.supervisor(*SLOWLY, f"--node-workers={before}") as supervisor:
         await env.nodes.until_initialized(10, 60)
         old = supervisor.pids()
-        await command(supervisor, asked, **arguments)
-        assert env.nodes.initialized() < COUNT
+        assert env.nodes.initialized() < COUNT - LATE
+        await asyncio.gather(
+            command(supervisor, asked, **arguments), env.add_nodes(LATE, COUNT - LATE + 1)
+        )
         assert len(supervisor.wait_running()) == after
         await env.nodes.until_initialized(COUNT, 60)
         if asked == "restart":
