@@ -1,5 +1,6 @@
 """Each thing that a provider does, with the state it needs: to be tried under faults and breaks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
@@ -16,18 +17,18 @@ from ccm.model.objects import Node
 CIDR = "10.244.7.0/24"
 
 
-class Operation:
+class Operation(ABC):
     """`prepare` the cloud, `run` once, and `check` that the cloud is as it should be then."""
 
+    @abstractmethod
     def part(self, harness: Harness) -> Any:
         """The part of the provider that does it; raises `Untestable` where there is none."""
-        raise NotImplementedError
 
-    async def prepare(self, harness: Harness) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def prepare(self, harness: Harness) -> None: ...
 
-    async def run(self, harness: Harness) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    async def run(self, harness: Harness) -> Any: ...
 
     async def result_or_error(self, harness: Harness) -> Any:
         """What running it once comes to: its result, or the error that it raised."""
@@ -36,7 +37,7 @@ class Operation:
         except CloudError as error:
             return error
 
-    async def check(self, harness: Harness) -> None:
+    async def check(self, harness: Harness) -> None:  # noqa: B027 - reads need none
         """A read leaves nothing to check."""
 
 

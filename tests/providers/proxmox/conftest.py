@@ -5,12 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from ccm.cloud.testkit.harness import node
-from ccm.model.objects import Node
+from ccm.model.objects import PROVIDED_NODE_IP, Node
 from ccm.providers.proxmox.provider import ProxmoxCloud
 from tests.providers.proxmox.served import Served, config_of
 from tests.providers.started import StartedProvider
-
-PROVIDED = "alpha.kubernetes.io/provided-node-ip"
 
 
 class Started(StartedProvider, ProxmoxCloud):
@@ -25,7 +23,7 @@ def node_with(
 ) -> Node:
     """A Node whose kubelet read this UUID and has this `--node-ip`."""
     raw = dict(node(name, provider_id).raw)
-    raw["metadata"] = {**raw["metadata"], **({"annotations": {PROVIDED: ip}} if ip else {})}
+    raw["metadata"] = {**raw["metadata"], **({"annotations": {PROVIDED_NODE_IP: ip}} if ip else {})}
     listed = [{"type": "InternalIP", "address": one} for one in addresses]
     raw["status"] = {"nodeInfo": {"systemUUID": uuid}, "addresses": listed}
     return Node(raw)

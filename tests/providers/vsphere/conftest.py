@@ -7,13 +7,13 @@ import pytest
 
 from ccm.cloud.interface import SecretReader
 from ccm.cloud.testkit.harness import node
-from ccm.model.objects import Node
+from ccm.model.objects import UNINITIALIZED_TAINT, Node
 from ccm.providers.vsphere.provider import VsphereCloud
 from tests.labs.vsphere.lab import LABELS, MISSING, Lab, is_built, running_lab
 from tests.providers.started import StartedProvider
 from tests.worlds.needed import needed
 
-UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
+UNINITIALIZED = {"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}
 
 
 class Started(StartedProvider, VsphereCloud):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ccm.kube.client import Kube
+from ccm.model.objects import PROVIDED_NODE_IP
 from ccm.providers.vsphere.ids import swapped
 from ccm.sandbox.kubelets import registration
 from tests.kube.cluster import RealCluster
@@ -47,7 +48,7 @@ class Whole(RealNodes):
         uuid = machine["uuid"]
         node["status"]["nodeInfo"]["systemUUID"] = swapped(uuid) if number % 3 else uuid.upper()
         if node_ip:
-            node["metadata"]["annotations"] = {"alpha.kubernetes.io/provided-node-ip": node_ip}
+            node["metadata"]["annotations"] = {PROVIDED_NODE_IP: node_ip}
         await self.api.post(NODES, node)
 
     async def store_password(self, password: str) -> None:
