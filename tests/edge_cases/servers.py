@@ -67,7 +67,8 @@ class ApiServer:
 
     async def _create(self, collection: str, like: Json) -> str:
         raw = deepcopy(like)
-        status = raw.pop("status", None)
+        # A Node comes with its status, as from its kubelet: without, it is one nobody hears of.
+        status = None if collection == NODES else raw.pop("status", None)
         raw["metadata"] |= {"name": f"row-{uuid4().hex[:8]}"}
         for key in ("uid", "resourceVersion"):
             raw["metadata"].pop(key, None)
