@@ -88,10 +88,10 @@ bench-smoke: venv kube ## Count writes, cloud reads and frames on a real API ser
 	$(BIN)/python -m bench smoke
 
 kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run against
-	$(PYTHON) -m tests.kube.build
+	$(PYTHON) -m tests.support.kube.build
 
 peers: ## Build (once) the upstream controllers that tests compare ours with
-	$(PYTHON) -m tests.kube.build peer
+	$(PYTHON) -m tests.support.kube.build peer
 
 lab-openstack: ## Install (once) and start a real OpenStack on loopback
 	tests/labs/openstack/lab.sh up
@@ -114,18 +114,18 @@ lab-vsphere: ## Build (once) the vCenter of loopback that the provider of vSpher
 PYTEST := $(BIN)/python -m pytest -q $(if $(CI),-r fE)
 test: venv $(if $(CI),kube peers helm lab-vsphere tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
 	$(PYTEST) -n 4 --dist loadgroup -m "not alone"
-	$(PYTEST) tests/proc -n 4 --dist load -m alone
+	$(PYTEST) tests/e2e -n 4 --dist load -m alone
 
 helm: ## Build (once) the helm that the chart is tested with
-	$(PYTHON) -m tests.kube.build helm
+	$(PYTHON) -m tests.support.kube.build helm
 
 labs: # What tests on real clouds need, which are those that take minutes
 	tests/labs/openstack/lab.sh install
 	tests/labs/incus/lab.sh install
-	$(PYTHON) -m tests.kube.build openstack
-	$(PYTHON) -m tests.kube.build godo
+	$(PYTHON) -m tests.support.kube.build openstack
+	$(PYTHON) -m tests.support.kube.build godo
 	$(BIN)/python -m tests.labs.digitalocean.prism
-	$(PYTHON) -m tests.kube.build vsphere
+	$(PYTHON) -m tests.support.kube.build vsphere
 
 tools: # What tests of the systemd unit, the alert rules and the status page need
 	@for tool in systemd-analyze unshare promtool chromium; do \
@@ -144,7 +144,7 @@ test-fast: venv ## Run the unit tests only
 	$(BIN)/python -m pytest tests/unit -q
 
 edge-cases: venv ## Run upstream's edge cases and print which tests hold each of them
-	$(BIN)/python -m tests.edge_cases
+	$(BIN)/python -m tests.integration.edge_cases
 
 # The smoke needs the real API server, which is minutes of building: elsewhere it is for the asking.
 check: fmt-check lint types layers test $(if $(CI),bench-smoke) ## Everything CI runs
@@ -153,7 +153,7 @@ docs: venv ## Write the manual page, and the tables that are made from the code
 	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md docs/annotations.md docs/providers/*-differences.md
 	$(BIN)/python -m ccm.settings.document >> docs/flags.md
 	$(BIN)/python -m ccm.metrics >> docs/metrics.md
-	$(BIN)/python -m tests.faults >> docs/faults.md
+	$(BIN)/python -m tests.docs.faults >> docs/faults.md
 	$(BIN)/python -m tests.docs.annotations >> docs/annotations.md
 	for cloud in aws openstack; do \
 	  $(BIN)/python -m tests.peers $$cloud >> docs/providers/$$cloud-differences.md; done

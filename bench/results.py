@@ -13,7 +13,7 @@ import orjson
 
 from bench.figures import table
 from bench.plan import Measured, Plan
-from tests.kube.build import find_binaries
+from tests.support.kube.build import find_binaries
 
 HERE = Path(__file__).parent
 LINES = HERE / "results.jsonl"

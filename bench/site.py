@@ -25,12 +25,12 @@ from ccm.model.objects import Json
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.service import TOKEN
 from ccm.sandbox.kubelets import new_machines
-from tests.kube.audit import AuditEntry
-from tests.kube.build import PEERS, REMEDY, find_binaries
-from tests.kube.cluster import RealCluster
 from tests.peers import upstream
 from tests.peers.upstream import LIBRARY
-from tests.proc.running import RULES, Cloud, Controlled, wait_for
+from tests.support.kube.audit import AuditEntry
+from tests.support.kube.build import PEERS, REMEDY, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import RULES, Cloud, Controlled, wait_for
 
 CONTROLLERS = ("ccm-supervisor/", LIBRARY)  # how the user agents of those that are measured begin
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

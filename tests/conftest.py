@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from tests.worlds.needed import NOT_RUN
+from tests.support.needed import NOT_RUN
 
 # No time limits: on a shared machine they measure the neighbours.
 settings.register_profile(
@@ -18,15 +18,15 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 
-pytest_plugins = ["tests.kube.fixtures", "tests.labs.openstack.fixtures"]
+pytest_plugins = ["tests.support.kube.fixtures", "tests.labs.openstack.fixtures"]
 
-TOGETHER = {"check", "rbac", "systemd"}
+TOGETHER = ("tests/integration/check", "tests/e2e/rbac", "tests/e2e/systemd")
 """Folders of which one test at a time runs: they share a cluster, or a machine."""
 BY_MODULE = {
-    "tests/https/test_real.py",
+    "tests/integration/https/test_real.py",
     "tests/peers/test_aws_peers.py",
-    "tests/proc/test_informer.py",
-    "tests/routes/test_walks.py",
+    "tests/e2e/test_informer.py",
+    "tests/docs/walks/test_walks.py",
 }
 """Modules whose tests share what takes long to start: one at a time, in one process."""
 LAB_TESTS = "conformance instances lb_addresses_lab lb_lab lb_nodes_lab outages real routes"
@@ -39,14 +39,12 @@ INCUS_LAB = {
     for name in ("conformance", "instances", "balancers", "routes", "traffic", "members")
 }
 """The same of a real Incus."""
-SLOW = TOGETHER | {
-    *("https", "life", "page", "peers", "proc", "providers", "route", "routes", "testkit"),
-}
-"""Folders that begin first, so that the many short tests fill the gaps at the end."""
+FAST = ("tests/unit", "tests/integration/service", "tests/integration/deletions")
+"""Folders that begin last, so that their many short tests fill the gaps at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _place(item.nodeid)[0] not in SLOW)
+    items.sort(key=lambda item: item.nodeid.startswith(FAST))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "Groups | None":
@@ -62,7 +60,8 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         """What runs in one process: a folder, a module, or just this test."""
-        folder, module = _place(nodeid)
+        module = nodeid.partition("::")[0]
+        folder = module.rpartition("/")[0]
         if folder in TOGETHER:
             return folder
         if module in LAB:
@@ -78,10 +77,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = [str(report.longrepr[2]).partition(NOT_RUN)[2] for report in skipped]
     for missing, count in Counter(filter(None, reasons)).items():
         terminalreporter.write_line(f"{NOT_RUN}{count} tests; {missing}", red=True, bold=True)
-
-
-def _place(nodeid: str) -> tuple[str, str]:
-    """Folder and module of a test; no folder when it is not one of ours."""
-    module = nodeid.partition("::")[0]
-    root, _, rest = module.partition("/")
-    return rest.partition("/")[0] if root == "tests" else "", module

@@ -25,13 +25,13 @@ from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition
 from ccm.sandbox.workload import SERVICE
-from tests.kube.build import PEERS, REMEDY, find_binaries
-from tests.kube.cluster import RealCluster
 from tests.peers import upstream
-from tests.proc.running import RULES, Running, Supervisor, Where
 from tests.providers.aws.emulator import CREDENTIALS, Emulator
 from tests.providers.aws.proxy import AccountLimits, Proxy
 from tests.providers.aws.world import ZONES, Account, config_text
+from tests.support.kube.build import PEERS, REMEDY, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import RULES, Running, Supervisor, Where
 
 SERVICES = "/api/v1/namespaces/default/services"
 TYPE = "service.beta.kubernetes.io/aws-load-balancer-type"

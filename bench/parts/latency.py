@@ -13,7 +13,7 @@ from bench.nodes import kubelets_node
 from bench.plan import Measured, Plan
 from bench.site import Site, crowd, site
 from ccm.kube.client import MERGE_PATCH
-from tests.kube.audit import AuditEntry
+from tests.support.kube.audit import AuditEntry
 
 SAMPLES = 200
 PAUSE = 0.05  # seconds between two changes

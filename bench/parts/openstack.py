@@ -23,14 +23,14 @@ from ccm.kube.client import Kube
 from ccm.model.objects import UNINITIALIZED_TAINT, Json
 from ccm.sandbox.kubelets import registration
 from ccm.sandbox.workload import SERVICE
-from tests.kube.build import LAB_PEERS, REMEDY, find_binaries
-from tests.kube.cluster import RealCluster
 from tests.labs.openstack.lab import running_lab
 from tests.labs.openstack.tenant import Calls, Tenant, is_write
 from tests.peers import upstream
 from tests.peers.world import LEASE
-from tests.proc.running import RULES, Running, Supervisor, Where
 from tests.providers.openstack.balancers import BalancerLab, alone
+from tests.support.kube.build import LAB_PEERS, REMEDY, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import RULES, Running, Supervisor, Where
 
 SIZES = (10, 30)
 NODES = 10
@@ -315,7 +315,7 @@ def _ours(place: Place, path: Path) -> Running:
 def _upstream(place: Place, path: Path) -> Running:
     binaries = find_binaries(LAB_PEERS)
     if binaries is None:
-        raise SystemExit("not built: python3 -m tests.kube.build openstack")
+        raise SystemExit("not built: python3 -m tests.support.kube.build openstack")
     kubeconfig = place.cluster.kubeconfig("admin")
     flags = (*FLAGS[1:], "--allocate-node-cidrs=true", "--configure-cloud-routes=true")
     return upstream.openstack(

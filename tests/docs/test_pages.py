@@ -38,12 +38,12 @@ OTHERS = {
 """Flags of Kubernetes' components and of our modules, and how any flag is written."""
 
 RUN = {
-    "curl", "export", "kubectl", "openssl",  # tests/proc/test_followed.py
-    "helm",  # tests/chart/test_recipes.py
-    "install", "journalctl", "systemctl",  # tests/systemd/test_followed.py
-    "make", "pip", "python3", "pytest", "twine",  # tests/release, tests/testkit
-    "sed",  # tests/https/test_monitoring.py
-    "skopeo",  # tests/proc/test_image.py
+    "curl", "export", "kubectl", "openssl",  # tests/e2e/test_followed.py
+    "helm",  # tests/integration/chart/test_recipes.py
+    "install", "journalctl", "systemctl",  # tests/e2e/systemd/test_followed.py
+    "make", "pip", "python3", "pytest", "twine",  # tests/e2e/release, tests/integration/testkit
+    "sed",  # tests/integration/https/test_monitoring.py
+    "skopeo",  # tests/e2e/test_image.py
     "source",  # tests/docs/test_help.py
 }  # fmt: skip
 """Others' programs, and what runs them as pages tell."""

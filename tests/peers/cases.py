@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ccm.model.objects import Json
-from tests.proc.running import IS_LONG
+from tests.support.running import IS_LONG
 
 FIRST_NODE_PORT, NODE_PORTS = 30000, 20
 """Each case has so many node ports of its own, by its place in the table."""

@@ -9,7 +9,7 @@ from tests.peers.differences import Difference, compare, outlived, unknown
 from tests.peers.picture import Picture
 from tests.peers.play import Play
 from tests.peers.world import OURS, UPSTREAM
-from tests.proc.running import long
+from tests.support.running import long
 
 Plays = dict[str, Play]
 """By who begins."""

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import chain
 
-from tests.kube.cluster import ITS_EVENTS
 from tests.peers.world import EVENTS, NODES, SERVICES, Seen, World
+from tests.support.kube.cluster import ITS_EVENTS
 
 Picture = dict[str, str]
 ENDS = ("Normal EnsuredLoadBalancer", "Warning SyncLoadBalancerFailed")

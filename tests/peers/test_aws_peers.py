@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.build import PEERS, find_binaries
-from tests.kube.cluster import RealCluster
 from tests.peers.aws import nodes, services
 from tests.peers.aws.world import AwsWorld
 from tests.peers.checks import Checks
@@ -14,8 +12,10 @@ from tests.peers.world import OURS, UPSTREAM
 from tests.providers.aws.emulator import CREDENTIALS, Emulator
 from tests.providers.aws.proxy import Proxy
 from tests.providers.aws.world import Account
-from tests.settings.test_upstream_newest import NOT_BUILT
-from tests.worlds.needed import needed
+from tests.support.kube.build import PEERS, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.needed import needed
+from tests.unit.settings.test_upstream_newest import NOT_BUILT
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.build import LAB_PEERS, find_binaries
-from tests.kube.cluster import RealCluster
 from tests.labs.openstack.lab import Lab
 from tests.labs.openstack.tenant import Tenant
 from tests.peers.checks import Checks
@@ -13,12 +11,16 @@ from tests.peers.openstack import nodes, services
 from tests.peers.openstack.world import OpenStackWorld
 from tests.peers.play import Play, play
 from tests.peers.world import OURS, UPSTREAM
-from tests.proc.running import long
-from tests.worlds.needed import needed
+from tests.support.kube.build import LAB_PEERS, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.needed import needed
+from tests.support.running import long
 
 pytestmark = [long, pytest.mark.real, pytest.mark.timeout(7200)]
 
-NOT_BUILT = "upstream's OpenStack controller is not built: python3 -m tests.kube.build openstack"
+NOT_BUILT = (
+    "upstream's OpenStack controller is not built: python3 -m tests.support.kube.build openstack"
+)
 
 
 @pytest.fixture(scope="module")

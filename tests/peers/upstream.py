@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.kube.build import AWS_PEER, OPENSTACK_PEER, PEER, VSPHERE_PEER
-from tests.proc.running import Running
+from tests.support.kube.build import AWS_PEER, OPENSTACK_PEER, PEER, VSPHERE_PEER
+from tests.support.running import Running
 
 (LIBRARY,) = PEER.programs
 (AWS,) = AWS_PEER.programs

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ccm.model.objects import UNINITIALIZED_TAINT, Json
-from tests.kube.cluster import RealCluster
 from tests.peers.cases import Cases, Wish
-from tests.proc.running import Running
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Running
 
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"

@@ -9,8 +9,8 @@ from ccm.cli.main import main
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Node
 from ccm.sandbox.kubelets import ready_condition
-from tests.proc.environment import NODES
-from tests.proc.running import Supervisor, until
+from tests.support.environment import NODES
+from tests.support.running import Supervisor, until
 
 
 class RealNodes:

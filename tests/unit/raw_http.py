@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse
 from ccm.tls import Server
-from tests.https.pki import Authority
-from tests.worlds.waiting import DEADLINE, until
+from tests.support.pki import Authority
+from tests.support.waiting import DEADLINE, until
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Word: yes\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"

@@ -9,7 +9,7 @@ import pytest
 
 from ccm import background
 from ccm.background import Deadlines
-from tests.worlds.waiting import DEADLINE, until
+from tests.support.waiting import DEADLINE, until
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,11 +12,11 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NotLeading, Throttled
 from ccm.model.cloud import Answer, Instance
 from ccm.model.objects import Node
-from tests.worlds.cloud import Inventory, new_provider
-from tests.worlds.cluster import Cluster
-from tests.worlds.context import TIMINGS, FakePort, controller_context
-from tests.worlds.nodes import machine, node
-from tests.worlds.waiting import let_run, until
+from tests.support.cloud import Inventory, new_provider
+from tests.support.cluster import Cluster
+from tests.support.context import TIMINGS, FakePort, controller_context
+from tests.support.nodes import machine, node
+from tests.support.waiting import let_run, until
 from workers.batch_reader import BatchReader
 from workers.executor import KeyExecutor
 from workers.node import controller as module

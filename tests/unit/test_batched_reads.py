@@ -8,7 +8,7 @@ import pytest
 from ccm.cloud.gate import BatchedReads, _priority, with_priority
 from ccm.decide.budget import Priority
 from ccm.errors import Throttled
-from tests.worlds.waiting import let_run
+from tests.support.waiting import let_run
 
 
 class Cloud:

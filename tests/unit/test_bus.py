@@ -32,8 +32,8 @@ from ccm.settings import Settings
 from ccm.supervisor.budget import worker_name
 from ccm.supervisor.children import Children, Hooks
 from ccm.tls import Server
-from tests.worlds.context import frame
-from tests.worlds.waiting import DEADLINE, let_run, until
+from tests.support.context import frame
+from tests.support.waiting import DEADLINE, let_run, until
 
 
 class Ends:

@@ -20,7 +20,7 @@ from ccm.supervisor import shards as shards_module
 from ccm.supervisor.child import Child, WorkerProcess
 from ccm.supervisor.children import Children, Hooks
 from ccm.supervisor.shards import Shards
-from tests.worlds.waiting import until
+from tests.support.waiting import until
 
 
 class Spawns:

@@ -12,7 +12,7 @@ from ccm.cli.status_view import status_view
 from ccm.dry_run.plan import Plan
 from ccm.errors import ExitCode
 from ccm.supervisor.https.status_problems import find_problems
-from tests.page.statuses import status, worker
+from tests.integration.status_page.statuses import status, worker
 
 
 def shown(**changes: Any) -> str:

@@ -26,8 +26,8 @@ from ccm.cloud.gate import (
 from ccm.decide.budget import Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
-from tests.worlds.cloud import GRANTED, GrantSource
-from tests.worlds.waiting import let_run, until
+from tests.support.cloud import GRANTED, GrantSource
+from tests.support.waiting import let_run, until
 
 
 @pytest.fixture

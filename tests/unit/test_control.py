@@ -12,7 +12,7 @@ import pytest
 from ccm.bus import control
 from ccm.bus.control import ControlServer, NotRunning, ask
 from ccm.model.objects import Json
-from tests.worlds.waiting import DEADLINE
+from tests.support.waiting import DEADLINE
 
 
 async def echo(request: Json) -> Json:

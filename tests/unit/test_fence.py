@@ -16,7 +16,7 @@ from ccm.http import HttpConnection
 from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Event, EventRecorder, ObjectRef
 from ccm.model.writes import Patch
-from tests.worlds.waiting import until
+from tests.support.waiting import until
 from workers.performer import Performer
 
 from .api_server import ApiServer, Handler, failure, json_answer, serving, silence

@@ -14,7 +14,7 @@ from ccm.cli.status_view import status_view
 from ccm.model.objects import Node
 from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
-from tests.page.statuses import HEALTHY, status, troubled, worker
+from tests.integration.status_page.statuses import HEALTHY, status, troubled, worker
 
 SIZES = ((80, 24), (120, 40), (200, 60))
 WORKERS = [worker(name) for name in ("node-0", "node-1", "route", "service", "volume-label")]

@@ -9,8 +9,8 @@ import pytest
 from ccm.http import HttpClient, request_target
 from ccm.processes import resident_bytes
 from ccm.tls import Server
+from tests.support.waiting import until
 from tests.unit.raw_http import BEFORE, CHUNKED, CLOSE, HELLO, STREAM, RawHttp, RawServer, get
-from tests.worlds.waiting import until
 
 NO_BODY = b"HTTP/1.1 204 No Content\r\n\r\n"
 

@@ -10,7 +10,8 @@ import pytest
 from ccm import http, tls
 from ccm.http import HttpClient, HttpConnection
 from ccm.tls import Server
-from tests.https.pki import Authority
+from tests.support.pki import Authority
+from tests.support.waiting import DEADLINE, until
 from tests.unit.raw_http import (
     CLOSE,
     HELLO,
@@ -21,7 +22,6 @@ from tests.unit.raw_http import (
     Transport,
     get,
 )
-from tests.worlds.waiting import DEADLINE, until
 
 # Connections.
 

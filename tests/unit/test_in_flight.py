@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ccm.bus.in_flight import SIZE, SLOTS
-
-from ..worlds.namespaces import ROOT, why_no_namespaces
+from tests.support.namespaces import ROOT, why_no_namespaces
 
 MISSING = why_no_namespaces("mount", "util-linux mount")
 

@@ -21,7 +21,7 @@ from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json, Projection
 from ccm.supervisor import informer
 from ccm.supervisor.informer import InformerTimings, SharedInformer
-from tests.worlds.waiting import until
+from tests.support.waiting import until
 from workers.store import Store
 
 from .api_server import ApiServer, failure, serving, stream

@@ -10,7 +10,7 @@ from aiohttp import web
 from ccm.errors import KubernetesError, Unreachable
 from ccm.http import HttpResponse
 from ccm.kube.client import JSON_PATCH, Kube, RateLimit, RestConfig, _failure
-from tests.worlds.waiting import until
+from tests.support.waiting import until
 
 from .api_server import failure, json_answer, reset, serving, silence, text_answer
 

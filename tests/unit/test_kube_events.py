@@ -10,8 +10,8 @@ from ccm.errors import KubernetesError
 from ccm.kube import events
 from ccm.kube.events import REPEAT_INTERVAL, Event, EventRecorder, ObjectRef
 from ccm.model.objects import Json
-from tests.worlds.cluster import Cluster
-from tests.worlds.waiting import DEADLINE, until
+from tests.support.cluster import Cluster
+from tests.support.waiting import DEADLINE, until
 
 NODE = ObjectRef("v1", "Node", "n1", "uid-1")
 SERVICE = ObjectRef("v1", "Service", "web", "uid-2", namespace="shop")

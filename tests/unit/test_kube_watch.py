@@ -26,8 +26,8 @@ from ccm.kube.watch import (
     list_and_watch,
 )
 from ccm.model.objects import Json
-from tests.https.pki import Authority
-from tests.worlds.waiting import DEADLINE
+from tests.support.pki import Authority
+from tests.support.waiting import DEADLINE
 
 from .api_server import ApiServer, Handler, failure, json_answer, reset, serving, silence, stream
 

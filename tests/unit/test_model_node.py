@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Node
-from tests.worlds.nodes import (
+from tests.support.nodes import (
     PROVIDER_IDS,
     labelled,
     node,

@@ -26,7 +26,7 @@ from ccm.model.objects import Node
 from ccm.printable import printable, printable_json, printable_values
 from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
-from tests.page.statuses import troubled, with_named
+from tests.integration.status_page.statuses import troubled, with_named
 
 HOSTILE = "\x1b[2J\x1b]0;t\x07\x9b31m\u202e\x7f\r\nforged [red]mark[/]:bomb:"
 BOLD = re.compile(r"\x1b\[[01]m")

@@ -9,8 +9,8 @@ import pytest
 from ccm.bus.frames import Survived
 from ccm.bus.in_flight import InFlightJournal, read_in_flight
 from ccm.decide.quarantine import FREE, Suspicion
-from tests.worlds.context import FakePort, new_executor
-from tests.worlds.waiting import let_run, until
+from tests.support.context import FakePort, new_executor
+from tests.support.waiting import let_run, until
 from workers.executor import HELD_RETRY, SUSPECT_DELAY, KeyExecutor
 
 

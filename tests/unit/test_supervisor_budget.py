@@ -10,7 +10,7 @@ from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest
 from ccm.decide.budget import Priority
 from ccm.model.objects import Json
 from ccm.supervisor.budget import UNHEARD_RETRY, Budget
-from tests.worlds.waiting import let_run, until
+from tests.support.waiting import let_run, until
 
 
 class Workers:

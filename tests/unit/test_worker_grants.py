@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest
 from ccm.cloud.gate import SupervisorGrants
 from ccm.decide.budget import GRANT_TIMEOUT, Priority
-from tests.worlds.context import FakePort
-from tests.worlds.waiting import let_run, until
+from tests.support.context import FakePort
+from tests.support.waiting import let_run, until
 
 INIT, ROUTE = Priority.NODE_INIT, Priority.ROUTE
 Takers = list["asyncio.Task[float]"]

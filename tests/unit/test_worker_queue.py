@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ccm.decide.backoff import Backoff
-from tests.worlds.waiting import DEADLINE, let_run, until
+from tests.support.waiting import DEADLINE, let_run, until
 from workers.queue import WorkQueue
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from ccm.bus.frames import Objects
 from ccm.model.objects import Json, Projection, project
-from tests.worlds.context import Entry, frame, snapshot
-from tests.worlds.waiting import DEADLINE, let_run
+from tests.support.context import Entry, frame, snapshot
+from tests.support.waiting import DEADLINE, let_run
 from workers.store import Absorbed, Gap, Store
 
 PROJECTIONS = (

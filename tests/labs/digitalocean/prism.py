@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.labs.digitalocean.contract import CONTRACT
-from tests.proc.running import wait_for
+from tests.support.running import wait_for
 
 PACKAGE = "@stoplight/prism-cli@5.16.0"
 INSTALL_LIMIT = 300.0  # seconds

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.labs.openstack.lab import MISSING, Lab, is_installed, is_running, running_lab
-from tests.proc.running import IS_LONG
-from tests.worlds.needed import needed
+from tests.support.needed import needed
+from tests.support.running import IS_LONG
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from tests.proc.running import wait_for
+from tests.support.running import wait_for
 
 HERE = Path(__file__).parent
 STATE = Path(os.environ.get("OSLAB_STATE", f"/tmp/ccm-openstack-{os.getuid()}"))

@@ -9,9 +9,9 @@ from ccm.providers.aws.api_actions import API_ACTIONS
 from tests.peers import upstream
 from tests.peers.aws import nodes, picture, services
 from tests.peers.world import FLAGS, OUR_FLAGS, UPSTREAM, Seen, World
-from tests.proc.running import Running, Supervisor, Where
 from tests.providers.aws.proxy import Proxy, Request
 from tests.providers.aws.world import ZONES, Account, config_text
+from tests.support.running import Running, Supervisor, Where
 
 RATES = ",".join(f"{one}=500" for one in {action.budget for action in API_ACTIONS.values()})
 EACH_PASS = ("ec2:CreateRoute", "ec2:ModifyInstanceAttribute")

@@ -12,7 +12,7 @@ from tests.labs.openstack.tenant import Calls, Tenant, is_write
 from tests.peers import upstream
 from tests.peers.openstack import nodes, picture, services
 from tests.peers.world import FLAGS, OUR_FLAGS, UPSTREAM, Seen, World
-from tests.proc.running import Running, Supervisor, Where, wait_for
+from tests.support.running import Running, Supervisor, Where, wait_for
 
 RATES = ",".join(f"{one}=500" for one in QUOTAS)
 NETWORKS = "networks"

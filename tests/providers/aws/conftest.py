@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.proc.conftest import api, cluster
+from tests.e2e.conftest import api, cluster
 from tests.providers.aws.emulator import CREDENTIALS, Emulator
 from tests.providers.aws.proxy import Proxy
 from tests.providers.aws.world import Account, Aws

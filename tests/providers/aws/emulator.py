@@ -12,7 +12,7 @@ import boto3
 from botocore import session
 from botocore.config import Config
 
-from tests.proc.running import wait_for
+from tests.support.running import wait_for
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"

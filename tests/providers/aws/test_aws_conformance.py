@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.proc.running import long
-from tests.testkit.kit_run import check_kit
+from tests.integration.testkit.kit_run import check_kit
+from tests.support.running import long
 
 QUICK = (
     "(test_instances and not batch and not call and not nothing_is_gone)"

@@ -9,12 +9,12 @@ from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.aws.elb.annotations import PREFIX
 from ccm.sandbox.kubelets import registration
-from tests.kube.build import PEERS, find_binaries
-from tests.kube.cluster import RealCluster
 from tests.peers import upstream
-from tests.proc.running import until
 from tests.providers.aws.world import ZONES, Aws, config_text
-from tests.worlds.needed import needed
+from tests.support.kube.build import PEERS, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.needed import needed
+from tests.support.running import until
 
 pytestmark = pytest.mark.real
 

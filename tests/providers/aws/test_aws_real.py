@@ -9,14 +9,14 @@ from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.providers.aws.tags import read_tags
 from ccm.sandbox.kubelets import ready_condition, registration
-from tests.kube.cluster import RealCluster
-from tests.life import users
-from tests.proc.cluster_nodes import kill
-from tests.proc.environment import SERVICES, VOLUMES, persistent_volume
-from tests.proc.running import Supervisor, Where, long, until
+from tests.e2e.chaos import users
 from tests.providers.aws.adapter import machine_of
 from tests.providers.aws.proxy import Limit, Proxy
 from tests.providers.aws.world import ZONES, Account, config_text
+from tests.support.cluster_nodes import kill
+from tests.support.environment import SERVICES, VOLUMES, persistent_volume
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Supervisor, Where, long, until
 
 pytestmark = pytest.mark.real
 

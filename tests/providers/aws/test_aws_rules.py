@@ -15,9 +15,9 @@ from ccm.providers.aws.elb.request import read_request
 from ccm.providers.aws.security_groups import IngressRule
 from ccm.providers.aws.subnets import Subnet
 from ccm.providers.aws.tags import ClusterTag
-from tests.proc.running import long
 from tests.providers.aws.proxy import Refusal
 from tests.providers.aws.world import Aws, asking, node_of
+from tests.support.running import long
 
 FULL = 60  # rules in a group by default, which the emulator enforces
 SUBNET = Subnet("subnet-a", "zone-a", "10.0.0.0/24", {}, True)

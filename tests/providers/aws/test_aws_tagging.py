@@ -15,9 +15,9 @@ from ccm.providers.aws.tags import MAX_TAGS, read_tags, tag_list
 from ccm.settings import Settings
 from tests.providers.aws.proxy import Refusal, Request
 from tests.providers.aws.world import MARK, Aws
-from tests.worlds.cluster import Cluster
-from tests.worlds.context import FakePort, controller_context, frame, running
-from tests.worlds.waiting import until
+from tests.support.cluster import Cluster
+from tests.support.context import FakePort, controller_context, frame, running
+from tests.support.waiting import until
 from workers.runner import WAITS_FOR_CLOUD, Runner
 
 TAGS = {"team": "web", "cost-centre": "7"}

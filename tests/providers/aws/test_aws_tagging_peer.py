@@ -8,14 +8,14 @@ from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.providers.aws.tags import read_tags
 from ccm.sandbox.kubelets import registration
-from tests.kube.build import PEERS, find_binaries
-from tests.kube.cluster import RealCluster
 from tests.peers import upstream
 from tests.peers.upstream import Upstream
-from tests.proc.running import Supervisor, Where, until
 from tests.providers.aws.proxy import Proxy
 from tests.providers.aws.world import ZONES, Account, config_text
-from tests.worlds.needed import needed
+from tests.support.kube.build import PEERS, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.needed import needed
+from tests.support.running import Supervisor, Where, until
 
 pytestmark = pytest.mark.real
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.kit_run import check_kit
+from tests.integration.testkit.kit_run import check_kit
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -13,12 +13,12 @@ from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.providers.digitalocean.api import PAGE
 from ccm.sandbox.kubelets import registration
-from tests.kube.cluster import RealCluster
+from tests.e2e.conftest import api, cluster
 from tests.labs.digitalocean.server import OTHER_TOKEN, TOKEN, VPC, DigitalOcean
-from tests.proc.conftest import api, cluster
-from tests.proc.environment import NODES, SERVICES
-from tests.proc.running import IS_LONG, Supervisor, Where, until
 from tests.providers.real_nodes import RealNodes
+from tests.support.environment import NODES, SERVICES
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import IS_LONG, Supervisor, Where, until
 
 __all__ = ["api", "cluster"]
 

@@ -16,13 +16,13 @@ from ccm.providers.digitalocean.config import GlobalSection
 from ccm.providers.digitalocean.firewall_plan import Inbound
 from ccm.providers.digitalocean.instances import DropletInstances
 from ccm.providers.digitalocean.lb.annotations import PREFIX
-from tests.kube.build import CLIENTS, build_binaries
 from tests.labs.digitalocean.prism import proxy
 from tests.labs.digitalocean.server import TOKEN, VPC, DigitalOcean
-from tests.proc.running import long
 from tests.providers.digitalocean.adapter import config_of
 from tests.providers.digitalocean.conftest import Started, host
 from tests.providers.digitalocean.test_digitalocean_takeover import CASES, PLAIN
+from tests.support.kube.build import CLIENTS, build_binaries
+from tests.support.running import long
 
 pytestmark = [long, pytest.mark.timeout(900)]
 

@@ -9,9 +9,9 @@ import pytest
 from ccm.providers.incus.provider import IncusCloud
 from tests.labs.incus.gateway import Gateway
 from tests.labs.incus.lab import MISSING, Lab, is_installed, is_running, running_lab
-from tests.proc.running import IS_LONG
 from tests.providers.started import StartedProvider
-from tests.worlds.needed import needed
+from tests.support.needed import needed
+from tests.support.running import IS_LONG
 
 
 class Started(StartedProvider, IncusCloud):

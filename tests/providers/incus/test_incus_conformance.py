@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.testkit.kit_run import check_kit
 from tests.labs.incus.lab import Lab
-from tests.proc.running import long
-from tests.testkit.kit_run import check_kit
+from tests.support.running import long
 
 pytestmark = [long, pytest.mark.timeout(3600)]
 

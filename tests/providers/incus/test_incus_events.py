@@ -17,12 +17,12 @@ from ccm.providers.incus import events
 from ccm.providers.incus.events import is_about_instances
 from ccm.providers.incus.provider import IncusCloud
 from ccm.sandbox.kubelets import ready_condition, registration
-from tests.kube.cluster import RealCluster
+from tests.e2e.conftest import api, cluster
 from tests.labs.incus.lab import Lab
-from tests.proc.conftest import api, cluster
-from tests.proc.environment import NODES
-from tests.proc.running import Where, long, until
 from tests.providers.incus.test_incus_traffic import LIMIT, Site, has_taint
+from tests.support.environment import NODES
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Where, long, until
 
 __all__ = ["api", "cluster"]
 

@@ -10,15 +10,15 @@ import pytest
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.sandbox.kubelets import pod_network, ready_condition, registration
-from tests.kube.cluster import RealCluster
+from tests.e2e.conftest import api, cluster
 from tests.labs.incus.lab import Lab
-from tests.proc.conftest import api, cluster
-from tests.proc.environment import NODES, SERVICES
-from tests.proc.running import Where, long, until, until_none
 from tests.providers.incus.adapter import DRIVER, VOLUMES, disk_spec
 from tests.providers.incus.test_incus_balancers import ROOT
 from tests.providers.incus.test_incus_routes import REPLUG, is_answered
 from tests.providers.incus.test_incus_traffic import LIMIT, SERVICE, Site
+from tests.support.environment import NODES, SERVICES
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Where, long, until, until_none
 
 __all__ = ["api", "cluster"]
 

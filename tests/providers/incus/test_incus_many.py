@@ -11,15 +11,15 @@ import pytest
 from ccm.kube.client import Kube
 from ccm.model.cloud import Instance
 from ccm.sandbox.kubelets import registration
-from tests.kube.cluster import RealCluster
+from tests.e2e.conftest import api, cluster
 from tests.labs.incus.gateway import Gateway
 from tests.labs.incus.lab import Lab
-from tests.proc.conftest import api, cluster
-from tests.proc.environment import NODES
-from tests.proc.running import Where, long, until
 from tests.providers.incus.conftest import Started
 from tests.providers.incus.test_incus_balancers import node_of
 from tests.providers.incus.test_incus_traffic import LIMIT, Site
+from tests.support.environment import NODES
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Where, long, until
 
 __all__ = ["api", "cluster"]
 

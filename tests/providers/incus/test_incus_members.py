@@ -11,12 +11,12 @@ from ccm.cloud.testkit.harness import node, service, volume
 from ccm.errors import CloudError
 from ccm.model.cloud import Gone, Instance, Unknown
 from tests.labs.incus.lab import MISSING, Failed, Lab, is_installed, running_lab
-from tests.proc.running import long, until, wait_for
 from tests.providers.incus.adapter import DRIVER, VOLUMES, disk_spec
 from tests.providers.incus.conftest import Started
 from tests.providers.incus.test_incus_balancers import NODES, Balancers
 from tests.providers.incus.test_incus_doubts import ABSENT
-from tests.worlds.needed import needed
+from tests.support.needed import needed
+from tests.support.running import long, until, wait_for
 
 pytestmark = [long, pytest.mark.timeout(600)]
 

@@ -9,13 +9,13 @@ import pytest
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
-from tests.kube.cluster import RealCluster
+from tests.e2e.conftest import api, cluster
 from tests.labs.incus.lab import Lab
-from tests.proc.conftest import api, cluster
-from tests.proc.environment import NODES, SERVICES
-from tests.proc.running import Supervisor, Where, long, until
 from tests.providers.incus.test_incus_balancers import ROOT
 from tests.providers.incus.test_incus_traffic import LIMIT, SERVICE, Site
+from tests.support.environment import NODES, SERVICES
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Supervisor, Where, long, until
 
 __all__ = ["api", "cluster"]
 

@@ -17,12 +17,12 @@ from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.providers.incus.lb.request import family_of
 from ccm.sandbox.kubelets import ready_condition, registration
-from tests.kube.cluster import RealCluster
+from tests.e2e.conftest import api, cluster
 from tests.labs.incus.lab import Lab
-from tests.proc.conftest import api, cluster
-from tests.proc.environment import NODES, SERVICES
-from tests.proc.running import Supervisor, Where, in_background, long, until
 from tests.providers.incus.test_incus_balancers import ROOT
+from tests.support.environment import NODES, SERVICES
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Supervisor, Where, in_background, long, until
 
 __all__ = ["api", "cluster"]
 

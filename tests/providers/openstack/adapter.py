@@ -28,7 +28,7 @@ from ccm.providers.openstack.lb.names import CLUSTER_TAG, OWNER_TAG
 from ccm.providers.openstack.routes import GROUP_PREFIX
 from ccm.providers.openstack.volumes import CSI_DRIVER, OpenStackVolumes
 from tests.labs.openstack.lab import POLL_INTERVAL, Failed, Lab, running_lab
-from tests.proc.running import wait_for
+from tests.support.running import wait_for
 
 BATCH, PAGE = 3, 4  # the provider's, so that few objects are several batches and pages
 SPARE = "spare"

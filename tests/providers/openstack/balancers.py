@@ -17,8 +17,8 @@ from ccm.model.service import Service
 from ccm.providers.openstack.lb.annotations import PREFIX
 from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
 from tests.labs.openstack.lab import POLL_INTERVAL, STATE, WAIT, Lab, make_project
-from tests.proc.running import wait_for
 from tests.providers.openstack.started import Started
+from tests.support.running import wait_for
 
 T = TypeVar("T")
 

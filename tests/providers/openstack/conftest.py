@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from ccm.kube.client import Kube
-from tests.kube.cluster import RealCluster
 from tests.labs.openstack.lab import Lab
-from tests.proc.running import Where
 from tests.providers.openstack.balancers import BalancerLab, Worker, alone
 from tests.providers.openstack.started import Started
 from tests.providers.openstack.whole import Whole
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Where
 
 
 @pytest.fixture

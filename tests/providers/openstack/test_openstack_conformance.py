@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.testkit.kit_run import check_kit
 from tests.labs.openstack.lab import HERE, MISSING, Lab, is_installed, is_running
-from tests.proc.running import long
-from tests.testkit.kit_run import check_kit
-from tests.worlds.needed import needed
+from tests.support.needed import needed
+from tests.support.running import long
 
 pytestmark = [long, pytest.mark.timeout(7200)]
 

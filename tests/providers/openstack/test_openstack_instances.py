@@ -10,8 +10,8 @@ from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import Gone, Instance, PowerState, Unknown
 from ccm.providers.openstack import api
 from tests.labs.openstack.lab import Lab
-from tests.proc.running import long, wait_for
 from tests.providers.openstack.started import Started
+from tests.support.running import long, wait_for
 from workers.node.plan import followed_labels
 
 pytestmark = [long, pytest.mark.timeout(300)]

@@ -6,8 +6,8 @@ import pytest
 
 from ccm.errors import CloudError, Denied, Refused
 from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX
-from tests.proc.running import long
 from tests.providers.openstack.balancers import CALLER, BalancerLab, Worker, service_of
+from tests.support.running import long
 
 pytestmark = pytest.mark.asyncio
 

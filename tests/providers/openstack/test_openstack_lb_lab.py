@@ -10,7 +10,6 @@ from ccm.model.cloud import IpMode
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.openstack.lb.annotations import INTERNAL
-from tests.proc.running import long
 from tests.providers.openstack.balancers import (
     CALLER,
     LOCAL,
@@ -18,6 +17,7 @@ from tests.providers.openstack.balancers import (
     Worker,
     service_of,
 )
+from tests.support.running import long
 
 pytestmark = pytest.mark.asyncio
 

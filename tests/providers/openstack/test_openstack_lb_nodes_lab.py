@@ -9,8 +9,8 @@ from ccm.cloud.testkit.harness import port
 from ccm.errors import RetryAfter
 from ccm.model.objects import Node
 from ccm.providers.openstack.lb import networks
-from tests.proc.running import long, until
 from tests.providers.openstack.balancers import CALLER, LOCAL, BalancerLab, Worker, service_of
+from tests.support.running import long, until
 
 pytestmark = pytest.mark.asyncio
 

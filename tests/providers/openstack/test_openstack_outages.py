@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from ccm.model.objects import Json
+from tests.e2e.conftest import api, cluster
 from tests.labs.openstack.lab import Lab
-from tests.proc.conftest import api, cluster
-from tests.proc.running import long, until
 from tests.providers.openstack.whole import AGENT, Whole
+from tests.support.running import long, until
 
 __all__ = ["api", "cluster"]
 

@@ -9,11 +9,11 @@ import pytest
 
 from ccm.model.objects import Json
 from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX
+from tests.e2e.conftest import api, cluster
 from tests.labs.openstack.lab import Lab
-from tests.proc.conftest import api, cluster
-from tests.proc.environment import VOLUMES, persistent_volume
-from tests.proc.running import Supervisor, long, until
 from tests.providers.openstack.whole import AGENT, Whole
+from tests.support.environment import VOLUMES, persistent_volume
+from tests.support.running import Supervisor, long, until
 
 __all__ = ["api", "cluster"]
 

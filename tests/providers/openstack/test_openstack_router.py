@@ -21,7 +21,7 @@ from ccm.providers.openstack.router import (
     our_routes,
 )
 from ccm.providers.openstack.routes import Combined
-from tests.proc.running import until
+from tests.support.running import until
 
 A, B = "10.244.1.0/24", "10.244.2.0/24"
 HOPS = {f"10.0.0.{n}": (f"server-{n}", Hop(f"10.0.0.{n}", {})) for n in (1, 2)}

@@ -12,8 +12,8 @@ from ccm.model.cloud import Route
 from ccm.model.objects import Json, Node
 from ccm.providers.openstack.routes import GROUP_PREFIX
 from tests.labs.openstack.lab import Lab
-from tests.proc.running import long, until
 from tests.providers.openstack.started import Started
+from tests.support.running import long, until
 
 pytestmark = [long, pytest.mark.timeout(300)]
 

@@ -7,10 +7,10 @@ from typing import Any
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.sandbox.kubelets import ready_condition, registration
-from tests.kube.cluster import ITS_EVENTS
 from tests.labs.openstack.lab import Lab
-from tests.proc.environment import EVENTS, NODES, SERVICES
-from tests.proc.running import Supervisor, Where
+from tests.support.environment import EVENTS, NODES, SERVICES
+from tests.support.kube.cluster import ITS_EVENTS
+from tests.support.running import Supervisor, Where
 
 AGENT = r"^ccm-supervisor/\S+ (node-\d+|route|service|volume-label)$"
 FLAGS = (

@@ -7,13 +7,13 @@ import pytest
 
 from ccm.kube.client import Kube
 from ccm.sandbox.kubelets import registration
-from tests.kube.cluster import RealCluster
-from tests.proc.conftest import api, cluster
-from tests.proc.environment import NODES
-from tests.proc.running import Supervisor, Where, until
+from tests.e2e.conftest import api, cluster
 from tests.providers.proxmox.served import ALL_RIGHTS, LIST, TOKEN, Served, config_of
 from tests.providers.proxmox.test_proxmox_instances import numbered_uuid
 from tests.providers.real_nodes import RealNodes
+from tests.support.environment import NODES
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Supervisor, Where, until
 
 __all__ = ["api", "cluster"]
 

@@ -25,7 +25,7 @@ from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
 from ccm.sandbox.cloud import records
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
-from tests.proc.running import wait_for
+from tests.support.running import wait_for
 
 PAGE = 4
 FAULTS = {

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.testkit.kit_run import run_pytest
+from tests.integration.testkit.kit_run import run_pytest
 
 ADAPTER = "tests.providers.simulated.adapter:SimulatedAdapter"
 

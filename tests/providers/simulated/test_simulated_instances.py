@@ -8,7 +8,7 @@ from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, Po
 from ccm.providers.simulated.instances import SimulatedInstances
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Address, Machine
-from tests.edge_cases.rows import row
+from tests.integration.edge_cases.rows import row
 
 from .world import World, node
 

@@ -11,7 +11,7 @@ from ccm.model.objects import UNINITIALIZED_TAINT, Node
 from ccm.providers.vsphere.provider import VsphereCloud
 from tests.labs.vsphere.lab import LABELS, MISSING, Lab, is_built, running_lab
 from tests.providers.started import StartedProvider
-from tests.worlds.needed import needed
+from tests.support.needed import needed
 
 UNINITIALIZED = {"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.testkit.kit_run import INSTANCES_ONLY, check_kit
 from tests.labs.vsphere.lab import MISSING, is_built
-from tests.testkit.kit_run import INSTANCES_ONLY, check_kit
-from tests.worlds.needed import needed
+from tests.support.needed import needed
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from ccm.model.cloud import Instance
 from tests.labs.vsphere.lab import LABELS
-from tests.proc.running import long
 from tests.providers.vsphere.conftest import Started, node_of
+from tests.support.running import long
 
 MACHINES, COUNT = 1000, 50
 

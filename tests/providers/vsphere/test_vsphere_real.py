@@ -11,12 +11,12 @@ from ccm.kube.client import Kube
 from ccm.model.objects import PROVIDED_NODE_IP
 from ccm.providers.vsphere.ids import swapped
 from ccm.sandbox.kubelets import registration
-from tests.kube.cluster import RealCluster
+from tests.e2e.conftest import api, cluster
 from tests.labs.vsphere.lab import LABELS, Lab
-from tests.proc.conftest import api, cluster
-from tests.proc.environment import NODES
-from tests.proc.running import Supervisor, Where, until
 from tests.providers.real_nodes import RealNodes
+from tests.support.environment import NODES
+from tests.support.kube.cluster import RealCluster
+from tests.support.running import Supervisor, Where, until
 
 __all__ = ["api", "cluster"]
 

@@ -7,14 +7,14 @@ import pytest
 
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, Node
-from tests.kube.build import VSPHERE_PEERS, build_binaries, find_binaries
-from tests.kube.cluster import RealCluster
+from tests.e2e.conftest import api, cluster
 from tests.labs.vsphere.lab import LABELS, Lab
 from tests.peers import upstream
-from tests.proc.conftest import api, cluster
-from tests.proc.running import IS_LONG, Supervisor, Where, long, until
 from tests.providers.vsphere.test_vsphere_real import FLAGS, Whole, name_of
-from tests.worlds.needed import needed
+from tests.support.kube.build import VSPHERE_PEERS, build_binaries, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.needed import needed
+from tests.support.running import IS_LONG, Supervisor, Where, long, until
 
 __all__ = ["api", "cluster"]
 

@@ -8,8 +8,8 @@ from ccm.providers.vsphere.inventory import Place
 from ccm.providers.vsphere.tags import NAME_TTL, Tag
 from ccm.providers.vsphere.zones import topology_of
 from tests.labs.vsphere.lab import Lab
-from tests.proc.running import until
 from tests.providers.vsphere.conftest import Started, node_of
+from tests.support.running import until
 
 HOST = Place("HostSystem", "host-1", "H0", "domain-1")
 CLUSTER = Place("ClusterComputeResource", "domain-1", "C0", "group-1")

@@ -1,0 +1,131 @@
+"""Real worker processes hammer a cloud with a rate limit, and the cloud hardly notices.
+
+A run takes 25 s each; `CCM_BUDGET_SECONDS=60` makes it the full minute.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from bench.figures import percentile
+from ccm.decide.budget import Priority
+from ccm.model.objects import Json
+from ccm.sandbox.cloud.client import CloudAdmin
+from tests.support.hammer import CallCounts, Hammers, Waits
+from tests.support.running import Cloud, until
+
+LIMIT = 20.0  # calls a second that the cloud takes
+SECONDS = float(os.environ.get("CCM_BUDGET_SECONDS", "25"))
+LEARNING = 10.0  # seconds that do not count
+WORKERS = [f"worker-{number}" for number in range(5)]
+
+
+@pytest.fixture
+def declared() -> float:
+    return LIMIT
+
+
+@pytest.fixture
+def cloud(declared: float) -> Iterator[Cloud]:
+    with (
+        TemporaryDirectory(prefix="ccm-") as directory,  # short enough for a socket
+        Cloud(Path(directory), "--read-rate", f"{LIMIT:g}:{LIMIT:g}", read_rate=declared) as cloud,
+    ):
+        yield cloud
+
+
+@pytest.fixture
+async def hammers(cloud: Cloud) -> AsyncIterator[Hammers]:
+    hammers = Hammers(cloud.config)
+    try:
+        hammers.start(WORKERS)
+        yield hammers
+    finally:
+        await hammers.close()
+
+
+async def requests(cloud: Cloud) -> list[Json]:
+    async with CloudAdmin(cloud.url) as admin:
+        return [call for call in await admin.requests() if call["budget"] == "read"]
+
+
+async def first_call(cloud: Cloud) -> float:
+    """When the cloud saw the first call (monotonic)."""
+    first, *_ = await until("a first call", lambda: requests(cloud))
+    return float(first["monotonic"])
+
+
+async def sleep_until(moment: float) -> None:
+    await asyncio.sleep(max(moment - time.monotonic(), 0.0))
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("declared", [LIMIT, 5 * LIMIT], ids=["as-declared", "a-fifth-of-it"])
+async def test_five_workers_use_the_limit_and_are_hardly_ever_refused(
+    cloud: Cloud, hammers: Hammers
+) -> None:
+    began = await first_call(cloud)
+    await sleep_until(began + SECONDS)
+    since = began + LEARNING
+    calls = CallCounts.between(await requests(cloud), since, began + SECONDS)
+    learning = CallCounts.between(await requests(cloud), began, since)
+    waits = hammers.waits(since)
+    print(f"\nthrottled {calls.throttled_share:.2%}, used {calls.use_of(LIMIT):.1%}")
+    print(f"while learning: {learning.throttled} of {learning.throttled + learning.accepted}")
+    print(hammers.read())
+    assert calls.throttled_share <= 0.01
+    assert calls.use_of(LIMIT) >= 0.9
+    by_priority = percentiles_by_priority(waits)
+    init, refresh = by_priority[Priority.NODE_INIT], by_priority[Priority.REFRESH]
+    assert all(soon < late for soon, late in zip(init, refresh, strict=True))
+    assert all(len(waits[name, priority]) >= 2 for name in WORKERS for priority in Priority)
+    assert min(calls.callers[name] for name in WORKERS) >= calls.accepted / len(WORKERS) / 2
+
+
+def percentiles_by_priority(waits: Waits) -> dict[Priority, list[float]]:
+    """Median, 99th percentile and maximum of all workers' waits, printed as well."""
+    found = {}
+    for wanted in Priority:
+        seconds = [s for (_, priority), w in waits.items() if priority is wanted for s in w]
+        p50, p99, longest = found[wanted] = [
+            percentile(seconds, share) for share in (0.5, 0.99, 1.0)
+        ]
+        line = f"{len(seconds):4} calls, p50 {p50:.3f} p99 {p99:.3f} max {longest:.3f}"
+        print(f"{wanted.name:10} {line}")
+    return found
+
+
+async def test_a_worker_that_stops_or_dies_leaves_its_calls_to_the_others(
+    cloud: Cloud, hammers: Hammers
+) -> None:
+    def waiting(name: str) -> int:
+        return int(hammers.read()["waiting"].get(name, 0))
+
+    await sleep_until(await first_call(cloud) + 5.0)
+    stopped = time.monotonic()
+    os.kill(hammers.processes["worker-0"].pid, signal.SIGSTOP)
+    await sleep_until(stopped + 6.0)
+    woken = time.monotonic()
+    os.kill(hammers.processes["worker-0"].pid, signal.SIGCONT)
+    await sleep_until(woken + 3.0)
+    pending = await until("worker-1 waits", lambda: waiting("worker-1"), 10.0)
+    killed = time.monotonic()
+    hammers.kill("worker-1")
+    assert waiting("worker-1") == 0
+    await sleep_until(killed + 5.0)
+    log = await requests(cloud)
+    while_stopped = CallCounts.between(log, stopped, woken)
+    afterwards = CallCounts.between(log, killed, killed + 5.0)
+    print(f"\nstopped: used {while_stopped.use_of(LIMIT):.1%}")
+    print(f"killed while {pending} calls waited: used {afterwards.use_of(LIMIT):.1%}")
+    assert while_stopped.use_of(LIMIT) >= 0.9
+    assert while_stopped.callers["worker-0"] <= 2
+    assert CallCounts.between(log, woken, killed).callers["worker-0"] > 0
+    assert afterwards.use_of(LIMIT) >= 0.9
+    assert afterwards.callers["worker-1"] <= 1

@@ -1,0 +1,209 @@
+"""The life of workers as real processes: killed, hanging, replaced, multiplied, poisoned."""
+
+import asyncio
+import math
+import os
+import random
+import signal
+import statistics
+import time
+
+import pytest
+
+from tests.e2e.conftest import Written
+from tests.support.cluster_nodes import kill
+from tests.support.environment import Environment
+from tests.support.installed import install
+from tests.support.running import (
+    ALL_CONTROLLERS,
+    IS_LONG,
+    Json,
+    Supervisor,
+    Where,
+    command,
+    in_background,
+    is_alive,
+    until,
+)
+
+pytestmark = pytest.mark.real
+
+SLOWLY = ("--kube-api-qps=30", "--kube-api-burst=1")  # of each worker: work is in hand for long
+COUNT = 200
+LATE = 50  # of them join while workers come and go
+JOINING = 300
+
+
+def node_count(supervisor: Supervisor) -> int:
+    """How many nodes the node workers know."""
+    workers = supervisor.workers().items()
+    return sum(w.get("objects", 0) for name, w in workers if name.startswith("node-"))
+
+
+@pytest.mark.alone
+async def test_killed_workers_are_back_within_a_second(env: Environment) -> None:
+    """Recovery counts from the kill to the successor's running with its whole snapshot.
+
+    Each kind of worker is killed twice; four times with `CCM_LONG=1`.
+    """
+    chance, first, kills = random.Random(20), 200, 20 if IS_LONG else 10
+    seconds = []
+    flags = (*ALL_CONTROLLERS, "--node-workers=2", "--worker-steady-time=10ms")
+    with env.supervisor(*flags) as supervisor:
+        supervisor.wait_running()
+        await env.add_nodes(first)
+        for number in range(first + 1, first + kills + 1):
+            before = supervisor.pids()
+            name = sorted(before)[number % len(before)]  # each kind of worker in its turn
+            await env.add_nodes(1, first=number)
+            await asyncio.sleep(chance.uniform(0.0, 0.02))
+            killed_at = time.monotonic()
+            kill(before[name])
+            await until("it runs anew", lambda: supervisor.is_replaced(name, before[name]))  # noqa: B023
+            seconds.append(time.monotonic() - killed_at)
+            after = supervisor.pids()
+            assert {n for n in after if after[n] != before[n]} == {name}
+        await env.nodes.until_initialized(first + kills, 60)
+        workers = supervisor.workers()
+        assert sum(worker["restarts"] for worker in workers.values()) == kills
+        await until("they know all nodes", lambda: node_count(supervisor) == first + kills)
+        assert supervisor.is_leading()
+        assert supervisor.end() == 0
+    median = statistics.median(seconds)
+    print(f"recovery from SIGKILL: median {median:.2f} s, worst {max(seconds):.2f} s")
+    assert median < 1.0
+    assert env.nodes.rewritten() == []
+
+
+async def test_a_hanging_worker_is_replaced_and_leaves_its_stacks(env: Environment) -> None:
+    with env.supervisor("--worker-silence-limit=2s") as supervisor:
+        old = supervisor.wait_running()["node-0"]["pid"]
+        os.kill(old, signal.SIGSTOP)
+        await env.add_nodes(20)
+        await env.nodes.until_initialized(20, 30)
+        assert supervisor.pids()["node-0"] != old
+        assert supervisor.end() == 0
+        assert "worker is silent and will be killed" in supervisor.tail(100)
+        assert "Fatal Python error: Aborted" in supervisor.tail(200)
+        assert not is_alive(old)
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "arguments", "after"),
+    [
+        (1, "restart", {"worker": "node-0"}, 1),
+        (1, "scale", {"count": 3}, 3),
+        (3, "scale", {"count": 1}, 1),
+    ],
+    ids=["hand-over", "more", "fewer"],
+)
+async def test_new_workers_in_the_middle_of_work_leave_nothing_out_and_do_nothing_twice(
+    before: int, asked: str, arguments: Json, after: int, env: Environment, written: Written
+) -> None:
+    await env.add_nodes(COUNT - LATE)
+    with env.supervisor(*SLOWLY, f"--node-workers={before}") as supervisor:
+        await env.nodes.until_initialized(10, 60)
+        old = supervisor.pids()
+        assert env.nodes.initialized() < COUNT - LATE
+        await asyncio.gather(
+            command(supervisor, asked, **arguments), env.add_nodes(LATE, COUNT - LATE + 1)
+        )
+        assert len(supervisor.wait_running()) == after
+        await env.nodes.until_initialized(COUNT, 60)
+        if asked == "restart":
+            await until("the successor works", lambda: supervisor.pids()["node-0"] != old["node-0"])
+            assert not is_alive(old["node-0"])
+        await until("they know their share", lambda: node_count(supervisor) == COUNT)
+        new = supervisor.pids()
+        assert supervisor.end() == 0
+    assert not any(map(is_alive, new.values()))
+    assert set(written().values()) == {1}
+    assert len(written()) == 2 * COUNT
+
+
+@pytest.mark.alone
+async def test_a_kill_while_nodes_join_at_most_doubles_time_and_reads(env: Environment) -> None:
+    await env.admin.set_limits(latency=0.3)
+    with env.supervisor() as supervisor:
+        node_worker, lease = supervisor.wait_running()["node-0"]["pid"], await env.lease_spec()
+        plain_seconds, plain_reads = await join(env, 1)
+        async with in_background(kill_at_the_first_read(env, node_worker)) as killing:
+            seconds, reads = await join(env, JOINING + 1)
+            await killing
+        assert supervisor.is_replaced("node-0", node_worker)
+        assert not supervisor.status()["quarantined"]
+        for field in ("holderIdentity", "leaseTransitions"):
+            assert (await env.lease_spec())[field] == lease[field]
+    assert env.nodes.rewritten() == []
+    print(f"{JOINING} nodes: {plain_seconds:.1f} s, {plain_reads} reads;", end=" ")
+    print(f"with a kill {seconds:.1f} s, {reads} reads")
+    assert reads <= 2 * plain_reads
+    assert seconds <= 2 * plain_seconds
+
+
+async def join(env: Environment, first: int) -> tuple[float, int]:
+    """Seconds and reads from before the next nodes register until they are initialized."""
+    await env.admin.reset_counters()
+    began = time.monotonic()
+    await env.add_nodes(JOINING, first)
+    await env.nodes.until_initialized(first + JOINING - 1, 120)
+    seconds = time.monotonic() - began
+    return seconds, sum(call["budget"] == "read" for call in await env.admin.requests())
+
+
+async def kill_at_the_first_read(env: Environment, pid: int) -> None:
+    while not await env.admin.requests():  # noqa: ASYNC110 - the cloud tells nobody
+        await asyncio.sleep(0.02)
+    kill(pid)
+
+
+POISON = '''
+"""A provider that ends its process when it is asked about a certain node."""
+import os
+from ccm.providers.simulated.provider import SimulatedCloud
+
+class Poison(SimulatedCloud):
+    async def initialize(self, context):
+        await super().initialize(context)
+        describe = self.instances.describe
+        async def deadly(nodes):
+            if any(node.name == "vm-7" for node in nodes):
+                os.kill(os.getpid(), 9)
+            return await describe(nodes)
+        self.instances.describe = deadly
+'''
+
+
+def reason(supervisor: Supervisor, name: str) -> str:
+    reasons: dict[str, str] = supervisor.workers()["node-0"].get("reasons", {})
+    return reasons.get(name, "")
+
+
+async def test_a_node_that_kills_its_worker_is_quarantined_and_all_others_are_served(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = env.directory / "site"
+    install(site, monkeypatch, provider="poison = poison:Poison", poison=POISON)
+    await env.add_nodes(30)
+    with env.supervisor("--cloud-provider=poison") as supervisor:
+        await env.nodes.until_initialized(29, 60)
+        await until("it is quarantined", lambda: supervisor.status()["quarantined"], 60)
+        assert list(supervisor.status()["quarantined"]["node"]) == ["vm-7"]
+        await until("status says so", lambda: "quarantined" in reason(supervisor, "vm-7"), 60)
+        assert supervisor.workers()["node-0"]["restarts"] <= 2 * math.log2(30)
+        assert supervisor.end() == 0
+    assert await env.warnings() == {("vm-7", "Quarantined")}
+
+
+async def test_a_worker_that_grew_too_large_hands_over(env: Environment) -> None:
+    with env.supervisor("--worker-memory-limit=1Mi") as supervisor:
+        old = supervisor.wait_running()["node-0"]["pid"]
+        await until("it was replaced", lambda: supervisor.is_replaced("node-0", old))
+        assert "worker grew too large" in supervisor.tail(100)
+
+
+def test_status_says_why_a_worker_is_skipped(where: Where) -> None:
+    with Supervisor(where, *ALL_CONTROLLERS, "--configure-cloud-routes=false") as supervisor:
+        route = supervisor.wait_running()["route"]
+    assert route["state"] == "skipped"
+    assert route["faults"] == ["--configure-cloud-routes is false"]

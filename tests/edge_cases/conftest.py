@@ -1,5 +1,0 @@
-"""What the rows on both API servers share."""
-
-from tests.edge_cases.servers import api_server
-
-__all__ = ["api_server"]

@@ -1,0 +1,150 @@
+"""A server of ours in this loop, and what clients of it get."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import aiohttp
+from aiohttp import web
+from cryptography import x509
+from yarl import URL
+
+from ccm.settings import Settings
+from ccm.supervisor.https.server import HttpsServer
+from ccm.supervisor.https.timings import HttpsTimings
+from ccm.supervisor.listening import listen
+from tests.integration.https.review_api import ReviewApi
+from tests.support.kube.ports import ReservedPort
+from tests.support.pki import trusting_anybody
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What came back."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """Where a server is; each request is on a connection of its own."""
+
+    port: int
+
+    async def get(self, path: str, **how: Any) -> Response:
+        return await self.request("GET", path, **how)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str = "",
+        tls: ssl.SSLContext | None = None,
+        name: str = "localhost",
+        headers: Iterable[tuple[str, str]] = (),
+        body: str | None = None,
+    ) -> Response:
+        """Raises aiohttp's errors when there is no connection."""
+        sent = [*headers, *([("Authorization", f"Bearer {token}")] if token else [])]
+        connector = aiohttp.TCPConnector(ssl=tls or trusting_anybody(), force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.request(
+                method,
+                URL(f"https://127.0.0.1:{self.port}{path}", encoded=True),
+                headers=sent,
+                data=body,
+                server_hostname=name,
+                timeout=aiohttp.ClientTimeout(total=20),
+            ) as response,
+        ):
+            return Response(response.status, await response.text(), response.headers)
+
+    async def certificate(
+        self, name: str | None = "localhost", tls: ssl.SSLContext | None = None
+    ) -> x509.Certificate:
+        """The certificate that a client sees who asks for this name, or for none."""
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, ssl=tls or trusting_anybody(), server_hostname=name or ""
+        )
+        connection = writer.get_extra_info("ssl_object")
+        writer.close()
+        await writer.wait_closed()
+        return x509.load_der_x509_certificate(connection.getpeercert(True))
+
+
+@dataclass(frozen=True)
+class LocalServer(ServerAddress):
+    """A server in this loop."""
+
+    https: HttpsServer
+
+
+async def eventually(
+    look: Callable[[], Awaitable[T]],
+    is_right: Callable[[T], object] = bool,
+    seconds: float = 10.0,
+    pause: float = 0.01,
+) -> T:
+    """What `look` finds once it is right; fails the test when it does not become so."""
+    async with asyncio.timeout(seconds):
+        while not is_right(found := await look()):  # noqa: ASYNC110 - others may make it so
+            await asyncio.sleep(pause)
+    return found
+
+
+async def who(request: web.Request) -> web.Response:
+    return web.Response(text="page")
+
+
+ROUTES = (web.get("/page", who), web.put("/page", who), web.get("/healthz", who))
+
+
+QUICK = HttpsTimings(file_poll_interval=0.02)
+
+
+def serving(
+    reviews: ReviewApi, timings: HttpsTimings = QUICK, /, **flags: Any
+) -> AbstractAsyncContextManager[LocalServer]:
+    """A server of small pages with these settings; its questions go to `reviews`."""
+    return serving_routes(ROUTES, timings, master=reviews.url, **flags)
+
+
+@asynccontextmanager
+async def serving_routes(
+    routes: Iterable[web.RouteDef], timings: HttpsTimings = QUICK, /, **flags: Any
+) -> AsyncIterator[LocalServer]:
+    """A server of these routes with these settings, at a port of its own."""
+    port = ReservedPort()
+    settings = Settings(
+        cloud_provider="simulated",
+        bind_address="127.0.0.1",
+        secure_port=port.number,
+        permit_port_sharing=True,
+        **flags,
+    )
+    server = HttpsServer(settings, timings)
+    server.add_routes(routes)
+    running: asyncio.Task[None] | None = None
+    try:
+        await server.start(listen(settings))
+        running = asyncio.create_task(server.run())
+        yield LocalServer(port.number, server)
+    finally:
+        if running:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await server.close()
+        port.release()

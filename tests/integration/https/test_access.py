@@ -1,0 +1,235 @@
+"""Who gets access: nobody without permission, and nobody at all when a review fails."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ccm.model.objects import Json
+from tests.integration.https.review_api import ReviewApi
+from tests.integration.https.served import QUICK, LocalServer, eventually, serving
+from tests.support.waiting import until
+
+
+async def test_an_open_path_needs_no_review(server: LocalServer, reviews: ReviewApi) -> None:
+    answers = [await server.get("/healthz"), await server.get("/healthz", token="unknown")]
+    assert [answer.status for answer in answers] == [200, 200]
+    assert not reviews.counts["TokenReview"] + reviews.counts["SubjectAccessReview"]
+
+
+async def test_anonymous_requests_are_denied(server: LocalServer, reviews: ReviewApi) -> None:
+    answer = await server.get("/page")
+    assert answer.status == 403
+    assert answer.json() == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": 'forbidden: User "system:anonymous" cannot get path "/page": no rule',
+        "reason": "Forbidden",
+        "code": 403,
+    }
+    assert reviews.specs == [
+        {
+            "user": "system:anonymous",
+            "uid": "",
+            "groups": ["system:unauthenticated"],
+            "extra": {},
+            "nonResourceAttributes": {"path": "/page", "verb": "get"},
+        }
+    ]
+
+
+async def test_anonymous_requests_do_not_cost_one_review_a_path(
+    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccm.supervisor.https.access.ANONYMOUS_WINDOW", 3600.0)
+    reviews.add_token("good", "alice", "dev")
+    reviews.allow("dev", "/page")
+    answers = [(await server.get(f"/page/{number}")).status for number in range(60)]
+    assert answers == [403] * 20 + [429] * 40
+    assert reviews.counts["SubjectAccessReview"] == 20
+    assert (await server.get("/page", token="good")).status == 200
+
+
+async def test_access_is_reviewed_for_the_user_of_the_token(
+    server: LocalServer,
+    reviews: ReviewApi,
+) -> None:
+    reviews.add_token("good", "alice", "dev")
+    reviews.allow("dev", "/page")
+    assert (await server.get("/page", token="good")).status == 200
+    assert reviews.specs[0] == {"token": "good"}
+    assert reviews.specs[1] == {
+        "user": "alice",
+        "uid": "uid-alice",
+        "groups": ["dev", "system:authenticated"],
+        "extra": {"scopes": ["a", "b"]},
+        "nonResourceAttributes": {"path": "/page", "verb": "get"},
+    }
+
+
+@pytest.mark.parametrize("token", ["unknown", "nameless"])
+async def test_an_invalid_token_is_401(server: LocalServer, reviews: ReviewApi, token: str) -> None:
+    reviews.tokens["nameless"] = {"groups": ["system:masters"]}
+    reviews.allow("system:unauthenticated", "/page")
+    answer = await server.get("/page", token=token)
+    assert (answer.status, answer.json()["reason"]) == (401, "Unauthorized")
+
+
+@pytest.mark.parametrize("credentials", ["Basic YTpi", "Bearer", "Bearer  ", "nonsense"])
+async def test_other_credentials_are_ignored(
+    server: LocalServer, reviews: ReviewApi, credentials: str
+) -> None:
+    answer = await server.get("/page", headers=[("Authorization", credentials)])
+    assert answer.status == 403
+    assert "system:anonymous" in answer.text
+    assert not reviews.counts["TokenReview"]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        *({"allowed": value} for value in ("true", 1, None)),
+        {"allowed": True, "denied": True},  # no API server says both; a proxy might
+    ],
+)
+async def test_only_a_plain_yes_allows(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, status: Json
+) -> None:
+    monkeypatch.setattr(ReviewApi, "_access", lambda *_: status)
+    assert (await server.get("/page")).status == 403
+
+
+@pytest.mark.parametrize(
+    ("paths", "path", "is_open"),
+    [
+        pytest.param((), "/healthz", False, id="OP2"),
+        pytest.param(("/page",), "/page", True, id="exact"),
+        pytest.param(("/pag",), "/page", False, id="no-prefix"),
+        pytest.param(("/pa*",), "/page", True, id="prefix"),
+        pytest.param(("/page/*",), "/page", False, id="longer-prefix"),
+        pytest.param(("*",), "/page", True, id="everything"),
+    ],
+)
+async def test_open_paths_are_exact_or_end_in_a_star(
+    reviews: ReviewApi, paths: tuple[str, ...], path: str, is_open: bool
+) -> None:
+    async with serving(reviews, authorization_always_allow_paths=paths) as server:
+        assert (await server.get(path)).status == (200 if is_open else 403)
+
+
+@pytest.mark.parametrize("path", ["/healthz/../page", "/%2e%2e/page", "//healthz", "/healthz%2F"])
+async def test_no_spelling_of_an_open_path_opens_another(server: LocalServer, path: str) -> None:
+    assert (await server.get(path)).text != "page"
+
+
+async def test_results_are_cached_for_the_ttl_of_the_flags(reviews: ReviewApi) -> None:
+    reviews.add_token("good", "alice")
+    reviews.allow("alice", "/page")
+    flags = {
+        "authentication_token_webhook_cache_ttl": 60.0,
+        "authorization_webhook_cache_authorized_ttl": 60.0,
+        "authorization_webhook_cache_unauthorized_ttl": 0.0,
+    }
+    async with serving(reviews, **flags) as server:
+        for _ in range(2):
+            await server.get("/page", token="good")
+        for _ in range(3):
+            await server.request("PUT", "/page", token="good")
+    assert reviews.counts == {"TokenReview": 1, "SubjectAccessReview": 1 + 3, "ConfigMap": 1}
+
+
+async def test_a_revoked_token_is_refused_after_the_ttl(reviews: ReviewApi) -> None:
+    reviews.add_token("good", "admin", "system:masters")
+    async with serving(reviews, authentication_token_webhook_cache_ttl=0.05) as server:
+        assert (await server.get("/page", token="good")).status == 200
+        reviews.tokens.clear()
+        refused = await eventually(
+            lambda: server.get("/page", token="good"), lambda answer: answer.status != 200
+        )
+    assert refused.status == 401
+
+
+async def test_concurrent_requests_share_one_review(
+    server: LocalServer, reviews: ReviewApi
+) -> None:
+    reviews.add_token("good", "alice")
+    reviews.allow("alice", "/page")
+    reviews.hangs = asyncio.Event()
+    asking = [asyncio.create_task(server.get("/page", token="good")) for _ in range(20)]
+    await until(lambda: reviews.counts["TokenReview"])
+    asking.pop(0).cancel()  # whoever leaves, the others get their answer
+    reviews.hangs.set()
+    answers = await asyncio.gather(*asking)
+    assert {answer.status for answer in answers} == {200}
+    assert reviews.counts == {"TokenReview": 1, "SubjectAccessReview": 1, "ConfigMap": 1}
+
+
+BACKOFF = (0.01, 0.01, 0.01, 0.01)
+quick_retries = pytest.mark.timings(review_backoff=BACKOFF)
+
+
+@quick_retries
+async def test_a_failed_review_is_retried(server: LocalServer, reviews: ReviewApi) -> None:
+    reviews.add_token("good", "admin", "system:masters")
+    reviews.failures = [500, 503, 504, 500]
+    assert (await server.get("/page", token="good")).status == 200
+    assert reviews.counts["TokenReview"] == 5
+
+
+@quick_retries
+@pytest.mark.parametrize("failures", [[500] * 5, [403]])
+@pytest.mark.parametrize("kind", ["TokenReview", "SubjectAccessReview"])
+async def test_a_review_that_keeps_failing_refuses_the_request(
+    server: LocalServer,
+    reviews: ReviewApi,
+    caplog: pytest.LogCaptureFixture,
+    failures: list[int],
+    kind: str,
+) -> None:
+    reviews.add_token("good", "alice")
+    reviews.allow("system:anonymous", "/page")
+    reviews.allow("alice", "/page")
+    reviews.failures = [*failures]
+    token = "good" if kind == "TokenReview" else ""
+    answer = await server.get("/page", token=token)
+    again = await server.get("/page", token=token)
+    assert (answer.status, answer.json()["reason"]) == (500, "InternalError")
+    assert caplog.text.count("request refused: review failed") == 1
+    assert reviews.counts[kind] == len(failures) + 1
+    assert again.status == 200, "a failure must not be remembered as an answer"
+
+
+@pytest.mark.timings(review_timeout=2.0)
+async def test_a_review_that_hangs_blocks_no_other_request(
+    server: LocalServer, reviews: ReviewApi
+) -> None:
+    reviews.hangs = asyncio.Event()
+    waiting = asyncio.create_task(server.get("/page", token="good"))
+    await until(lambda: reviews.counts["TokenReview"])
+    assert (await server.get("/healthz")).status == 200
+    assert not waiting.done()
+    async with asyncio.timeout(6):
+        assert (await waiting).status == 500
+
+
+async def test_without_an_api_server_only_open_paths_are_served(reviews: ReviewApi) -> None:
+    reviews.url = "http://127.0.0.1:1"
+    async with serving(reviews, replace(QUICK, review_backoff=BACKOFF)) as server:
+        assert (await server.get("/page", token="good")).status == 500
+        assert (await server.get("/healthz")).status == 200
+
+
+async def test_requests_are_counted_by_path_and_status(server: LocalServer) -> None:
+    await server.get("/healthz")
+    await server.get("/page")
+    for number in range(3):
+        await server.get(f"/nowhere/{number}")
+    counted = server.https.counters.export()["ccm_https_requests_total"]
+    assert sorted(counted) == [
+        [["/healthz", "200"], 1],
+        [["/page", "403"], 1],
+        [["other", "403"], 3],
+    ]

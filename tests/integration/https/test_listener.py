@@ -1,0 +1,167 @@
+"""Connections: clients that are rude, slow or many cost nobody else anything."""
+
+import asyncio
+import os
+import socket
+import ssl
+from contextlib import ExitStack
+
+import pytest
+
+from ccm.processes import resident_bytes
+from tests.integration.edge_cases.rows import row
+from tests.integration.https.review_api import ReviewApi
+from tests.integration.https.served import LocalServer, serving
+from tests.support.pki import trusting_anybody
+from tests.support.waiting import until
+
+
+def connected(server: LocalServer) -> socket.socket:
+    """A connection that says nothing."""
+    return socket.create_connection(("127.0.0.1", server.port))
+
+
+async def greeted(server: LocalServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection with TLS that asks for nothing."""
+    return await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting_anybody())
+
+
+@pytest.mark.parametrize("words", [b"", b"GET /healthz HTTP/1.1\r\n\r\n", b"\x16\x03\x01" * 99])
+async def test_a_client_without_tls_harms_nobody(
+    reviews: ReviewApi, words: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(reviews) as server:
+        for _ in range(20):
+            with connected(server) as rude:
+                rude.sendall(words)
+        assert (await server.get("/healthz")).status == 200
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+@pytest.mark.parametrize("is_greeted", [False, True])
+async def test_when_there_are_too_many_the_oldest_goes_and_a_probe_gets_its_answer(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, is_greeted: bool
+) -> None:
+    monkeypatch.setattr("ccm.supervisor.https.server.MAX_CONNECTIONS", 10)
+    async with serving(reviews) as server:
+        with ExitStack() as held:
+            first = await greeted(server)
+            held.callback(first[1].close)
+            for _ in range(30):
+                if is_greeted:
+                    held.callback((await greeted(server))[1].close)
+                else:
+                    held.enter_context(connected(server))
+                assert (await server.get("/healthz")).status == 200
+            # One is accepted before the oldest goes, and that takes a turn of the loop.
+            await until(lambda: site_connections(server) <= 10)
+            assert await first[0].read() == b""
+
+
+def site_connections(server: LocalServer) -> int:
+    """Sockets of the server that are connected."""
+    with open("/proc/net/tcp") as table:
+        rows = [line.split() for line in table][1:]
+    port = f"0100007F:{server.port:04X}"
+    return sum(row[1] == port and row[3] == "01" and row[9] != "0" for row in rows)
+
+
+def pipeline(server: LocalServer, until_stuck: float = 1.0, at_most: int = 64 << 20) -> int:
+    """How many bytes of requests a client gets rid of that reads no answer."""
+    requests, sent = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n" * 1000, 0
+    with trusting_anybody().wrap_socket(connected(server)) as rude:
+        rude.settimeout(until_stuck)
+        while sent < at_most:
+            try:
+                sent += rude.send(requests)
+            except (TimeoutError, OSError):
+                break
+    return sent
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_client_that_pipelines_takes_no_memory(reviews: ReviewApi, hangs: bool) -> None:
+    if hangs:
+        reviews.hangs = asyncio.Event()
+    async with serving(reviews) as server:
+        before = resident_bytes()
+        sent = await asyncio.to_thread(pipeline, server)
+        assert sent < 16 << 20
+        assert resident_bytes() - before < 32 << 20
+        assert (await server.get("/healthz")).status == 200
+
+
+@pytest.mark.timings(handshake_timeout=0.05)
+async def test_a_handshake_that_takes_too_long_is_given_up(server: LocalServer) -> None:
+    with connected(server) as slow:
+        slow.settimeout(5)
+        assert await asyncio.to_thread(slow.recv, 1) == b""
+
+
+async def test_a_request_that_never_ends_leaves_the_stop_to_others(reviews: ReviewApi) -> None:
+    reviews.hangs = asyncio.Event()
+    async with serving(reviews) as server:
+        asking = asyncio.create_task(server.get("/page"))
+        await until(lambda: reviews.counts["SubjectAccessReview"])
+        asking.add_done_callback(lambda task: task.exception())
+    async with asyncio.timeout(5):
+        await asyncio.wait({asking})
+
+
+def mute(server: LocalServer) -> ssl.SSLSocket:
+    """A connection that was answered and does nothing by itself any more, not even TLS."""
+    made = trusting_anybody().wrap_socket(connected(server))
+    made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert made.recv(1)
+    return made
+
+
+async def test_a_client_that_does_not_say_goodbye_is_not_waited_for(reviews: ReviewApi) -> None:
+    async with serving(reviews) as server:
+        with await asyncio.to_thread(mute, server):
+            await server.https.close()
+            await until(lambda: not site_connections(server))
+
+
+async def test_the_server_offers_no_http2(server: LocalServer) -> None:
+    tls = trusting_anybody()
+    tls.set_alpn_protocols(["h2", "http/1.1"])
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=tls)
+    connection: ssl.SSLObject = writer.get_extra_info("ssl_object")
+    assert connection.selected_alpn_protocol() != "h2"
+    writer.close()
+
+
+@row("OP3", "OP5")
+async def test_only_the_flags_address_and_port_are_listened_on(reviews: ReviewApi) -> None:
+    """There are no webhooks, so their port has a default and no listener."""
+    before = listening()
+    async with serving(reviews, webhook_bind_address="127.0.0.1") as server:
+        assert listening() - before == {("0100007F", server.port)}
+    assert listening() == before
+
+
+def listening() -> set[tuple[str, int]]:
+    """Addresses, in the kernel's hexadecimal form, and ports that this process listens on."""
+    links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+    sockets = {os.readlink(link) for link in links if os.path.islink(link)}
+    with open("/proc/self/net/tcp") as table:
+        rows = [line.split() for line in table][1:]
+    found = (
+        row[1].split(":") for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets
+    )
+    return {(address, int(port, 16)) for address, port in found}
+
+
+@pytest.mark.parametrize(
+    "nonsense", [b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"A" * 20_000 + b"\r\n\r\n"]
+)
+async def test_what_is_no_http_is_answered_and_not_logged(
+    reviews: ReviewApi, nonsense: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(reviews) as server:
+        reader, writer = await greeted(server)
+        writer.write(nonsense)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]

@@ -1,0 +1,105 @@
+"""Two Nodes that name one machine: the older one keeps everything, the newer one gets an Event."""
+
+import pytest
+
+from ccm.controllers import NODE
+from ccm.errors import CloudError
+from ccm.model.objects import Node
+from tests.support.nodes import Tweak, changed, created, machine, node, tainted, with_provider_id
+from workers.store import MachineHolders
+
+from .world import World, world
+
+OLDER, OLD, NEW = (created(f"{year}-01-01T00:00:00Z") for year in (2024, 2025, 2026))
+MACHINE = machine("fake://1", "InternalIP 10.0.0.1")
+
+
+async def sync(w: World, key: str) -> str:
+    w.feed()
+    return (await w.reconcile(key)).message
+
+
+def is_untouched(w: World, before: Node) -> bool:
+    after = w.cluster.node(before.name)
+    return (after.taints, after.addresses, after.labels, after.provider_id) == (
+        before.taints,
+        before.addresses,
+        before.labels,
+        before.provider_id,
+    )
+
+
+async def test_a_newer_node_on_the_machine_of_another_stays_as_it_is() -> None:
+    victim = node(tainted, with_provider_id("fake://1"), OLD, name="victim")
+    hostile = node(tainted, with_provider_id("fake://1"), NEW, name="0-hostile")
+    async with world() as w:
+        w.put(victim, hostile, answer=MACHINE)
+        assert "older and has the same machine" in await sync(w, "0-hostile")
+        assert await sync(w, "victim") == "initialized"
+        assert is_untouched(w, hostile)
+        kinds = {(reason, message.partition(":")[0]) for _, reason, message in await w.events()}
+        told = "DuplicateProviderID", "Node victim is older and has the same machine"
+        assert kinds == {told, ("Synced", "Node synced successfully")}
+        w.cluster.remove("Node", "victim")
+        assert "0-hostile" in w.feed()
+        assert await sync(w, "0-hostile") == "initialized"
+
+
+async def test_an_initialized_newer_node_does_not_follow_the_machine() -> None:
+    hostile = node(with_provider_id("fake://1"), NEW, name="0-hostile")
+    async with world(NODE, node_status_update_frequency=0.02) as w:
+        w.put(node(with_provider_id("fake://1"), OLD, name="victim"), hostile, answer=MACHINE)
+        await sync(w, "0-hostile")
+        w.controller._refresh_pass._answers["0-hostile"] = hostile.uid, MACHINE
+        await sync(w, "0-hostile")
+        assert is_untouched(w, hostile)
+
+
+@pytest.mark.parametrize(
+    ("age", "is_refused"),
+    [
+        pytest.param(NEW, True, id="newer"),
+        pytest.param(OLDER, False, id="older"),
+    ],
+)
+async def test_a_node_without_an_id_gets_no_machine_that_an_older_one_has(
+    age: Tweak, is_refused: bool
+) -> None:
+    """An older one keeps what is its own by name, whatever ID a newer Node wrote."""
+    async with world() as w:
+        w.put(node(with_provider_id("fake://1"), OLD, name="other"), answer=MACHINE)
+        asked = node(tainted, age, name="named")
+        w.put(asked, answer=MACHINE)
+        if is_refused:
+            with pytest.raises(CloudError, match="Node other is older"):
+                await sync(w, "named")
+            assert is_untouched(w, asked)
+            assert [reason for _, reason, _ in await w.events()] == ["DuplicateProviderID"]
+        else:
+            assert await sync(w, "named") == "initialized"
+            assert "other" in w.feed()
+            assert "Node named is older" in await sync(w, "other")
+
+
+def test_the_oldest_of_several_holds_a_machine_however_its_id_is_written() -> None:
+    holders = MachineHolders(lambda provider_id: provider_id.rpartition("/")[2])
+    first = node(with_provider_id("aws:///zone/i-1"), OLD, name="b")
+    second = node(with_provider_id("aws:///i-1"), NEW, name="a")
+    assert holders.update("a", second) == set()
+    assert holders.update("b", first) == {"a"}
+    assert (holders.holder("a"), holders.holder("b")) == ("b", "")
+    moved = changed(first, with_provider_id("aws:///zone/i-2"))
+    assert holders.update("b", moved) == {"a"}
+    assert (holders.holder("a"), holders.holder("b")) == ("", "")
+    assert holders.update("b", first) == {"a"}
+    assert holders.update("b", None) == {"a"}
+    assert holders.holder("a") == ""
+    assert holders.update("c", node(name="c")) == set()
+    assert holders.holder("c") == ""
+
+
+def test_a_provider_id_that_the_provider_stumbles_over_is_a_machine_of_its_own() -> None:
+    holders = MachineHolders(lambda provider_id: provider_id.split("://")[1])
+    for name in ("a", "b"):
+        holders.update(name, node(with_provider_id("odd"), name=name))
+    assert (holders.holder("a"), holders.holder("b")) == ("", "a")

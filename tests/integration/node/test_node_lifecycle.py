@@ -1,0 +1,270 @@
+"""What becomes of a Node that is not Ready (rows NL1 to NL15), on both API servers."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ccm.errors import CloudError
+from ccm.kube.client import STRATEGIC_PATCH, Kube
+from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
+from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
+from tests.integration.edge_cases.rows import row
+from tests.integration.edge_cases.servers import ApiServer
+from tests.support.cloud import Inventory
+from tests.support.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
+from tests.support.waiting import until
+from workers.cloud_changes import HINTED_INTERVAL
+
+from .world import SupervisedWorld, supervised_world
+
+ID = "fake://12345"
+RUNNING = Instance(ID)
+STOPPED = Instance(ID, power=PowerState.STOPPED)
+GONE = Gone("no such machine")
+OURS = with_provider_id(ID)
+
+
+def is_ready(status: str) -> Tweak:
+    return lambda raw: raw["status"].update(conditions=[{"type": "Ready", "status": status}])
+
+
+async def put(api_server: ApiServer, w: SupervisedWorld, *tweaks: Tweak) -> Node:
+    """A Node that both halves of the world have seen."""
+    made = await api_server.node(node(with_taint(OTHER_TAINT), *tweaks))
+    await until(lambda: w.nodes.get(made.name) and w.context.store.get("Node", made.name))
+    return made
+
+
+async def after_passes(api_server: ApiServer, w: SupervisedWorld, made: Node) -> Json | None:
+    await w.passes()
+    await until(lambda: not len(w.context.queue))
+    return await api_server.find(made)
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "answers"),
+    [
+        pytest.param([is_ready("Unknown"), OURS], [GONE], id="NL4"),
+        pytest.param([is_ready("False"), OURS], [GONE], id="NL6"),
+        pytest.param([is_ready("False"), OURS], [RUNNING, GONE], id="NL13"),
+        pytest.param([OURS], [GONE], id="no-condition"),
+        pytest.param([is_ready("False"), OURS], [STOPPED, GONE], id="it-was-off-before"),
+        pytest.param([is_ready("False"), OURS, tainted], [GONE], id="uninitialized"),
+    ],
+)
+async def test_a_node_whose_machine_is_gone_is_deleted(
+    api_server: ApiServer,
+    tweaks: list[Tweak],
+    answers: list[Answer],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    async with supervised_world(api_server.kube) as w:
+        made = await put(api_server, w, *tweaks)
+        for answer in answers:
+            w.machines.answers[made.name] = answer
+            await w.passes(2)
+        await until_gone(api_server, made)
+        await until(lambda: "node deleted" in caplog.messages)
+    (told,) = (vars(one) for one in caplog.records if one.message == "node deleted")
+    assert (told["node"], told["why"]) == (made.name, GONE.evidence)
+
+
+class TwoReads(Inventory):
+    """A cloud that can be asked in two ways; `listed` is what the second one says, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: dict[str, Answer] = {}
+        self.confirmed: list[list[str]] = []
+
+    async def confirm_gone(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+        self.confirmed.append([node.name for node in nodes])
+        return self.listed
+
+
+async def test_what_only_one_kind_of_read_says_deletes_no_node(api_server: ApiServer) -> None:
+    machines = TwoReads()
+    async with supervised_world(api_server.kube, machines) as w:
+        made = await put(api_server, w, is_ready("False"), OURS)
+        machines.answers[made.name], machines.listed[made.name] = GONE, RUNNING
+        await w.passes(8)
+        assert await api_server.find(made) == made.raw
+        assert w.governor.status(0.0)["counts"]["permitted"] == 0
+        assert machines.confirmed[0] == [made.name]
+        assert abs(len(machines.confirmed) - len(machines.reads)) <= 1, "they do not take turns"
+        machines.listed[made.name] = GONE
+        await until_gone(api_server, made)
+
+
+ENDED = Gone("it is terminated", is_final=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_gone", "is_final"),
+    [
+        (ENDED, ENDED, True, True),
+        (ENDED, GONE, True, False),
+        (GONE, ENDED, True, False),
+        (ENDED, RUNNING, False, False),
+        (ENDED, Unknown("throttled"), False, False),
+    ],
+)
+async def test_what_two_kinds_of_read_say_to_have_ended_is_told_in_one_pass(
+    api_server: ApiServer, first: Answer, second: Answer, is_gone: bool, is_final: bool
+) -> None:
+    machines = TwoReads()
+    async with supervised_world(api_server.kube, machines) as w:
+        made = await put(api_server, w, is_ready("False"), OURS)
+        machines.answers[made.name], machines.listed[made.name] = first, second
+        await w.passes()
+        told = [one for one in w.proposals if one.asked][-1]
+        assert [one[4] for one in told.gone] == [is_final] * is_gone
+
+
+async def test_without_a_provider_id_there_is_nothing_to_confirm(api_server: ApiServer) -> None:
+    machines = TwoReads()
+    async with supervised_world(api_server.kube, machines) as w:
+        made = await put(api_server, w, is_ready("False"))
+        machines.answers[made.name] = GONE
+        await w.passes()
+        assert machines.confirmed == []
+
+
+async def turn(api_server: ApiServer, w: SupervisedWorld, made: Node, status: str) -> None:
+    """Let the Node be Ready or not, until the controller has seen it."""
+    conditions = [{"type": "Ready", "status": status}]
+    path = f"/api/v1/nodes/{made.name}/status"
+    await api_server.kube.patch(path, STRATEGIC_PATCH, {"status": {"conditions": conditions}})
+    is_ready = status == "True"
+    await until(lambda: Node(w.context.store.get("Node", made.name) or {}).is_ready == is_ready)
+    await until(lambda: not len(w.context.queue))
+
+
+async def test_a_node_that_ceases_to_be_ready_is_asked_about_at_once_and_once_a_period(
+    api_server: ApiServer,
+) -> None:
+    async with supervised_world(api_server.kube, period=1000.0) as w:
+        made = await put(api_server, w, is_ready("True"), OURS)
+        other = await put(api_server, w, is_ready("True"), with_provider_id("fake://2"))
+        never = await put(api_server, w, is_ready("False"), with_provider_id("fake://3"))
+        await until(lambda: not len(w.context.queue))
+        assert w.machines.reads == [], "one that never was Ready waits for its turn"
+        await turn(api_server, w, made, "False")
+        await until(lambda: len(w.proposals) == 1, "a pass at once")
+        assert w.machines.reads == [sorted([made.name, never.name])]
+        await turn(api_server, w, other, "False")
+        await turn(api_server, w, made, "True")
+        await turn(api_server, w, made, "False")
+        await asyncio.sleep(2 * HINTED_INTERVAL)
+        assert len(w.machines.reads) == 1, "a Node that flaps would cause reads without end"
+
+
+async def until_gone(api_server: ApiServer, made: Node) -> None:
+    async with asyncio.timeout(10.0):
+        while await api_server.find(made):  # noqa: ASYNC110 - the server is asked
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "answer", "is_asked"),
+    [
+        # Deliberate difference: without a provider ID the cloud's "no" is about a name only.
+        pytest.param([is_ready("False")], GONE, True, id="NL1-NL10-NL12"),
+        pytest.param([is_ready("False"), OURS], CloudError("boom"), True, id="NL2"),
+        pytest.param([is_ready("False"), OURS], RUNNING, True, id="NL3-NL7"),
+        pytest.param([is_ready("True"), OURS], GONE, False, id="NL5"),
+        pytest.param([is_ready("Unknown"), OURS], RUNNING, True, id="NL8"),
+        pytest.param([is_ready("False")], CloudError("boom"), True, id="NL11"),
+        pytest.param([is_ready("True"), OURS], STOPPED, False, id="NL14"),
+        pytest.param([is_ready("False"), OURS], None, True, id="the-cloud-leaves-it-out"),
+        pytest.param([is_ready("False"), with_provider_id("other://1")], GONE, False, id="foreign"),
+    ],
+)
+async def test_any_other_node_stays_as_it_is(
+    api_server: ApiServer, tweaks: list[Tweak], answer: Answer | Exception | None, is_asked: bool
+) -> None:
+    async with supervised_world(api_server.kube) as w:
+        if isinstance(answer, Exception):
+            w.machines.failures = [answer] * 1000
+        made = await put(api_server, w, *tweaks)
+        if answer and not isinstance(answer, Exception):
+            w.machines.answers[made.name] = answer
+        assert await after_passes(api_server, w, made) == made.raw
+        assert any(made.name in read for read in w.machines.reads) is is_asked
+        is_told_of = is_asked and answer is not GONE
+        assert (made.name in w.proposals[-1].not_gone) is is_told_of
+        assert w.governor.status(0.0)["counts"]["permitted"] == 0
+
+
+@pytest.mark.parametrize("status", [pytest.param("False", id="NL9"), "Unknown"])
+async def test_a_node_whose_machine_is_off_is_tainted_until_it_is_on(
+    api_server: ApiServer, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with supervised_world(api_server.kube) as w:
+        made = await put(api_server, w, is_ready(status), OURS)
+        w.machines.answers[made.name] = STOPPED
+        shutdown = {"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}
+        found = await until_taints(api_server, made, [OTHER_TAINT, shutdown])
+        assert await after_passes(api_server, w, made) == found
+        w.machines.answers[made.name] = RUNNING
+        await until_taints(api_server, made, [OTHER_TAINT])
+        await until(lambda: "shutdown taint removed" in caplog.messages)
+    told = [vars(one) for one in caplog.records if one.message.startswith("shutdown")]
+    assert [(one["message"], one["node"]) for one in told] == [
+        ("shutdown taint set", made.name),
+        ("shutdown taint removed", made.name),
+    ]
+
+
+async def until_taints(api_server: ApiServer, of: Node, expected: list[Json]) -> Json:
+    """The Node as soon as it has these taints."""
+    async with asyncio.timeout(10.0):
+        while True:
+            found = await api_server.find(of)
+            assert found
+            if Node(found).taints == expected:
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def test_a_node_that_is_ready_when_its_deletion_is_about_to_leave_stays(
+    api_server: ApiServer,
+) -> None:
+    is_open = asyncio.Event()
+    is_open.set()
+
+    async def bearer() -> str:
+        await is_open.wait()
+        return await api_server.kube.config.bearer()
+
+    kube = Kube(replace(api_server.kube.config, bearer=bearer), "waits")
+    async with supervised_world(kube) as w:
+        made = await put(api_server, w, is_ready("False"), OURS)
+        is_open.clear()
+        w.machines.answers[made.name] = GONE
+        await until(lambda: w.governor.status(0.0)["counts"]["permitted"])
+        await turn(api_server, w, made, "True")
+        is_open.set()
+        await w.passes(8)
+        assert await api_server.find(made), "it was deleted"
+    await kube.close()
+
+
+@row("NL15")
+async def test_a_deletion_is_told_with_a_whole_reference(api_server: ApiServer) -> None:
+    async with supervised_world(api_server.kube) as w:
+        made = await put(api_server, w, is_ready("False"), OURS)
+        w.machines.answers[made.name] = GONE
+        await until_gone(api_server, made)
+        await w.context.recorder.drain(10.0)
+        events = (await api_server.kube.get("/api/v1/namespaces/default/events"))["items"]
+    (told,) = [one for one in events if one["involvedObject"]["name"] == made.name]
+    object_ref = {"apiVersion": "v1", "kind": "Node", "name": made.name, "uid": made.uid}
+    assert told["involvedObject"] == object_ref
+    assert (told["type"], told["reason"]) == ("Normal", "DeletingNode")
+    expected = f"Deleting node {made.name} because it does not exist in the cloud provider"
+    assert told["message"] == expected

@@ -1,0 +1,125 @@
+"""Nodes whose kubelets write pod CIDRs that are not theirs, and routes that stay behind."""
+
+import pytest
+
+from tests.integration.route.cloud import FakeRoutes
+from tests.integration.route.world import World, successor, world
+from tests.support.nodes import (
+    changed,
+    created,
+    network_condition,
+    routed,
+    with_pod_cidrs,
+    with_provider_id,
+)
+
+A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
+
+
+def is_unavailable(w: World, name: str) -> bool:
+    return network_condition(w.cluster.node(name)).get("status") == "True"
+
+
+@pytest.mark.parametrize(
+    "cidr", ["169.254.169.254/32", "0.0.0.0/0", "10.0.0.7/32", "10.240.0.0/12", "::/0"]
+)
+async def test_a_pod_cidr_outside_the_cluster_gets_no_route(cidr: str) -> None:
+    async with world(routed("a", A4), routed("hostile", cidr, B4)) as w:
+        await w.settle()
+        assert w.cloud.routes == {A4: "a", B4: "hostile"}
+        assert is_unavailable(w, "hostile")
+        assert not is_unavailable(w, "a")
+        ((name, reason, message),) = await w.told()
+        assert (name, reason) == ("hostile", "FailedToCreateRoute")
+        assert f"{cidr} for node hostile: it is not inside --cluster-cidr" in message
+        written = w.cloud.writes, w.cluster.writes
+        await w.full_pass()
+        assert (w.cloud.writes, w.cluster.writes) == written
+
+
+async def test_a_marked_route_outside_the_cluster_goes_wherever_it_points() -> None:
+    cloud = FakeRoutes()
+    cloud.marks_routes = True
+    for cidr, machine in (("10.9.0.0/24", "gone"), ("0.0.0.0/0", "b"), ("10.9.1.0/24", "dead")):
+        cloud.put(cidr, machine)
+    cloud.put("10.9.2.0/24", "gone", is_ours=False)
+    cloud.dead = {"dead"}
+    async with world(routed("a", A4), routed("b", "0.0.0.0/0"), cloud=cloud) as w:
+        await w.settle()
+        assert cloud.routes == {A4: "a"}
+        assert len(cloud.entries) == 2, "a route of somebody else is gone"
+
+
+async def test_a_pod_cidr_wider_than_the_given_mask_gets_no_route_and_loses_the_one_it_has() -> (
+    None
+):
+    async with world(routed("a", A4), routed("wide", "10.244.4.0/22")) as w:
+        await w.settle()
+        assert w.cloud.routes == {A4: "a", "10.244.4.0/22": "wide"}
+        async with successor(w, node_cidr_mask_size_ipv4=24) as strict:
+            await strict.settle()
+            assert strict.cloud.routes == {A4: "a"}
+            assert is_unavailable(strict, "wide")
+            ((name, _, message),) = await strict.told()
+            assert name == "wide"
+            assert "wider than --node-cidr-mask-size-ipv4, /24" in message
+            strict.cluster.put(changed(strict.cluster.node("wide"), with_pod_cidrs(C4)))
+            await strict.settle()
+            assert strict.cloud.routes == {A4: "a", C4: "wide"}
+            assert not is_unavailable(strict, "wide")
+
+
+OLD, NEW, NEWER = (created(f"2026-01-0{day}T00:00:00Z") for day in (1, 2, 3))
+
+
+@pytest.mark.parametrize("wide", ["10.244.0.0/16", "10.244.0.0/20", "10.240.0.0/12"])
+async def test_a_wide_pod_cidr_holds_up_no_new_node(wide: str) -> None:
+    async with world(routed("a", "10.244.200.0/24", tweaks=(OLD,))) as w:
+        await w.settle()
+        w.cluster.put(routed("wide", wide, tweaks=(NEW,)))
+        await w.settle()
+        for number in range(5):
+            w.cluster.put(routed(f"n{number}", f"10.244.{number}.0/24", tweaks=(NEWER,)))
+            await w.settle()
+        new = {f"10.244.{number}.0/24": f"n{number}" for number in range(5)}
+        assert w.cloud.routes == {"10.244.200.0/24": "a", **new}
+        unavailable = [name for name in w.cluster.nodes if is_unavailable(w, name)]
+        assert unavailable == ["wide"]
+        assert {name for name, _, _ in await w.told()} == {"wide"}
+
+
+@pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.7/32", "10.244.0.0/23"])
+async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
+    """Whatever its name, in whichever order a new process hears of them, routed or not yet."""
+    hostile = routed("0-hostile", claimed, tweaks=(NEW,))
+    async with world(hostile, routed("victim", A4, tweaks=(OLD,))) as w:
+        w.cloud.put("10.244.0.7/32", "0-hostile")
+        await w.settle()
+        assert w.cloud.routes == {A4: "victim"}
+        assert [is_unavailable(w, name) for name in ("victim", "0-hostile")] == [False, True]
+        told = await w.told()
+        assert {name for name, _, _ in told} == {"0-hostile"}
+        assert all("overlaps with a pod CIDR of node victim" in message for _, _, message in told)
+        w.cluster.remove("Node", "victim")
+        await w.settle()
+        assert list(w.cloud.routes.values()) == ["0-hostile"]
+
+
+async def test_a_newer_node_on_the_machine_of_another_gets_no_route() -> None:
+    """Nor does it become the target of a route that leads to this machine."""
+    victim = routed("victim", A4, tweaks=(OLD,))
+    hostile = routed("0-hostile", B4, tweaks=(NEW, with_provider_id("fake://victim")))
+    async with world(victim, routed("c", C4)) as w:
+        await w.settle()
+        w.cluster.put(hostile)
+        await w.settle()
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "victim", C4: "c"}
+        assert (w.cloud.calls["create"], w.cloud.calls["delete"]) == (2, 0)
+        assert network_condition(w.cluster.node("0-hostile")) == {}
+        ((name, reason, message),) = await w.told()
+        assert (name, reason) == ("0-hostile", "DuplicateProviderID")
+        assert "Node victim is older" in message
+        w.cluster.remove("Node", "victim")
+        await w.settle()
+        assert w.cloud.routes == {B4: "victim", C4: "c"}

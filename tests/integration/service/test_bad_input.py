@@ -1,0 +1,215 @@
+"""Services that cannot have what they ask for: one clear Event, and no storm of retries."""
+
+import logging
+
+import pytest
+
+from ccm.errors import Refused
+from ccm.model.service import SOURCE_RANGES, Feature
+from ccm.settings import Settings
+from tests.support.nodes import Tweak
+from workers.service.plan import Capabilities
+
+from .objects import KEY, annotated, being_deleted, node, port, service, spec
+from .world import World, running, running_with
+
+N1 = node("n1")
+ALL, NONE = frozenset(Feature), frozenset[Feature]()
+RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/8"])
+
+
+@pytest.mark.parametrize(
+    ("tweak", "features", "words"),
+    [
+        (
+            spec(loadBalancerSourceRanges=["10.0.0.0/33"]),
+            ALL,
+            ["spec.loadBalancerSourceRanges", "10.0.0.0/33", "for example 10.0.0.0/24"],
+        ),
+        (annotated({SOURCE_RANGES: "everybody"}), ALL, [SOURCE_RANGES, "everybody"]),
+        (RANGES, NONE, ["cannot do source ranges", "remove spec.loadBalancerSourceRanges"]),
+        (
+            spec(ports=[port(53), port(53, "UDP")]),
+            frozenset({Feature.UDP}),
+            ["cannot do TCP and UDP on one balancer", "a Service of its own"],
+        ),
+        (spec(ports=[port(53, "UDP")]), NONE, ["cannot do UDP", "use TCP"]),
+        (spec(sessionAffinity="ClientIP"), NONE, ["set spec.sessionAffinity"]),
+        (spec(loadBalancerIP="192.0.2.1"), NONE, ["remove spec.loadBalancerIP"]),
+        (
+            spec(ipFamilies=["IPv4", "IPv6"], ipFamilyPolicy="RequireDualStack"),
+            NONE,
+            ["set spec.ipFamilyPolicy"],
+        ),
+    ],
+)
+async def test_what_is_not_supported_is_refused_before_anything_is_made(
+    tweak: Tweak, features: frozenset[Feature], words: list[str]
+) -> None:
+    w = World(service(tweak), N1)
+    w.controller._capabilities = Capabilities((), features)
+    async with running(w):
+        for _ in range(3):
+            await w.later()
+            await w.put(w.service(), node("n2"))
+        ((reason, message),) = await w.told()
+        assert reason == "SyncLoadBalancerFailed"
+        assert message.startswith("Error syncing load balancer: ")
+        assert all(word in message for word in words)
+        assert (w.balancers.calls, w.cluster.writes) == ([], 0)
+        assert w.queue.failed == []
+        await w.put(service())
+        assert w.service().ingress
+
+
+async def test_what_the_cloud_refuses_is_one_event_and_not_tried_until_something_changes() -> None:
+    async with running_with(service(), N1, ensure=[Refused("port 80 is taken")] * 2) as w:
+        for _ in range(3):
+            await w.later()
+            await w.put(w.service())
+        assert len(w.balancers.named("ensure")) == 1
+        ((reason, message),) = await w.told("Warning")
+        assert reason == "SyncLoadBalancerFailed"
+        assert "failed to ensure load balancer: port 80 is taken" in message
+        assert w.queue.failed == []
+        await w.put(node("n2"))
+        assert len(w.balancers.named("ensure")) == 2
+        await w.change(spec(ports=[port(81)]))
+        assert w.service().ingress
+
+
+@pytest.mark.parametrize("by_cloud", [True, False])
+async def test_no_hosts_are_told_of_a_balancer_that_was_refused(by_cloud: bool) -> None:
+    why = "no quota is left" if by_cloud else "cannot do source ranges"
+    refused = service() if by_cloud else service(RANGES)
+    w = World(refused, N1, ensure=[Refused(why)] * 9 if by_cloud else [])
+    w.controller._capabilities = Capabilities((), ALL if by_cloud else NONE)
+    async with running(w):
+        await w.put(node("n2"))
+        await w.later()
+        told = w.controller.details(KEY)
+        assert why in told["refused"]
+        assert not {"current hosts", "desired hosts"} & told.keys()
+        shown = w.controller.status()["services"]
+        assert [(one["state"], one["hosts"]) for one in shown] == [("refused", 0)] * by_cloud
+        w.balancers.failures["ensure"] = []
+        await w.change(spec(ports=[port(81)], loadBalancerSourceRanges=None))
+        assert w.controller.details(KEY)["current hosts"] == "n1, n2"
+        assert "refused" not in w.controller.details(KEY)
+
+
+async def test_the_log_tells_why_a_balancer_is_not_made_and_not_that_it_has_no_hosts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        async with running_with(service(), N1, ensure=[Refused("no quota is left")] * 9) as w:
+            await w.put(node("n2"))
+            await w.later()
+    assert len(w.balancers.named("ensure")) == 2
+    assert len(w.balancers.calls) > 2
+    assert "new hosts refused" not in caplog.messages
+
+
+async def test_a_refused_service_that_wants_no_balancer_any_more_is_not_refused() -> None:
+    w = World(service(RANGES), N1)
+    w.controller._capabilities = Capabilities((), NONE)
+    async with running(w):
+        assert "refused" in w.controller.details(KEY)
+        await w.change(spec(type="ClusterIP"))
+        assert "refused" not in w.controller.details(KEY)
+
+
+async def test_what_has_no_effect_is_one_event_until_it_is_something_else() -> None:
+    w = World(N1)
+    w.balancers.warnings = ("annotation a is ignored: it is empty", "annotation b is ignored: why")
+    async with running(w):
+        await w.put(service())
+        for number in (81, 82):
+            await w.change(spec(ports=[port(number)]))
+            await w.later()
+        told = ("LoadBalancerWarning", "; ".join(w.balancers.warnings))
+        assert w.controller.details(KEY)["warnings"] == told[1]
+        assert await w.told("Warning") == [told]
+        assert w.service().ingress
+        w.balancers.warnings = w.balancers.warnings[:1]
+        await w.change(spec(ports=[port(83)]))
+        assert await w.told("Warning") == [told, (told[0], w.balancers.warnings[0])]
+        w.balancers.warnings = ()
+        await w.change(spec(ports=[port(84)]))
+        assert len(await w.told("Warning")) == 2
+        assert "warnings" not in w.controller.details(KEY)
+
+
+async def test_the_place_of_a_balancer_that_went_is_for_the_service_that_had_no_room_first() -> (
+    None
+):
+    w = World(ensure=[Refused("port 80 is taken")])
+    w.balancers.most = 1
+    async with running(w):
+        for name in ("hopeless", "web", "second", "third"):
+            await w.put(service(name=name))
+        await w.change(being_deleted)
+        assert w.service("default/second").ingress
+        assert not w.service("default/third").ingress
+        asked = [name for _, name, *_ in w.balancers.named("ensure")]
+        assert asked == ["hopeless", "web", "second", "third", "second", "third"]
+        assert w.queue.failed == []
+
+
+async def test_who_finds_that_there_is_room_again_gives_the_next_its_turn() -> None:
+    w = World()
+    w.balancers.most = 0
+    async with running(w):
+        for name in ("web", "second", "third"):
+            await w.put(service(name=name))
+        w.balancers.most = 3
+        await w.put(service(annotated({"try": "again"})))
+        assert all(w.service(f"default/{name}").ingress for name in ("web", "second", "third"))
+
+
+@pytest.mark.parametrize("by_cloud", [True, False])
+async def test_a_refused_change_leaves_what_there_is_and_its_hosts_stay_right(
+    by_cloud: bool,
+) -> None:
+    async with running_with(service(), N1) as w:
+        if by_cloud:
+            w.balancers.failures["ensure"] = [Refused("no")] * 5
+        else:
+            w.controller._capabilities = Capabilities((), NONE)
+        await w.change(RANGES)
+        await w.put(node("n2"))
+        (record,) = w.balancers.records.values()
+        assert {name for name, _ in record.hosts} == {"n1", "n2"}
+        assert record.asked
+        assert not record.asked["loadBalancerSourceRanges"]
+        assert w.service().ingress
+        assert [reason for reason, _ in await w.told("Warning")] == ["SyncLoadBalancerFailed"]
+
+
+@pytest.mark.parametrize("is_restricted", [True, False])
+async def test_annotations_that_reach_what_is_not_the_services_own_can_be_restricted(
+    is_restricted: bool,
+) -> None:
+    given = Settings(restrict_service_annotations=is_restricted)
+    w = World(service(annotated({"example.com/certificate": "theirs"})), N1)
+    w.controller._capabilities = Capabilities.of(given, (), w.balancers.outreaching_annotations)
+    async with running(w):
+        told = await w.told("Warning")
+        assert bool(w.balancers.calls) is not is_restricted
+        assert len(told) == is_restricted
+        assert all("example.com/certificate reaches what is not" in text for _, text in told)
+
+
+async def test_a_refused_service_that_is_deleted_goes_away() -> None:
+    async with running_with(service(), ensure=[Refused("no")]) as w:
+        await w.change(being_deleted)
+        assert ("Service", KEY) not in w.cluster.objects
+
+
+async def test_a_provider_that_fails_holds_up_only_its_service() -> None:
+    both = service(name="bad"), service()
+    async with running_with(*both, N1, ensure=[ValueError("a bug")]) as w:
+        assert sum(bool(w.service(key).ingress) for key in (KEY, "default/bad")) == 1
+        ((_, message),) = await w.told("Warning")
+        assert "the provider failed: ValueError('a bug')" in message
+        assert len(w.queue.failed) == 1

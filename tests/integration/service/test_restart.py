@@ -1,0 +1,214 @@
+"""What a new start of the worker does, and what it does about what it did not see happen."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ccm.errors import CloudError, KubernetesError, Refused
+from ccm.model.cloud import IpMode
+from ccm.model.objects import Json
+from tests.support.cluster import Cluster
+from tests.support.context import TIMINGS
+from tests.support.nodes import Tweak, with_finalizer
+from tests.support.waiting import until
+
+from .cloud import Record
+from .objects import (
+    KEY,
+    being_deleted,
+    finalized,
+    node,
+    service,
+    spec,
+    typed,
+    with_status,
+    with_uid,
+)
+from .world import World, running, running_with
+
+N1 = node("n1")
+MINE = spec(loadBalancerClass="mine")
+
+
+@pytest.mark.parametrize("mode", [None, *IpMode])
+async def test_a_new_start_reads_each_balancer_once_and_writes_nothing(mode: IpMode | None) -> None:
+    w = World(N1, *(service(name=f"s{number}") for number in range(5)))
+    w.balancers.ip_mode = mode
+    async with running(w):
+        assert w.balancers.writes > 0
+    async with running(w.restarted()) as w:
+        for _ in range(2):
+            await w.later()
+        assert len(w.balancers.calls) == 5
+        assert (w.balancers.writes, w.cluster.writes) == (0, 0)
+        assert await w.told() == []
+
+
+async def test_a_new_service_does_not_wait_until_all_others_are_compared() -> None:
+    several = [service(name=f"s{number}") for number in range(20)]
+    async with running_with(*several, N1) as w:
+        pass
+    w = w.restarted(concurrent_service_syncs=4)
+    for one in several:
+        w.balancers.holds[one.name] = asyncio.Event()
+    async with running(w, until_rest=False):
+        await until(lambda: len(w.balancers.calls) == 2, "two are compared")
+        w.cluster.put(service())
+        await until(lambda: w.service().ingress, "the new one has its balancer")
+        assert len(w.balancers.calls) == 3
+        for hold in w.balancers.holds.values():
+            hold.set()
+        await w.rest()
+
+
+# --- Services that disappear without waiting for us
+
+
+async def test_a_service_that_disappears_without_its_finalizer_loses_its_balancer() -> None:
+    async with running_with(service(), N1) as w:
+        await w.remove("Service", KEY)
+        assert w.balancers.records == {}
+        assert (await w.reasons())[-2:] == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
+
+
+async def test_a_finalizer_removed_from_a_service_being_deleted_leaks_nothing() -> None:
+    async with running_with(service(with_finalizer("theirs")), N1) as w:
+        await w.change(being_deleted, lambda raw: raw["metadata"].update(finalizers=["theirs"]))
+        assert w.balancers.records == {}
+        assert w.service().finalizers == ["theirs"]
+
+
+async def test_a_service_that_only_our_cache_lacks_keeps_its_balancer() -> None:
+    async with running_with(service(), N1) as w:
+        w.on_change("Service", KEY, None)
+        await w.rest()
+        await w.later()
+        assert len(w.balancers.records) == 1
+        w.on_change("Service", KEY, w.service().raw)
+        await w.rest()
+        assert len(w.balancers.named("ensure")) == 1
+
+
+@pytest.mark.parametrize("status", [403, 404, 500])
+async def test_without_the_api_servers_word_a_balancer_stays(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(self: Cluster, path: str, params: object = None) -> None:
+        raise KubernetesError(status, "Odd", "404 page not found", None)
+
+    monkeypatch.setattr(Cluster, "get", refuse)
+    async with running_with(service(), N1) as w:
+        await w.remove("Service", KEY)
+        assert len(w.balancers.records) == 1
+
+
+async def test_when_many_services_vanish_at_once_their_balancers_stay() -> None:
+    several = [service(name=f"s{number}") for number in range(10)]
+    async with running_with(*several, N1) as w:
+        for one in several[:7]:
+            w.cluster.remove("Service", one.key)
+        await w.rest()
+        assert len(w.balancers.records) == 10
+        for one in several[:5]:
+            w.cluster.put(one)
+        await w.rest()
+        await w.later()
+        assert len(w.balancers.records) == 8
+
+
+# --- classes
+
+
+async def test_a_class_that_is_not_ours_is_left_alone_whatever_it_carries() -> None:
+    async with running_with(service(MINE, finalized, with_status("198.51.100.1")), N1) as w:
+        assert (w.balancers.calls, w.cluster.writes) == ([], 0)
+        await w.change(being_deleted)
+        assert w.balancers.calls == [("get", "web")]
+        assert w.cluster.writes == 0
+
+
+async def test_a_class_that_is_no_longer_configured_keeps_its_balancer_until_the_service_goes() -> (
+    None
+):
+    async with running_with(service(MINE), N1, load_balancer_classes=("mine",)) as w:
+        pass
+    async with running(w.restarted()) as w:
+        assert (w.balancers.calls, w.cluster.writes) == ([], 0)
+        await w.change(being_deleted)
+        assert w.balancers.records == {}
+        assert ("Service", KEY) not in w.cluster.objects
+
+
+async def test_a_class_given_to_a_service_of_ours_takes_its_balancer_away() -> None:
+    async with running_with(service(), N1) as w:
+        changed = service(with_status("198.51.100.1"), spec(loadBalancerClass="theirs"), finalized)
+        await w.put(changed)
+        assert w.balancers.records == {}
+        assert not w.service().has_finalizer
+        assert w.service().ingress == [{"ip": "198.51.100.1"}]
+
+
+# --- balancers that are not ours
+
+
+@pytest.mark.parametrize("tweaks", [[], [finalized], [finalized, typed("ClusterIP")]])
+async def test_a_balancer_without_our_mark_is_never_touched(tweaks: list[Tweak]) -> None:
+    foreign = Record("somebody", "198.51.100.9")
+    w = World(service(*tweaks), N1)
+    w.balancers.records[w.balancers.name_for(service())] = foreign
+    async with running(w):
+        await w.put(node("n2"))
+        assert list(w.balancers.records.values()) == [foreign]
+        assert w.balancers.writes == 0
+        assert len(await w.told("Warning")) == 1
+        assert w.queue.failed == []
+
+
+# --- audits and odd ends
+
+
+async def test_a_drifted_balancer_is_repaired_by_the_slow_audit() -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.records.clear()
+        await w.later()
+        assert w.balancers.records == {}
+    timings = replace(TIMINGS, balancer_resync_period=0.05)
+    async with running_with(service(), N1, timings=timings) as w:
+        w.balancers.records.clear()
+        await until(lambda: w.balancers.records, "the audit")
+
+
+async def test_what_the_cloud_refused_is_tried_again_after_a_while() -> None:
+    async with running_with(service(), N1, ensure=[Refused("quota is full")]) as w:
+        await w.later()
+        assert w.balancers.records == {}
+    timings = replace(TIMINGS, refusal_retry_period=0.05)
+    refused = [Refused("quota is full")]
+    async with running_with(service(), N1, ensure=refused, timings=timings) as w:
+        await until(lambda: w.service().ingress, "another try")
+        assert len(w.balancers.records) == 1
+
+
+async def test_somebody_who_undoes_every_status_is_not_fought_without_end() -> None:
+    w = World(service(), N1)
+
+    store = w.cluster._store
+
+    def put_undone(raw: Json) -> None:
+        with_status(f"198.51.100.{w.cluster.writes}")(raw)
+        store(raw)
+
+    w.cluster._store = put_undone  # type: ignore[method-assign]
+    async with running(w):
+        assert w.cluster.writes <= 3
+
+
+async def test_a_replaced_service_whose_old_balancer_cannot_go_waits_for_it() -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["delete"] = [CloudError("boom")]
+        await w.put(service(with_uid("another")))
+        assert list(w.balancers.records) == ["auid-of-web"]
+        await w.later()
+        assert list(w.balancers.records) == ["aanother"]
+        assert w.service().has_finalizer

@@ -1,0 +1,94 @@
+"""A whole supervisor, looked at through a browser that runs no scripts."""
+
+import asyncio
+from pathlib import Path
+
+from tests.docs.pages import DOCS
+from tests.integration.https.served import eventually
+from tests.support.cluster_nodes import kill
+
+from .browser import opened
+from .pictures import LARGEST_BYTES, PICTURES, take
+from .scene import GONE, MADE, NODES, REFUSED, STUCK, Scene, played
+from .statuses import PageReader
+from .test_render import CODE
+
+
+async def test_a_person_sees_what_is_wrong_and_why_and_what_becomes_of_it(
+    chromium: str, tmp_path: Path
+) -> None:
+    async with played(tmp_path, CODE) as scene, opened(chromium, tmp_path) as tab:
+        await tab.show(f"{scene.url}?refresh=2")
+        page = PageReader(await tab.source())
+        _tells_of_workers_and_watches(page)
+        _tells_why_nodes_are_not_ready(page)
+        _tells_of_balancers(page)
+        _tells_what_is_not_deleted(page)
+        for picture in PICTURES:
+            file = await take(tab, picture, tmp_path)
+            assert 10_000 < file.stat().st_size < LARGEST_BYTES
+            assert (DOCS / picture.name).stat().st_size < LARGEST_BYTES, (
+                "python -m tests.integration.status_page docs"
+            )
+        assert tab.complaints() == []
+        await _kill_a_worker(scene)
+        async with asyncio.timeout(30):
+            while _restarts(page) != "1":
+                await tab.happens("Page.loadEventFired")  # nobody but the page asked for it
+                page = PageReader(await tab.source())
+
+
+def _tells_of_workers_and_watches(page: PageReader) -> None:
+    states = {row[0]: row[1] for row in page.rows["Workers"][1:]}
+    names = ("node-0", "route", "service", "volume-label")
+    assert states == dict.fromkeys(names, "running")
+    watched = {row[0]: row[1] for row in page.rows["Watches"][1:]}
+    assert watched["Node"] == str(NODES + 1)
+    budgets = {row[0]: row[1] for row in page.rows["Cloud budget"][1:]}
+    assert budgets == {"read": "closed", "write": "closed"}
+
+
+def _tells_why_nodes_are_not_ready(page: PageReader) -> None:
+    tainted, unready = page.texts["Pending nodes"]
+    assert tainted.endswith("): 1 node.")
+    assert unready.startswith("Not ready")
+    told = {row[2].partition("-")[0]: (row[0], row[3]) for row in page.rows["Pending nodes"]}
+    assert told["node"] == (
+        STUCK,
+        f"the cloud knows no such machine: the cloud has no machine {STUCK}",
+    )
+    assert told["route"] == (STUCK, "waits for its provider ID")
+    decided = {(row[0], row[3]) for row in page.rows["Recent decisions"]}
+    assert {(STUCK, "failed"), (f"default/{REFUSED}", "failed")} <= decided
+
+
+def _tells_of_balancers(page: PageReader) -> None:
+    told = {row[0]: row for row in page.rows["Load balancers"]}
+    assert "set spec.sessionAffinity to None" in told[f"default/{REFUSED}"][-1]
+    for name in MADE:
+        row = told[f"default/{name}"]
+        assert (row[1], row[3][:7]) == ("ensured", "100.64.")
+
+
+def _tells_what_is_not_deleted(page: PageReader) -> None:
+    _, *candidates = page.rows["Deletions of nodes"]
+    assert [row[:2] for row in candidates] == [[GONE, "held"]]
+    assert any("frozen by alice since 20" in said for said in page.texts["Deletions of nodes"])
+    assert any(CODE.strip() in said for said in page.texts["Problems"])
+
+
+async def _kill_a_worker(scene: Scene) -> None:
+    """And see that the page says so while it is not back yet."""
+    told = asyncio.create_task(
+        eventually(
+            lambda: scene.place.get("/"),
+            lambda answer: "volume-label: worker is " in answer.text,
+            seconds=30,
+        )
+    )
+    kill(scene.supervisor.workers()["volume-label"]["pid"])
+    await told
+
+
+def _restarts(page: PageReader) -> str:
+    return next(row[4] for row in page.rows["Workers"] if row[0] == "volume-label")

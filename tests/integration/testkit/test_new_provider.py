@@ -1,0 +1,98 @@
+"""`provider new`: what it writes works as it is, and it overwrites nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ccm.cli.main import main
+from tests.integration.testkit.kit_run import generate, install, run_pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def new(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["provider", "new", *arguments])
+    return done.exit_code, done.output
+
+
+def test_what_is_written_passes_the_kit_and_its_own_tests(tmp_path: Path) -> None:
+    package = generate(tmp_path, "my-cloud")
+    install(package)
+    run = run_pytest(package)
+    assert run.code == 0, run.output
+    assert run.count("failed") == 0
+    assert run.count("passed") > 200
+    assert run.skipped() == {
+        "service changes: the provider does not honour two IP families",
+        "service changes: the provider does not honour a requested IP",
+        "load balancers: this provider reads each balancer by itself",
+        "provider: the adapter names no SDK",
+        "instances: the provider has one kind of read of machines",
+        "failures: the provider has one kind of read of machines",
+        "provider: the provider has one kind of read of machines",
+    }
+    assert "conformance of provider my-cloud" in run.output
+
+
+@pytest.mark.parametrize("command", [["check", "--no-cache"], ["format", "--check", "--no-cache"]])
+def test_what_is_written_is_in_our_style(tmp_path: Path, command: list[str]) -> None:
+    package = generate(tmp_path, "mine")
+    ruff = [sys.executable, "-m", "ruff", *command, "--config", str(ROOT / "ruff.toml")]
+    done = subprocess.run(ruff, cwd=package, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_goes_to_a_folder_of_its_name_and_says_what_is_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = new("mine")
+    assert code == 0
+    assert "cd ccm-provider-mine && pip install" in output
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert "ccm-provider-mine/ccm_provider_mine/provider.py" in written
+    assert "ccm-provider-mine/README.md" in written
+    assert not [path for path in written if path.endswith(".tmpl")]
+
+
+@pytest.mark.parametrize("there", ["README.md", "anything"])
+def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path: Path, there: str) -> None:
+    (tmp_path / there).write_text("mine")
+    code, output = new("mine", "--directory", str(tmp_path))
+    assert code != 0
+    assert "is not empty: name another with --directory" in output
+    assert [path.name for path in tmp_path.iterdir()] == [there]
+    assert (tmp_path / there).read_text() == "mine"
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        code, output = new("mine", "--directory", str(place))
+        assert (code, "cannot be written: Not a directory" in output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("My", "small letters"),
+        ("my_cloud", "small letters"),
+        ("1cloud", "a letter first"),
+        ("my--cloud", "single dashes"),
+        ("my-", "single dashes"),
+        ("", "a letter first"),
+        ("../mine", "small letters"),
+        ("ä", "small letters"),
+        ("a" * 41, "at most 40 characters"),
+        ("external", "means that there is no provider"),
+        ("simulated", "there is a provider 'simulated' already"),
+    ],
+)
+def test_a_name_that_will_not_do_is_refused(tmp_path: Path, name: str, words: str) -> None:
+    code, output = new(name, "--directory", str(tmp_path / "new"))
+    assert code == 2
+    assert words in output.replace("\n", " ")
+    assert not (tmp_path / "new").exists()

@@ -1,5 +1,0 @@
-"""The API servers of the rows that one decides."""
-
-from tests.edge_cases.servers import api_server
-
-__all__ = ["api_server"]
