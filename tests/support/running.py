@@ -19,6 +19,8 @@ from ccm.bus.control import NotRunning, ask
 from ccm.manifests.rbac import subjects
 from ccm.sandbox.cloud.service import TOKEN
 from ccm.settings import Settings
+from tests.support import deadlines
+from tests.support.deadlines import Deadline
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -43,12 +45,12 @@ def wait_for(
     what: str, condition: Callable[[], T | None], timeout: float = 30.0, pause: float = 0.02
 ) -> T:
     """The first truthy result of `condition`; fails the test when there is none in time."""
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
+    deadline = Deadline(timeout)
+    while not deadline.has_passed():
         if result := condition():
             return result
         time.sleep(pause)
-    raise AssertionError(f"not within {timeout:g} s: {what}")
+    raise AssertionError(f"not within {deadline}: {what}")
 
 
 @overload
@@ -57,14 +59,14 @@ async def until(what: str, condition: Callable[[], Awaitable[T]], timeout: float
 async def until(what: str, condition: Callable[[], T | None], timeout: float = ...) -> T: ...
 async def until(what: str, condition: Callable[[], Any], timeout: float = 60.0) -> Any:
     """`wait_for` beside this loop, which goes on; what `condition` returns may be awaited."""
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
+    deadline = Deadline(timeout)
+    while not deadline.has_passed():
         is_async = inspect.iscoroutinefunction(condition)
         result = condition() if is_async else await asyncio.to_thread(condition)
         if done := await result if inspect.isawaitable(result) else result:
             return done
         await asyncio.sleep(0.02)
-    raise AssertionError(f"not within {timeout:g} s: {what}")
+    raise AssertionError(f"not within {deadline}: {what}")
 
 
 @asynccontextmanager
@@ -82,9 +84,9 @@ async def until_none(
     what: str, find: Callable[[], Awaitable[Collection[object]]], timeout: float = 60.0
 ) -> None:
     """Until `find` finds nothing any more; what it found last is told when it does not."""
-    deadline = time.monotonic() + timeout
+    deadline = Deadline(timeout)
     while found := await find():
-        assert time.monotonic() < deadline, "\n".join([f"still {what}:", *map(str, found)])
+        assert not deadline.has_passed(), "\n".join([f"still {what}:", *map(str, found)])
         await asyncio.sleep(0.1)
 
 
@@ -111,7 +113,7 @@ class Running:
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
-            return self.process.wait(seconds)
+            return self.process.wait(deadlines.timeout(seconds))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

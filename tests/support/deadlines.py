@@ -1,0 +1,89 @@
+"""How long tests wait: for a condition, and the longer the busier or slower this machine is now.
+
+No test has seconds of its own for a wait. A deadline says how long something takes at the most on
+a machine at rest; its time passes more slowly while other processes want the processors, so that a
+busy machine makes a test slower and not red. A wait that succeeds ends at once, so generous
+deadlines cost nothing.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+
+PATIENCE = 30.0  # seconds at rest after which a condition does not come true any more
+TICK = 0.25  # seconds between two looks at the load
+REFERENCE = 0.018  # seconds that `_work` takes on the machine where deadlines were chosen
+
+
+def slowness() -> float:
+    """How many times longer than at rest work takes now; never below 1.
+
+    The processes that want to run, now and on average over the last minute, over the processors
+    that they may use, times how slow one processor is.
+    """
+    average, _, _, running, *_ = Path("/proc/loadavg").read_text().split()
+    wanting = max(float(average), float(running.partition("/")[0]))
+    return _processor() * max(1.0, wanting / len(os.sched_getaffinity(0)))
+
+
+def timeout(seconds: float = PATIENCE) -> float:
+    """Twice that as of now, for what takes a number, such as the time-out of a subprocess."""
+    return 2 * seconds * slowness()
+
+
+class Deadline:
+    """Passes after so many seconds of a machine at rest; it has to be looked at to grow."""
+
+    def __init__(self, seconds: float = PATIENCE) -> None:
+        self.seconds = seconds
+        self._left = seconds
+        self._looked = time.monotonic()
+        self._rate = slowness()
+        self._began = self._looked
+
+    def has_passed(self) -> bool:
+        now = time.monotonic()
+        if (gone := now - self._looked) >= min(TICK, self._left):
+            rate = slowness()
+            self._left -= gone / max(rate, self._rate)
+            self._looked, self._rate = now, rate
+        return self._left <= 0
+
+    def __str__(self) -> str:
+        """For the message of a failure."""
+        waited = time.monotonic() - self._began
+        return f"{self.seconds:g} s at rest, {waited:.1f} s on this machine"
+
+
+@asynccontextmanager
+async def within(seconds: float = PATIENCE) -> AsyncIterator[Deadline]:
+    """`asyncio.timeout` with such a deadline."""
+    deadline = Deadline(seconds)
+    async with asyncio.timeout(None) as limit:
+
+        async def look() -> None:
+            while not deadline.has_passed():
+                await asyncio.sleep(min(TICK, seconds))
+            limit.reschedule(asyncio.get_running_loop().time())
+
+        looking = asyncio.create_task(look())
+        try:
+            yield deadline
+        finally:
+            looking.cancel()
+
+
+@cache
+def _processor() -> float:
+    """How much slower than the reference one processor is here, in its own time."""
+    return max(1.0, min(_work() for _ in range(3)) / REFERENCE)
+
+
+def _work() -> float:
+    began = time.thread_time()
+    sum(number * number for number in range(200_000))
+    return time.thread_time() - began
