@@ -109,12 +109,9 @@ lab-vsphere: ## Build (once) the vCenter of loopback that the provider of vSpher
 	tests/labs/vsphere/lab.sh install
 
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
-# Which tests share a pytest worker: see tests/conftest.py. Those that measure time run last. What
-# CI leaves out is the long tests, and a list of them would hide what failed.
-PYTEST := $(BIN)/python -m pytest -q $(if $(CI),-r fE)
+# Which tests share a pytest worker: see tests/conftest.py. TESTS="tests/unit -k budget" picks some.
 test: venv $(if $(CI),kube peers helm lab-vsphere tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
-	$(PYTEST) -n 4 --dist loadgroup -m "not alone"
-	$(PYTEST) tests/e2e -n 4 --dist load -m alone
+	$(BIN)/python -m tests $(TESTS)
 
 helm: ## Build (once) the helm that the chart is tested with
 	$(PYTHON) -m tests.support.kube.build helm
@@ -140,14 +137,14 @@ test-oldest: venv ## Run the tests with the oldest dependencies that setup.cfg a
 	$(BIN)/uv pip install --quiet --python $(OLDEST) -c $(OLDEST)/oldest.txt -e '.[dev]'
 	$(OLDEST)/bin/python -m pytest -n 4 --dist loadgroup -q -m "not alone"
 
-test-fast: venv ## Run the unit tests only
-	$(BIN)/python -m pytest tests/unit -q
+test-fast: venv ## Run the unit tests only, within a minute
+	$(BIN)/python -m pytest tests/unit -q -n 2
 
 edge-cases: venv ## Run upstream's edge cases and print which tests hold each of them
 	$(BIN)/python -m tests.integration.edge_cases
 
 # The smoke needs the real API server, which is minutes of building: elsewhere it is for the asking.
-check: fmt-check lint types layers test $(if $(CI),bench-smoke) ## Everything CI runs
+check: fmt-check lint types layers $(if $(CI),kube bench-smoke) test ## Everything CI runs
 
 docs: venv ## Write the manual page, and the tables that are made from the code
 	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md docs/annotations.md docs/providers/*-differences.md

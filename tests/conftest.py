@@ -1,22 +1,18 @@
 """What all tests share: the real API server's fixtures, and which tests run one after the other."""
 
 from collections import Counter
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.support import deadlines
 from tests.support.needed import NOT_RUN
+from tests.support.outcomes import LOG_SECTION
+from tests.support.properties import load_profile
 
-# No time limits: on a shared machine they measure the neighbours.
-settings.register_profile(
-    "tests",
-    deadline=None,
-    database=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("tests")
+load_profile()
 
 pytest_plugins = ["tests.support.kube.fixtures", "tests.labs.openstack.fixtures"]
 
@@ -39,6 +35,9 @@ INCUS_LAB = {
     for name in ("conformance", "instances", "balancers", "routes", "traffic", "members")
 }
 """The same of a real Incus."""
+HANGS = 120.0  # seconds at rest in which no test that works is still running
+LOG_LINES = 40
+
 FAST = ("tests/unit", "tests/integration/service", "tests/integration/deletions")
 """Folders that begin last, so that their many short tests fill the gaps at the end."""
 
@@ -69,6 +68,29 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
         if module in INCUS_LAB:
             return "incus"
         return module if module in BY_MODULE else nodeid
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End a test that hangs: its limit is a guard against waiting for ever, not a measurement."""
+    marker = item.get_closest_marker("timeout")
+    seconds = marker.args[0] if marker else HANGS
+    item.add_marker(pytest.mark.timeout(deadlines.timeout(seconds)), append=False)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows how the logs of the processes end that the test started."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and isinstance(folder, Path):
+        for log in sorted(folder.rglob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+            report.sections.append((f"{LOG_SECTION}{log.stem}", "\n".join(lines)))
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

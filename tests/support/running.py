@@ -27,7 +27,8 @@ Json = dict[str, Any]
 
 IS_LONG = bool(os.environ.get("CCM_LONG"))
 """Whether tests run at the sizes and for the times that nobody waits for at a desk."""
-long = pytest.mark.skipif(not IS_LONG, reason="takes minutes: set CCM_LONG=1")
+WITH_LONG = "takes minutes: set CCM_LONG=1"
+long = pytest.mark.skipif(not IS_LONG, reason=WITH_LONG)
 
 RULES = [
     {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": [*rule.verbs]}

@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.decide.rate_law import Bucket, next_token_in, refill, remaining, spend
+from tests.support.properties import examples
 
 from .model_cloud import (
     FixedWindow,
@@ -150,7 +151,7 @@ def test_an_outage_is_met_with_few_calls_and_soon_forgotten(retry_after: RetryAf
     assert w.per_second(150.0, 240.0) >= 0.9 * LIMIT
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     declared=st.floats(15.0, 200.0),
     burst=st.integers(10, 200),

@@ -3,11 +3,12 @@
 from collections import deque
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.bus.frames import Ack, Resync
 from ccm.supervisor.delivery import FRAME_SIZE_LIMIT, MAX_UNACKED_FRAMES
+from tests.support.properties import examples
 
 from .delivery_world import World, small_frames
 
@@ -213,7 +214,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.integers(0, 12), moves)
 def test_whatever_happens_a_worker_ends_with_what_there_is(
     before: int, history: list[tuple[str, str]]

@@ -3,8 +3,10 @@
 import asyncio
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.support.properties import examples
 
 from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time
 
@@ -77,7 +79,7 @@ class Duel:
             ]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(scripts, min_size=2, max_size=2), st.lists(clocks, min_size=2, max_size=2), deeds)
 @in_virtual_time
 async def test_two_replicas_never_have_a_valid_permit_at_the_same_instant(

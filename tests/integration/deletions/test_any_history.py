@@ -6,11 +6,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from ccm.bus.frames import ProposeDeletions
+from tests.support.properties import examples
 
 from .cluster import NOT_READY, POLICY, Cluster, names
 
@@ -224,7 +225,7 @@ class AnyHistory(RuleBasedStateMachine):
 
 
 TestAnyHistory = AnyHistory.TestCase
-TestAnyHistory.settings = settings(max_examples=60, stateful_step_count=30)
+TestAnyHistory.settings = examples(60, stateful_step_count=30)
 
 
 STEPS = st.integers(0, 5 * 64).map(lambda n: n / 64)  # exact in binary

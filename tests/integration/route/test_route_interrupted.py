@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.model.cloud import Network, Route
@@ -20,6 +20,7 @@ from tests.support.nodes import (
     with_pod_cidrs,
     with_provider_id,
 )
+from tests.support.properties import examples
 from workers.route.plan import (
     CREATED,
     NOT_CREATED,
@@ -128,7 +129,7 @@ class Observed:
 
 
 @given(some_nodes, some_nodes, tables, st.booleans(), st.integers(0, 12), st.integers())
-@settings(max_examples=400)
+@examples(400)
 def test_an_interrupted_plan_converges(
     before: list[Node],
     later: list[Node],

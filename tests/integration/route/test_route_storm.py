@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from ipaddress import ip_network
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.errors import CloudError, Denied, Refused, Throttled
@@ -14,6 +14,7 @@ from ccm.model.objects import Node
 from tests.integration.route.cloud import Entry, FakeRoutes
 from tests.integration.route.world import LIMITS, World, world
 from tests.support.nodes import changed, network_condition, node, routed, with_provider_id
+from tests.support.properties import examples
 from workers.route.pod_cidrs import PodCidrIndex
 
 NAMES = [f"n{number}" for number in range(8)]
@@ -123,6 +124,6 @@ def check(w: World) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=150)
+@examples(150)
 def test_a_storm_of_changes_and_failures_settles(seed: int) -> None:
     asyncio.run(storm(seed))

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.errors import CloudError, KubernetesError, Refused, RetryAfter
 from ccm.model.service import Feature, Service
 from tests.support.cluster import Cluster
 from tests.support.nodes import Tweak, with_finalizer, with_provider_id
+from tests.support.properties import examples
 
 from .cloud import Balancers, Record
 from .objects import (
@@ -29,7 +30,7 @@ from .objects import (
 )
 from .world import World
 
-PROPERTY = settings(max_examples=200)
+PROPERTY = examples(200)
 SUPPORTED = frozenset(Feature) - {Feature.SOURCE_RANGES}
 
 

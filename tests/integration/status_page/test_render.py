@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.decide.deletion import Reason
@@ -12,6 +12,7 @@ from ccm.supervisor.https.status_page import render
 from ccm.supervisor.https.status_problems import find_problems, in_order
 from ccm.supervisor.https.status_sections import MEANINGS
 from tests.docs.pages import DOCS, leads_somewhere
+from tests.support.properties import examples
 
 from .statuses import (
     NOW,
@@ -224,7 +225,7 @@ def test_a_name_that_is_html_is_text() -> None:
     assert f"default/api{CODE}" in {row[0] for row in hostile.rows["Load balancers"]}
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.text(min_size=1, max_size=20))
 def test_no_text_changes_the_structure(text: str) -> None:
     assert read(with_named(troubled(), text)).tags == read(with_named(troubled(), "x")).tags

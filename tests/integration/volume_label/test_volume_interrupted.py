@@ -3,7 +3,7 @@
 from copy import deepcopy
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.errors import KubernetesError
@@ -12,6 +12,7 @@ from ccm.model.objects import Json
 from ccm.model.volume import PersistentVolume, read_zones
 from tests.support.cluster import patched
 from tests.support.nodes import Tweak, recreated
+from tests.support.properties import examples
 from workers.volume_label.plan import (
     LabelRules,
     SetLabels,
@@ -91,7 +92,7 @@ def allowed(raw: Json) -> set[tuple[str, str]]:
     return {(z, r) for z in zones for r in regions if admits(found.node_affinity, z, r)}
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(tweaks, answers, rules_of_both_kinds)
 def test_one_write_is_all(some: list[Tweak], answer: VolumePlace, rules: LabelRules) -> None:
     """Cut off before the write, the same one is planned; after it, none ever again."""
@@ -104,7 +105,7 @@ def test_one_write_is_all(some: list[Tweak], answer: VolumePlace, rules: LabelRu
         assert written(PersistentVolume(after), answer, rules) is None
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(tweaks, answers, rules_of_both_kinds)
 def test_a_write_leaves_pods_a_place_and_only_where_the_volume_is(
     some: list[Tweak], answer: VolumePlace, rules: LabelRules
@@ -119,7 +120,7 @@ def test_a_write_leaves_pods_a_place_and_only_where_the_volume_is(
         assert answer.region in {region for _, region in places}
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(tweaks, answers, rules_of_both_kinds)
 def test_nothing_that_was_there_is_changed(
     some: list[Tweak], answer: VolumePlace, rules: LabelRules

@@ -11,7 +11,7 @@ from tests.labs.incus.gateway import Gateway
 from tests.labs.incus.lab import MISSING, Lab, is_installed, is_running, running_lab
 from tests.providers.started import StartedProvider
 from tests.support.needed import needed
-from tests.support.running import IS_LONG
+from tests.support.running import IS_LONG, WITH_LONG
 
 
 class Started(StartedProvider, IncusCloud):
@@ -25,7 +25,7 @@ class Started(StartedProvider, IncusCloud):
 def lab() -> Iterator[Lab]:
     """With `CCM_LONG` one that is started if need be; without it only one that runs already."""
     if not IS_LONG and ("CI" in os.environ or not is_running()):
-        pytest.skip("takes minutes: set CCM_LONG=1, or start the lab: make lab-incus")
+        pytest.skip(f"{WITH_LONG}, or start the lab: make lab-incus")
     needed(is_installed(), MISSING)
     with running_lab() as lab:
         yield lab
