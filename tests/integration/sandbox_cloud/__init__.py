@@ -1,1 +1,1 @@
-"""The simulated cloud by itself: what any client of it can rely on."""
+"""The simulated cloud by itself: its commands, its process, and faults that other tests rely on."""

@@ -1,4 +1,4 @@
-"""A simulated cloud in this process that can be called, its admin, and a clock moved by hand."""
+"""A simulated cloud in this process that can be called, and its admin."""
 
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple, Self
@@ -63,27 +63,9 @@ class Cloud(CloudServer):
         return await self.ask("POST", path, body)
 
 
-class HandClock:
-    """A monotonic clock moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += seconds
-
-
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-async def cloud(clock: HandClock) -> AsyncIterator[Cloud]:
-    async with Cloud(page=10, clock=clock) as server:
+async def cloud() -> AsyncIterator[Cloud]:
+    async with Cloud(page=10) as server:
         yield server
 
 

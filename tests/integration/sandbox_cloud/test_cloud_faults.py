@@ -1,4 +1,8 @@
-"""What goes wrong on command, and for which calls."""
+"""What goes wrong on command, and for which calls.
+
+Many tests of the product expect that nothing happens under a fault. They would pass if the fault
+did nothing; these would not.
+"""
 
 import asyncio
 import re

@@ -6,8 +6,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from .browser import MISSING, find, opened
-from .pictures import PICTURES, take
 from .scene import played
+
+PICTURES = (
+    # file, width, scale, theme
+    ("page.png", 1120, 0.6, "light"),
+    ("page-768-dark.png", 768, 0.6, "dark"),
+    ("page-360.png", 360, 0.8, "light"),
+)
 
 
 async def main(pictures: Path) -> None:
@@ -17,8 +23,10 @@ async def main(pictures: Path) -> None:
             opened(find() or sys.exit(MISSING), Path(directory)) as tab,
         ):
             await tab.show(scene.url)
-            for picture in PICTURES:
-                await take(tab, picture, pictures)
+            for name, width, scale, theme in PICTURES:
+                await tab.theme(theme)
+                await tab.resize(width, height=1500, scale=scale)
+                await tab.picture(pictures / name)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from tests.docs.pages import DOCS
 from tests.integration.https.served import eventually
 from tests.support.cluster_nodes import kill
 
 from .browser import opened
-from .pictures import LARGEST_BYTES, PICTURES, take
 from .scene import GONE, MADE, NODES, REFUSED, STUCK, Scene, played
 from .statuses import PageReader
 from .test_render import CODE
@@ -24,12 +22,6 @@ async def test_a_person_sees_what_is_wrong_and_why_and_what_becomes_of_it(
         _tells_why_nodes_are_not_ready(page)
         _tells_of_balancers(page)
         _tells_what_is_not_deleted(page)
-        for picture in PICTURES:
-            file = await take(tab, picture, tmp_path)
-            assert 10_000 < file.stat().st_size < LARGEST_BYTES
-            assert (DOCS / picture.name).stat().st_size < LARGEST_BYTES, (
-                "python -m tests.integration.status_page docs"
-            )
         assert tab.complaints() == []
         await _kill_a_worker(scene)
         async with asyncio.timeout(30):

@@ -14,5 +14,4 @@ async def w() -> AsyncIterator[World]:
     async with CloudServer(page=100) as server:
         world = World(server)
         yield world
-        for client in world.clients:
-            await client.close()
+        await world.api.close()

@@ -1,7 +1,11 @@
-"""Which counts of a run are wrong, whatever the machine did."""
+"""Which counts fail `make bench-smoke`, and so CI: a gate that lets all through is none.
+
+The one other promise of the bench is that its published page is what it measured.
+"""
 
 import pytest
 
+from bench import results
 from bench.figures import Row
 from bench.parts import heartbeats
 from bench.parts.initialise import Run, wrong_counts
@@ -59,3 +63,7 @@ def test_what_heartbeats_cost_beyond_the_refresh_is_told(column: str, count: int
     row: Row = {"frames": 0, "writes": 0, "cloud calls": 1, "of them refresh": 1}
     assert heartbeats.wrong_counts(row) == []
     assert heartbeats.wrong_counts({**row, column: count}) == [f"heartbeats made {count} {column}"]
+
+
+def test_the_published_page_is_what_was_measured() -> None:
+    assert results.PAGE.read_text() == results.page(results.recorded())

@@ -1,1 +1,0 @@
-"""What measures is right: figures, pages, pictures and counts, without a cluster."""
