@@ -11,7 +11,7 @@ PIP    := bin/pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint types layers clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -30,15 +30,15 @@ $(READY) $(LOOK)/.ready: %/.ready: setup.cfg pyproject.toml requirements/build.t
 	$*/$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# `build` makes the package, `dev` is what CI runs with, `release` what checks a release, `all` what the
-# image holds.
+# `build` makes the package, `dev` is what CI runs with, `release` what checks a release, `mutants` what
+# changes the code, `all` what the image holds.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade \
   --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
 lock: venv ## Pin all dependencies with their hashes, at the newest that setup.cfg allows
 	echo 'setuptools>=77' | $(LOCK) - -o requirements/build.txt
 	$(LOCK) setup.cfg --extra dev -o requirements/dev.txt
-	for extra in all release; do \
+	for extra in all release mutants; do \
 	  $(LOCK) setup.cfg --extra $$extra -c requirements/dev.txt -o requirements/$$extra.txt; done
 	command -v apt-get && $(BIN)/python -m release lock
 
@@ -140,6 +140,14 @@ test-oldest: venv ## Run the tests with the oldest dependencies that setup.cfg a
 test-fast: venv ## Run the unit tests only, within a minute
 	$(BIN)/python -m pytest tests/unit -q -n 2
 
+# Not in CI: it takes an hour. MODULE names a file of tests/mutation/modules.tsv; what was interrupted
+# goes on, and with FRESH=1 all is tried again.
+mutants: mutants-tools ## Change the code in 3,000 places, and list what no unit test notices
+	$(BIN)/python -m tests.mutation $(MODULE) --jobs $(or $(JOBS),2) $(if $(FRESH),--fresh)
+
+mutants-tools: venv # What changes the code
+	$(VENV)/$(PIP) --require-hashes -r requirements/mutants.txt
+
 edge-cases: venv ## Run upstream's edge cases and print which tests hold each of them
 	$(BIN)/python -m tests.integration.edge_cases
 
@@ -176,4 +184,4 @@ layers: venv ## Check that imports point downwards only
 include systemd/install.mk
 
 clean: ## Remove what the targets made inside the tree
-	rm -rf $(VENV) $(LOOK) $(OLDEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOOK) $(OLDEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants

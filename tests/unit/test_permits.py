@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ccm.bus.frames import AskFenced, Message, Permit
 from ccm.bus.sockets import Hub
-from ccm.decide.children import Life, WorkerState
+from ccm.decide.children import Life, WorkerEvent, WorkerState
 from ccm.supervisor.child import Child, WorkerProcess
 from ccm.supervisor.children import Children
 from ccm.supervisor.leadership import Leadership
@@ -15,22 +15,24 @@ from ccm.supervisor.permits import Permits
 
 
 class World:
-    """Workers by name, what was sent to their processes, and until when this replica leads."""
+    """Workers by name, what was sent to their processes, and until when this replica leads for
+    the controller that they all run."""
 
     def __init__(self, *names: str) -> None:
         self.sent: list[tuple[str, Message]] = []
         self.until = 0.0
+        self.events: list[tuple[str, WorkerEvent]] = []
         life = Life(WorkerState.STANDBY)
         self.children = [Child(name, "node", life, current=process(name)) for name in names]
         hub = SimpleNamespace(send=lambda ident, message: self.sent.append((ident, message)))
-        leader = SimpleNamespace(until=lambda controller: self.until)
+        leader = SimpleNamespace(until=lambda controller: {"node": self.until}[controller])
         self.permits = Permits(cast(Hub, hub), cast(Leadership, leader), cast(Children, self))
 
     def __iter__(self) -> object:
         return iter(self.children)
 
-    def transition(self, child: Child, event: object) -> None:
-        """The states are of no matter here."""
+    def transition(self, child: Child, event: WorkerEvent) -> None:
+        self.events.append((child.name, event))
 
     def change(self, until: float) -> None:
         self.until = until
@@ -52,6 +54,24 @@ def process(ident: str, said_hello: bool = True) -> WorkerProcess:
     return WorkerProcess(ident, cast(Any, None), Path(), (), said_hello)
 
 
+def test_a_worker_leads_or_stands_by_as_its_permission_says() -> None:
+    w = World("node-0", "node-1")
+    w.change(time.monotonic() + 10.0)
+    leading, over = WorkerEvent.STARTED_LEADING, WorkerEvent.STOPPED_LEADING
+    assert w.events == [("node-0", leading), ("node-1", leading)]
+    w.events.clear()
+    w.change(time.monotonic())
+    assert w.events == [("node-0", over), ("node-1", over)]
+
+
+def test_who_joins_is_not_permitted_while_its_keys_are_others() -> None:
+    w = World("node-0")
+    w.children[0].is_joining = True
+    w.until = time.monotonic() + 10.0
+    w.permits.on_change()
+    assert (w.sent, w.events) == ([], [])
+
+
 def test_who_has_not_said_hello_is_neither_permitted_nor_asked() -> None:
     w = World("node-0", "node-1")
     w.children[1].current = process("node-1", said_hello=False)
@@ -61,6 +81,12 @@ def test_who_has_not_said_hello_is_neither_permitted_nor_asked() -> None:
     w.change(0.0)
     w.permits.are_fenced()
     assert [ident for ident, _ in w.sent] == ["node-0"]
+
+
+def test_who_was_never_permitted_is_fenced() -> None:
+    w = World("node-0")
+    assert w.permits.are_fenced()
+    assert w.sent == []
 
 
 def test_all_are_fenced_once_each_said_so() -> None:
