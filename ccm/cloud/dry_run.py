@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ccm.cloud.gate import WorkerGate, invoke, only_reads
+from ccm.cloud.gate import WorkerGate, invoke
 from ccm.cloud.interface import CloudProvider, LoadBalancers, Routes
 from ccm.errors import CloudError
 from ccm.model.cloud import Balancer, Ingress, Route
@@ -32,25 +32,29 @@ class WouldWrite(CloudError):
 
 
 class ReadingGate:
-    """A gate that lets reads through and stops the first call that is none."""
+    """A gate that lets reads through and stops the first write."""
 
     def __init__(self, gate: WorkerGate) -> None:
         self._gate = gate
 
-    async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
-        _stop_write(operation)
-        return await self._gate.call(operation, budget, function)
+    async def call(
+        self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
+    ) -> T:
+        _stop_write(operation, is_write)
+        return await self._gate.call(operation, budget, function, is_write=False)
 
-    def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
-        _stop_write(operation)
-        return self._gate.call_blocking(operation, budget, function)
+    def call_blocking(
+        self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool
+    ) -> T:
+        _stop_write(operation, is_write)
+        return self._gate.call_blocking(operation, budget, function, is_write=False)
 
     def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
         self._gate.report_remaining(budget, calls, seconds)
 
 
-def _stop_write(operation: str) -> None:
-    if not only_reads(operation):
+def _stop_write(operation: str, is_write: bool) -> None:
+    if is_write:
         raise WouldWrite(operation)
 
 

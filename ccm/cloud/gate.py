@@ -38,8 +38,6 @@ LINGER = 0.02  # seconds for which a read waits for others to share it, where th
 SEND_RETRY = 0.05  # seconds until a request that the supervisor did not take is sent again
 MOST_REMAINING = 1 << 31  # calls; whatever a cloud says, a message has to hold it
 
-READS = ("Describe", "Get", "Head", "List")
-
 # Set by `with_priority` around a provider's method, threads included, and read in here alone.
 _priority: ContextVar[Priority] = ContextVar("priority", default=Priority.REFRESH)
 _owner: ContextVar[str] = ContextVar("owner", default="")
@@ -59,21 +57,13 @@ def with_priority(priority: Priority, owner: str = "") -> Iterator[None]:
 
 @contextmanager
 def noted_writes() -> Iterator[list[str]]:
-    """The operations, in threads as well, that the cloud took inside and that are no reads."""
+    """The writes, by operation, in threads as well, that the cloud took inside."""
     writes: list[str] = []
     token = _writes.set(writes)
     try:
         yield writes
     finally:
         _writes.reset(token)
-
-
-def only_reads(operation: str) -> bool:
-    """Whether a call of this name changes nothing: such names begin with one of `READS`.
-
-    What stands before the last dot or colon does not count ("ec2:DescribeRouteTables").
-    """
-    return operation.replace(":", ".").rpartition(".")[2].startswith(READS)
 
 
 async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
@@ -184,9 +174,11 @@ class WorkerGate:
         self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
         self.counters = Counters()
 
-    async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
+    async def call(
+        self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
+    ) -> T:
         granted = await self._granted(operation, budget, _priority.get())
-        with self._leaving(), self._counted(operation, budget, granted):
+        with self._leaving(), self._counted(operation, budget, granted, is_write):
             try:
                 async with asyncio.timeout(self._timeout):
                     return await function()
@@ -194,11 +186,13 @@ class WorkerGate:
                 limit = format_duration(self._timeout)
                 raise CloudError(f"{operation}: no answer within {limit}") from error
 
-    def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
+    def call_blocking(
+        self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool
+    ) -> T:
         """For plain provider methods, which run in a thread; the SDK enforces the timeout."""
         wait = self._granted(operation, budget, _priority.get())
         granted = asyncio.run_coroutine_threadsafe(wait, self._loop).result()
-        with self._leaving(), self._counted(operation, budget, granted):
+        with self._leaving(), self._counted(operation, budget, granted, is_write):
             return function()
 
     def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
@@ -227,7 +221,9 @@ class WorkerGate:
                 self.under_way -= 1
 
     @contextmanager
-    def _counted(self, operation: str, budget: str, granted: float) -> Iterator[None]:
+    def _counted(
+        self, operation: str, budget: str, granted: float, is_write: bool
+    ) -> Iterator[None]:
         began, result = time.monotonic(), "ok"
         try:
             yield
@@ -238,7 +234,7 @@ class WorkerGate:
                 self._loop.call_soon_threadsafe(report, budget, error.seconds, granted)
             raise
         else:
-            if not only_reads(operation):
+            if is_write:
                 _writes.get([]).append(operation)
         finally:
             self.calls[(operation, result)] += 1
@@ -292,7 +288,8 @@ class SharedReads:
         try:
             time.sleep(linger)
             with with_priority(known[0]):
-                answer.set_result(self._gate.call_blocking(operation, budget, leave))
+                result = self._gate.call_blocking(operation, budget, leave, is_write=False)
+                answer.set_result(result)
         except BaseException as error:  # around one callback: whoever shares the call has to know
             with self._lock:
                 if self._waiting.get(known) is answer:  # it never left

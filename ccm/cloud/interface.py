@@ -28,17 +28,22 @@ class Quota:
 class Gate(Protocol):
     """The only way to the cloud: grant, call with a timeout, metrics, error class.
 
-    `operation` names the call in metrics and logs ("DescribeInstances"): a name that begins with
-    Describe, Get, Head or List changes nothing, which is what `plan` goes by. `budget` is one of
-    the classes in `CloudProvider.quotas`. A call that raises `Throttled` slows all workers at once.
-    Raises what the call raises; a call that outlives its deadline raises `CloudError`.
+    `operation` names the call in metrics and logs ("DescribeInstances"). `budget` is one of the
+    classes in `CloudProvider.quotas`. `is_write` is true of a call that may change something which
+    others see: `plan` makes none of them; logging in is a read. A call that raises `Throttled`
+    slows all workers at once. Raises what the call raises; a call that outlives its deadline raises
+    `CloudError`.
     """
 
-    async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
+    async def call(
+        self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
+    ) -> T:
         """Run one asynchronous cloud call once a grant is there."""
         ...
 
-    def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
+    def call_blocking(
+        self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool
+    ) -> T:
         """The same for a provider method that runs in the thread pool."""
         ...
 

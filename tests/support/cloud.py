@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -71,7 +72,8 @@ class Inventory:
 
     async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
         names = [one.name for one in objects]
-        return await self._calls.call("Describe", "read", lambda: self._answer(names))
+        answer = partial(self._answer, names)
+        return await self._calls.call("Describe", "read", answer, is_write=False)
 
     async def _answer(self, names: list[str]) -> Mapping[str, Any]:
         self.reads.append(names)

@@ -52,31 +52,37 @@ def raising(error: BaseException) -> Callable[[], str]:
 
 
 async def called(
-    gate: WorkerGate, call: Callable[[], str], is_blocking: bool, operation: str = "List"
+    gate: WorkerGate,
+    call: Callable[[], str],
+    is_blocking: bool,
+    operation: str = "List",
+    is_write: bool = False,
 ) -> str:
     """The result of a cloud call that a provider makes from its thread or in the loop."""
     if is_blocking:
-        return await asyncio.to_thread(gate.call_blocking, operation, "read", call)
-    return await gate.call(operation, "read", lambda: asyncio.to_thread(call))
+        return await asyncio.to_thread(
+            gate.call_blocking, operation, "read", call, is_write=is_write
+        )
+    return await gate.call(operation, "read", lambda: asyncio.to_thread(call), is_write=is_write)
 
 
 async def test_a_call_spends_a_grant_and_is_counted(gate: WorkerGate, grants: GrantSource) -> None:
-    assert await gate.call("List", "read", answer) == "answer"
+    assert await gate.call("List", "read", answer, is_write=False) == "answer"
     assert grants.spent == [("read", Priority.REFRESH)]
     assert gate.calls == {("List", "ok"): 1}
 
 
 @pytest.mark.parametrize("is_blocking", [False, True])
-async def test_what_the_cloud_took_and_is_no_read_is_noted(
+async def test_the_writes_that_the_cloud_took_are_noted(
     gate: WorkerGate, is_blocking: bool
 ) -> None:
     with noted_writes() as writes:
-        for operation in ("ec2:DescribeInstances", "ec2:CreateTags", "ec2:DeleteTags"):
-            with suppress(Refused):
-                act = raising(Refused("no")) if "Delete" in operation else str
-                await called(gate, act, is_blocking, operation)
-    await called(gate, str, is_blocking, "ec2:CreateRoute")
-    assert writes == ["ec2:CreateTags"]
+        await called(gate, str, is_blocking, "CreateSession", is_write=False)
+        await called(gate, str, is_blocking, "GetOrCreateTags", is_write=True)
+        with suppress(Refused):
+            await called(gate, raising(Refused("no")), is_blocking, "Delete", is_write=True)
+    await called(gate, str, is_blocking, "CreateRoute", is_write=True)
+    assert writes == ["GetOrCreateTags"]
 
 
 @pytest.mark.parametrize("is_blocking", [False, True])
@@ -95,14 +101,14 @@ async def test_a_call_is_under_way_until_its_answer(gate: WorkerGate, is_blockin
 async def test_a_call_that_gives_no_answer_ends_at_its_deadline(grants: GrantSource) -> None:
     gate = WorkerGate(grants, timeout=0.02, check=lambda: None)
     with pytest.raises(CloudError, match="List: no answer within 20ms"):
-        await gate.call("List", "read", asyncio.Event().wait)
+        await gate.call("List", "read", asyncio.Event().wait, is_write=False)
     assert gate.calls == {("List", "error"): 1}
 
 
 async def test_waiting_for_a_grant_is_not_part_of_the_deadline(grants: GrantSource) -> None:
     gate = WorkerGate(grants, timeout=0.02, check=lambda: None)
     grants.open.clear()
-    calling = asyncio.create_task(gate.call("List", "read", answer))
+    calling = asyncio.create_task(gate.call("List", "read", answer, is_write=False))
     asyncio.get_running_loop().call_later(0.05, grants.open.set)
     assert await calling == "answer"
 
@@ -141,7 +147,7 @@ async def test_an_error_goes_through_and_is_counted_by_what_it_means(
 
 
 async def test_a_call_that_was_given_up_is_counted(gate: WorkerGate) -> None:
-    calling = asyncio.create_task(gate.call("List", "read", asyncio.Event().wait))
+    calling = asyncio.create_task(gate.call("List", "read", asyncio.Event().wait, is_write=False))
     await let_run()
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
@@ -182,15 +188,15 @@ async def test_a_providers_method_is_called_at_the_priority_of_its_controller(
     gate: WorkerGate, grants: GrantSource
 ) -> None:
     def plain(number: int) -> int:
-        return gate.call_blocking("List", "read", lambda: number)
+        return gate.call_blocking("List", "read", lambda: number, is_write=False)
 
     async def written_async(number: int) -> int:
-        return await gate.call("List", "read", lambda: asyncio.sleep(0, number))
+        return await gate.call("List", "read", lambda: asyncio.sleep(0, number), is_write=False)
 
     plain_result: int = await call(Priority.VOLUME, plain, 1)
     async_result: int = await call(Priority.LB_DELETE, written_async, 2)
     assert (plain_result, async_result) == (1, 2)
-    assert await gate.call("List", "read", answer) == "answer"  # of no controller
+    assert await gate.call("List", "read", answer, is_write=False) == "answer"  # of no controller
     assert grants.spent == [
         ("read", priority) for priority in (Priority.VOLUME, Priority.LB_DELETE, Priority.REFRESH)
     ]
@@ -239,9 +245,11 @@ async def test_a_process_that_may_not_act_any_more_makes_no_call(grants: GrantSo
 
     gate = WorkerGate(grants, timeout=5.0, check=check)
     with pytest.raises(NotLeading):
-        await gate.call("Create", "write", call)
+        await gate.call("Create", "write", call, is_write=True)
     with pytest.raises(NotLeading):
-        await asyncio.to_thread(gate.call_blocking, "Create", "write", lambda: calls.append("made"))
+        await asyncio.to_thread(
+            gate.call_blocking, "Create", "write", lambda: calls.append("made"), is_write=True
+        )
     assert (calls, gate.under_way) == ([], 0)
 
 

@@ -37,6 +37,7 @@ class GateCall:
 
     operation: str
     budget: str
+    is_write: bool = False
 
 
 class KitGate:
@@ -62,9 +63,11 @@ class KitGate:
         self._countdown = 0
         return self.was_interrupted
 
-    async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
+    async def call(
+        self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
+    ) -> T:
         """As `Gate`."""
-        with self._recorded(operation, budget):
+        with self._recorded(GateCall(operation, budget, is_write)):
             await asyncio.sleep(self.delay)
             try:
                 async with asyncio.timeout(self._timeout):
@@ -72,9 +75,11 @@ class KitGate:
             except TimeoutError as late:
                 raise CloudError(f"{operation}: no answer within {self._timeout:g} s") from late
 
-    def call_blocking(self, operation: str, budget: str, function: Callable[[], T]) -> T:
+    def call_blocking(
+        self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool
+    ) -> T:
         """As `Gate`."""
-        with self._recorded(operation, budget):
+        with self._recorded(GateCall(operation, budget, is_write)):
             time.sleep(self.delay)
             return function()
 
@@ -83,27 +88,27 @@ class KitGate:
         self.remaining[budget] = calls, seconds
 
     @contextmanager
-    def _recorded(self, operation: str, budget: str) -> Iterator[None]:
-        how = self._begin(operation, budget)
+    def _recorded(self, call: GateCall) -> Iterator[None]:
+        how = self._begin(call)
         try:
             yield
         except Exception as error:
             self.errors.append(error)
-            self._end(operation, how)  # an error is an answer, too
+            self._end(call.operation, how)  # an error is an answer, too
             raise
-        self._end(operation, how)
+        self._end(call.operation, how)
 
-    def _begin(self, operation: str, budget: str) -> Interruption | None:
+    def _begin(self, call: GateCall) -> Interruption | None:
         """Record the call, and whether it is the chosen one; raise if it is not to be performed."""
         if self._is_dead:
-            raise ProcessKilled(operation)
-        self.calls.append(GateCall(operation, budget))
+            raise ProcessKilled(call.operation)
+        self.calls.append(call)
         self._countdown -= 1
         if self._countdown != 0:
             return None
         self.was_interrupted = True
         if self._interruption is Interruption.FAILED:
-            raise CloudError(f"{operation}: interrupted by the kit")
+            raise CloudError(f"{call.operation}: interrupted by the kit")
         return self._interruption
 
     def _end(self, operation: str, how: Interruption | None) -> None:

@@ -48,6 +48,7 @@ class ApiAction:
     service: str
     operation: str
     budget: str
+    is_write: bool
 
     @property
     def iam_name(self) -> str:
@@ -56,23 +57,33 @@ class ApiAction:
         return f"{prefix}:{self.operation}"
 
 
-_OPERATIONS = {
-    ("ec2", EC2_DESCRIBE): """
+_READS = {
+    EC2_DESCRIBE: """
         DescribeAvailabilityZones DescribeRouteTables DescribeSecurityGroups DescribeSubnets
     """,
-    ("ec2", EC2_DESCRIBE_BY_ID): """
+    EC2_DESCRIBE_BY_ID: """
         DescribeInstances DescribeInstanceTopology DescribeVolumes
     """,
-    ("ec2", EC2_MUTATE): """
+    ELB: """
+        DescribeLoadBalancerAttributes DescribeLoadBalancers DescribeTags
+    """,
+    ELBV2: """
+        DescribeListeners DescribeLoadBalancerAttributes DescribeLoadBalancers
+        DescribeTags DescribeTargetGroupAttributes DescribeTargetGroups
+        DescribeTargetHealth
+    """,
+}
+
+_WRITES = {
+    EC2_MUTATE: """
         CreateRoute CreateSecurityGroup DeleteRoute DeleteSecurityGroup
         ModifyInstanceAttribute ModifyNetworkInterfaceAttribute ReplaceRoute
     """,
-    ("ec2", EC2_RESOURCE): """
+    EC2_RESOURCE: """
         AuthorizeSecurityGroupIngress RevokeSecurityGroupIngress
     """,
-    ("ec2", EC2_TAG): "CreateTags DeleteTags",
-    ("elb", ELB): """
-        DescribeLoadBalancerAttributes DescribeLoadBalancers DescribeTags
+    EC2_TAG: "CreateTags DeleteTags",
+    ELB: """
         AddTags ApplySecurityGroupsToLoadBalancer AttachLoadBalancerToSubnets
         ConfigureHealthCheck CreateLoadBalancer CreateLoadBalancerListeners
         CreateLoadBalancerPolicy DeleteLoadBalancer DeleteLoadBalancerListeners
@@ -81,10 +92,7 @@ _OPERATIONS = {
         SetLoadBalancerListenerSSLCertificate SetLoadBalancerPoliciesForBackendServer
         SetLoadBalancerPoliciesOfListener
     """,
-    ("elbv2", ELBV2): """
-        DescribeListeners DescribeLoadBalancerAttributes DescribeLoadBalancers
-        DescribeTags DescribeTargetGroupAttributes DescribeTargetGroups
-        DescribeTargetHealth
+    ELBV2: """
         AddTags CreateListener CreateLoadBalancer CreateTargetGroup DeleteListener
         DeleteLoadBalancer DeleteTargetGroup ModifyListener ModifyLoadBalancerAttributes
         ModifyTargetGroup ModifyTargetGroupAttributes SetIpAddressType SetSecurityGroups
@@ -94,8 +102,10 @@ _OPERATIONS = {
 }
 
 API_ACTIONS: Mapping[str, ApiAction] = {
-    f"{service}:{operation}": ApiAction(service, operation, budget)
-    for (service, budget), operations in _OPERATIONS.items()
+    f"{action.service}:{action.operation}": action
+    for is_write, table in ((False, _READS), (True, _WRITES))
+    for budget, operations in table.items()
     for operation in operations.split()
+    for action in (ApiAction(budget.partition("-")[0], operation, budget, is_write),)
 }
 """By service and operation, as `ec2:DescribeInstances`."""

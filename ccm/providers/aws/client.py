@@ -158,10 +158,12 @@ class AwsApi:
                 raise failure from error
             return answer
 
-        if action.operation.startswith("Describe") and parameters.keys() <= LISTING:
+        if not action.is_write and parameters.keys() <= LISTING:
             key = f"{name} {sorted(parameters.items())}"
             return self._reads.call_blocking(key, action.operation, action.budget, send)
-        return self._gate.call_blocking(action.operation, action.budget, send)
+        return self._gate.call_blocking(
+            action.operation, action.budget, send, is_write=action.is_write
+        )
 
     def list_pages(self, name: str, member: str, **parameters: Any) -> list[Json]:
         """What all pages of the answer have under `member`; never a part of it."""

@@ -113,13 +113,14 @@ class DigitalOceanApi:
         return found
 
     async def _call(self, operation: str, method: str, path: str, body: bytes = b"") -> Json:
+        is_read = method == "GET"
+
         async def send() -> Json:
             headers = {
                 "Authorization": f"Bearer {self._token(operation)}",
                 "User-Agent": self._agent,
                 "Content-Type": "application/json",
             }
-            is_read = method == "GET"
             try:
                 http = self._client.current()
                 answer = await http.request(
@@ -132,7 +133,7 @@ class DigitalOceanApi:
                 self._gate.report_remaining(API, *left)
             return read_answer(operation, answer)
 
-        return await self._gate.call(operation, API, send)
+        return await self._gate.call(operation, API, send, is_write=not is_read)
 
     def _token(self, operation: str) -> str:
         """As its file has it now."""

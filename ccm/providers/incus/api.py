@@ -92,7 +92,7 @@ class IncusApi:
                 except (ClientError, OSError, ValueError) as broken:
                     raise CloudError(f"GetEvents: {type(broken).__name__}: {broken}") from broken
 
-            stream = await self._gate.call("GetEvents", "read", connect)
+            stream = await self._gate.call("GetEvents", "read", connect, is_write=False)
             try:
                 yield stream
             finally:
@@ -116,7 +116,7 @@ class IncusApi:
             answer = await self._send(operation, "GET", target, b"")
             return read_answer(operation, answer), answer.header("ETag")
 
-        return await self._gate.call(operation, "read", send)
+        return await self._gate.call(operation, "read", send, is_write=False)
 
     async def call(
         self,
@@ -139,7 +139,9 @@ class IncusApi:
                 operation, await self._send(operation, method, target, content, if_match)
             )
 
-        return await self._gate.call(operation, "read" if method == "GET" else "write", send)
+        is_write = method != "GET"
+        budget = "write" if is_write else "read"
+        return await self._gate.call(operation, budget, send, is_write=is_write)
 
     async def _send(
         self, operation: str, method: str, target: str, content: bytes, if_match: str = ""

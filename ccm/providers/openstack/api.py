@@ -201,7 +201,7 @@ class OpenStackApi:
             return answer
 
         try:
-            answer = await self._gate.call("GetToken", "identity", send)
+            answer = await self._gate.call("GetToken", "identity", send, is_write=False)
         except (Unauthorized, NotFound) as error:
             # A credential that was deleted is not found.
             denied = Denied(f"Keystone refuses the credentials: {error}")
@@ -246,7 +246,7 @@ class OpenStackApi:
             )
 
         try:
-            return await self._gate.call(operation, service, send)
+            return await self._gate.call(operation, service, send, is_write=method != "GET")
         except CloudError as error:
             cause = error.__cause__  # a timeout is an OSError, too
             was_sent = isinstance(cause, OSError) and not isinstance(cause, ConnectionRefusedError)

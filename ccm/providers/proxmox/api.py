@@ -62,10 +62,10 @@ class ProxmoxApi:
 
         for _ in self._clients[1:]:
             try:
-                return await self._gate.call(operation, budget, send)
+                return await self._gate.call(operation, budget, send, is_write=False)
             except _NoConnection:
                 continue
-        return await self._gate.call(operation, budget, send)
+        return await self._gate.call(operation, budget, send, is_write=False)
 
     async def _send(self, operation: str, target: str) -> HttpResponse:
         """A host that gives no answer, in time or at all, is asked last from then on."""

@@ -89,10 +89,13 @@ class SimulatedApi:
 
     async def call(self, operation: str, method: str, target: str, body: object = None) -> Any:
         """The JSON of the answer, None when it has no body; GET spends the budget `read`."""
-        budget = "read" if method == "GET" else "write"
+        is_write = method != "GET"
         content = b"" if body is None else orjson.dumps(body)
         return await self._gate.call(
-            operation, budget, lambda: self._send(operation, method, target, content)
+            operation,
+            "write" if is_write else "read",
+            lambda: self._send(operation, method, target, content),
+            is_write=is_write,
         )
 
     async def _send(self, operation: str, method: str, target: str, content: bytes) -> Any:

@@ -44,16 +44,19 @@ LARGE_BODY = 1 << 16  # bytes; what is larger is read in a thread
 MAX_SAID = 200  # characters of an error
 REST, REST_SESSION = "/rest/com/vmware/cis", "vmware-api-session-id"
 METHODS = {
-    "RetrieveContent": ("GetServiceContent", SESSION),
-    "Login": ("GetSession", SESSION),
-    "CreateContainerView": ("GetInventoryView", SESSION),
+    "RetrieveContent": ("RetrieveServiceContent", SESSION),
+    "Login": ("Login", SESSION),
+    "CreateContainerView": ("CreateContainerView", SESSION),
     "Logout": ("Logout", SESSION),
     "RetrievePropertiesEx": ("ListInventory", INVENTORY),
     "ContinueRetrievePropertiesEx": ("ListInventory", INVENTORY),
     "FindAllByUuid": ("ListMachines", INVENTORY),
     "HasPrivilegeOnEntities": ("GetPrivileges", INVENTORY),
 }
-"""vCenter's names of the calls that are made, with ours for the gate and their classes."""
+"""vCenter's names of the calls that are made, with ours for the gate and their classes.
+
+All are reads: a session and a view are of this process alone.
+"""
 VIEWED = (
     vim.VirtualMachine,
     vim.HostSystem,
@@ -179,11 +182,11 @@ class VCenterApi:
         known = f"{credentials.user}:{credentials.password}".encode()
         headers = {"Authorization": f"Basic {base64.b64encode(known).decode()}"}
         try:
-            session = await self._rest("GetTagSession", "POST", "/session", headers)
+            session = await self._rest("CreateTagSession", "POST", "/session", headers)
         except SessionEnded as refused:
             raise WrongCredentials(str(refused)) from refused
         if not isinstance(session, str) or not session:
-            raise CloudError(f"{self.name}: GetTagSession: the answer has no session")
+            raise CloudError(f"{self.name}: CreateTagSession: the answer has no session")
         return session
 
     async def _logged_in(self, log_in: Callable[[Credentials], Awaitable[T]]) -> T:
@@ -232,7 +235,7 @@ class VCenterApi:
                 raise type(error)(f"{self.name}: {operation}: {error}") from error
             return result, answer.header("Set-Cookie").partition(";")[0]
 
-        return await self._gate.call(operation, budget, send)
+        return await self._gate.call(operation, budget, send, is_write=False)
 
     async def _rest(
         self, operation: str, method: str, path: str, headers: Mapping[str, str], body: Any = None
@@ -250,7 +253,8 @@ class VCenterApi:
             except orjson.JSONDecodeError as wrong:
                 raise CloudError(f"{self.name}: {operation}: the answer is no JSON") from wrong
 
-        return await self._gate.call(operation, TAGS if path[:8] != "/session" else SESSION, send)
+        budget = TAGS if path[:8] != "/session" else SESSION
+        return await self._gate.call(operation, budget, send, is_write=False)
 
     async def _send(
         self, operation: str, method: str, path: str, headers: Mapping[str, str], body: bytes

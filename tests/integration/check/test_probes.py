@@ -72,7 +72,7 @@ class Meddler:
         self._gate = context.gate
 
     async def describe(self, nodes: Sequence[Node]) -> object:
-        return await self._gate.call("CreateTags", "write", self._write)
+        return await self._gate.call("CreateTags", "write", self._write, is_write=True)
 
     async def _write(self) -> None:
         self.wrote = True

@@ -51,11 +51,13 @@ class StandbyGate(KitGate):
 
     may_act, refused = False, 0
 
-    async def call(self, operation: str, budget: str, function: Callable[[], Awaitable[T]]) -> T:
+    async def call(
+        self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
+    ) -> T:
         if not self.may_act:
             self.refused += 1
             raise NotLeading("not yet")
-        return await super().call(operation, budget, function)
+        return await super().call(operation, budget, function, is_write=is_write)
 
 
 @asynccontextmanager

@@ -253,11 +253,11 @@ async def test_an_edit_at_the_same_time_survives(
 
     call = cloud.gate.call
 
-    async def edit_first(operation: str, budget: str, function):  # type: ignore[no-untyped-def]
+    async def edit_first(operation: str, *args, is_write: bool):  # type: ignore[no-untyped-def]
         await edit(operation)
-        return await call(operation, budget, function)
+        return await call(operation, *args, is_write=is_write)
 
-    cloud.gate.call = edit_first  # type: ignore[method-assign]
+    cloud.gate.call = edit_first  # type: ignore[assignment,method-assign]
     with pytest.raises(RetryAfter, match="412"):
         await create(cloud, node_of(one))
     assert nic(lab, one) == edited

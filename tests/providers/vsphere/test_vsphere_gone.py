@@ -57,7 +57,7 @@ async def test_a_vcenter_that_answers_nothing_deletes_nobody(lab: Lab, cloud: St
         await cloud.describe(*map(node_of, machines))
     lab.heal()
     lab.fail(drop=True)
-    with pytest.raises(CloudError, match="GetServiceContent"):
+    with pytest.raises(CloudError, match="RetrieveServiceContent"):
         await cloud.describe(*map(node_of, machines))
 
 

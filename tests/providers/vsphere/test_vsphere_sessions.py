@@ -112,7 +112,7 @@ async def test_a_wrong_password_is_not_tried_again_at_once(
     """VS28: however many ask; the account would be locked for all who use it."""
     cloud = await Started(lab.config(password="wrong")).start()
     for _ in range(5):
-        with pytest.raises(Denied, match=r"lab: GetSession: vim\.fault\.InvalidLogin"):
+        with pytest.raises(Denied, match=r"lab: Login: vim\.fault\.InvalidLogin"):
             await cloud.describe(node_with("node-1"), node_with("node-2"))
     assert lab.calls()["Login"] == 1
     refusal = cloud._apis[0]._refusal

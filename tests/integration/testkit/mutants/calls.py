@@ -75,26 +75,28 @@ CALLS = (
     ),
     (
         "calls go past the gate",
-        "return self._gate.call_blocking(operation, budget, lambda: self._send(operation, fields))",
+        "return self._gate.call_blocking(\n"
+        "            operation, budget, lambda: self._send(operation, fields), is_write=is_write\n"
+        "        )",
         "return self._send(operation, fields)",
         "provider::test_every_call_passes_the_gate[Owned]",
     ),
     (
         "a write looks like a read to a dry run",
-        "call_blocking(operation,",
-        'call_blocking(operation.replace("Create", "GetOrCreate"),',
-        "provider::test_reads_and_writes_are_told_apart_by_their_names[Ensure]",
+        "is_write=is_write",
+        "is_write=False",
+        "provider::test_a_call_that_may_change_the_cloud_is_said_to_be_a_write[Ensure]",
     ),
     (
         "a read does not look like one",
-        "call_blocking(operation,",
-        'call_blocking(operation.replace("Get", "Fetch"),',
-        "provider::test_reads_and_writes_are_told_apart_by_their_names[Get]",
+        "is_write=is_write",
+        "is_write=True",
+        "provider::test_a_call_that_may_change_the_cloud_is_said_to_be_a_write[Get]",
     ),
     (
         "calls spend a budget that nobody declared",
-        'self._call(operation, "read", fields)',
-        'self._call(operation, "reads", fields)',
+        'self._call(operation, "read", fields,',
+        'self._call(operation, "reads", fields,',
         "provider::test_every_call_spends_a_declared_budget[DescribeVolumes]",
     ),
 )
