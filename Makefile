@@ -13,8 +13,11 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint types layers clean
 
+##@ Begin
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+	@awk -F ':.*## ' '/^##@ / {group = substr($$0, 5); if (!(group in of)) order[++count] = group} \
+	  /^[a-z-]+:.*## / {of[group] = of[group] sprintf("  %-20s %s\n", $$1, $$2)} \
+	  END {for (i = 1; i <= count; i++) print order[i] "\n" of[order[i]]}' $(MAKEFILE_LIST)
 
 venv: $(READY) ## Create .venv with the project and its development extras
 
@@ -35,6 +38,7 @@ $(READY) $(LOOK)/.ready: %/.ready: setup.cfg pyproject.toml requirements/build.t
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade \
   --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
+##@ Dependencies
 lock: venv ## Pin all dependencies with their hashes, at the newest that setup.cfg allows
 	echo 'setuptools>=77' | $(LOCK) - -o requirements/build.txt
 	$(LOCK) setup.cfg --extra dev -o requirements/dev.txt
@@ -45,6 +49,7 @@ lock: venv ## Pin all dependencies with their hashes, at the newest that setup.c
 audit: venv ## Ask PyPI what is known against the dependencies
 	$(BIN)/uvx pip-audit --disable-pip --require-hashes -r requirements/dev.txt
 
+##@ Release
 packages: venv ## Make the wheel and the source distribution, below dist
 	$(BIN)/python -m release packages
 
@@ -64,6 +69,7 @@ release-tools: venv # What checks a release, and runs its image
 	@which umoci runc skopeo >/dev/null || { apt-get update -q && \
 	  apt-get install -qy --no-install-recommends umoci runc skopeo; }
 
+##@ Begin
 # In an environment without what development needs, which is there in half of the time.
 demo: $(LOOK)/.ready ## Watch tainted nodes become ready, on an embedded cluster and cloud
 	$(LOOK)/bin/ccm-supervisor sandbox
@@ -71,6 +77,7 @@ demo: $(LOOK)/.ready ## Watch tainted nodes become ready, on an embedded cluster
 demo-incus: venv ## The same with real instances and real requests, in the lab's Incus
 	$(BIN)/python -m tests.labs.incus.demo
 
+##@ Measure
 # PARTS="initialise kill" picks parts, BENCH="--nodes 100" their sizes; see docs/performance.md.
 bench: venv kube ## Measure on a real API server, into bench/RESULTS.md and docs/performance.png
 	$(VENV)/$(PIP) -e '.[bench]'
@@ -87,6 +94,7 @@ profile: venv kube ## Sample our processes in a part of the bench (PART="latency
 bench-smoke: venv kube ## Count writes, cloud reads and frames on a real API server, for CI
 	$(BIN)/python -m bench smoke
 
+##@ Servers and labs that tests run against
 kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run against
 	$(PYTHON) -m tests.support.kube.build
 
@@ -108,11 +116,13 @@ lab-incus-down: ## End it and remove its state
 lab-vsphere: ## Build (once) the vCenter of loopback that the provider of vSphere is tested with
 	tests/labs/vsphere/lab.sh install
 
+##@ Test
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
 # Which tests share a pytest worker: see tests/conftest.py. TESTS="tests/unit -k budget" picks some.
 test: venv $(if $(CI),kube peers helm lab-vsphere tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
 	$(BIN)/python -m tests $(TESTS)
 
+##@ Servers and labs that tests run against
 helm: ## Build (once) the helm that the chart is tested with
 	$(PYTHON) -m tests.support.kube.build helm
 
@@ -130,6 +140,7 @@ tools: # What tests of the systemd unit, the alert rules and the status page nee
 	[ -z "$$missing" ] || { apt-get update -q && apt-get install -qy --no-install-recommends \
 	  systemd util-linux prometheus chromium; }
 
+##@ Test
 OLDEST := $(VENV)-oldest
 test-oldest: venv ## Run the tests with the oldest dependencies that setup.cfg allows
 	$(BIN)/uv venv --quiet --clear --seed $(OLDEST)
@@ -151,6 +162,7 @@ mutants-tools: venv # What changes the code
 edge-cases: venv ## Run upstream's edge cases and print which tests hold each of them
 	$(BIN)/python -m tests.integration.edge_cases
 
+##@ Develop
 # The smoke needs the real API server, which is minutes of building: elsewhere it is for the asking.
 check: fmt-check lint types layers $(if $(CI),kube bench-smoke) test ## Everything CI runs
 
@@ -168,7 +180,7 @@ fmt: venv ## Format the code
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix-only $(CODE)
 
-fmt-check: venv
+fmt-check: venv ## Check the format
 	$(BIN)/ruff format --check $(CODE)
 
 lint: venv ## Lint, and find dead code

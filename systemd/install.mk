@@ -8,6 +8,7 @@ MANDIR      ?= /usr/local/share/man
 COMMAND     ?= /opt/ccm-supervisor/bin/ccm-supervisor
 SYSTEMD     := $(dir $(lastword $(MAKEFILE_LIST)))
 
+##@ Install
 .PHONY: install-systemd uninstall-systemd
 install-systemd: ## Install the systemd unit, its user, its flags file and the manual page
 	install -d -m 0755 $(DESTDIR)$(UNITDIR) $(DESTDIR)$(SYSUSERSDIR)
