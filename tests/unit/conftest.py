@@ -1,4 +1,4 @@
-"""A directory that a socket fits in; servers that send what a test wants."""
+"""A directory that a socket fits in; servers that send what a test wants; virtual time."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.support.virtual_time import pytest_asyncio_loop_factories
 from tests.unit.raw_http import RawHttp, Transport, tls_transport
+
+__all__ = ["pytest_asyncio_loop_factories"]
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
-"""An API server with one Lease, replicas on faulty wires to it, and time that only tests move."""
+"""An API server with one Lease, and replicas on faulty wires to it; for tests in virtual time."""
 
 import asyncio
-import selectors
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
-from functools import wraps
-from typing import Any, ParamSpec, cast
+from typing import Any, cast
 
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
@@ -15,43 +13,7 @@ from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json, mapping, text
 from ccm.supervisor.leader_election import LeaderElectionConfig, LeaderElector, WorkerProbes
 
-P = ParamSpec("P")
-
 CONFIG = LeaderElectionConfig(lease_duration=15.0, renew_deadline=10.0, retry_period=2.0)
-
-
-class _NoWaiting(selectors.SelectSelector):
-    """Moves the time forward where a real one would wait."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise AssertionError("nothing will ever happen again")
-        self.now += max(timeout, 1e-9)  # time never stands still
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in which an hour takes as long as what happens in it."""
-
-    def __init__(self) -> None:
-        self._no_waiting = _NoWaiting()
-        super().__init__(self._no_waiting)
-
-    def time(self) -> float:
-        return self._no_waiting.now
-
-
-def in_virtual_time(story: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A test that plays `story`."""
-
-    @wraps(story)
-    def test(*args: P.args, **kwargs: P.kwargs) -> None:
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            runner.run(story(*args, **kwargs))
-
-    return test
 
 
 class Fate(Enum):

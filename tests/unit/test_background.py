@@ -9,7 +9,9 @@ import pytest
 
 from ccm import background
 from ccm.background import Deadlines
-from tests.support.waiting import DEADLINE, until
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.virtual_time
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,11 +90,11 @@ async def test_what_takes_too_long_is_broken_off_and_nothing_else() -> None:
         except TimeoutError:
             ended.append("late")
 
-    await asyncio.gather(wait(DEADLINE, 0.02), wait(0.01, DEADLINE), wait(DEADLINE, 0.03))
+    await asyncio.gather(wait(5.0, 0.02), wait(0.01, 5.0), wait(5.0, 0.03))
     assert ended == ["late", "done", "done"]
-    await asyncio.gather(wait(0.04, DEADLINE), wait(0.02, DEADLINE))  # the nearest is not the first
+    await asyncio.gather(wait(0.04, 5.0), wait(0.02, 5.0))  # the nearest is not the first
     assert ended[3:] == ["late", "late"]
-    await wait(0.0, DEADLINE)
+    await wait(0.0, 5.0)
     assert ended[5:] == ["late"]
 
 
@@ -101,7 +103,7 @@ async def test_a_deadline_that_passes_unused_is_none() -> None:
     with deadlines.within(0.01):
         pass
     await asyncio.sleep(0.02)
-    with deadlines.within(DEADLINE):
+    with deadlines.within(5.0):
         await asyncio.sleep(0.02)
 
 
@@ -109,8 +111,8 @@ async def test_a_cancelled_block_is_cancelled_and_not_late() -> None:
     deadlines = Deadlines()
 
     async def wait() -> None:
-        with deadlines.within(DEADLINE):
-            await asyncio.sleep(DEADLINE)
+        with deadlines.within(5.0):
+            await asyncio.sleep(5.0)
 
     task = asyncio.create_task(wait())
     await asyncio.sleep(0)
@@ -127,7 +129,7 @@ async def test_a_block_that_is_cancelled_as_its_time_ends_is_cancelled() -> None
             task = asyncio.current_task()
             assert task
             asyncio.get_running_loop().call_soon(task.cancel)
-            await asyncio.sleep(DEADLINE)
+            await asyncio.sleep(5.0)
 
     task = asyncio.create_task(wait())
     with pytest.raises(asyncio.CancelledError):

@@ -21,6 +21,8 @@ from workers.batch_reader import BatchReader
 from workers.executor import KeyExecutor
 from workers.node import controller as module
 
+pytestmark = pytest.mark.virtual_time
+
 
 class Reading:
     """A reader, its cloud, and reconciles that do nothing but read."""

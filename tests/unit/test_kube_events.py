@@ -11,7 +11,9 @@ from ccm.kube import events
 from ccm.kube.events import REPEAT_INTERVAL, Event, EventRecorder, ObjectRef
 from ccm.model.objects import Json
 from tests.support.cluster import Cluster
-from tests.support.waiting import DEADLINE, until
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.virtual_time
 
 NODE = ObjectRef("v1", "Node", "n1", "uid-1")
 SERVICE = ObjectRef("v1", "Service", "web", "uid-2", namespace="shop")
@@ -56,7 +58,7 @@ async def test_an_event_says_what_about_whom_and_from_whom() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
         recorder.record(an_event())
-        await recorder.drain(DEADLINE)
+        await recorder.drain(5.0)
     (event,) = cluster.events
     assert event["involvedObject"] == {
         "apiVersion": "v1",
@@ -79,7 +81,7 @@ async def test_an_event_about_a_namespaced_object_is_in_its_namespace() -> None:
     cluster = Cluster()
     async with recording(cluster) as recorder:
         recorder.record(an_event(object_ref=SERVICE))
-        await recorder.drain(DEADLINE)
+        await recorder.drain(5.0)
     assert cluster.events[0]["metadata"]["namespace"] == "shop"
     assert cluster.events[0]["involvedObject"]["namespace"] == "shop"
 
@@ -89,7 +91,7 @@ async def test_events_come_in_order_under_names_of_their_own() -> None:
     async with recording(cluster) as recorder:
         for number in range(20):
             recorder.record(an_event(f"{number}"))
-        await recorder.drain(DEADLINE)
+        await recorder.drain(5.0)
     assert [event["message"] for event in cluster.events] == [str(n) for n in range(20)]
     assert len({event["metadata"]["name"] for event in cluster.events}) == 20
 
@@ -101,7 +103,7 @@ async def test_an_equal_event_is_not_sent_again_for_a_while(interval: float, sen
         for _ in range(3):
             recorder.record(an_event())
             recorder.record(an_event())
-            await recorder.drain(DEADLINE)
+            await recorder.drain(5.0)
         assert len(cluster.events) == sent
 
 
@@ -123,7 +125,7 @@ async def test_an_event_that_is_refused_holds_up_no_other() -> None:
     async with recording(cluster) as recorder:
         recorder.record(an_event("first"))
         recorder.record(an_event("second"))
-        await recorder.drain(DEADLINE)
+        await recorder.drain(5.0)
         assert [event["message"] for event in cluster.events] == ["second"]
         assert recorder.lost == 1
 
@@ -181,5 +183,5 @@ async def test_normal_events_do_not_wait_for_ever(
     async with recording(cluster, is_busy=lambda: True) as recorder:
         recorder.record(an_event())
         if ending == "the stop":
-            await recorder.drain(DEADLINE)
+            await recorder.drain(5.0)
         await until(lambda: cluster.events)

@@ -9,7 +9,9 @@ import pytest
 from ccm.model.objects import Json
 from ccm.supervisor.leader_election import LeaderElectionConfig
 
-from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request
+
+pytestmark = pytest.mark.virtual_time
 
 
 async def leads_at(replica: Replica, within: float = 60.0) -> float:
@@ -53,7 +55,6 @@ def events(server: ApiServer) -> list[str]:
 # Acquiring, renewing and releasing.
 
 
-@in_virtual_time
 async def test_a_replica_alone_leads_and_renews_every_retry_period() -> None:
     server, [one] = await started("one")
     assert server.holder() == "one"
@@ -66,7 +67,6 @@ async def test_a_replica_alone_leads_and_renews_every_retry_period() -> None:
     assert not any(method == "GET" for _, method, _ in server.log)
 
 
-@in_virtual_time
 async def test_a_permit_counts_from_the_sending_of_the_renewal() -> None:
     one = Replica(ApiServer(), "one", [Request(), Request(there=3.0, back=1.0)], offset=500.0)
     one.start()
@@ -76,7 +76,6 @@ async def test_a_permit_counts_from_the_sending_of_the_renewal() -> None:
     assert end == pytest.approx(0.01 + CONFIG.renew_deadline)
 
 
-@in_virtual_time
 async def test_a_released_lease_is_taken_at_the_next_look() -> None:
     server, [one, two] = await started("one", "two")
     await asyncio.sleep(9.3)
@@ -110,7 +109,6 @@ def foreign_lease(holder: str) -> Json:
 # Failures.
 
 
-@in_virtual_time
 async def test_a_renewal_that_went_through_unheard_does_not_cost_the_leadership() -> None:
     server, [one] = await started("one")
     one.wire.script = iter([Request(Fate.UNHEARD)])
@@ -121,7 +119,6 @@ async def test_a_renewal_that_went_through_unheard_does_not_cost_the_leadership(
     assert longest < CONFIG.renew_deadline  # it was never without a permission
 
 
-@in_virtual_time
 async def test_a_lease_taken_by_a_write_that_went_unheard_is_ours_at_the_next_look() -> None:
     one = Replica(server := ApiServer(), "one", [Request(), Request(Fate.UNHEARD)])
     one.start()
@@ -129,7 +126,6 @@ async def test_a_lease_taken_by_a_write_that_went_unheard_is_ours_at_the_next_lo
     assert server.spec["leaseTransitions"] == 0
 
 
-@in_virtual_time
 async def test_a_change_by_somebody_else_costs_no_time() -> None:
     server, [one] = await started("one")
     for _ in range(10):
@@ -142,7 +138,6 @@ async def test_a_change_by_somebody_else_costs_no_time() -> None:
 @pytest.mark.parametrize(
     "fate", [Fate.REFUSED, Fate.FAILED, Fate.FORBIDDEN, Fate.LOST, Fate.UNHEARD]
 )
-@in_virtual_time
 async def test_a_holder_that_cannot_renew_ends_with_its_permission_and_before_another_leads(
     fate: Fate,
 ) -> None:
@@ -157,7 +152,6 @@ async def test_a_holder_that_cannot_renew_ends_with_its_permission_and_before_an
     assert two.overlaps == []
 
 
-@in_virtual_time
 async def test_a_short_outage_costs_nothing() -> None:
     _, [one] = await started("one")
     one.wire.script = iter([Request(Fate.LOST), Request(Fate.FAILED), Request(Fate.REFUSED)])
@@ -167,7 +161,6 @@ async def test_a_short_outage_costs_nothing() -> None:
     assert one.leader.last_decision == "holds the lease"
 
 
-@in_virtual_time
 async def test_a_holder_that_was_stopped_ends_and_takes_nothing_back() -> None:
     server, [one, two] = await started("one", "two")
     one.wire.script = iter([Request(Fate.FROZEN, there=60.0)])
@@ -180,7 +173,6 @@ async def test_a_holder_that_was_stopped_ends_and_takes_nothing_back() -> None:
     assert events(server)[-1] == "one stopped leading"
 
 
-@in_virtual_time
 async def test_a_stopped_holder_whose_lease_nobody_took_gives_it_back() -> None:
     server, [one] = await started("one")
     one.wire.script = iter([Request(Fate.FROZEN, there=60.0)])
@@ -189,7 +181,6 @@ async def test_a_stopped_holder_whose_lease_nobody_took_gives_it_back() -> None:
     assert server.holder() == ""
 
 
-@in_virtual_time
 async def test_a_lease_taken_away_by_force_is_noticed_at_the_next_renewal() -> None:
     server, [one] = await started("one")
     server.put(foreign_lease("thief"))
@@ -198,7 +189,6 @@ async def test_a_lease_taken_away_by_force_is_noticed_at_the_next_renewal() -> N
     assert server.holder() == "thief"
 
 
-@in_virtual_time
 async def test_a_deleted_lease_goes_back_to_its_holder() -> None:
     server, [one, two] = await started("one", "two")
     server.lease = None
@@ -208,7 +198,6 @@ async def test_a_deleted_lease_goes_back_to_its_holder() -> None:
     assert two.permits == []
 
 
-@in_virtual_time
 async def test_a_deleted_lease_of_a_dead_holder_is_made_anew_when_it_would_have_run_out() -> None:
     server, [one, two] = await started("one", "two")
     await one.kill()
@@ -217,7 +206,6 @@ async def test_a_deleted_lease_of_a_dead_holder_is_made_anew_when_it_would_have_
     assert CONFIG.lease_duration <= silent <= CONFIG.lease_duration + CONFIG.retry_period
 
 
-@in_virtual_time
 async def test_an_event_that_hangs_delays_neither_renewals_nor_the_stop() -> None:
     server = ApiServer()
     one = Replica(server, "one")
@@ -241,7 +229,6 @@ def not_ready(server: ApiServer, identity: str) -> Replica:
     return replica
 
 
-@in_virtual_time
 async def test_a_replica_that_becomes_ready_takes_a_free_lease_at_once() -> None:
     one = not_ready(ApiServer(), "one")
     await asyncio.sleep(0.7)
@@ -249,7 +236,6 @@ async def test_a_replica_that_becomes_ready_takes_a_free_lease_at_once() -> None
     assert await leads_at(one) < 0.75
 
 
-@in_virtual_time
 async def test_a_replica_alone_leads_after_one_lease_duration_although_it_is_not_ready() -> None:
     server = ApiServer()
     one = not_ready(server, "one")
@@ -260,7 +246,6 @@ async def test_a_replica_alone_leads_after_one_lease_duration_although_it_is_not
     assert len(server.log) - before == 20 / CONFIG.retry_period
 
 
-@in_virtual_time
 async def test_a_replica_that_becomes_ready_while_the_server_fails_does_not_spin() -> None:
     one = not_ready(ApiServer(), "one")
     await asyncio.sleep(1.0)
@@ -272,7 +257,6 @@ async def test_a_replica_that_becomes_ready_while_the_server_fails_does_not_spin
 
 @pytest.mark.parametrize("others", [True, False])
 @pytest.mark.parametrize("is_orderly", [True, False])
-@in_virtual_time
 async def test_a_standby_that_is_not_ready_takes_over_last(is_orderly: bool, others: bool) -> None:
     server, [one] = await started("one")
     two = not_ready(server, "two")
@@ -290,7 +274,6 @@ async def test_a_standby_that_is_not_ready_takes_over_last(is_orderly: bool, oth
     assert others == (two.permits == [])
 
 
-@in_virtual_time
 async def test_a_leader_that_is_not_ready_keeps_its_lease() -> None:
     server, [one, two] = await started("one", "two")
     one.is_ready = False
@@ -305,7 +288,6 @@ async def test_a_leader_that_is_not_ready_keeps_its_lease() -> None:
 
 @pytest.mark.parametrize("there", [0.0, 0.005, 0.5])
 @pytest.mark.parametrize("fate", [Fate.ANSWERED, Fate.UNHEARD])
-@in_virtual_time
 async def test_a_release_while_a_write_is_under_way_leaves_nothing_held(
     fate: Fate, there: float
 ) -> None:
@@ -319,7 +301,6 @@ async def test_a_release_while_a_write_is_under_way_leaves_nothing_held(
     assert one.permits == [] or one.permits[-1][1] == 0.0
 
 
-@in_virtual_time
 async def test_a_release_that_fails_still_ends_the_permission() -> None:
     server, [one] = await started("one")
     one.wire.normally = Request(Fate.REFUSED)
@@ -329,7 +310,6 @@ async def test_a_release_that_fails_still_ends_the_permission() -> None:
     assert server.holder() == "one"
 
 
-@in_virtual_time
 async def test_a_standby_that_stops_gives_nothing_back() -> None:
     server, [_, two] = await started("one", "two")
     await two.release()

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.properties import examples
+from tests.support.virtual_time import VirtualLoop
 
-from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request
 
 seconds = st.sampled_from([0.0, 0.01, 0.5, 2.0, 4.9, 5.1, 9.9, 10.1, 14.9, 15.1]) | st.floats(0, 20)
 requests = st.builds(Request, st.sampled_from(Fate), there=seconds, back=seconds)
@@ -81,10 +82,13 @@ class Duel:
 
 @examples(150)
 @given(st.lists(scripts, min_size=2, max_size=2), st.lists(clocks, min_size=2, max_size=2), deeds)
-@in_virtual_time
-async def test_two_replicas_never_have_a_valid_permit_at_the_same_instant(
+def test_two_replicas_never_have_a_valid_permit_at_the_same_instant(
     scripts: list[list[Request]], clocks: list[tuple[float, float]], deeds: list[tuple[float, str]]
 ) -> None:
-    duel = Duel(scripts, clocks)
-    await duel.play(deeds)
-    assert duel.overlaps == []
+    async def story() -> None:
+        duel = Duel(scripts, clocks)
+        await duel.play(deeds)
+        assert duel.overlaps == []
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(story())

@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
+
 from ccm.controllers import LIFECYCLE, NODE, ROUTE, SERVICE, is_enabled
 from ccm.kube.client import Kube
 from ccm.kube.lease import LeaseClient
@@ -13,7 +15,9 @@ from ccm.settings.leader_migration import LeaderMigration
 from ccm.supervisor.leader_election import WorkerProbes
 from ccm.supervisor.leadership import Leadership
 
-from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, Wire, in_virtual_time
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, Wire
+
+pytestmark = pytest.mark.virtual_time
 
 MIGRATION = LeaderMigration("second", ((SERVICE, "*"), (LIFECYCLE, "*"), (ROUTE, "somebody-else")))
 
@@ -90,7 +94,6 @@ class World:
         return rival
 
 
-@in_virtual_time
 async def test_without_a_migration_one_lease_counts_for_all() -> None:
     w = World(migration=None)
     w.start()
@@ -101,7 +104,6 @@ async def test_without_a_migration_one_lease_counts_for_all() -> None:
     assert list(w.elections) == ["leadership"]
 
 
-@in_virtual_time
 async def test_what_migrates_waits_until_the_other_component_lets_go() -> None:
     w = World()
     rival = await w.rival(w.second)
@@ -115,7 +117,6 @@ async def test_what_migrates_waits_until_the_other_component_lets_go() -> None:
     assert w.second.holder() == w.main.holder() == "us"
 
 
-@in_virtual_time
 async def test_a_standby_leaves_the_second_lease_alone() -> None:
     w = World()
     rival = await w.rival(w.main)
@@ -131,7 +132,6 @@ async def test_a_standby_leaves_the_second_lease_alone() -> None:
     assert w.second.holder() == "us"
 
 
-@in_virtual_time
 async def test_a_migrated_controller_acts_only_as_long_as_both_leases_are_renewed() -> None:
     w = World()
     w.start()
@@ -146,7 +146,6 @@ async def test_a_migrated_controller_acts_only_as_long_as_both_leases_are_renewe
     await asyncio.wait_for(w.elections["leader migration"], 1.0)
 
 
-@in_virtual_time
 async def test_without_the_main_lease_nothing_acts() -> None:
     w = World()
     w.start()
@@ -157,7 +156,6 @@ async def test_without_the_main_lease_nothing_acts() -> None:
     await asyncio.wait_for(w.elections["leadership"], 1.0)
 
 
-@in_virtual_time
 async def test_a_node_worker_does_what_stays_and_later_what_migrates() -> None:
     w = World()
     rival = await w.rival(w.second)
@@ -174,7 +172,6 @@ async def test_a_node_worker_does_what_stays_and_later_what_migrates() -> None:
     assert w.node_work() == {NODE, LIFECYCLE}
 
 
-@in_virtual_time
 async def test_a_node_worker_whose_controllers_all_migrate_waits_as_others_do() -> None:
     w = World(replace(MIGRATION, leaders=((NODE, "*"), (LIFECYCLE, "*"))))
     await w.rival(w.second)
@@ -184,7 +181,6 @@ async def test_a_node_worker_whose_controllers_all_migrate_waits_as_others_do() 
     assert w.node_work() == {NODE, LIFECYCLE}
 
 
-@in_virtual_time
 async def test_a_controller_that_is_turned_off_causes_no_hand_over() -> None:
     w = World(controllers=(NODE,))
     rival = await w.rival(w.second)
@@ -198,7 +194,6 @@ async def test_a_controller_that_is_turned_off_causes_no_hand_over() -> None:
     assert w.node_work() == {NODE}
 
 
-@in_virtual_time
 async def test_both_leases_are_given_back_the_main_one_last() -> None:
     w = World()
     w.start()
@@ -209,7 +204,6 @@ async def test_both_leases_are_given_back_the_main_one_last() -> None:
     assert w.second.log[-1][0] < w.main.log[-1][0]
 
 
-@in_virtual_time
 async def test_an_election_that_stands_still_is_noticed_in_either_lease() -> None:
     w = World()
     w.start()
@@ -219,7 +213,6 @@ async def test_an_election_that_stands_still_is_noticed_in_either_lease() -> Non
     assert now() - w.ours.checked_at >= 30.0
 
 
-@in_virtual_time
 async def test_with_a_migration_the_leases_are_never_offered() -> None:
     for migration, count in ((None, 1), (MIGRATION, 0)):
         w = World(migration, leader_elect_offer_after=60.0)

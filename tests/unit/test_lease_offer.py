@@ -7,8 +7,10 @@ import pytest
 
 from ccm.errors import KubernetesError
 
-from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, in_virtual_time
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request
 from .test_leader_election import ends, foreign_lease, leads_at, started, until
+
+pytestmark = pytest.mark.virtual_time
 
 LIMIT = 60.0
 OFFERING = replace(CONFIG, offer_after=LIMIT)
@@ -32,7 +34,6 @@ def warnings(server: ApiServer) -> list[str]:
     return [event["message"] for event in server.events if event["type"] == "Warning"]
 
 
-@in_virtual_time
 async def test_nothing_acts_between_the_offer_and_the_end_of_it() -> None:
     server, [one] = await hurt("one")
     await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
@@ -51,7 +52,6 @@ async def test_nothing_acts_between_the_offer_and_the_end_of_it() -> None:
     assert back - stopped < CONFIG.renew_deadline  # before its workers end by themselves
 
 
-@in_virtual_time
 async def test_a_standby_whose_workers_are_not_up_does_not_take_it() -> None:
     server, [one, two] = await hurt("one", "two")
     two.hurt()
@@ -61,7 +61,6 @@ async def test_a_standby_whose_workers_are_not_up_does_not_take_it() -> None:
     assert two.permits == []
 
 
-@in_virtual_time
 async def test_a_leader_with_a_worker_that_does_not_stop_goes_on() -> None:
     """It is frozen, say, right before a write."""
     server, [one, two] = await hurt("one", "two")
@@ -75,7 +74,6 @@ async def test_a_leader_with_a_worker_that_does_not_stop_goes_on() -> None:
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.FAILED, Fate.LOST, Fate.UNHEARD])
 @pytest.mark.parametrize("others", [0, 1])
-@in_virtual_time
 async def test_an_offer_that_the_api_server_does_not_answer_leaves_one_leader(
     fate: Fate, others: int
 ) -> None:
@@ -88,7 +86,6 @@ async def test_an_offer_that_the_api_server_does_not_answer_leaves_one_leader(
     assert [replica.overlaps for replica in (one, *rest)] == [[]] * (1 + others)
 
 
-@in_virtual_time
 async def test_a_replica_that_led_does_not_lead_after_another_that_came_and_went() -> None:
     server, [one] = await hurt("one")
     await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
@@ -100,7 +97,6 @@ async def test_a_replica_that_led_does_not_lead_after_another_that_came_and_went
     assert one.permits[-1][1] == 0.0
 
 
-@in_virtual_time
 async def test_a_lease_that_is_taken_back_by_a_write_that_went_unheard_is_ours() -> None:
     server, [one] = await hurt("one")
     await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
@@ -112,7 +108,6 @@ async def test_a_lease_that_is_taken_back_by_a_write_that_went_unheard_is_ours()
 
 
 @pytest.mark.parametrize("moment", [1.0, GRACE + 1.0])
-@in_virtual_time
 async def test_a_stop_during_an_offer_leaves_nothing_held(moment: float) -> None:
     server, [one] = await hurt("one")
     await until(lambda: not one.leader.is_leading(), LIMIT + CONFIG.retry_period)
@@ -124,7 +119,6 @@ async def test_a_stop_during_an_offer_leaves_nothing_held(moment: float) -> None
     assert one.permits[-1][1] == 0.0
 
 
-@in_virtual_time
 async def test_a_deleted_lease_during_an_offer_is_made_anew() -> None:
     server, [one] = await hurt("one")
     await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)

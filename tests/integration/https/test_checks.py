@@ -21,7 +21,7 @@ from ccm.supervisor.informer import InformerTimings, SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.progress import Progress
 from tests.support.waiting import until
-from tests.unit.lease_world import ApiServer, Fate, Replica, Request, in_virtual_time
+from tests.unit.lease_world import ApiServer, Fate, Replica, Request
 
 
 @dataclass
@@ -172,7 +172,7 @@ async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
     await feed.close()
 
 
-@in_virtual_time
+@pytest.mark.virtual_time
 async def test_a_leader_is_overdue_twenty_seconds_after_its_lease_ended() -> None:
     """Its process works, and a request of its election never ends, whatever its deadline."""
     stuck = Request(Fate.FROZEN, back=1000.0)

@@ -1,0 +1,66 @@
+"""Time that only tests move: for what waits by the clock and talks to nobody outside its process.
+
+A test with the marker `virtual_time` waits for no clock: where its loop would wait for a timer, the
+time is moved to it. So its seconds are exact, however slow the machine is. What works in a thread
+takes no time; sockets and processes do not belong here, as nothing waits for them.
+"""
+
+import asyncio
+import selectors
+import time
+from asyncio import Future
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+
+class _NoWaiting(selectors.SelectSelector):
+    """Moves the time forward where a real one would wait."""
+
+    now = 0.0
+    threads = 0  # that are at work
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.threads and timeout != 0:
+            return super().select(None)
+        if timeout is None:
+            raise AssertionError("nothing will ever happen again")
+        self.now += max(timeout, 1e-6)  # time never stands still
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in which an hour takes as long as what happens in it."""
+
+    def __init__(self) -> None:
+        self._no_waiting = _NoWaiting()
+        super().__init__(self._no_waiting)
+
+    def time(self) -> float:
+        return self._no_waiting.now
+
+    def run_forever(self) -> None:
+        with patch.object(time, "monotonic", self.time):
+            super().run_forever()
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> Future[Any]:
+        self._no_waiting.threads += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._on_thread_done)
+        return future
+
+    def _on_thread_done(self, _: Future[Any]) -> None:
+        self._no_waiting.threads -= 1
+
+
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that the marker asks for; for other tests the usual one."""
+    is_virtual = item.get_closest_marker("virtual_time")
+    return {"loop": VirtualLoop if is_virtual else asyncio.new_event_loop}
