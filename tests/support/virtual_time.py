@@ -16,11 +16,13 @@ from unittest.mock import patch
 
 import pytest
 
+EPOCH = 1e6  # seconds at which time begins, as on a machine that has been up for long
+
 
 class _NoWaiting(selectors.SelectSelector):
     """Moves the time forward where a real one would wait."""
 
-    now = 0.0
+    now = EPOCH
     threads = 0  # that are at work
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse
 from ccm.tls import Server
+from tests.support.deadlines import within
 from tests.support.pki import Authority
-from tests.support.waiting import DEADLINE, until
+from tests.support.waiting import until
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Word: yes\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
@@ -84,7 +85,7 @@ class RawHttp:
             server = Server(f"{below.scheme}://localhost:{port}{path}", below.authority_file)
             client = HttpClient(server, idle_timeout=idle_timeout)
             try:
-                async with asyncio.timeout(DEADLINE):
+                async with within():
                     yield raw, client
             finally:
                 await client.close()

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import stat
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import orjson
@@ -12,7 +13,7 @@ import pytest
 from ccm.bus import control
 from ccm.bus.control import ControlServer, NotRunning, ask
 from ccm.model.objects import Json
-from tests.support.waiting import DEADLINE
+from tests.support.deadlines import timeout, within
 
 
 async def echo(request: Json) -> Json:
@@ -24,9 +25,15 @@ async def echo(request: Json) -> Json:
 @pytest.fixture
 async def path(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
     monkeypatch.setattr(control, "LINE_SIZE_LIMIT", 64 << 10)
-    server = ControlServer(short_dir / "control.sock", echo, line_timeout=0.3)
+    async with serving(short_dir / "control.sock", timeout()) as path:
+        yield path
+
+
+@asynccontextmanager
+async def serving(path: Path, line_timeout: float) -> AsyncIterator[Path]:
+    server = ControlServer(path, echo, line_timeout)
     await server.start()
-    yield short_dir / "control.sock"
+    yield path
     server.close()
 
 
@@ -37,7 +44,7 @@ async def asked(path: Path, request: Json) -> Json:
 async def said(path: Path, line: bytes) -> Json:
     """What the server answers to this line."""
     reader, writer = await asyncio.open_unix_connection(path)
-    async with asyncio.timeout(DEADLINE):
+    async with within():
         writer.write(line)
         answer = orjson.loads(await reader.readline())
         writer.close()
@@ -78,12 +85,18 @@ async def test_garbage_is_answered_with_what_is_wrong(
     assert await asked(path, {}) == {"heard": {}}
 
 
-async def test_a_peer_that_says_nothing_holds_up_nobody_and_is_let_go(path: Path) -> None:
+async def test_a_peer_that_says_nothing_holds_up_nobody(path: Path) -> None:
     silent = [await asyncio.open_unix_connection(path) for _ in range(20)]
     assert await asked(path, {"a": 1}) == {"heard": {"a": 1}}
-    for reader, writer in silent:
-        async with asyncio.timeout(DEADLINE):
-            assert await reader.read() == b""
+    for _, writer in silent:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_peer_that_says_nothing_is_let_go(short_dir: Path) -> None:
+    async with serving(short_dir / "control.sock", line_timeout=0.01) as path, within():
+        reader, writer = await asyncio.open_unix_connection(path)
+        assert await reader.read() == b""
         writer.close()
         await writer.wait_closed()
 
@@ -116,7 +129,6 @@ def test_a_supervisor_that_hangs_is_not_waited_for(short_dir: Path) -> None:
 
 
 async def test_a_closed_server_leaves_no_socket(short_dir: Path) -> None:
-    server = ControlServer(short_dir / "control.sock", echo, line_timeout=0.3)
-    await server.start()
-    server.close()
+    async with serving(short_dir / "control.sock", timeout()):
+        pass
     assert list(short_dir.iterdir()) == []

@@ -14,6 +14,7 @@ from ccm.checks.host import unusable_directory
 from ccm.directories import make_private
 from ccm.errors import ConfigurationFault
 from ccm.sandbox.components import find_sandbox
+from tests.support.deadlines import timeout
 
 THEIRS = 12345  # a user who is neither root nor us
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
@@ -105,7 +106,7 @@ def test_a_link_in_the_place_of_a_file_of_ours_is_refused_and_its_target_stays(
 def sandbox(directory: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ccm.cli.main", "sandbox", "--nodes=1", "--exit-when-settled"]
     command.append(f"--directory={directory}")
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout(), check=False)
 
 
 @ROOT

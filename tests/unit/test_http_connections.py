@@ -10,8 +10,9 @@ import pytest
 from ccm import http, tls
 from ccm.http import HttpClient, HttpConnection
 from ccm.tls import Server
+from tests.support.deadlines import within
 from tests.support.pki import Authority
-from tests.support.waiting import DEADLINE, until
+from tests.support.waiting import until
 from tests.unit.raw_http import (
     CLOSE,
     HELLO,
@@ -80,9 +81,11 @@ async def test_a_connection_that_is_not_kept_alive_is_not_reused(
 async def test_a_late_response_is_nobodys(serving: RawHttp) -> None:
     """Its request timed out; the next one must not get it."""
     async with serving([], [HELLO]) as (raw, client):
+        asking = asyncio.create_task(get(client))
+        await until(lambda: raw.requests)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await get(client)
+            async with asyncio.timeout(0):
+                await asking
         await until(lambda: raw.open == 0)
         assert (await get(client)).body == b"hello"
         assert raw.connections == 2
@@ -133,7 +136,7 @@ async def test_a_stream_is_read_as_it_comes(serving: RawHttp) -> None:
             assert head.status == 200
             assert await content.read() == b"he"
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.02):
+                async with asyncio.timeout(0):
                     await content.read()
         await until(lambda: raw.open == 0)
 
@@ -255,7 +258,7 @@ async def test_a_handshake_that_is_given_up_leaves_no_connection(tls: Transport)
     asking = asyncio.create_task(get(client))
     await came.wait()
     asking.cancel()
-    async with asyncio.timeout(DEADLINE):
+    async with within():
         await left.wait()
     await client.close()
     server.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ccm.bus.in_flight import SIZE, SLOTS
+from tests.support.deadlines import timeout
 from tests.support.namespaces import ROOT, why_no_namespaces
 
 MISSING = why_no_namespaces("mount", "util-linux mount")
@@ -46,7 +47,7 @@ def test_a_full_file_system_ends_no_worker(tmp_path: Path, when: str, recorded: 
         text=True,
         cwd=Path(__file__).parents[2],
         env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
-        timeout=60,
+        timeout=timeout(),
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, f"{recorded}\n"), done.stderr

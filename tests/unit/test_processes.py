@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.deadlines import timeout
+
 SCRIPT = """
 import ctypes, os, resource
 from ccm.processes import keep_memory_private, open_files, resident_bytes
@@ -31,7 +33,7 @@ def test_a_process_of_ours_leaves_no_core_dump(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=timeout(),
         check=False,
     )
     assert (done.returncode, done.stdout) == (-6, "True True\n"), done.stderr

@@ -20,6 +20,7 @@ from ccm.supervisor.health_checks import HealthChecks
 from ccm.supervisor.informer import InformerTimings, SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.progress import Progress
+from tests.support.virtual_time import EPOCH
 from tests.support.waiting import until
 from tests.unit.lease_world import ApiServer, Fate, Replica, Request
 
@@ -183,7 +184,7 @@ async def test_a_leader_is_overdue_twenty_seconds_after_its_lease_ended() -> Non
     assert replica.leader.is_leading()
     overdue = {}
     for seconds in (33, 36):
-        await asyncio.sleep(seconds - replica.clock())
+        await asyncio.sleep(EPOCH + seconds - replica.clock())
         overdue[seconds] = replica.leader.is_overdue()
     assert overdue == {33: False, 36: True}
     await replica.kill()
