@@ -11,10 +11,13 @@ import time
 from asyncio import Future
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import Any
+from typing import TypeVar, TypeVarTuple
 from unittest.mock import patch
 
 import pytest
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 EPOCH = 1e6  # seconds at which time begins, as on a machine that has been up for long
 
@@ -49,14 +52,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             super().run_forever()
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[..., Any], *args: Any
-    ) -> Future[Any]:
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> Future[T]:
         self._no_waiting.threads += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._on_thread_done)
         return future
 
-    def _on_thread_done(self, _: Future[Any]) -> None:
+    def _on_thread_done(self, _: object) -> None:
         self._no_waiting.threads -= 1
 
 

@@ -33,7 +33,8 @@ from ccm.supervisor.budget import worker_name
 from ccm.supervisor.children import Children, Hooks
 from ccm.tls import Server
 from tests.support.context import frame
-from tests.support.waiting import DEADLINE, let_run, until
+from tests.support.deadlines import timeout, within
+from tests.support.waiting import let_run, until
 
 
 class Ends:
@@ -97,7 +98,7 @@ async def test_messages_arrive_in_order_in_both_directions(ends: Ends) -> None:
 async def test_a_token_and_a_permission_are_taken_by_the_port_itself(ends: Ends) -> None:
     received: list[Message] = []
     port = await ends.connected("node-0.1", received)
-    for message in (UseToken("/run/token"), Permit(time.monotonic() + 60.0), Ack(1, 1)):
+    for message in (UseToken("/run/token"), Permit(time.monotonic() + timeout()), Ack(1, 1)):
         ends.hub.send("node-0.1", message)
     await until(lambda: received)
     port.permission.check()
@@ -118,7 +119,7 @@ async def test_a_worker_says_that_it_is_fenced_once_nothing_of_it_is_under_way(e
         return ("node-0.1", Fenced(number)) in ends.at_hub
 
     is_idle = True
-    ends.hub.send("node-0.1", Permit(time.monotonic() + 60.0))
+    ends.hub.send("node-0.1", Permit(time.monotonic() + timeout()))
     assert not await answered(1)
     ends.hub.send("node-0.1", Permit(0.0))
     is_idle = False
@@ -233,7 +234,8 @@ async def test_a_worker_that_cannot_start_ends_once_it_was_heard(ends: Ends) -> 
     await until(lambda: bool(ends.at_hub))
     [(_, fault)] = ends.at_hub
     assert "'absent' cannot be imported" in str(fault)
-    await asyncio.sleep(0.2)  # the supervisor may be busy
+    ends.hub.send("a-0.1", AskFenced(1))  # the supervisor may be busy, and the worker is there
+    await until(lambda: ("a-0.1", Fenced(1)) in ends.at_hub)
     assert process.returncode is None
     ends.hub.send("a-0.1", Drain(0))
     assert await process.wait() == ExitCode.CONFIGURATION
@@ -246,31 +248,38 @@ async def test_only_our_user_can_reach_the_socket(ends: Ends) -> None:
 # The permission to act.
 
 
-async def test_a_permit_lets_a_worker_act_until_it_runs_out(ends: Ends) -> None:
-    loop = asyncio.get_running_loop()
+async def test_a_permit_lets_a_worker_act(ends: Ends) -> None:
     port = await ends.connected("node-0.1", [])
     with pytest.raises(NotLeading):
         port.permission.check()
     waiting = asyncio.create_task(port.permission.wait())
-    ends.hub.send("node-0.1", Permit(loop.time() + 0.1))
-    async with asyncio.timeout(DEADLINE):
+    ends.hub.send("node-0.1", Permit(time.monotonic() + timeout()))
+    async with within():
         await waiting
     port.permission.check()
-    await until(lambda: port.permission.seconds_left <= 0)
+
+
+@pytest.mark.virtual_time
+async def test_a_permission_runs_out() -> None:
+    permission = Permission()
+    permission.renew(time.monotonic() + 10.0)
+    await asyncio.sleep(9.9)
+    permission.check()
+    await asyncio.sleep(0.2)
     with pytest.raises(NotLeading):
-        port.permission.check()
+        permission.check()
 
 
+@pytest.mark.virtual_time
 async def test_a_permit_that_is_over_wakes_nobody() -> None:
     permission = Permission()
     waiting = asyncio.create_task(permission.wait())
     await let_run()
-    permission.renew(asyncio.get_running_loop().time() - 1)
-    await let_run()
+    permission.renew(time.monotonic() - 1)
+    await asyncio.sleep(60.0)
     assert not waiting.done()
-    permission.renew(asyncio.get_running_loop().time() + 60)
-    async with asyncio.timeout(DEADLINE):
-        await waiting
+    permission.renew(time.monotonic() + 60)
+    await waiting
 
 
 async def test_nobody_can_take_the_name_of_a_successor(ends: Ends) -> None:

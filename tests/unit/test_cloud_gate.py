@@ -27,6 +27,7 @@ from ccm.decide.budget import Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
 from tests.support.cloud import GRANTED, GrantSource
+from tests.support.deadlines import timeout
 from tests.support.waiting import let_run, until
 
 
@@ -37,7 +38,7 @@ async def grants() -> GrantSource:
 
 @pytest.fixture
 async def gate(grants: GrantSource) -> WorkerGate:
-    return WorkerGate(grants, timeout=5.0, check=lambda: None)
+    return WorkerGate(grants, timeout=timeout(), check=lambda: None)
 
 
 async def answer() -> str:
@@ -98,6 +99,7 @@ async def test_a_call_is_under_way_until_its_answer(gate: WorkerGate, is_blockin
     assert (seen, gate.under_way) == ([1], 0)
 
 
+@pytest.mark.virtual_time
 async def test_a_call_that_gives_no_answer_ends_at_its_deadline(grants: GrantSource) -> None:
     gate = WorkerGate(grants, timeout=0.02, check=lambda: None)
     with pytest.raises(CloudError, match="List: no answer within 20ms"):
@@ -105,6 +107,7 @@ async def test_a_call_that_gives_no_answer_ends_at_its_deadline(grants: GrantSou
     assert gate.calls == {("List", "error"): 1}
 
 
+@pytest.mark.virtual_time
 async def test_waiting_for_a_grant_is_not_part_of_the_deadline(grants: GrantSource) -> None:
     gate = WorkerGate(grants, timeout=0.02, check=lambda: None)
     grants.open.clear()
@@ -117,7 +120,7 @@ async def test_waiting_for_a_grant_is_not_part_of_the_deadline(grants: GrantSour
 async def test_a_call_that_gets_no_grant_is_given_up_and_tried_again(
     grants: GrantSource, is_blocking: bool
 ) -> None:
-    gate = WorkerGate(grants, timeout=5.0, check=lambda: None, grant_wait=0.02)
+    gate = WorkerGate(grants, timeout=timeout(), check=lambda: None, grant_wait=0.02)
     grants.open.clear()
     with pytest.raises(Throttled, match="List: no call of class 'read' free in 20ms"):
         await called(gate, lambda: "answer", is_blocking)
@@ -226,7 +229,7 @@ async def test_a_controller_sees_errors_by_what_it_has_to_do(
 
 async def test_a_plain_provider_method_does_not_block_the_loop() -> None:
     released = threading.Event()
-    waiting = asyncio.create_task(invoke(released.wait, 5.0))
+    waiting = asyncio.create_task(invoke(released.wait, timeout()))
     await let_run()
     released.set()
     assert await waiting is True
@@ -243,7 +246,7 @@ async def test_a_process_that_may_not_act_any_more_makes_no_call(grants: GrantSo
     async def call() -> None:
         calls.append("made")
 
-    gate = WorkerGate(grants, timeout=5.0, check=check)
+    gate = WorkerGate(grants, timeout=timeout(), check=check)
     with pytest.raises(NotLeading):
         await gate.call("Create", "write", call, is_write=True)
     with pytest.raises(NotLeading):
@@ -295,7 +298,7 @@ async def test_a_shared_read_is_asked_for_the_cluster_at_its_priority() -> None:
         return True
 
     grants = SupervisorGrants(send)
-    reads = SharedReads(WorkerGate(grants, timeout=5.0, check=lambda: None))
+    reads = SharedReads(WorkerGate(grants, timeout=timeout(), check=lambda: None))
     with with_priority(Priority.LB_ENSURE, "somebody"):
         ask = asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "answer")
         asking = asyncio.create_task(ask)
@@ -314,7 +317,7 @@ async def test_a_shared_read_that_fails_fails_for_all(
 
 
 async def test_a_shared_read_that_never_left_keeps_nobody_waiting(grants: GrantSource) -> None:
-    gate = WorkerGate(grants, timeout=5.0, check=lambda: None, grant_wait=0.02)
+    gate = WorkerGate(grants, timeout=timeout(), check=lambda: None, grant_wait=0.02)
     reads = SharedReads(gate)
     grants.open.clear()
     with pytest.raises(Throttled):

@@ -16,6 +16,7 @@ from ccm.http import HttpConnection
 from ccm.kube.client import Fence, Kube, RateLimit
 from ccm.kube.events import Event, EventRecorder, ObjectRef
 from ccm.model.writes import Patch
+from tests.support.deadlines import timeout
 from tests.support.waiting import until
 from workers.performer import Performer
 
@@ -30,9 +31,9 @@ NOTE = Event(ObjectRef("v1", "Node", "node-1", "u"), "Normal", "Synced", "synced
 async def fenced(
     *answers: Handler, in_flight: int = 32, rate: RateLimit | None = None
 ) -> AsyncIterator[tuple[ApiServer, Kube, Permission]]:
-    """A server, a client behind a fence, and the permission, which is valid for a minute."""
+    """A server, a client behind a fence, and the permission, which is valid for long enough."""
     permission = Permission()
-    permission.renew(time.monotonic() + 60)
+    permission.renew(time.monotonic() + timeout())
     async with serving(*answers) as (server, _):
         fence = Fence(permission.check, delivery=2.5)
         kube = Kube(server.config, "test-agent", in_flight, rate, fence)
@@ -123,7 +124,7 @@ async def test_events_of_a_fenced_worker_are_lost_and_nothing_breaks() -> None:
         recorder.record(NOTE)
         await until(lambda: recorder.lost == 1)
         assert server.requests == []
-        permission.renew(time.monotonic() + 60)
+        permission.renew(time.monotonic() + timeout())
         recorder.record(Event(NOTE.object_ref, "Normal", "Synced", "again"))
         await until(lambda: server.requests)
         sending.cancel()

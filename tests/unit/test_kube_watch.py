@@ -2,10 +2,11 @@
 
 import asyncio
 import ssl
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Self, cast
 
 import orjson
 import pytest
@@ -26,12 +27,14 @@ from ccm.kube.watch import (
     list_and_watch,
 )
 from ccm.model.objects import Json
+from tests.support.deadlines import timeout, within
 from tests.support.pki import Authority
-from tests.support.waiting import DEADLINE
 
 from .api_server import ApiServer, Handler, failure, json_answer, reset, serving, silence, stream
 
-QUICK = WatchTimings(idle_limit=0.15, min_watch_duration=0.01, retry=Backoff(first=0.01, most=0.05))
+QUICK = WatchTimings(
+    idle_limit=timeout(), min_watch_duration=0.01, retry=Backoff(first=0.01, most=0.05)
+)
 
 
 def obj(name: str, version: int) -> Json:
@@ -69,16 +72,15 @@ def line(kind: str, body: object) -> bytes:
 GONE = line("ERROR", {"code": 410, "reason": "Expired", "message": "too old"})
 
 
-async def events(kube: Kube, count: int | None, timings: WatchTimings = QUICK) -> list[WatchEvent]:
-    """The first `count` events, or those up to the end of a list."""
+async def events(
+    kube: Kube, end: int | WatchEvent, timings: WatchTimings = QUICK
+) -> list[WatchEvent]:
+    """The first ones, up to this number or to one like this."""
     found: list[WatchEvent] = []
-    async with (
-        asyncio.timeout(DEADLINE),
-        aclosing(list_and_watch(kube, "/api/v1/nodes", timings)) as coming,
-    ):
+    async with within(), aclosing(list_and_watch(kube, "/api/v1/nodes", timings)) as coming:
         async for event in coming:
             found.append(event)
-            if len(found) == count or (count is None and event == ListCompleted()):
+            if end in (event, len(found)):
                 return found
     raise AssertionError("a watch has no end")
 
@@ -153,8 +155,8 @@ async def test_a_burst_in_small_records_is_read_as_fast_as_it_comes(tmp_path: Pa
     text = b"".join(line("ADDED", obj(f"node-{at}", at)) for at in range(6, 8006))
     records = [text[at : at + 100] for at in range(0, len(text), 100)]
     answers = (listing(5), stream(*records, then="silence"))
-    async with serving(*answers, tls=tls, ca_file=str(ca_file)) as (_, kube):
-        await events(kube, 8003)  # by a deadline, and it takes a thirtieth of that
+    async with serving(*answers, tls=tls, ca_file=str(ca_file)) as (_, kube), within(5.0):
+        await events(kube, 8003)  # it takes a thirtieth of that
 
 
 @pytest.mark.parametrize(
@@ -228,31 +230,45 @@ async def test_a_list_of_null_is_empty() -> None:
 async def test_an_answer_that_is_no_list_does_not_mean_that_nothing_is_there(answer: Json) -> None:
     answers = (json_answer(answer), listing(5, obj("a", 1)), stream(then="silence"))
     async with serving(*answers) as (_, kube):
-        assert kinds(await events(kube, None)) == "[ failed [ put ]"
+        assert kinds(await events(kube, ListCompleted())) == "[ failed [ put ]"
 
 
 async def test_a_watch_request_without_an_answer_is_a_failure() -> None:
-    timings = replace(QUICK, response_timeout=0.05)
+    timings = replace(QUICK, idle_limit=0.0, response_timeout=0.05)
     async with serving(listing(5), silence, stream(then="silence")) as (server, kube):
-        found = await events(kube, 4, timings)
-        assert kinds(found[2:]) == "failed open"
-        assert asked(server) == ["list", "watch 5", "watch 5"]
+        found = await events(kube, Bookmark(), timings)
+        failures = len(found) - 3  # a slow server answers the second one too late as well
+        assert kinds(found[2:]) == "failed " * failures + "open"
+        assert asked(server) == ["list", "watch 5", *["watch 5"] * failures]
+        assert failures
 
 
-async def test_signs_of_life_keep_a_connection() -> None:
-    bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "6"}})
+class Beats:
+    """In place of a client: an empty list, and streams with a bookmark each few seconds."""
 
-    async def beats(request: Any) -> Any:
-        response = await stream(bookmark)(request)
-        for _ in range(5):
-            await asyncio.sleep(0.06)  # the server's own pace, shorter than the idle limit
-            await cast(Any, response).write(bookmark)
-        return response
+    def __init__(self, interval: float) -> None:
+        self.interval, self.streams = interval, 0
 
-    async with serving(listing(5), beats) as (server, kube):
-        found = await events(kube, 9)
-        assert not [event for event in found if isinstance(event, WatchFailed)]
-        assert asked(server) == ["list", "watch 5"]
+    async def get(self, *_: object) -> Json:
+        return {"items": [], "metadata": {"resourceVersion": "5"}}
+
+    @asynccontextmanager
+    async def stream(self, *_: object) -> AsyncIterator[Self]:
+        self.streams += 1
+        yield self
+
+    async def read(self) -> bytes:
+        await asyncio.sleep(self.interval)
+        return line("BOOKMARK", {"metadata": {"resourceVersion": "5"}})
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(("interval", "streams"), [(9.0, 1), (11.0, 6)])
+async def test_signs_of_life_keep_a_connection(interval: float, streams: int) -> None:
+    beats = Beats(interval)
+    found = await events(cast(Kube, beats), 8, replace(QUICK, idle_limit=10.0))
+    assert kinds(found) == "[ ]" + " open" * 6
+    assert beats.streams == streams
 
 
 @pytest.mark.parametrize(
@@ -263,7 +279,7 @@ async def test_signs_of_life_keep_a_connection() -> None:
 async def test_a_list_that_fails_is_tried_again_from_its_beginning(broken: Handler) -> None:
     answers = (broken, broken, listing(5, obj("a", 1)), stream(then="silence"))
     async with serving(*answers) as (_, kube):
-        found = await events(kube, None)
+        found = await events(kube, ListCompleted())
         assert kinds(found[:2]) == "[ failed"
         assert found[-3:] == story("[ a1 ]")
 
