@@ -81,6 +81,7 @@ class Component:
         with open(log, "wb") as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # or it would import what lies in the current directory
                 "-m",
                 *arguments,
                 stdin=asyncio.subprocess.DEVNULL,

@@ -23,12 +23,16 @@ from ccm.processes import die_with_parent, keep_memory_private
 
 log = logging.getLogger(__name__)
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Of Python: with it a process imports nothing from the directory that it starts in."""
+SET_BY_US = "ccm-supervisor"
 ADOPTION_INTERVAL = 0.001  # seconds between two looks whether the supervisor is the parent
 ADOPTION_TIMEOUT = 5.0  # seconds
 
 
 def run_worker(spec: WorkerSpec) -> None:
     """Be a worker; named by text, as the supervisor imports none."""
+    _leave_path_to_programs()
     importlib.import_module("workers.main").main(spec)
 
 
@@ -53,6 +57,12 @@ def run_template(
     with suppress(EOFError):
         while True:
             connection.send(_fork(connection.recv(), connection))
+
+
+def _leave_path_to_programs() -> None:
+    """Credential plugins and the like find their modules as if they were started by hand."""
+    if os.environ.get(SAFE_PATH) == SET_BY_US:
+        del os.environ[SAFE_PATH]
 
 
 def _fork(spec: WorkerSpec, connection: Any) -> int:

@@ -5,8 +5,8 @@ import logging
 import os
 import select
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, Self
 
 import multiprocess
@@ -15,12 +15,24 @@ from multiprocess.util import register_after_fork
 from ccm.background import call_until_done
 from ccm.bus.frames import WorkerSpec
 from ccm.processes import adopt_orphans
-from ccm.supervisor.spawn import run_template, run_worker
+from ccm.supervisor.spawn import SAFE_PATH, SET_BY_US, run_template, run_worker
 
 log = logging.getLogger(__name__)
 
 LOAD_TIMEOUT = 10.0  # seconds for which workers wait for the template to have loaded
 FORK_TIMEOUT = 2.0  # seconds until a template that does not answer is given up
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """What is started here imports nothing from the current directory, which anybody may fill."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = before or SET_BY_US
+    try:
+        yield
+    finally:
+        if not before:
+            del os.environ[SAFE_PATH]
 
 
 class Process(Protocol):
@@ -118,7 +130,8 @@ class WorkerStarter:
         process = self._context.Process(
             target=run_worker, args=(spec,), name=spec.name, daemon=True
         )
-        process.start()
+        with _safe_path():
+            process.start()
         return process  # type: ignore[no-any-return]  # multiprocess has no types
 
     def _load(self, context: Any) -> None:
@@ -135,7 +148,8 @@ class _Template:
         self._process = context.Process(
             target=run_template, args=given, name="template", daemon=True
         )
-        self._process.start()
+        with _safe_path():
+            self._process.start()
         theirs.close()
         self._said_so = False
 

@@ -1,13 +1,11 @@
 """The process that workers are forked from: nothing depends on it but how fast they start."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.support.cluster_nodes import kill
 from tests.support.environment import Environment
 from tests.support.installed import install
-from tests.support.running import Supervisor, is_alive, until
+from tests.support.running import Supervisor, children_of, is_alive, until
 
 pytestmark = pytest.mark.real
 
@@ -16,11 +14,6 @@ import threading
 from ccm.providers.simulated.provider import SimulatedCloud
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 """
-
-
-def children_of(pid: int) -> set[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return {int(one) for task in tasks for one in (task / "children").read_text().split()}
 
 
 def others(supervisor: Supervisor) -> set[int]:

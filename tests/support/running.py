@@ -241,6 +241,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def children_of(pid: int) -> set[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return {int(one) for task in tasks for one in (task / "children").read_text().split()}
+
+
 def started_at(pid: int) -> float:
     """Wall clock at which the process was made, less up to a tick of the kernel; see proc(5)."""
     ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
