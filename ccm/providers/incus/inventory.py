@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from itertools import chain
 
+from ccm.cloud.lookup import read_each
 from ccm.errors import CloudError
 from ccm.http import path_of
 from ccm.model.cloud import UUID
@@ -183,21 +184,14 @@ class Inventory:
 
         What cannot be read of a project, or what says too little, is among the failures.
         """
-        results = await asyncio.gather(
-            *(self._read(api, project, recursion) for api, project in self._projects),
-            return_exceptions=True,
-        )
-        found, failures = InstanceList(), list[BaseException]()
-        for result in results:
-            if isinstance(result, BaseException):
-                failures.append(result)
+        found = InstanceList()
+        reads = {place: self._read(*place, recursion) for place in self._projects}
+        for result in (await read_each(reads)).values():
+            if isinstance(result, CloudError):
                 found.failures.append(str(result))
             else:
                 for instance in result:
                     found.add(instance)
-        for failure in failures:
-            if not isinstance(failure, CloudError) or len(failures) == len(results):
-                raise failure
         return found
 
     async def _read(self, api: IncusApi, project: str, recursion: int) -> list[ListedInstance]:

@@ -5,6 +5,7 @@ then; `RetryAfter` lets the worker do something else meanwhile.
 """
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from ccm.errors import (
     CloudError,
@@ -78,7 +79,7 @@ class DigitalOceanLoadBalancers:
             behind = plan.backends(request.type, request.network, hosts, self._ended)
             request.annotations.warnings.extend(behind.warnings)
             if found is None:
-                raise await self._create(names, request, behind)
+                await self._create(names, request, behind)
             self._check_status(found)
             plan.check_fixed(request, found)
             changed = plan.changes(request, behind, found)
@@ -177,7 +178,7 @@ class DigitalOceanLoadBalancers:
 
     async def _create(
         self, names: Names, request: LoadBalancerRequest, behind: plan.Backends
-    ) -> RetryAfter:
+    ) -> NoReturn:
         """Make it under the name that proves whose it is, whatever comes after that."""
         common, uid = self._config.common, names.service.uid
         region, vpc_id = common.region, common.vpc_id
@@ -192,7 +193,7 @@ class DigitalOceanLoadBalancers:
         record = await self._send("CreateLoadBalancer", "POST", ROOT, body)
         balancer_id = text(record.get("id"))
         self._search.remember(uid, balancer_id)
-        return RetryAfter(f"load balancer {balancer_id} is being made", NEW_RETRY)
+        raise RetryAfter(f"load balancer {balancer_id} is being made", NEW_RETRY)
 
     async def _update(self, there: Json, changed: Json) -> Json:
         path = ROOT + path_of(text(there.get("id")))

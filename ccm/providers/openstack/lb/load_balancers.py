@@ -7,8 +7,9 @@ do something else meanwhile.
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
-from ccm.errors import CloudError, Refused, RetryAfter, warnings_as_notes
+from ccm.errors import CloudError, Refused, warnings_as_notes
 from ccm.model.cloud import Balancer, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.service import Feature, Service
@@ -98,7 +99,7 @@ class OctaviaLoadBalancers:
         with warnings_as_notes(request.annotations):
             found = await self._find(request, may_leave=True)
             if found is None:
-                raise await self._create(request, hosts)
+                await self._create(request, hosts)
             self._octavia.waiting.check(found.record)
             await self._check_error(request, found, is_new=not service.ingress)
             request = self._with_families_of(found.record, request)
@@ -122,7 +123,7 @@ class OctaviaLoadBalancers:
                     if plan.is_deletion(call) and len(all_of_it) == 1:
                         await self._backends.close(names)
                         self._deleting[uid] = found.record
-                    raise self._octavia.waiting.first_look(found.id)
+                    self._octavia.waiting.retry_when_done(found.id)
             await self._backends.close(names)
         annotated = text(service.annotations.get(f"{PREFIX}port-id"))
         ports = {annotated, text(mapping(record).get("vip_port_id"))}
@@ -189,7 +190,7 @@ class OctaviaLoadBalancers:
         for record in marked if may_leave else ():
             other = ObservedBalancer(record, Role.SHARER)
             if await self._leave(names, other):
-                raise self._octavia.waiting.first_look(other.id)
+                self._octavia.waiting.retry_when_done(other.id)
         return None
 
     async def _own(
@@ -213,7 +214,7 @@ class OctaviaLoadBalancers:
         ]
         for other in owned if used and may_leave else ():
             if other is not used[0] and await self._leave(names, other):
-                raise self._octavia.waiting.first_look(other.id)
+                self._octavia.waiting.retry_when_done(other.id)
         return (used or owned)[0]
 
     async def _all_of(self, service: Service) -> list[ObservedBalancer]:
@@ -234,7 +235,7 @@ class OctaviaLoadBalancers:
 
     # Acting
 
-    async def _create(self, request: LoadBalancerRequest, hosts: Sequence[Node]) -> RetryAfter:
+    async def _create(self, request: LoadBalancerRequest, hosts: Sequence[Node]) -> NoReturn:
         """Make the load balancer; while Octavia is at work it gets its address, and is let in."""
         where, request = await self._addresses.place(request, hosts, self._read)
         subnet_id = text(where.get("vip_subnet_id"))
@@ -257,7 +258,7 @@ class OctaviaLoadBalancers:
         await self._members.open(request, backends)
         if is_whole:
             self._built[request.names.uid] = Built(request, tuple(addresses))
-        return self._octavia.waiting.first_look(made.id)
+        self._octavia.waiting.retry_when_done(made.id)
 
     async def _ensure(
         self, request: LoadBalancerRequest, found: ObservedBalancer, hosts: Sequence[Node]
@@ -273,8 +274,9 @@ class OctaviaLoadBalancers:
         listeners = tuple(request.listeners(backends.by_port(request)))
         self._check_share(request, found)
         observed = await self._octavia.with_parts(found, names)
-        for call in plan.plan(names, listeners, observed):
-            raise await self._octavia.change(found.record, call)
+        if call := next(plan.plan(names, listeners, observed), None):
+            await self._octavia.change(found.record, call)
+            self._octavia.waiting.retry_when_done(found.id)
         self._members.remember(request, observed, {})
         addresses = await self._addresses.ensure(request, found.record, found.role)
         await self._members.open(request, backends)
@@ -282,7 +284,7 @@ class OctaviaLoadBalancers:
             for record in await self._octavia.by_marks(names):
                 other = ObservedBalancer(record, names.role_of(record))
                 if other.id != found.id and await self._leave(names, other):
-                    raise self._octavia.waiting.first_look(other.id)
+                    self._octavia.waiting.retry_when_done(other.id)
         return self._balancer(request, found.record, addresses)
 
     def _balancer(
@@ -323,7 +325,8 @@ class OctaviaLoadBalancers:
                 await self._octavia.change(found.record, call)
             raise CloudError(f"{what}; it is deleted and will be made anew")
         if found.role is Role.OWNER and request.on_error == "failover":
-            raise await self._octavia.change(found.record, plan.failover(found))
+            await self._octavia.change(found.record, plan.failover(found))
+            self._octavia.waiting.retry_when_done(found.id)
         raise CloudError(f"{what}, or annotate the Service with {PREFIX}on-error=failover")
 
     async def _leave(self, names: Names, found: ObservedBalancer) -> ApiCall | None:

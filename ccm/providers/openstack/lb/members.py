@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
-from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.openstack.lb import plan
 from ccm.providers.openstack.lb.backends import Backends, NodeBackends
@@ -86,7 +87,7 @@ class MemberUpdates:
         known = await self._settled(request) or await self._read(request)
         backends = await self._backends.of(request, hosts, known.subnet_id)
         if change := known.first_change(request, backends):
-            raise await self._send(request, known, backends, *change)
+            await self._send(request, known, backends, *change)
         await self.open(request, backends)
 
     async def open(self, request: LoadBalancerRequest, backends: NodeBackends) -> None:
@@ -146,14 +147,14 @@ class MemberUpdates:
         backends: NodeBackends,
         pool_id: str,
         members: frozenset[Member],
-    ) -> RetryAfter:
+    ) -> NoReturn:
         """Change one pool; while Octavia is at work the Nodes let it in."""
         uid = request.names.uid
         self._known[uid] = replace(known, members=None)  # unless Octavia takes it
         await self._octavia.change(known.balancer, plan.members_update(pool_id, members))
         self._known[uid] = replace(known, members={**(known.members or {}), pool_id: members})
         await self.open(request, backends)
-        return self._octavia.waiting.first_look(known.id)
+        self._octavia.waiting.retry_when_done(known.id)
 
 
 def _pools_in(tree: Json) -> dict[str, Json]:

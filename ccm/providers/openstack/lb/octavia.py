@@ -182,8 +182,8 @@ class Octavia:
         self.waiting.begin(record["id"], call.operation, names.owner_tag)
         return record
 
-    async def change(self, observed: Json, call: ApiCall) -> RetryAfter:
-        """Make one change; what is returned, to be raised, says when to look at it."""
+    async def change(self, observed: Json, call: ApiCall) -> None:
+        """Make one change, which Octavia needs time for."""
         try:
             await self._api.make(call)
         except (NotFound, Conflict) as error:  # not what was planned for: planned again
@@ -192,7 +192,6 @@ class Octavia:
         balancer_id = text(observed.get("id"))
         marks = [tag for tag in sorted(tags_of(observed)) if tag.startswith(OWNER_TAG)]
         self.waiting.begin(balancer_id, call.operation, next(iter(marks), ""))
-        return self.waiting.first_look(balancer_id)
 
 
 def service_uid_of(record: Json) -> str:

@@ -6,6 +6,7 @@ One list tells of all that are at work, so who is to look sooner or later looks 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.objects import Json, text
@@ -67,11 +68,11 @@ class Waiting:
         """By ID the tags by which a list has them; one that nobody marked has none."""
         return {one: work.tag for one, work in self._work.items() if work.tag}
 
-    def first_look(self, balancer_id: str) -> RetryAfter:
-        """What to raise after a call: when it is likely to be done."""
+    def retry_when_done(self, balancer_id: str) -> NoReturn:
+        """Raise `RetryAfter` after a call: until it is likely to be done."""
         work = self._work[balancer_id]
         what = f"load balancer {balancer_id} is at work on {work.call}"
-        return RetryAfter(what, self._until_look(work, SHORTEST))
+        raise RetryAfter(what, self._until_look(work, SHORTEST))
 
     def check(self, record: Json) -> str:
         """The call of ours that is done now, if any; raises while Octavia is at work.
