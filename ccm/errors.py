@@ -87,6 +87,14 @@ class Refused(CloudError):
     """Terminal: fails until the object or the configuration changes; do not retry."""
 
 
+class NotFound(Refused):
+    """The cloud's positive word that the one thing asked for does not exist."""
+
+
+class Conflict(Refused):
+    """What was to be created is there already, or something else is in its way."""
+
+
 class NoRoom(Refused):
     """A quota of the cloud is used up: fails until something of the kind is deleted."""
 

@@ -8,7 +8,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -384,7 +384,7 @@ def path_of(*parts: str | int) -> str:
     return "".join(f"/{quote(str(part), safe='')}" for part in parts)
 
 
-def request_target(path: str, params: Mapping[str, str] | None = None) -> str:
+def request_target(path: str, params: Mapping[str, str | Sequence[str]] | None = None) -> str:
     """Path and query as they go into a request line; what is quoted already stays."""
     quoted = quote(path, safe=_UNQUOTED)
-    return f"{quoted}?{urlencode(params)}" if params else quoted
+    return f"{quoted}?{urlencode(params, doseq=True)}" if params else quoted

@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import AddressType, Instance, NodeAddress, PowerState
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.digitalocean import ids
-from ccm.providers.digitalocean.api import DigitalOceanApi, Listed, NotFound
+from ccm.providers.digitalocean.api import DigitalOceanApi, Listed
 
 POWER_STATES = {
     "new": PowerState.RUNNING,

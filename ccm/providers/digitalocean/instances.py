@@ -5,11 +5,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from ccm.cloud.lookup import describe_in_batches
-from ccm.errors import CloudError, Denied
+from ccm.errors import CloudError, Denied, NotFound
 from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.objects import Node
 from ccm.providers.digitalocean import ids
-from ccm.providers.digitalocean.api import NotFound
 from ccm.providers.digitalocean.droplets import Droplet, DropletList, Droplets
 
 BATCH = 5000  # Nodes; a list has all droplets anyway

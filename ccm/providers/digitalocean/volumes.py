@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from ccm.cloud.lookup import Lookup, look_up_async, volume_ids
+from ccm.errors import NotFound
 from ccm.http import path_of
 from ccm.model.cloud import UUID, Gone, PlaceAnswer, Unknown, VolumePlace
 from ccm.model.objects import mapping, text
 from ccm.model.volume import PersistentVolume
-from ccm.providers.digitalocean.api import DigitalOceanApi, NotFound
+from ccm.providers.digitalocean.api import DigitalOceanApi
 
 CSI_DRIVER = "dobs.csi.digitalocean.com"
 BATCH = 5000

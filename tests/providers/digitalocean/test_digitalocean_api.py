@@ -5,11 +5,22 @@ from pathlib import Path
 import pytest
 
 from ccm.cloud.gate import invoke
+from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node
-from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
+from ccm.errors import (
+    CloudError,
+    Conflict,
+    Denied,
+    NoRoom,
+    NotFound,
+    Refused,
+    RetryAfter,
+    Throttled,
+)
 from ccm.http import HttpResponse
 from ccm.model.cloud import Instance
-from ccm.providers.digitalocean.api import NotFound, read_answer, remaining
+from ccm.providers.digitalocean.api import DigitalOceanApi, remaining
+from ccm.providers.digitalocean.config import GlobalSection
 from tests.labs.digitalocean.server import BUSY, DigitalOcean
 from tests.providers.digitalocean.adapter import config_of
 from tests.providers.digitalocean.conftest import Started, host
@@ -20,6 +31,12 @@ def answer(status: int, body: str = "", **headers: str) -> HttpResponse:
     return HttpResponse(status, "", named, body.encode())
 
 
+def read(response: HttpResponse) -> object:
+    """What comes of a response."""
+    section = GlobalSection(token="t", api_url="http://127.0.0.1")
+    return DigitalOceanApi(section, KitGate(1.0), "test").read("GetThing", response)
+
+
 @pytest.mark.parametrize(
     ("status", "message", "kind"),
     [
@@ -27,7 +44,7 @@ def answer(status: int, body: str = "", **headers: str) -> HttpResponse:
         (403, "You are missing the required permission droplet:read", Denied),
         (403, BUSY, RetryAfter),
         (404, "The resource you were accessing could not be found.", NotFound),
-        (409, "conflict", Refused),
+        (409, "conflict", Conflict),
         (422, "size_unit can be changed once an hour", Refused),
         (422, "load balancer limit exceeded", NoRoom),
         (429, "Too many requests", Throttled),
@@ -38,7 +55,7 @@ def answer(status: int, body: str = "", **headers: str) -> HttpResponse:
 def test_what_an_error_means(status: int, message: str, kind: type[CloudError]) -> None:
     """DO7, DO36: the API's own words are quoted."""
     with pytest.raises(kind) as raised:
-        read_answer("GetThing", answer(status, f'{{"id": "x", "message": "{message}"}}'))
+        read(answer(status, f'{{"id": "x", "message": "{message}"}}'))
     assert type(raised.value) is kind
     assert str(raised.value).startswith(f"GetThing: {status} {message}".strip())
 
@@ -63,7 +80,7 @@ def test_a_refusal_for_rate_says_when_to_come_back(
 ) -> None:
     """DO17: the minute's limit says it itself, of the hour's the reset does."""
     with pytest.raises(Throttled) as raised:
-        read_answer("GetThing", answer(429, '{"message": "slow down"}', **headers))
+        read(answer(429, '{"message": "slow down"}', **headers))
     assert raised.value.seconds == seconds
 
 

@@ -1,9 +1,9 @@
 """Certificates by name, and those of Let's Encrypt, whose ID changes with each renewal."""
 
-from ccm.errors import Refused
+from ccm.errors import NotFound, Refused
 from ccm.http import path_of
 from ccm.model.objects import Json, mapping, objects, text
-from ccm.providers.digitalocean.api import DigitalOceanApi, NotFound
+from ccm.providers.digitalocean.api import DigitalOceanApi
 from ccm.providers.digitalocean.lb.annotations import Annotations
 
 LETS_ENCRYPT = "lets_encrypt"

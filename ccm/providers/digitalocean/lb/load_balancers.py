@@ -11,6 +11,7 @@ from ccm.errors import (
     CloudError,
     Denied,
     ImplementedElsewhere,
+    NotFound,
     Refused,
     RetryAfter,
     warnings_as_notes,
@@ -19,7 +20,7 @@ from ccm.http import path_of
 from ccm.model.cloud import Balancer, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.model.service import Feature, Service
-from ccm.providers.digitalocean.api import DigitalOceanApi, NotFound
+from ccm.providers.digitalocean.api import DigitalOceanApi
 from ccm.providers.digitalocean.config import NETWORK, REGIONAL, DigitalOceanConfig
 from ccm.providers.digitalocean.droplets import Droplets
 from ccm.providers.digitalocean.ids import Cluster, service_of, tags_of

@@ -1,16 +1,11 @@
 """Finds the load balancer of a Service: by ID where one is known, by name, by tag or address."""
 
 from ccm.cloud.lookup import SharedRead
-from ccm.errors import CloudError, Refused
+from ccm.errors import CloudError, NotFound, Refused
 from ccm.http import path_of
 from ccm.model.cloud import UUID
 from ccm.model.objects import Json, mapping, text
-from ccm.providers.digitalocean.api import (
-    BALANCER_PAGE,
-    DigitalOceanApi,
-    Listed,
-    NotFound,
-)
+from ccm.providers.digitalocean.api import BALANCER_PAGE, DigitalOceanApi, Listed
 from ccm.providers.digitalocean.lb.names import Names
 
 ROOT = "/load_balancers"

@@ -1,0 +1,243 @@
+"""The way to a cloud that speaks JSON over HTTP: one request at a time through the gate.
+
+What such clouds have in common is in here, once: who asks, trust that is read again when its files
+change, reads that are repeated on a connection that was closed, what a status means for the caller,
+and pages. What is particular to a cloud is in its subclass of `JsonApi`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlencode
+
+import orjson
+
+from ccm import __version__
+from ccm.cloud.interface import Gate
+from ccm.cloud.reloading import ReloadingClient, what_broke
+from ccm.errors import CloudError, Conflict, Denied, NotFound, Refused, Throttled
+from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse
+from ccm.model.objects import mapping, text
+from ccm.printable import printable
+from ccm.tls import Server
+
+MAX_PAGES = 1000  # of one list
+MAX_ERROR = 500  # characters of an error
+JSON = "application/json"
+
+
+class NoAnswer(CloudError):
+    """The connection broke, or none could be made: of a write nobody knows whether it was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `operation` names it in metrics and errors, `budget` is its class of calls.
+
+    `body` is JSON, or bytes of another type that `headers` tell. `url` is the server's, where there
+    are several. A POST that `changes_nothing`, as a login does, is a read like each GET.
+    """
+
+    operation: str
+    budget: str
+    method: str
+    target: str
+    body: object = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    url: str = ""
+    changes_nothing: bool = False
+
+    @property
+    def is_write(self) -> bool:
+        return self.method not in ("GET", "HEAD") and not self.changes_nothing
+
+
+class JsonApi:
+    """Requests to one cloud, each once. `name` says in errors which one, where there are several.
+
+    Raises `Denied` (401, 403), `Throttled` (429), `NotFound`, `Conflict`, `Refused` (other 4xx),
+    `NoAnswer`, and `CloudError` for everything else: a timeout, an answer that cannot be read, 5xx.
+    """
+
+    cloud: ClassVar[str]
+    """Whose answers these are, in errors."""
+    ca_keys: ClassVar[str]
+    """The keys of the configuration that say which certificates are trusted."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        caller: str,
+        *servers: Server,
+        name: str = "",
+        timeout: float | None = None,
+        idle_timeout: float = IDLE_TIMEOUT,
+    ) -> None:
+        self.gate, self.name = gate, name
+        self._timeout, self._idle_timeout = timeout, idle_timeout
+        self._usual = {"User-Agent": f"ccm-supervisor/{__version__} {caller}", "Accept": JSON}
+        self._clients: dict[str, ReloadingClient] = {}
+        for server in servers:
+            self.add_server(server)
+
+    def add_server(self, server: Server) -> None:
+        """Let requests be sent to one server more; the first one is the one usually meant."""
+        self._clients[server.url] = ReloadingClient(server, self._idle_timeout)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            await client.close()
+
+    async def call(self, request: Request) -> Any:
+        """What the cloud answers, as `result` reads it."""
+        result, _ = await self.exchange(request)
+        return result
+
+    async def exchange(self, request: Request) -> tuple[Any, HttpResponse]:
+        """The same with the response that it came in, for headers."""
+
+        async def send() -> tuple[Any, HttpResponse]:
+            response = await self.send(request)
+            return self.read(request.operation, response), response
+
+        return await self.gate.call(
+            request.operation, request.budget, send, is_write=request.is_write
+        )
+
+    async def pages(
+        self, request: Request, next_page: Callable[[Any], Mapping[str, str]]
+    ) -> AsyncIterator[Any]:
+        """The answers to a list; `next_page` says in what the query for the next one differs.
+
+        So an address in an answer is never followed, and no credentials go to another host.
+        """
+        seen = set[str]()
+        while request.target not in seen:
+            if len(seen) == MAX_PAGES:
+                raise CloudError(f"{request.operation}: more than {MAX_PAGES} pages")
+            seen.add(request.target)
+            yield (page := await self.call(request))
+            if not (changes := next_page(page)):
+                return
+            request = replace(request, target=_changed(request.target, changes))
+        raise CloudError(f"the pages of {request.operation} go round in a circle")
+
+    async def send(self, request: Request) -> HttpResponse:
+        """The response to a request that the gate let through, whatever its status."""
+        content, headers = request.body, {**self._usual}
+        if content is not None and not isinstance(content, bytes):
+            content, headers["Content-Type"] = orjson.dumps(content), JSON
+        headers |= {**self.credentials(request), **request.headers}
+        try:
+            async with asyncio.timeout(self._timeout):
+                client = await self.client(request.url)
+                response = await client.request(
+                    request.method,
+                    request.target,
+                    headers.items(),
+                    content or b"",
+                    may_retry=not request.is_write,
+                )
+        except (OSError, ValueError) as broken:
+            where = f"{request.url}: " if request.url else ""
+            raise NoAnswer(
+                f"{self.named(request.operation)}: {where}{self._what_broke(broken)}"
+            ) from broken
+        self.observe(response)
+        return response
+
+    def read(self, operation: str, response: HttpResponse) -> Any:
+        """The result in a success; raises what anything else means."""
+        named = self.named(operation)
+        try:
+            content = orjson.loads(response.body) if response.body else None
+        except orjson.JSONDecodeError as garbage:
+            if 200 <= response.status < 300:
+                raise CloudError(f"{named}: the answer is not JSON: {garbage}") from garbage
+            content = None
+        if not 200 <= response.status < 300 or self.is_error(content):
+            said = self.error_text(content, response)
+            message = printable(f"{named}: {response.status} {said}".strip()[:MAX_ERROR])
+            raise self.error(message, content, response)
+        return self.result(named, content)
+
+    def named(self, operation: str) -> str:
+        """An operation as errors name it."""
+        return f"{self.name}: {operation}" if self.name else operation
+
+    def _what_broke(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError) and self._timeout:
+            return f"no answer within {self._timeout:g} s"
+        return what_broke(error, self.ca_keys)
+
+    # What a cloud is like
+
+    async def client(self, url: str) -> HttpClient:
+        """The connections to a server, the first one when it is empty.
+
+        Raises `OSError` or `ValueError` for files with which none can be made.
+        """
+        return self._clients[url or next(iter(self._clients))].current()
+
+    def credentials(self, request: Request) -> Mapping[str, str]:
+        """Headers that say who asks, as of now; may raise `Denied`."""
+        return {}
+
+    def observe(self, response: HttpResponse) -> None:
+        """Look at every response: it may say what is left of a quota."""
+
+    def is_error(self, content: Any) -> bool:
+        """Whether a success is none, by its body."""
+        return False
+
+    def error_text(self, content: Any, response: HttpResponse) -> str:
+        """What the cloud says is wrong."""
+        return text(mapping(content).get("message")) or response.reason
+
+    def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
+        """What an error means for the caller."""
+        if response.status == 404 and not isinstance(content, dict):
+            return CloudError(f"{message}: the answer is not {self.cloud}'s")  # but a proxy's
+        return by_status(message, response)
+
+    def result(self, operation: str, content: Any) -> Any:
+        """What is in a success: a JSON object, empty when it has no body."""
+        if not isinstance(content, dict | None):
+            raise self.unreadable(operation)
+        return content or {}
+
+    def unreadable(self, operation: str) -> CloudError:
+        """The error for a success of another form than the cloud's."""
+        return CloudError(f"{operation}: the answer is not {self.cloud}'s")
+
+
+def by_status(message: str, response: HttpResponse) -> CloudError:
+    """What a status means for the caller, in clouds that keep to HTTP."""
+    match response.status:
+        case 401 | 403:
+            return Denied(message)
+        case 404:
+            return NotFound(message)
+        case 409:
+            return Conflict(message)
+        case 429:
+            return Throttled(message, response.retry_after)
+        case status if 400 <= status < 500 and status != 408:
+            return Refused(message)
+    return CloudError(message)
+
+
+def read_list(operation: str, page: Mapping[str, Any], key: str) -> list[Any]:
+    """The list under `key` of an answer; raises where there is none: that is not an empty one."""
+    found = page.get(key)
+    if not isinstance(found, list):
+        raise CloudError(f"{operation}: the answer lacks {key}")
+    return found
+
+
+def _changed(target: str, changes: Mapping[str, str]) -> str:
+    path, _, query = target.partition("?")
+    kept = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in changes]
+    return f"{path}?{urlencode([*kept, *changes.items()])}"
