@@ -7,7 +7,8 @@ from itertools import groupby
 
 import pytest
 
-from .rows import TESTS, differences, ids_in, read_rows
+from tests.support.rows import TESTS, differences, ids_in, upstream_rows
+
 from .verdict import judge
 
 
@@ -44,7 +45,7 @@ def main() -> int:
     carriers = Carriers()
     options = ["-q", "--no-header", "--tb=short", "-r", "f", "--continue-on-collection-errors"]
     exit_code = pytest.main([*options, str(TESTS)], plugins=[carriers])
-    rows, known = read_rows(), differences()
+    rows, known = upstream_rows(), differences()
     bad = 0
     for key, row in rows.items():
         results, link = carriers.results[key], known.get(key, "")

@@ -26,9 +26,8 @@ from ccm.settings import Settings, read, read_arguments
 from ccm.worker_names import wanted_workers
 from tests.support.cloud import new_provider
 from tests.support.installed import install
+from tests.support.rows import row
 from workers.controller import NotNeeded
-
-from .rows import row
 
 
 @row("OP6")

@@ -16,8 +16,8 @@ from tests.integration.service.objects import (
 )
 from tests.integration.service.world import World
 from tests.support.nodes import Tweak, with_finalizer
+from tests.support.rows import row
 
-from .rows import row
 from .servers import SERVICES, ApiServer
 
 ADDRESS = "192.0.2.1"  # of the first balancer that the cloud makes

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .rows import Row
+from tests.support.rows import Row
 
 SERVERS = ("sandbox", "real")
 

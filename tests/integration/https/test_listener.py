@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import pytest
 
 from ccm.processes import resident_bytes
-from tests.integration.edge_cases.rows import row
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, serving
 from tests.support.pki import trusting_anybody
+from tests.support.rows import row
 from tests.support.waiting import until
 
 

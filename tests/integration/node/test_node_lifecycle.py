@@ -10,10 +10,10 @@ from ccm.errors import CloudError
 from ccm.kube.client import STRATEGIC_PATCH, Kube
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
-from tests.integration.edge_cases.rows import row
 from tests.integration.edge_cases.servers import ApiServer
 from tests.support.cloud import Inventory
 from tests.support.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
+from tests.support.rows import row
 from tests.support.waiting import until
 from workers.cloud_changes import HINTED_INTERVAL
 

@@ -8,7 +8,6 @@ from ipaddress import ip_network
 import pytest
 
 from ccm.model.objects import Node
-from tests.integration.edge_cases.rows import row
 from tests.integration.route.cloud import FakeRoutes
 from tests.integration.route.world import World, successor, world
 from tests.support.nodes import (
@@ -22,6 +21,7 @@ from tests.support.nodes import (
     with_pod_cidrs,
     with_provider_id,
 )
+from tests.support.rows import row
 from workers.controller import NotNeeded
 from workers.route import controller as worker
 

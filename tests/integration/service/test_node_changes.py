@@ -9,9 +9,9 @@ import pytest
 from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.objects import SHUTDOWN_TAINT
-from tests.integration.edge_cases.rows import row
 from tests.support.context import TIMINGS
 from tests.support.nodes import Tweak, created, labelled, with_provider_id
+from tests.support.rows import row
 from tests.support.waiting import until
 from workers.service.plan import LAST_APPLIED_ANNOTATION
 

@@ -16,8 +16,8 @@ from ccm.errors import (
 )
 from ccm.model.cloud import IpMode
 from ccm.model.service import FINALIZER
-from tests.integration.edge_cases.rows import row
 from tests.support.nodes import Tweak
+from tests.support.rows import row
 from tests.support.waiting import until
 
 from .objects import (

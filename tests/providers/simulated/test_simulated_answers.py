@@ -10,7 +10,7 @@ import pytest
 from ccm.model.cloud import AddressType, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.records import Address, Machine
-from tests.integration.edge_cases.rows import row
+from tests.support.rows import row
 
 from .world import World, node, volume
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.settings import CertKey, read_arguments
-from tests.integration.edge_cases.rows import row
+from tests.support.rows import row
 from tests.unit.settings.writing import faults, settings
 
 A_PAIR, NAMED_PAIR = CertKey("a.crt", "a.key"), CertKey("b.crt", "b.key", ("*.b.c", "b.c"))

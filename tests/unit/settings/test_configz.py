@@ -9,7 +9,7 @@ from ccm.controllers import is_enabled
 from ccm.settings import Settings, flags
 from ccm.settings.configz import configz, flagz
 from ccm.settings.leader_migration import LeaderMigration
-from tests.integration.edge_cases.rows import row
+from tests.support.rows import row
 from tests.unit.settings.writing import settings
 
 GROUP = "cloudcontrollermanager.config.k8s.io"

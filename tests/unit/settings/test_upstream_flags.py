@@ -7,7 +7,7 @@ import pytest
 
 from ccm.settings import Flag, Origin, flags
 from ccm.settings.document import tables
-from tests.integration.edge_cases.rows import row
+from tests.support.rows import row
 
 _UPSTREAM = """
 cloud-provider= cloud-config= cluster-name=kubernetes cluster-cidr= allocate-node-cidrs=false
