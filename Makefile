@@ -100,6 +100,7 @@ kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run a
 
 peers: ## Build (once) the upstream controllers that tests compare ours with
 	$(PYTHON) -m tests.support.kube.build peer
+	$(PYTHON) -m tests.support.kube.build readers
 
 lab-openstack: ## Install (once) and start a real OpenStack on loopback
 	tests/labs/openstack/lab.sh up

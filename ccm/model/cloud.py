@@ -78,7 +78,8 @@ Network = IPv4Network | IPv6Network
 
 def read_network(cidr: str) -> Network | None:
     """The network that `cidr` names, or None; host bits are dropped, as Go's ParseCIDR does."""
-    if "/" not in cidr:
+    _, _, length = cidr.partition("/")
+    if not (length.isascii() and length.isdecimal()) or "%" in cidr:
         return None
     try:
         return ip_network(cidr, strict=False)

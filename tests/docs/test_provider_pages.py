@@ -8,7 +8,7 @@ import pytest
 import yaml
 from fakepve.certs import make_cert
 
-from ccm.cloud.config_file import keys_of
+from ccm.cloud.sections import keys_of
 from ccm.kube.service_accounts import accounts_of
 from ccm.manifests.rbac import subjects
 from ccm.providers.digitalocean import config as digitalocean

@@ -2,23 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field, fields
 
-from ccm.cloud.config_file import (
-    ConfigEntry,
-    ConfigReader,
-    boolean,
-    number_within,
-    one_of,
-    parse_gcfg,
-    positive_duration,
-)
+from ccm.cloud.config_file import choice, one_of, url, whole_number
+from ccm.cloud.sections import Faults, Sections, place_of, setting
 from ccm.providers.aws.elb.annotations import SUPPORTED_ANNOTATIONS
 
-GLOBAL = "global"
-OVERRIDE = "serviceoverride"
-OVERRIDE_KEYS = ("service", "region", "url", "signingregion", "signingmethod", "signingname")
 METADATA = "imds"
 SERVICES: Mapping[str, Sequence[str]] = {
     "EC2": ("ec2",),
@@ -35,36 +24,6 @@ OLD_SERVICES: Mapping[str, Sequence[str]] = {
 }
 """The same by the names of before, in any case of letters; where both are given, the new count."""
 IP_FAMILIES = ("ipv4", "ipv6")
-PROBE_MODES = ("Shared", "ServiceNodePort")
-PROBE_MODE = "ClusterServiceLoadBalancerHealthProbeMode"
-PROBE_PORT = "ClusterServiceSharedLoadBalancerHealthProbePort"
-PROBE_PATH = "ClusterServiceSharedLoadBalancerHealthProbePath"
-NLB_GROUP_MODE = "NLBSecurityGroupMode"
-TEXT_KEYS = {
-    "Zone": "zone",
-    "Region": "region",
-    "VPC": "vpc",
-    "SubnetID": "subnet_id",
-    "RouteTableID": "route_table_id",
-    "RoleARN": "role_arn",
-    "SourceARN": "source_arn",
-    "ElbSecurityGroup": "elb_security_group",
-}
-"""Keys whose value is taken as it is, and the fields of `AwsConfig` that they set."""
-KEYS = (
-    *TEXT_KEYS,
-    "KubernetesClusterTag",
-    "KubernetesClusterID",
-    "DisableSecurityGroupIngress",
-    NLB_GROUP_MODE,
-    "NodeIPFamilies",
-    "SupportedTopologyInstanceTypePattern",
-    PROBE_MODE,
-    PROBE_PORT,
-    PROBE_PATH,
-    "CallTimeout",  # ours
-    "LoadBalancerType",  # ours
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +52,90 @@ class AwsTimings:
     """After which a security group that cannot be deleted is an error (upstream's)."""
 
 
-@dataclass(frozen=True, slots=True)
-class AwsConfig:
-    """What the file says; empty text where it says nothing."""
+def _pattern(value: str) -> str:
+    try:
+        return re.compile(value).pattern
+    except (re.error, OverflowError, RecursionError) as wrong:
+        raise ValueError(value) from wrong
 
-    region: str = ""
-    zone: str = ""
-    vpc: str = ""
-    subnet_id: str = ""
-    route_table_id: str = ""
-    role_arn: str = ""
-    source_arn: str = ""
+
+def _host_url(value: str) -> str:
+    return url(value.strip(), ("http", "https"), None)
+
+
+_PATTERN = _pattern, "give a regular expression"
+_URL = _host_url, "give one as https://host"
+_TRIMMED = str.strip, ""
+_MANAGED = one_of(("Managed",)), "give Managed, or leave it out"
+
+
+@dataclass(frozen=True, slots=True)
+class CommonKeys:
+    """Keys of `[Global]` that hold as they are; empty text where the file says nothing."""
+
+    region: str = setting("", name="Region")
+    zone: str = setting("", name="Zone")
+    vpc: str = setting("", name="VPC")
+    subnet_id: str = setting("", name="SubnetID")
+    route_table_id: str = setting("", name="RouteTableID")
+    role_arn: str = setting("", name="RoleARN")
+    source_arn: str = setting("", name="SourceARN")
+    elb_security_group: str = setting("", name="ElbSecurityGroup")
+    topology_types: str = setting("", _PATTERN, name="SupportedTopologyInstanceTypePattern")
+    load_balancer_type: str = setting(
+        "classic", choice(*SUPPORTED_ANNOTATIONS), name="LoadBalancerType"
+    )
+    """Of Services that do not say theirs; ours."""
+    call_timeout: float = setting(15.0, name="CallTimeout")
+    """Ours; the slowest usual answers take a few seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalSection(CommonKeys):
+    """`[Global]`: all of upstream's keys."""
+
+    cluster_tag: str = setting("", name="KubernetesClusterTag")
+    cluster_id: str = setting("", name="KubernetesClusterID")
+    leaves_node_ingress: bool = setting(False, name="DisableSecurityGroupIngress")
+    nlb_groups: str = setting("", _MANAGED, name="NLBSecurityGroupMode")
+    families: tuple[str, ...] = setting((), name="NodeIPFamilies")
+    probe_mode: str = setting(
+        "",
+        choice("Shared", "ServiceNodePort"),
+        name="ClusterServiceLoadBalancerHealthProbeMode",
+    )
+    probe_port: int = setting(
+        10256,
+        whole_number(1, 65535),
+        name="ClusterServiceSharedLoadBalancerHealthProbePort",
+    )
+    probe_path: str = setting("/healthz", name="ClusterServiceSharedLoadBalancerHealthProbePath")
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """`[ServiceOverride "name"]`."""
+
+    service: str = setting("", _TRIMMED, name="Service")
+    region: str = setting("", _TRIMMED, name="Region")
+    url: str = setting("", _URL, name="URL")
+    signing_region: str = setting("", _TRIMMED, name="SigningRegion")
+    signing_method: str = setting("", _TRIMMED, name="SigningMethod")
+    signing_name: str = setting("", _TRIMMED, name="SigningName")
+
+
+SECTIONS: Mapping[str, type] = {"Global": GlobalSection, "ServiceOverride": Override}
+
+
+@dataclass(frozen=True, slots=True)
+class AwsConfig(CommonKeys):
+    """What the file says."""
+
     cluster_id: str = ""
     manages_node_ingress: bool = True
     manages_nlb_groups: bool = False
-    elb_security_group: str = ""
     families: tuple[str, ...] = ("ipv4",)
     shared_probe: SharedProbe | None = None
-    topology_types: str = ""  # a regular expression
-    load_balancer_type: str = "classic"  # of Services that do not say theirs
-    call_timeout: float = 15.0  # the slowest usual answers take a few seconds
     endpoints: Mapping[tuple[str, str], Endpoint] = field(default_factory=dict)
     """By botocore's service and the region; that of the metadata service is for any region."""
 
@@ -123,105 +146,65 @@ class AwsConfig:
 
 def read_config(content: bytes, path: str) -> AwsConfig:
     """The configuration in `content`; raises `ConfigurationFaults` with everything wrong in it."""
-    entries = parse_gcfg(content, path)
-    settings = [entry for entry in entries if entry.section == GLOBAL and not entry.name]
-    values = {entry.key: entry.value for entry in settings}  # the last of several counts
-    reader = ConfigReader(path, "Global", KEYS, values)
-    for entry in entries:
-        if entry not in settings and entry.section != OVERRIDE:
-            title = entry.section + (f' "{entry.name}"' if entry.name else "")
-            reader.add_at(f"[{title}]", "is not a section of this file", "remove it")
-    types = " or ".join(SUPPORTED_ANNOTATIONS)
+    sections = Sections(content, path, SECTIONS, named=("ServiceOverride",))
+    known, faults = sections.read(GlobalSection), sections.faults
+    if known.cluster_id and known.cluster_tag and known.cluster_id != known.cluster_tag:
+        problem = "and KubernetesClusterTag differ"
+        faults.add("[Global] KubernetesClusterID", problem, "keep one of them")
     config = AwsConfig(
-        cluster_id=_cluster_id(reader),
-        manages_node_ingress=not reader.value(
-            "DisableSecurityGroupIngress", boolean, False, "give true or false"
+        **{one.name: getattr(known, one.name) for one in fields(CommonKeys)},
+        cluster_id=known.cluster_id or known.cluster_tag,
+        manages_node_ingress=not known.leaves_node_ingress,
+        manages_nlb_groups=known.nlb_groups == "Managed",
+        families=_families(known.families, faults),
+        shared_probe=(
+            SharedProbe(known.probe_port, known.probe_path)
+            if known.probe_mode == "Shared"
+            else None
         ),
-        manages_nlb_groups=reader.value(
-            NLB_GROUP_MODE, one_of(("Managed", "")), "", "give Managed, or leave it out"
-        )
-        == "Managed",
-        families=_families(reader, [e.value for e in settings if e.key == "nodeipfamilies"]),
-        shared_probe=_probe(reader),
-        topology_types=reader.value(
-            "SupportedTopologyInstanceTypePattern", _pattern, "", "give a regular expression"
-        ),
-        load_balancer_type=reader.value(
-            "LoadBalancerType", one_of(SUPPORTED_ANNOTATIONS), "classic", f"give {types}"
-        ),
-        call_timeout=reader.value("CallTimeout", positive_duration, 15.0, "give a duration as 15s"),
-        endpoints=_endpoints(reader, [entry for entry in entries if entry.section == OVERRIDE]),
-        **{name: reader.text(key) for key, name in TEXT_KEYS.items()},
+        endpoints=_endpoints(sections.read_named(Override), faults),
     )
-    reader.check()
+    faults.check()
     return config
 
 
-def _cluster_id(reader: ConfigReader) -> str:
-    new, legacy = reader.text("KubernetesClusterID"), reader.text("KubernetesClusterTag")
-    if new and legacy and new != legacy:
-        reader.add("KubernetesClusterID", "and KubernetesClusterTag differ", "keep one of them")
-    return new or legacy
-
-
-def _pattern(value: str) -> str:
-    try:
-        return re.compile(value).pattern
-    except (re.error, OverflowError, RecursionError) as wrong:
-        raise ValueError(value) from wrong
-
-
-def _families(reader: ConfigReader, values: Sequence[str]) -> tuple[str, ...]:
+def _families(values: Sequence[str], faults: Faults) -> tuple[str, ...]:
     families = tuple(value.lower() for value in values)
     if not set(families) <= set(IP_FAMILIES) or len(set(families)) < len(families):
         remedy = "give ipv4, ipv6 or one line for each of them, the first choice first"
-        reader.add("NodeIPFamilies", f"is {', '.join(values)}", remedy)
+        faults.add("[Global] NodeIPFamilies", f"is {', '.join(values)}", remedy)
     return families or ("ipv4",)
 
 
-def _probe(reader: ConfigReader) -> SharedProbe | None:
-    modes = f"give {' or '.join(PROBE_MODES)}"
-    mode = reader.value(PROBE_MODE, one_of((*PROBE_MODES, "")), "", modes)
-    port = reader.value(PROBE_PORT, number_within(1, 65535), 10256, "give a port")
-    return SharedProbe(port, reader.text(PROBE_PATH, "/healthz")) if mode == "Shared" else None
-
-
 def _endpoints(
-    reader: ConfigReader, entries: Sequence[ConfigEntry]
+    overrides: Mapping[str, Override], faults: Faults
 ) -> dict[tuple[str, str], Endpoint]:
-    sections: dict[str, dict[str, str]] = {}
-    for entry in entries:
-        sections.setdefault(entry.name, {})[entry.key] = entry.value.strip()
     seen: set[tuple[str, str]] = set()
     old: dict[tuple[str, str], Endpoint] = {}
     new: dict[tuple[str, str], Endpoint] = {}
-    for name, values in sections.items():
-        title = f'[ServiceOverride "{name}"]'
-        _check_override(reader, title, values)
-        service, region = values.get("service", ""), values.get("region", "")
+    for name, override in overrides.items():
+        place, service, region = (
+            place_of("ServiceOverride", name),
+            override.service,
+            override.region,
+        )
+        _check_override(override, place, faults)
         if service and (service, region) in seen:
-            reader.add_at(title, f"is the second one of {service} in {region}", "keep one")
+            faults.add(place, f"is the second one of {service} in {region}", "keep one")
         seen.add((service, region))
         found, names = (new, SERVICES) if service in SERVICES else (old, OLD_SERVICES)
-        endpoint = Endpoint(
-            *(values.get(key, "") for key in ("url", "signingregion", "signingname"))
-        )
+        endpoint = Endpoint(override.url, override.signing_region, override.signing_name)
         for one in names.get(service if found is new else service.lower(), ()):
             found[one, "" if one == METADATA else region] = endpoint
     return old | new
 
 
-def _check_override(reader: ConfigReader, title: str, values: Mapping[str, str]) -> None:
-    for key in sorted(values.keys() - set(OVERRIDE_KEYS)):
-        reader.add_at(f"{title} {key}", "is not a key", "remove it")
-    for key in ("service", "region", "url", "signingregion"):
-        if not values.get(key):
-            reader.add_at(f"{title} {key}", "is missing", "give it")
-    service, url = values.get("service", ""), urlsplit(values.get("url", ""))
-    if service and service.lower() not in OLD_SERVICES:
+def _check_override(override: Override, place: str, faults: Faults) -> None:
+    for key in ("Service", "Region", "URL", "SigningRegion"):
+        if f"{place} {key}" not in faults.origins:
+            faults.add(f"{place} {key}", "is missing", "give it")
+    if override.service and override.service.lower() not in OLD_SERVICES:
         known = ", ".join([*SERVICES, "elasticloadbalancing"])
-        reader.add_at(f"{title} service", f"is {service!r}", f"use one of {known}")
-    if values.get("signingmethod", "").lower() not in ("", "v4"):
-        reader.add_at(f"{title} signingmethod", "is not v4", "remove it")
-    if values.get("url") and (url.scheme not in ("http", "https") or not url.hostname):
-        reader.add_at(f"{title} url", "is no URL", "give one as https://host")
+        faults.add(f"{place} Service", f"is {override.service!r}", f"use one of {known}")
+    if override.signing_method.lower() not in ("", "v4"):
+        faults.add(f"{place} SigningMethod", "is not v4", "remove it")

@@ -4,28 +4,20 @@ All faults of both are told at once.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar
-from urllib.parse import urlsplit
+from dataclasses import dataclass
 
 from ccm.cloud.config_file import (
     READABLE,
-    ConfigReader,
-    Reading,
-    SectionReader,
-    keys_of,
-    one_of,
-    parse_gcfg,
+    choice,
+    of_form,
+    url,
     why_no_certificate,
     why_unreadable,
 )
-from ccm.errors import ConfigurationFault
+from ccm.cloud.sections import Sections, setting
 from ccm.model.cloud import UUID
 from ccm.providers.digitalocean.ids import TAG
-
-S = TypeVar("S")
 
 API_URL = "https://api.digitalocean.com"
 REGIONAL, NETWORK = "REGIONAL", "REGIONAL_NETWORK"
@@ -33,7 +25,29 @@ TYPES = (REGIONAL, NETWORK)
 IPV4, DUALSTACK = "IPV4", "DUALSTACK"
 STACKS = (IPV4, DUALSTACK)
 TOKEN = re.compile(r"[!-~]+")
-FIREWALL_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9.-]+")
+
+
+def _url(value: str) -> str:
+    """The API's address, with `/v2` or without; a token goes there, so it is HTTPS or local."""
+    is_local = re.match(r"http://(127\.0\.0\.1|\[::1]|localhost)[:/]?", value)
+    schemes = ("http", "https") if is_local else ("https",)
+    return url(value, schemes, None).removesuffix("/v2")
+
+
+def _rate(value: str) -> float:
+    if not 0 < (rate := float(value)) < 1000:
+        raise ValueError(value)
+    return rate
+
+
+_URL = _url, "give https://host"
+_TOKEN = of_form(TOKEN, "give a personal access token")
+_TAG = of_form(TAG, "give letters, digits, colons, dashes and underscores")
+_CLUSTER_ID = of_form("[A-Za-z0-9_:-]{1,200}", _TAG[1])
+_VPC = of_form(UUID, "give the UUID of a VPC")
+_REGION = of_form("[a-z]{3}[0-9]{1,2}", "give a slug as nyc3")
+_RATE = _rate, "give a number of calls"
+_FIREWALL_NAME = of_form("[a-zA-Z0-9][a-zA-Z0-9.-]+", "give letters, digits, dots and dashes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +55,29 @@ class GlobalSection:
     """`[Global]`: how the API is reached, and what the cluster is there."""
 
     token_file: str = ""
-    token: str = field(default="", repr=False)
-    api_url: str = API_URL
+    token: str = setting("", _TOKEN, is_secret=True)
+    api_url: str = setting(API_URL, _URL)
     ca_file: str = ""
-    cluster_id: str = ""
-    vpc_id: str = ""
-    region: str = ""
-    calls_per_second: float = 0.0  # 0 is what DigitalOcean allows
+    cluster_id: str = setting("", _CLUSTER_ID)
+    vpc_id: str = setting("", _VPC)
+    region: str = setting("", _REGION)
+    calls_per_second: float = setting(0.0, _RATE)  # 0 is what DigitalOcean allows
 
 
 @dataclass(frozen=True, slots=True)
 class BalancerSection:
     """`[LoadBalancer]`: what Services get that do not say."""
 
-    type: str = NETWORK
-    network_stack: str = ""
+    type: str = setting(NETWORK, choice(*TYPES))
+    network_stack: str = setting("", choice(*STACKS))
 
 
 @dataclass(frozen=True, slots=True)
 class FirewallSection:
     """`[Firewall]`: the one that opens node ports; without a name there is none."""
 
-    name: str = ""
-    tag: tuple[str, ...] = ()
+    name: str = setting("", _FIREWALL_NAME)
+    tag: tuple[str, ...] = setting((), _TAG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,112 +110,33 @@ ENVIRONMENT = {
 
 def read_config(content: bytes, path: str, environment: Mapping[str, str]) -> DigitalOceanConfig:
     """The configuration; raises `ConfigurationFaults` with everything wrong in it."""
-    grouped: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    faults = ConfigReader(path, "Global", (), {})
-    for entry in parse_gcfg(content, path):
-        grouped[entry.section][entry.key].append(entry.value)
-        if entry.section not in map(str.lower, SECTIONS) or entry.name:
-            known = ", ".join(f"[{one}]" for one in SECTIONS)
-            place = f'[{entry.section} "{entry.name}"]' if entry.name else f"[{entry.section}]"
-            faults.add_at(place, "is not a section of this file", f"use {known}")
-    _add_environment(grouped, environment, faults)
-
-    def read(kind: type[S], section: str) -> S:
-        reader = SectionReader(path, section, keys_of(kind), grouped[section.lower()])
-        found = reader.read(kind, READINGS[section])
-        faults.faults += reader.faults
-        return found
-
+    sections = Sections(content, path, SECTIONS)
+    for variable, (title, key) in ENVIRONMENT.items():
+        value = environment.get(variable, "").strip()
+        if value and not (key == "token" and sections.has(title, "token-file")):
+            texts = [one.strip() for one in value.split(",")] if key == "tag" else [value]
+            sections.add(title, key, texts, variable)
     config = DigitalOceanConfig(
-        common=read(GlobalSection, "Global"),
-        balancers=read(BalancerSection, "LoadBalancer"),
-        firewall=read(FirewallSection, "Firewall"),
+        common=sections.read(GlobalSection),
+        balancers=sections.read(BalancerSection),
+        firewall=sections.read(FirewallSection),
     )
-    _check(config, faults)
-    faults.check()
+    _check(config, sections)
+    sections.faults.check()
     return config
 
 
-def _add_environment(
-    grouped: dict[str, dict[str, list[str]]], environment: Mapping[str, str], faults: ConfigReader
-) -> None:
-    """What the file leaves out; a wrong value is told by the name of its variable."""
-    for variable, (section, key) in ENVIRONMENT.items():
-        value = environment.get(variable, "").strip()
-        there = grouped[section.lower()]
-        if not value or key in there or (key == "token" and "token-file" in there):
-            continue
-        read, remedy = READINGS[section][key]
-        items = [one.strip() for one in value.split(",")] if key == "tag" else [value]
-        try:
-            for item in items:
-                read(item)
-            there[key] = items
-        except ValueError:
-            shown = "holds none" if key == "token" else f"is {value!r}"
-            faults.faults.append(ConfigurationFault(variable, shown, remedy))
-            if key == "token":
-                there[key] = ["-"]  # that there is none is no second fault
-
-
-def _check(config: DigitalOceanConfig, faults: ConfigReader) -> None:
-    common, firewall = config.common, config.firewall
+def _check(config: DigitalOceanConfig, sections: Sections) -> None:
+    common, firewall, faults = config.common, config.firewall, sections.faults
     if common.token_file and common.token:
-        faults.add("token", "is given twice", "give token-file or token")
+        faults.add("[Global] token", "is given twice", "give token-file or token")
     elif why := common.token_file and why_unreadable(common.token_file):
-        faults.add("token-file", why, READABLE)
-    elif not common.token_file and not common.token:
+        faults.add("[Global] token-file", why, READABLE)
+    elif not common.token_file and not sections.has("Global", "token"):
         remedy = "give [Global] token-file, or DO_ACCESS_TOKEN in the environment"
-        faults.add("token-file", "is missing", remedy)
+        faults.add("[Global] token-file", "is missing", remedy)
     if why := common.ca_file and why_no_certificate(common.ca_file):
-        faults.add("ca-file", why, "give the file of a certificate")
+        faults.add("[Global] ca-file", why, "give the file of a certificate")
     if bool(firewall.name) != bool(firewall.tag):
         remedy = "give a name and at least one tag of the droplets, or neither"
-        faults.add_at("[Firewall]", "has only one of name and tag", remedy)
-
-
-def _url(value: str) -> str:
-    """The API's address, with `/v2` or without; a token goes there, so it is HTTPS or local."""
-    url = urlsplit(value)
-    is_local = url.hostname in ("127.0.0.1", "::1", "localhost")
-    if not url.hostname or url.username or url.query or url.fragment:
-        raise ValueError(value)
-    if url.scheme != "https" and not (url.scheme == "http" and is_local):
-        raise ValueError(value)
-    return value.rstrip("/").removesuffix("/v2")
-
-
-def _of_form(form: re.Pattern[str], remedy: str) -> Reading:
-    def read(value: str) -> str:
-        if not form.fullmatch(value):
-            raise ValueError(value)
-        return value
-
-    return read, remedy
-
-
-def _rate(value: str) -> float:
-    if not 0 < (rate := float(value)) < 1000:
-        raise ValueError(value)
-    return rate
-
-
-_TAG = _of_form(TAG, "give letters, digits, colons, dashes and underscores")
-READINGS: Mapping[str, Mapping[str, Reading]] = {
-    "Global": {
-        "api-url": (_url, "give https://host"),
-        "token": _of_form(TOKEN, "give a personal access token"),
-        "cluster-id": _of_form(re.compile(r"[A-Za-z0-9_:-]{1,200}"), _TAG[1]),
-        "vpc-id": _of_form(UUID, "give the UUID of a VPC"),
-        "region": _of_form(re.compile(r"[a-z]{3}[0-9]{1,2}"), "give a slug as nyc3"),
-        "calls-per-second": (_rate, "give a number of calls"),
-    },
-    "LoadBalancer": {
-        "type": (one_of(TYPES), f"use {' or '.join(TYPES)}"),
-        "network-stack": (one_of(STACKS), f"use {' or '.join(STACKS)}"),
-    },
-    "Firewall": {
-        "name": _of_form(FIREWALL_NAME, "give letters, digits, dots and dashes"),
-        "tag": _TAG,
-    },
-}
+        faults.add("[Firewall]", "has only one of name and tag", remedy)

@@ -1,42 +1,53 @@
 """The --cloud-config file, in the format of other clouds'; all its faults are reported at once."""
 
-import re
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
-from typing import TypeVar
 from urllib.parse import urlsplit
 
 from ccm.cloud.config_file import (
     READABLE,
-    ConfigReader,
-    Reading,
-    SectionReader,
-    keys_of,
-    number_within,
-    one_of,
-    parse_gcfg,
+    choice,
+    network,
+    of_form,
+    url,
+    whole_number,
     why_unreadable,
 )
+from ccm.cloud.sections import Faults, Sections, place_of, setting
 from ccm.model.cloud import Network
-
-S = TypeVar("S")
 
 BALANCE, FORWARD = "load-balancer", "forward"
 STOPPED, REPLUG = "stopped", "replug"
 LONGEST_CHECK = 3600  # seconds
 
 
+def _url(value: str) -> str:
+    if not value.startswith("unix:"):
+        return url(value)
+    return of_form("unix:///[^?#]+", "")[0](value)
+
+
+def _range(value: str) -> Network:
+    """A network, or one address."""
+    return network(value) if "/" in value else ip_network(ip_address(value))
+
+
+_URL = _url, "give https://host:8443 or unix:///path"
+_RANGE = _range, "give a network as 192.0.2.0/24, or an address"
+_COUNT = whole_number(1, LONGEST_CHECK)
+_NAME = of_form("[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "give a name")  # it goes into paths
+
+
 @dataclass(frozen=True, slots=True)
 class Remote:
     """`[Remote "name"]`: an Incus, and the projects in it whose instances are Nodes."""
 
-    url: str = ""
+    url: str = setting("", _URL)
     certificate: str = ""
     key: str = ""
     server_certificate: str = ""
-    project: tuple[str, ...] = ()
+    project: tuple[str, ...] = setting((), _NAME)
     region: str = ""
 
 
@@ -44,7 +55,7 @@ class Remote:
 class NodeSection:
     """`[Node]`: what of an instance becomes what of a Node."""
 
-    network: str = ""  # whose addresses come first
+    network: str = setting("", _NAME)  # whose addresses come first
     zone_key: str = ""  # of an instance's configuration, which its users write
     zone_group_prefix: str = ""  # of a group of cluster members
 
@@ -54,15 +65,15 @@ class BalancerSection:
     """`[LoadBalancer]`; without a network there are none."""
 
     remote: str = ""
-    project: str = ""
-    network: str = ""
-    mode: str = BALANCE
-    address_range: tuple[Network, ...] = ()
+    project: str = setting("", _NAME)
+    network: str = setting("", _NAME)
+    mode: str = setting(BALANCE, choice(BALANCE, FORWARD))
+    address_range: tuple[Network, ...] = setting((), _RANGE)
     health_check: bool = True
-    health_check_interval: int = 5
-    health_check_timeout: int = 2
-    health_check_success_count: int = 2
-    health_check_failure_count: int = 2
+    health_check_interval: int = setting(5, _COUNT)
+    health_check_timeout: int = setting(2, _COUNT)
+    health_check_success_count: int = setting(2, _COUNT)
+    health_check_failure_count: int = setting(2, _COUNT)
 
     @property
     def check_counts(self) -> dict[str, int]:
@@ -79,7 +90,7 @@ class BalancerSection:
 class RouteSection:
     """`[Routes]`: when a NIC in an OVN network gets or loses routes, which unplugs it."""
 
-    on_ovn: str = STOPPED
+    on_ovn: str = setting(STOPPED, choice(STOPPED, REPLUG))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,80 +112,62 @@ class IncusConfig:
 
 
 SECTIONS: Mapping[str, type] = {
-    "node": NodeSection,
-    "loadbalancer": BalancerSection,
-    "routes": RouteSection,
-    "volumes": VolumeSection,
+    "Remote": Remote,
+    "Node": NodeSection,
+    "LoadBalancer": BalancerSection,
+    "Routes": RouteSection,
+    "Volumes": VolumeSection,
 }
-REMOTE = "remote"
 
 
 def read_config(content: bytes, path: str) -> IncusConfig:
     """The configuration in `content`; raises `ConfigurationFaults` with everything wrong in it."""
-    grouped: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    faults = ConfigReader(path, "Remote", (), {})
-    for entry in parse_gcfg(content, path):
-        grouped[entry.section, entry.name][entry.key].append(entry.value)
-    for section, name in grouped:
-        if section != REMOTE and (section not in SECTIONS or name):
-            shown = f'[{section} "{name}"]' if name else f"[{section}]"
-            known = "[Remote], [Node], [LoadBalancer], [Routes] and [Volumes]"
-            faults.add_at(shown, "is not a section of this file", f"use {known}")
-
-    def read(kind: type[S], section: str, name: str = "") -> S:
-        reader = SectionReader(path, section, keys_of(kind), grouped[section.lower(), name])
-        found = reader.read(kind, READINGS)
-        faults.faults += reader.faults
-        return found
-
+    sections = Sections(content, path, SECTIONS, named=("Remote",))
     config = IncusConfig(
-        remotes={
-            name: read(Remote, "Remote", name)
-            for section, name in list(grouped)
-            if section == REMOTE
-        },
-        nodes=read(NodeSection, "Node"),
-        balancers=read(BalancerSection, "LoadBalancer"),
-        routes=read(RouteSection, "Routes"),
-        volumes=read(VolumeSection, "Volumes"),
+        remotes=sections.read_named(Remote),
+        nodes=sections.read(NodeSection),
+        balancers=sections.read(BalancerSection),
+        routes=sections.read(RouteSection),
+        volumes=sections.read(VolumeSection),
     )
+    faults = sections.faults
     _check_remotes(config.remotes, faults)
     _check_balancers(config, faults)
     faults.check()
     return _completed(config)
 
 
-def _check_remotes(remotes: Mapping[str, Remote], faults: ConfigReader) -> None:
+def _check_remotes(remotes: Mapping[str, Remote], faults: Faults) -> None:
     if not remotes:
-        faults.add("url", "is missing", "give [Remote] with the url of an Incus")
+        faults.add("[Remote] url", "is missing", "give [Remote] with the url of an Incus")
     named = set[tuple[str, str]]()
     for name, remote in remotes.items():
-        place = f'[Remote "{name}"]' if name else "[Remote]"
+        place = place_of("Remote", name)
         if not remote.url:
-            faults.add_at(f"{place} url", "is missing", "give https://host:8443 or unix:///path")
+            faults.add(f"{place} url", "is missing", "give https://host:8443 or unix:///path")
         if not remote.project:
-            faults.add_at(f"{place} project", "is missing", "name each project that has Nodes")
+            faults.add(f"{place} project", "is missing", "name each project that has Nodes")
         for project in remote.project:
             if (where := (remote.url, project)) in named:
                 remedy = "name each project of an Incus once"
-                faults.add_at(f"{place} project", f"has {project!r} twice", remedy)
+                faults.add(f"{place} project", f"has {project!r} twice", remedy)
             named.add(where)
         if not remote.url.startswith("https"):
             continue
         for key in ("certificate", "key", "server_certificate"):
             shown, file = f"{place} {key.replace('_', '-')}", getattr(remote, key)
             if not file and key != "server_certificate":
-                faults.add_at(shown, "is missing", "give the file of the client's")
+                faults.add(shown, "is missing", "give the file of the client's")
             elif file and (why := why_unreadable(file)):
-                faults.add_at(shown, f"is {file!r}, which {why}", READABLE)
+                faults.add(shown, f"is {file!r}, which {why}", READABLE)
 
 
-def _check_balancers(config: IncusConfig, faults: ConfigReader) -> None:
+def _check_balancers(config: IncusConfig, faults: Faults) -> None:
     remote, remotes = config.balancers.remote, config.remotes
     is_chosen = remote in remotes or (not remote and len(remotes) < 2)
     if config.balancers.network and not is_chosen:
         place, remedy = "[LoadBalancer] remote", f"name one of {', '.join(remotes)}"
-        faults.add_at(place, f"is {remote!r}", remedy)
+        faults.add(place, f"is {remote!r}", remedy)
 
 
 def _completed(config: IncusConfig) -> IncusConfig:
@@ -192,43 +185,3 @@ def _completed(config: IncusConfig) -> IncusConfig:
         nodes=replace(config.nodes, network=config.nodes.network or balancers.network),
         balancers=replace(balancers, remote=remote, project=project),
     )
-
-
-def _url(value: str) -> str:
-    url = urlsplit(value)
-    is_https = url.scheme == "https" and url.hostname and url.path in ("", "/") and not url.query
-    is_socket = url.scheme == "unix" and not url.netloc and url.path.startswith("/")
-    if not (is_https or is_socket) or url.username:
-        raise ValueError(value)
-    return value.rstrip("/")
-
-
-def _name(value: str) -> str:
-    """The name of a project or network, which goes into paths."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", value):
-        raise ValueError(value)
-    return value
-
-
-def _range(value: str) -> Network:
-    """A network, or one address."""
-    return ip_network(value if "/" in value else str(ip_address(value)))
-
-
-def _choice(*choices: str) -> Reading:
-    return one_of(choices), f"use {', '.join(choices)}"
-
-
-_COUNT = number_within(1, LONGEST_CHECK), f"give 1 to {LONGEST_CHECK}"
-READINGS: Mapping[str, Reading] = {
-    "url": (_url, "give https://host:8443 or unix:///path"),
-    "project": (_name, "give the name of a project"),
-    "network": (_name, "give the name of a network"),
-    "mode": _choice(BALANCE, FORWARD),
-    "on-ovn": _choice(STOPPED, REPLUG),
-    "address-range": (_range, "give a network as 192.0.2.0/24, or an address"),
-    "health-check-interval": _COUNT,
-    "health-check-timeout": _COUNT,
-    "health-check-success-count": _COUNT,
-    "health-check-failure-count": _COUNT,
-}

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ccm.cloud.config_file import fault_in
+from ccm.cloud.config_file import one_of
+from ccm.cloud.sections import fault_in, setting
 from ccm.errors import ConfigurationFaults
 from ccm.model.objects import mapping, text
 
@@ -33,6 +34,14 @@ AUTH_KEYS = {
 }  # fmt: skip
 
 
+INTERFACES = ("public", "internal", "admin")
+
+
+def _interface(value: str) -> str:
+    """Keystone's word for a kind of endpoint, which older files write with `URL` behind it."""
+    return one_of(INTERFACES)(value.removesuffix("URL"))
+
+
 @dataclass(frozen=True, slots=True)
 class GlobalSection:
     """`[Global]`: where Keystone is and who we are; a key is a field, with dashes."""
@@ -40,7 +49,7 @@ class GlobalSection:
     auth_url: str = ""
     username: str = ""
     user_id: str = ""
-    password: str = field(default="", repr=False)
+    password: str = setting("", is_secret=True)
     tenant_id: str = ""
     tenant_name: str = ""
     domain_id: str = ""
@@ -51,13 +60,13 @@ class GlobalSection:
     tenant_domain_name: str = ""
     application_credential_id: str = ""
     application_credential_name: str = ""
-    application_credential_secret: str = field(default="", repr=False)
+    application_credential_secret: str = setting("", is_secret=True)
     trust_id: str = ""
     trustee_id: str = ""
-    trustee_password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
+    trustee_password: str = setting("", is_secret=True)
+    token: str = setting("", is_secret=True)
     region: str = ""
-    os_endpoint_type: str = "public"
+    os_endpoint_type: str = setting("public", (_interface, f"use {', '.join(INTERFACES)}"))
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""

@@ -7,7 +7,8 @@ from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
-from ccm.cloud.config_file import READABLE, YamlReader, why_no_certificate, why_unreadable
+from ccm.cloud.config_file import READABLE, why_no_certificate, why_unreadable
+from ccm.cloud.yaml_file import YamlReader
 from ccm.model.cloud import Network
 from ccm.model.objects import text
 from ccm.providers.proxmox.ids import REGION

@@ -1,88 +1,82 @@
-"""The --cloud-config file of the simulated cloud: an INI file whose faults are reported at once."""
+"""The --cloud-config file of the simulated cloud; all its faults are reported at once."""
 
 import math
-from configparser import ConfigParser, Error
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from ccm.cloud.config_file import ConfigReader, fault_in, number_within, positive_duration
+from ccm.cloud.config_file import positive_duration, url, whole_number
 from ccm.cloud.interface import Quota
-from ccm.errors import ConfigurationFaults
+from ccm.cloud.sections import Faults, Sections, setting
 
-SECTION = "Global"
-KEYS = ("url", "token", "token-file", "page-size", "read-rate", "write-rate", "timeout")
-EXAMPLE = "start it with [Global] and url = http://127.0.0.1:8080"
 DEFAULT_READ_QUOTA = Quota(per_second=20.0, burst=40)
 DEFAULT_WRITE_QUOTA = Quota(per_second=5.0, burst=10)
+
+
+def _quota(text: str) -> Quota:
+    """A rate; twice as many calls may come at once, and at least one."""
+    rate = float(text)
+    if not 0 < rate < math.inf:
+        raise ValueError(text)
+    return Quota(rate, max(1, int(2 * rate)))
+
+
+def _timeout(text: str) -> float:
+    """A duration, or a bare number of seconds."""
+    return positive_duration(f"{text}s" if text.replace(".", "", 1).isdecimal() else text)
+
+
+def _url(value: str) -> str:
+    return url(value, ("http", "https"), None)
+
+
+_URL = _url, "give the URL of the simulated cloud"
+_PAGE = whole_number(1, 1000)
+_RATE = _quota, "give calls a second, above 0"
+_TIMEOUT = _timeout, "give a duration as 10s or 500ms"
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedConfig:
     """How to reach the simulated cloud and how much of it to use; `timeout` is of one call."""
 
-    url: str
-    token: str = field(default="", repr=False)
-    token_file: Path | None = None
-    page_size: int = 100
-    read_quota: Quota = DEFAULT_READ_QUOTA
-    write_quota: Quota = DEFAULT_WRITE_QUOTA
-    timeout: float = 10.0
+    url: str = setting("", _URL)
+    token: str = setting("", is_secret=True)
+    token_file: Path | None = setting(None, (Path, "give a path"))
+    page_size: int = setting(100, _PAGE)
+    read_quota: Quota = setting(DEFAULT_READ_QUOTA, _RATE, name="read-rate")
+    write_quota: Quota = setting(DEFAULT_WRITE_QUOTA, _RATE, name="write-rate")
+    timeout: float = setting(10.0, _TIMEOUT)
 
 
 def read_config(content: bytes, path: str) -> SimulatedConfig:
     """The configuration in `content`; raises `ConfigurationFaults` with everything wrong in it."""
-    try:
-        parser = ConfigParser(interpolation=None)
-        parser.read_string(content.decode(), path)
-    except (UnicodeDecodeError, Error) as wrong:
-        fault = fault_in(path, "", f"is not an INI file{_line(wrong)}", EXAMPLE)
-        raise ConfigurationFaults([fault]) from wrong
-    values = dict(parser[SECTION]) if parser.has_section(SECTION) else {}
-    reader = ConfigReader(path, SECTION, KEYS, values)
-    for section in (*parser.sections(), *(["DEFAULT"] if parser.defaults() else ())):
-        if section != SECTION:
-            reader.add_at("", f"has an unknown section [{section}]", f"use only [{SECTION}]")
-    if not values.get("url"):
-        reader.add("url", "is missing", "give the URL of the simulated cloud")
-    file, rate = reader.text("token-file"), "give calls a second, above 0"
-    config = SimulatedConfig(
-        url=reader.value("url", _url, "", "give the URL of the simulated cloud"),
-        token=_token(reader),
-        token_file=Path(file) if file else None,
-        page_size=reader.value(
-            "page-size", number_within(1, 1000), 100, "give a whole number, 1 to 1000"
-        ),
-        read_quota=reader.value("read-rate", _quota, DEFAULT_READ_QUOTA, rate),
-        write_quota=reader.value("write-rate", _quota, DEFAULT_WRITE_QUOTA, rate),
-        timeout=reader.value("timeout", _timeout, 10.0, "give a duration as 10s or 500ms"),
-    )
-    reader.check()
+    sections = Sections(content, path, {"Global": SimulatedConfig})
+    config, faults = sections.read(SimulatedConfig), sections.faults
+    if not sections.has("Global", "url"):
+        faults.add("[Global] url", "is missing", "give the URL of the simulated cloud")
+    config = replace(config, token=_token(config, faults))
+    faults.check()
     return config
 
 
-def _line(wrong: Exception) -> str:
-    """Where it went wrong; never what stands there, which may be a secret."""
-    number = getattr(wrong, "lineno", None) or next(iter(getattr(wrong, "errors", [])), (None,))[0]
-    return f": line {number} is not understood" if number else ""
-
-
-def _token(reader: ConfigReader) -> str:
+def _token(config: SimulatedConfig, faults: Faults) -> str:
     """The token, or what is in the token file; the value itself is never in a fault."""
-    token, file = reader.text("token"), reader.text("token-file")
+    token, file = config.token, config.token_file
     if token and file:
-        reader.add("token", "and token-file are both set", "keep one of them")
+        faults.add("[Global] token", "and token-file are both set", "keep one of them")
     if not token and not file:
-        reader.add("token", "is missing", "set token or token-file")
+        faults.add("[Global] token", "is missing", "set token or token-file")
     if not file:
         if token and not _is_sendable(token):
-            reader.add("token", "has spaces or characters outside ASCII", "copy it again")
+            problem = "has spaces or characters outside ASCII"
+            faults.add("[Global] token", problem, "copy it again")
         return token
     try:
-        return read_token(Path(file))
+        return read_token(file)
     except (OSError, ValueError) as wrong:
         reason = wrong.strerror if isinstance(wrong, OSError) else str(wrong)
-        reader.add("token-file", f"{file} cannot be read: {reason}", "name a file with a token")
+        problem = f"{file} cannot be read: {reason}"
+        faults.add("[Global] token-file", problem, "name a file with a token")
         return ""
 
 
@@ -102,26 +96,3 @@ def read_token(path: Path) -> str:
 def _is_sendable(token: str) -> bool:
     """Whether the token can stand in an HTTP header."""
     return token.isascii() and token.isprintable() and " " not in token
-
-
-def _url(text: str) -> str:
-    if not text:
-        return ""  # told as missing
-    parts = urlsplit(text)
-    surplus = parts.query or parts.fragment or parts.username or parts.port == 0
-    if parts.scheme not in ("http", "https") or not parts.hostname or surplus:
-        raise ValueError(text)
-    return text.rstrip("/")
-
-
-def _quota(text: str) -> Quota:
-    """A rate; twice as many calls may come at once, and at least one."""
-    rate = float(text)
-    if not 0 < rate < math.inf:
-        raise ValueError(text)
-    return Quota(rate, max(1, int(2 * rate)))
-
-
-def _timeout(text: str) -> float:
-    """A duration, or a bare number of seconds."""
-    return positive_duration(f"{text}s" if text.replace(".", "", 1).isdecimal() else text)

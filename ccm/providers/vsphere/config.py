@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ccm.cloud.config_file import ConfigEntry, YamlReader, boolean, parse_gcfg, why_no_certificate
+from ccm.cloud.config_file import boolean, why_no_certificate
+from ccm.cloud.ini_file import IniEntry, IniError, parse_ini
+from ccm.cloud.yaml_file import YamlReader
 from ccm.model.cloud import Network, read_network
 from ccm.model.objects import mapping
 
@@ -31,6 +33,7 @@ _NODES = (
 _NSXT = ("nsxt", "loadBalancer", "loadBalancerClass", "route")
 _SECTIONS = ("global", "vcenter", "labels", "nodes")
 _SWITCHES = ("insecure-flag", "api-disable")  # of INI
+_IN_TREE = ("workspace", "disk", "network")  # what Kubernetes once read itself; without effect
 _INI_SECTIONS = {"virtualcenter": "vcenter", "loadbalancer": "loadBalancer"}
 
 
@@ -110,23 +113,32 @@ def _parse(reader: YamlReader, content: bytes, path: str) -> Mapping[str, Any]:
     if not written or not written[0].startswith(b"["):
         return reader.parse(content)
     sections: dict[str, Any] = {}
-    for entry in parse_gcfg(content, path):
-        section = _INI_SECTIONS.get(entry.section, entry.section)
+    try:
+        parsed = parse_ini(content)
+    except IniError as error:
+        reader.fault("", error.problem, error.remedy, error.line)
+        reader.check()
+        raise
+    for (title, name), one in parsed.items():
+        if title in _IN_TREE:
+            continue
+        section = _INI_SECTIONS.get(title, title)
         found = sections.setdefault(section, {})
         if section == "vcenter":
-            found = found.setdefault(entry.name, {})
-        found[_camel(entry.key)] = _plain(entry)
+            found = found.setdefault(name, {})
+        found.update({_camel(entry.key): _plain(entry) for entry in one.entries})
     for name, vcenter in mapping(sections.get("vcenter")).items():
         vcenter.setdefault("server", name)
     return sections
 
 
-def _plain(entry: ConfigEntry) -> str | bool:
+def _plain(entry: IniEntry) -> str | bool:
     """Its value; that of a switch is one, if it is understood."""
     try:
-        return boolean(entry.value) if entry.key in _SWITCHES else entry.value
+        value = "true" if entry.value is None else entry.value
+        return boolean(value) if entry.key in _SWITCHES else value
     except ValueError:
-        return entry.value
+        return value
 
 
 def _camel(key: str) -> str:

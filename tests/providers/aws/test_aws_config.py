@@ -110,7 +110,11 @@ def test_the_legacy_tag_is_the_cluster_id() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[Global]\nzona = x", "[Global] zona: is not a key"),
+        (
+            "[Global]\nzona = x",
+            "aws.conf:2 [Global] zona: is not a key of this file; did you mean Zone?",
+        ),
+        ("[Global]\nVPC", "aws.conf:2 [Global] VPC: has no value; write it as key = value"),
         ("[Global]\nNodeIPFamilies = ipv5", "NodeIPFamilies: is ipv5"),
         ("[Global]\nNodeIPFamilies = ipv4\nNodeIPFamilies = ipv4", "NodeIPFamilies"),
         ("[Global]\nDisableSecurityGroupIngress = perhaps", "is 'perhaps'"),
@@ -119,16 +123,16 @@ def test_the_legacy_tag_is_the_cluster_id() -> None:
         ("[Global]\nSupportedTopologyInstanceTypePattern = [", "give a regular expression"),
         ("[Global]\nCallTimeout = soon", "CallTimeout: is 'soon'"),
         ("[Global]\nLoadBalancerType = alb", "LoadBalancerType: is 'alb'"),
-        ("[Globe]\nx = 1", "[globe]: is not a section"),
-        ('[ServiceOverride "1"]\nService = ec2', "region: is missing"),
-        ('[ServiceOverride "1"]\nService = s3', "service: is 's3'; use one of EC2, Elastic"),
+        ("[Globe]\nx = 1", ":1 [Globe]: is not a section"),
+        ('[ServiceOverride "1"]\nService = ec2', "Region: is missing"),
+        ('[ServiceOverride "1"]\nService = s3', "Service: is 's3'; use one of EC2, Elastic"),
         (
             "".join(f'[ServiceOverride "{n}"]\nService = EC2\nRegion = r\n' for n in "12"),
             "is the second one of EC2 in r",
         ),
-        ('[ServiceOverride "1"]\nSigningMethod = v2', "signingmethod: is not v4"),
-        ("no section = 1", "line 1 is not understood"),
-        ('[Global]\nZone = "open', "line 2 is not understood"),
+        ('[ServiceOverride "1"]\nSigningMethod = v2', "SigningMethod: is not v4"),
+        ("no section = 1", "aws.conf:1: is not a section or a key; write it as key = value"),
+        ('[Global]\nZone = "open', ":2: has a quote that is not closed"),
     ],
 )
 def test_what_is_wrong_is_told_with_where_and_what_to_do(text: str, told: str) -> None:

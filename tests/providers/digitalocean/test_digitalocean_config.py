@@ -76,12 +76,12 @@ def test_all_faults_are_told_at_once() -> None:
     environment = {"PUBLIC_ACCESS_FIREWALL_NAME": "only", "REGION": "New York"}
     told = "\n".join(faults(text, environment))
     for words in (
-        "do.conf [Global] token-file: cannot be read: No such file or directory",
-        "do.conf [Global] api-url: is 'http://api.example.com'",
-        "do.conf [Global] vpc-id: is 'default'",
-        "do.conf [Global] regoin: is not a key of this file",
-        "do.conf [LoadBalancer] type: is 'GLOBAL'",
-        "do.conf [routes]: is not a section of this file",
+        "do.conf:3 [Global] token-file: cannot be read: No such file or directory",
+        "do.conf:4 [Global] api-url: is 'http://api.example.com'",
+        "do.conf:5 [Global] vpc-id: is 'default'",
+        "do.conf:6 [Global] regoin: is not a key of this file; did you mean region?",
+        "do.conf:8 [LoadBalancer] type: is 'GLOBAL'",
+        "do.conf:9 [Routes]: is not a section of this file",
         "do.conf [Firewall]: has only one of name and tag",
         "REGION: is 'New York'",
     ):
@@ -92,7 +92,7 @@ def test_all_faults_are_told_at_once() -> None:
     ("text", "environment", "words"),
     [
         ("", {}, "[Global] token-file: is missing"),
-        ("", {"DO_ACCESS_TOKEN": "two words"}, "DO_ACCESS_TOKEN: holds none"),
+        ("", {"DO_ACCESS_TOKEN": "two words"}, "DO_ACCESS_TOKEN: has not the form"),
         ("", {"DO_ACCESS_TOKEN": "x", "DEFAULT_LB_TYPE": "global"}, "DEFAULT_LB_TYPE: is 'global'"),
         ("[Global]\ntoken = x\ntoken-file = /etc/hosts", {}, "token: is given twice"),
         ("[Global]\ntoken = x\nca-file = /nowhere", {}, "ca-file: is '/nowhere'"),

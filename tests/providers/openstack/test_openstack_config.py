@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakepve.certs import make_cert
 
 from ccm.errors import ConfigurationFaults
 from ccm.providers.openstack.config import (
@@ -29,7 +30,7 @@ application-credential-secret = "s;cret"
 FULL = f"""{LOGIN}
 region = RegionOne
 os-endpoint-type = internalURL
-ca-file = /etc/ca.pem
+ca-file = {{ca}}
 tls-insecure = true
 [networking]
 Internal-Network-Name = nodes
@@ -59,8 +60,15 @@ ignore-volume-az = true
 """
 
 
-def test_all_keys_of_upstream_are_read() -> None:
-    config = read_config(FULL.encode(), "")
+@pytest.fixture
+def full(tmp_path: Path) -> str:
+    """All of upstream's keys."""
+    ca, _, _ = make_cert(str(tmp_path), "keystone.test")
+    return FULL.replace("{ca}", ca)
+
+
+def test_all_keys_of_upstream_are_read(full: str) -> None:
+    config = read_config(full.encode(), "")
     assert config == OpenStackConfig(
         credentials=GlobalSection(
             auth_url=URL,
@@ -68,7 +76,7 @@ def test_all_keys_of_upstream_are_read() -> None:
             application_credential_secret="s;cret",
             region="RegionOne",
             os_endpoint_type="internal",
-            ca_file="/etc/ca.pem",
+            ca_file=full.partition("ca-file = ")[2].partition("\n")[0],
             tls_insecure=True,
         ),
         networking=NetworkingSection(
@@ -96,14 +104,16 @@ def test_all_keys_of_upstream_are_read() -> None:
     assert "s;cret" not in repr(config)
 
 
-def test_what_has_no_effect_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_has_no_effect_is_told_at_the_start(
+    full: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """OS27, OS98."""
     caplog.set_level(logging.WARNING)
-    read_config(f"{FULL}\n[LoadBalancer]\nuse-octavia = true\n[Odd]\nkey = 1\n".encode(), "")
+    read_config(f"{full}\n[LoadBalancer]\nuse-octavia = true\n[Odd]\nkey = 1\n".encode(), "")
     told = {getattr(record, "key", "") or getattr(record, "item", "") for record in caplog.records}
     assert told == {"use-octavia", "key", "nonsense"}
     caplog.clear()
-    read_config(FULL.encode(), "", is_start=False)
+    read_config(full.encode(), "", is_start=False)
     assert not caplog.records
 
 
@@ -114,14 +124,16 @@ def test_what_has_no_effect_is_told_at_the_start(caplog: pytest.LogCaptureFixtur
         ("[Global]\nauth-url = keystone", ["auth-url", "password", "username"]),
         (f"[Global]\nauth-url={URL}\nusername=u\npassword=p", ["user-domain-name"]),
         (f"[Global]\nauth-url={URL}\napplication-credential-id=a", ["credential-secret"]),
-        (f"{LOGIN}os-endpoint-type = outside\nkey-file = k", ["os-endpoint-type", "cert-file"]),
+        (
+            f"{LOGIN}os-endpoint-type = outside\nkey-file = k",
+            ["os-endpoint-type", "cert-file", "key-file"],
+        ),
         (f"{LOGIN}[LoadBalancer]\nlb-version = v1", ["lb-version"]),
         (f"{LOGIN}[LoadBalancer]\nlb-method = BEST", ["lb-method"]),
         (f"{LOGIN}[LoadBalancer]\nmonitor-delay = 5", ["monitor-delay"]),
-        (f"{LOGIN}[LoadBalancer]\nmonitor-timeout = 5s", ["monitor-timeout"]),
         (f"{LOGIN}[LoadBalancer]\nmonitor-max-retries = 11", ["monitor-max-retries"]),
         (f"{LOGIN}[LoadBalancer]\ncreate-monitor = maybe", ["create-monitor"]),
-        (f"{LOGIN}[Metadata]\nrequest-timeout = 0s", ["request-timeout"]),
+        (f"{LOGIN}[Metadata]\nrequest-timeout = -1s", ["request-timeout"]),
         (f"{LOGIN}use-clouds = true\nclouds-file = /nowhere", ["use-clouds"]),
     ],
 )

@@ -1,5 +1,6 @@
 """The --cloud-config file and the provider that reads it: all faults are told at once."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ def faults(content: str | bytes) -> list[str]:
         ("write-rate = 0.2", {"write_quota": Quota(0.2, 1)}),
         ("timeout = 1m30s", {"timeout": 90}),
         ("timeout = 2.5", {"timeout": 2.5}),
+        ("page-size =", {}),
+        ("page-size = 50\n[Global]\npage-size = 60", {"page_size": 60}),
     ],
 )
 def test_the_url_and_a_token_are_enough_and_more_can_be_set(lines: str, more: Any) -> None:
@@ -56,7 +59,6 @@ def test_the_token_is_not_in_the_text_of_the_configuration() -> None:
     [
         ("page-size = 0", "page-size", "1 to 1000"),
         ("page-size = many", "page-size", "'many'"),
-        ("page-size =", "page-size", "''"),
         ("read-rate = 0", "read-rate", "above 0"),
         ("read-rate = nan", "read-rate", "above 0"),
         ("write-rate = inf", "write-rate", "above 0"),
@@ -68,7 +70,7 @@ def test_the_token_is_not_in_the_text_of_the_configuration() -> None:
 )
 def test_a_wrong_line_is_named_with_its_remedy(line: str, key: str, words: str) -> None:
     [fault] = faults(f"{MINIMAL}{line}\n")
-    assert fault.startswith(f"cloud.conf [Global] {key}: ")
+    assert fault.startswith(f"cloud.conf:4 [Global] {key}: ")
     assert words in fault
 
 
@@ -95,7 +97,7 @@ def test_a_fault_never_shows_a_secret(content: str) -> None:
 )
 def test_what_is_needed_is_a_fault_when_it_is_wrong_or_missing(content: str, told: str) -> None:
     [fault] = faults(f"[Global]\n{content}\n")
-    assert fault.startswith(f"cloud.conf [Global] {told}")
+    assert re.match(rf"cloud.conf:[123] \[Global\] {told}", fault)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_a_token_file_without_a_token_is_a_fault(
     if content is not None:
         file.write_bytes(content)
     [fault] = faults(f"[Global]\nurl = http://host\ntoken-file = {file}\n")
-    assert fault.startswith("cloud.conf [Global] token-file: ")
+    assert fault.startswith("cloud.conf:3 [Global] token-file: ")
     assert word in fault
 
 
@@ -117,9 +119,9 @@ def test_all_faults_are_told_at_once() -> None:
         "[DEFAULT]\n[Globl]\n[Global]\ntoken = a\ntoken-file = b\npage-size = x\n"
         "read-rate = y\nwrite-rate = z\ntimeout = w\ncolour = red\n"
     )
-    fields = {fault.split(": ", 1)[0].removeprefix("cloud.conf [Global] ") for fault in found}
+    fields = {re.sub(r"cloud.conf:\d+ (\[Global\] )?", "", fault).split(": ")[0] for fault in found}
     keys = {"colour", "url", "token", "page-size", "read-rate", "write-rate", "timeout"}
-    assert fields == {"cloud.conf", "token-file", *keys}
+    assert fields == {"[DEFAULT]", "[Globl]", "token-file", *keys}
 
 
 @pytest.mark.parametrize(
@@ -127,13 +129,11 @@ def test_all_faults_are_told_at_once() -> None:
     [
         "url = http://host\n",
         "[Global\n",
-        "[Global]\nnonsense\n",
-        "[Global]\nurl = a\nurl = b\n",
-        "[Global]\n[Global]\n",
+        "[Global]\nnonsense: a\n",
         b"\xff\xfe",
     ],
 )
 def test_what_is_not_an_ini_file_is_one_fault_on_one_line(content: str | bytes) -> None:
     [fault] = faults(content)
-    assert fault.startswith("cloud.conf: is not an INI file")
+    assert re.match("cloud.conf:[12]: (is|has) ", fault)
     assert "\n" not in fault

@@ -3,7 +3,7 @@
 `python3 -m tests.support.kube.build` prints the folder of the servers, with `peer` that of the
 controllers that tests need always, with `openstack` or `vsphere` that of the one which the lab of
 this name is for, with `helm` Helm's, with `godo` that of what reads requests with DigitalOcean's
-client.
+client, with `readers` that of what reads configuration files with upstream's readers.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
@@ -79,6 +79,7 @@ OPENSTACK_PEER = Pin(
     },
 )
 GODO = Pin(PINS / "godo", "github.com/digitalocean/godo", {"godo-strict": "."})
+READERS = Pin(PINS / "readers", "gopkg.in/gcfg.v1", {"config-readers": "."})
 VSPHERE_PEER = Pin(
     PINS / "vsphere",
     "k8s.io/cloud-provider-vsphere",
@@ -95,6 +96,7 @@ VSPHERE_PEERS = (VSPHERE_PEER,)
 HELM = Pin(PINS / "helm", "helm.sh/helm/v3", {"helm": "helm.sh/helm/v3/cmd/helm"})
 CHARTS = (HELM,)
 CLIENTS = (GODO,)
+CONFIG_READERS = (READERS,)
 
 BUILDS = {
     "servers": SERVERS,
@@ -102,6 +104,7 @@ BUILDS = {
     "openstack": LAB_PEERS,
     "helm": CHARTS,
     "godo": CLIENTS,
+    "readers": CONFIG_READERS,
     "vsphere": VSPHERE_PEERS,
 }
 

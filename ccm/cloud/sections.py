@@ -1,0 +1,254 @@
+"""Sections of a configuration file as dataclasses: a field is a key, and says how it is read.
+
+What is wrong is collected, so that a person sees all of it at once, with the lines.
+"""
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field, field, fields
+from typing import Any, TypeVar, get_origin
+
+from ccm.cloud.config_file import Reading, boolean, positive_duration
+from ccm.cloud.ini_file import IniError, IniSection, parse_ini
+from ccm.errors import ConfigurationFault, ConfigurationFaults
+
+T = TypeVar("T")
+
+Spelling = Callable[[str], str]
+"""What a file calls the key of a field."""
+
+_BY_TYPE: Mapping[object, Reading] = {
+    bool: (boolean, "give true or false"),
+    float: (positive_duration, "give a duration as 5s"),
+}
+
+
+def setting(
+    default: T, reading: Reading | None = None, *, name: str = "", is_secret: bool = False
+) -> T:
+    """A field that is a key: what holds without it, how it is read, and its name in the file.
+
+    Without a reading, the type says how; without a name, the spelling of the file. What is secret
+    is shown nowhere.
+    """
+    metadata = {"reading": reading, "name": name, "is_secret": is_secret}
+    return field(default=default, repr=not is_secret, metadata=metadata)
+
+
+def with_dashes(name: str) -> str:
+    """The spelling of INI files."""
+    return name.replace("_", "-")
+
+
+def keys_of(kind: type, spelling: Spelling = with_dashes) -> list[str]:
+    """The keys that a section has."""
+    return [_key_of(one, spelling) for one in fields(kind)]
+
+
+def _key_of(one: Field[Any], spelling: Spelling) -> str:
+    return one.metadata.get("name") or spelling(one.name)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The known key that is nearest to a word, as a question; empty when none is near."""
+    by_lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, 1, 0.75)
+    return f"did you mean {by_lower[near[0]]}?" if near else ""
+
+
+Origin = int | str
+"""A line of the file, 0 where it is not known; or what gives a value instead of the file."""
+Texts = Sequence[tuple[str | None, Origin]]
+"""What a key has, and where; None is a key without `=`."""
+
+
+class Faults:
+    """What is wrong in a file; `origins` are those of the places that are there."""
+
+    def __init__(self, path: str) -> None:
+        self.origins: dict[str, Origin] = {}
+        self._path = path
+        self._faults: list[ConfigurationFault] = []
+
+    def add(self, place: str, problem: str, remedy: str, origin: Origin = 0) -> None:
+        """Record a fault; an empty `place` is the whole file."""
+        found = origin or self.origins.get(place) or self.origins.get(place.rpartition(" ")[0], 0)
+        if isinstance(found, str):
+            self._faults.append(ConfigurationFault(found, problem, remedy))
+        else:
+            self._faults.append(fault_in(self._path, place, problem, remedy, found))
+
+    def check(self) -> None:
+        """Raise `ConfigurationFaults` if there are any."""
+        if self._faults:
+            raise ConfigurationFaults(self._faults)
+
+
+def fault_in(path: str, place: str, problem: str, remedy: str, line: int = 0) -> ConfigurationFault:
+    """A fault in the file of that path, or of `--cloud-config` where it has none."""
+    where = f"{path or '--cloud-config'}:{line}" if line else path or "--cloud-config"
+    return ConfigurationFault(f"{where} {place}".strip(), problem, remedy)
+
+
+def read_section(
+    kind: type[T],
+    values: Mapping[str, Texts],
+    place: str,
+    faults: Faults,
+    spelling: Spelling = with_dashes,
+) -> T:
+    """A section with the defaults of its fields; a blank value is as none, a faulty one as well.
+
+    `values` are by key, in lower case where the spelling is that of INI.
+    """
+    found: dict[str, Any] = {}
+    for one in fields(kind):  # type: ignore[arg-type]
+        shown = _key_of(one, spelling)
+        texts = values.get(shown.lower() if spelling is with_dashes else shown, ())
+        items = list(_items(one, texts, f"{place} {shown}", faults))
+        if _is_list(one):
+            found[one.name] = tuple(items) or one.default
+        elif items:
+            found[one.name] = items[-1]
+    return kind(**found)
+
+
+def _items(one: Field[Any], texts: Texts, place: str, faults: Faults) -> Iterator[Any]:
+    """What is read of each text that is not blank."""
+    read, remedy = one.metadata.get("reading") or _BY_TYPE.get(one.type) or (str, "")
+    for text, origin in _given(one, texts, place, faults):
+        faults.origins[place] = origin
+        try:
+            if (item := read(text)) is not None:
+                yield item
+        except ValueError:
+            is_hidden = one.metadata.get("is_secret")
+            shown = "has not the form" if is_hidden else f"is {text!r}"
+            faults.add(place, "has a value with credentials" if "@" in text else shown, remedy)
+
+
+def _given(
+    one: Field[Any], texts: Texts, place: str, faults: Faults
+) -> Sequence[tuple[str, Origin]]:
+    """The texts that are not blank; a key without `=` is true, or empties a list."""
+    given: list[tuple[str, Origin]] = []
+    for text, origin in texts:
+        if text:
+            given.append((text, origin))
+        elif text is None and one.type is bool:
+            given.append(("true", origin))
+        elif text is None and not _is_list(one):
+            faults.add(place, "has no value", "write it as key = value", origin)
+        elif text is None or not _is_list(one):
+            given.clear()  # the last of several counts, and a blank one is none
+    return given
+
+
+def _is_list(one: Field[Any]) -> bool:
+    return get_origin(one.type) is tuple
+
+
+class Sections:
+    """The sections of an INI file; `kinds` are their dataclasses by title.
+
+    Those of `named` may have names. What is in no kind is a fault, or is passed to `on_unknown`
+    with a hint; what is in `unused` is known and without effect: keys by title, none for all.
+    """
+
+    def __init__(
+        self,
+        content: bytes,
+        path: str,
+        kinds: Mapping[str, type],
+        *,
+        named: Collection[str] = (),
+        unused: Mapping[str, Collection[str]] | None = None,
+        on_unknown: Callable[[str, str, int, str], None] | None = None,
+    ) -> None:
+        self.faults = Faults(path)
+        self._kinds, self._named, self._unused = kinds, named, unused or {}
+        self._on_unknown = on_unknown
+        self._values: dict[tuple[str, str], dict[str, Texts]] = {}
+        titles = {title.lower(): title for title in kinds}
+        for (title, name), section in self._parse(content).items():
+            if title in titles and (not name or titles[title] in named):
+                self._values[titles[title], name] = self._values_of(titles[title], section)
+            elif title not in map(str.lower, self._unused):
+                self._add_unknown_section(section)
+
+    def read(self, kind: type[T], name: str = "") -> T:
+        """The section of this kind, with all defaults where the file has none."""
+        title = next(title for title, one in self._kinds.items() if one is kind)
+        return read_section(
+            kind, self._values.get((title, name), {}), place_of(title, name), self.faults
+        )
+
+    def read_named(self, kind: type[T]) -> dict[str, T]:
+        """All sections of this kind, by name."""
+        title = next(title for title, one in self._kinds.items() if one is kind)
+        return {name: self.read(kind, name) for one, name in self._values if one == title}
+
+    def has(self, title: str, key: str) -> bool:
+        """Whether a section without a name gives this key a value."""
+        return any(text != "" for text, _ in self._values.get((title, ""), {}).get(key.lower(), ()))
+
+    def add(self, title: str, key: str, texts: Sequence[str], origin: str) -> None:
+        """What a key has if the file does not give it a value."""
+        if not self.has(title, key):
+            values = self._values.setdefault((title, ""), {})
+            values[key.lower()] = [(text, origin) for text in texts]
+
+    def _parse(self, content: bytes) -> Mapping[tuple[str, str], IniSection]:
+        try:
+            return parse_ini(content)
+        except IniError as error:
+            known = {one for kind in self._kinds.values() for one in keys_of(kind)}
+            hint = did_you_mean(error.word, known) if error.word else ""
+            remedy = f"{hint} {error.remedy}".strip()
+            self.faults.add("", error.problem, remedy, error.line)
+            self.faults.check()
+            raise
+
+    def _values_of(self, title: str, section: IniSection) -> dict[str, Texts]:
+        """Texts of each key; a key that is not known is a fault."""
+        place = place_of(title, section.name)
+        self.faults.origins[place] = section.line
+        known = keys_of(self._kinds[title])
+        found: dict[str, list[tuple[str | None, Origin]]] = {}
+        lines: dict[str, int] = {}
+        for entry in section.entries:
+            found.setdefault(entry.key, []).append((entry.value, entry.line))
+            lines.setdefault(entry.key, entry.line)
+        for one in sorted(found.keys() - {*map(str.lower, (*known, *self._unused.get(title, ())))}):
+            self._add_unknown(place, one, lines[one], known)
+        return {**found}
+
+    def _add_unknown(self, place: str, key: str, line: int, known: Sequence[str]) -> None:
+        hint = did_you_mean(key, known)
+        if self._on_unknown:
+            self._on_unknown(place, key, line, hint)
+        else:
+            add_unknown_key(self.faults, f"{place} {key}", line, known)
+
+    def _add_unknown_section(self, section: IniSection) -> None:
+        place = place_of(section.title, section.name)
+        if self._on_unknown:
+            for entry in section.entries:
+                self._on_unknown(
+                    place, entry.key, entry.line, did_you_mean(section.title, self._kinds)
+                )
+            return
+        known = ", ".join(f"[{title}]" for title in self._kinds)
+        self.faults.add(place, "is not a section of this file", f"use {known}", section.line)
+
+
+def add_unknown_key(faults: Faults, place: str, line: int, known: Sequence[str]) -> None:
+    """Record that a key is not one of those which are known."""
+    hint = did_you_mean(place.rpartition(" ")[2], known)
+    remedy = f"{hint} Else remove it" if hint else f"remove it or use one of {', '.join(known)}"
+    faults.add(place, "is not a key of this file", remedy, line)
+
+
+def place_of(title: str, name: str) -> str:
+    """A section as it stands in the file."""
+    return f'[{title} "{name}"]' if name else f"[{title}]"

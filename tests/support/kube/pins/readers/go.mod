@@ -1,0 +1,12 @@
+// Pins the readers of configuration files that upstream's controllers use; tests/support/kube/build.py builds it.
+module ccm.test/readers
+
+go 1.25
+
+require (
+	gopkg.in/gcfg.v1 v1.2.3
+	gopkg.in/yaml.v2 v2.4.0
+	gopkg.in/yaml.v3 v3.0.1
+)
+
+require gopkg.in/warnings.v0 v0.1.2 // indirect
