@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-ELSEWHERE = ("CONTRIBUTING.md", "SECURITY.md", "deploy/chart/README.md")
+ELSEWHERE = ("CONTRIBUTING.md", "SECURITY.md", "deploy/chart/README.md", "tests/README.md")
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ELSEWHERE)]
 PROGRAMS = ("ccm-supervisor", "cloud-controller-manager")
 
