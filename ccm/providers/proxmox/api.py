@@ -1,19 +1,16 @@
 """The way to one Proxmox cluster: one HTTP request at a time through the gate, reads only."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
-import orjson
-
-from ccm import __version__
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.reloading import ReloadingClient, what_broke
-from ccm.errors import CloudError, Denied, Refused, Throttled
-from ccm.http import HttpResponse
+from ccm.cloud.json_api import JsonApi, NoAnswer, Request
+from ccm.errors import CloudError, Denied, NotFound, Refused
+from ccm.http import HttpResponse, request_target
 from ccm.model.objects import mapping, text
-from ccm.printable import printable
 from ccm.providers.proxmox.config import TOKEN_ID, TOKEN_SECRET, Cluster
 from ccm.tls import Server
 
@@ -21,76 +18,71 @@ READ, AGENT = "read", "agent"
 QUOTAS = {READ: Quota(per_second=20.0, burst=60), AGENT: Quota(per_second=10.0, burst=20)}
 """Proxmox has no limits but the three processes that answer on a host: what we leave it."""
 IDLE_TIMEOUT = 4.0  # seconds; pveproxy closes idle connections after 5
-MAX_SAID = 300  # characters of an error
 
 
-class NotFound(Refused):
-    """A host's word that it has no such machine; another host may have it."""
+class ProxmoxApi(JsonApi):
+    """Requests to one cluster, by any of its hosts: one that breaks off is left for the next."""
 
-
-class _NoConnection(CloudError):
-    """The request did not get an answer from this host, and another may be asked."""
-
-
-class ProxmoxApi:
-    """Requests to one cluster, by any of its hosts: one that breaks off is left for the next.
-
-    Raises `Denied`, `NotFound`, `Throttled`, `Refused` (what it will never take), and `CloudError`
-    for everything else: no answer, an unreadable one, other errors of the server.
-    """
+    cloud, ca_keys = "Proxmox", "ca_file"
 
     def __init__(self, cluster: Cluster, gate: Gate, caller: str) -> None:
-        self.region = cluster.region
-        self._cluster, self._gate = cluster, gate
-        self._agent = f"ccm-supervisor/{__version__} {caller}"
-        self._clients = [
-            ReloadingClient(Server(url, cluster.ca_file), IDLE_TIMEOUT) for url in cluster.urls
-        ]
+        servers = (Server(url, cluster.ca_file) for url in cluster.urls)
+        super().__init__(gate, caller, *servers, name=cluster.region, idle_timeout=IDLE_TIMEOUT)
+        self._cluster, self._urls = cluster, list(cluster.urls)
 
-    async def close(self) -> None:
-        """Close all connections."""
-        for client in self._clients:
-            await client.close()
+    @property
+    def region(self) -> str:
+        """The region that the cluster is."""
+        return self._cluster.region
 
     async def get(self, operation: str, path: str, budget: str = READ, **query: str) -> Any:
         """The data of the answer to a GET."""
-        target = f"/api2/json{path}?{urlencode(query)}" if query else f"/api2/json{path}"
-        called = f"{self.region}: {operation}"
-
-        async def send() -> Any:
-            return read_answer(called, await self._send(called, target))
-
-        for _ in self._clients[1:]:
+        request = Request(operation, budget, "GET", request_target(f"/api2/json{path}", query))
+        for _ in self._urls[1:]:
             try:
-                return await self._gate.call(operation, budget, send, is_write=False)
-            except _NoConnection:
+                return await self.call(request)
+            except NoAnswer:
                 continue
-        return await self._gate.call(operation, budget, send, is_write=False)
+        return await self.call(request)
 
-    async def _send(self, operation: str, target: str) -> HttpResponse:
+    async def send(self, request: Request) -> HttpResponse:
         """A host that gives no answer, in time or at all, is asked last from then on."""
-        client, answer = self._clients[0], None
-        headers = {"User-Agent": self._agent, "Authorization": self._authorization(operation)}
+        url, response = self._urls[0], None
         try:
-            http = client.current()
-            answer = await http.request("GET", target, headers.items(), may_retry=True)
-        except (OSError, ValueError) as broken:
-            why = what_broke(broken, "ca_file")
-            raise _NoConnection(f"{operation}: {client.url}: {why}") from broken
+            response = await super().send(replace(request, url=url))
         finally:
-            if answer is None and client is self._clients[0]:
-                self._clients.append(self._clients.pop(0))
-        return answer
+            if response is None and url == self._urls[0]:
+                self._urls.append(self._urls.pop(0))
+        return response
 
-    def _authorization(self, operation: str) -> str:
+    def credentials(self, request: Request) -> Mapping[str, str]:
         """The token as its files have it now."""
         cluster = self._cluster
         try:
             token = _content(cluster.token_id_file, TOKEN_ID) or cluster.token_id
             secret = _content(cluster.token_secret_file, TOKEN_SECRET) or cluster.token_secret
         except (OSError, ValueError) as wrong:
+            operation = self.named(request.operation)
             raise Denied(f"{operation}: the token cannot be read: {wrong}") from wrong
-        return f"PVEAPIToken={token}={secret}"
+        return {"Authorization": f"PVEAPIToken={token}={secret}"}
+
+    def error_text(self, content: Any, response: HttpResponse) -> str:
+        """What is wrong stands in the status line, and newer versions repeat it in the body."""
+        told = text(mapping(content).get("message")).strip()
+        return " ".join(dict.fromkeys((response.reason, told)))
+
+    def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
+        """To most it says 500; a 404 is about the path."""
+        if response.status == 500 and "does not exist" in message:
+            return NotFound(message)
+        if response.status == 404:
+            return Refused(message)
+        return super().error(message, content, response)
+
+    def result(self, operation: str, content: Any) -> Any:
+        if (data := mapping(content).get("data")) is None:
+            raise self.unreadable(operation)
+        return data
 
 
 def _content(file: str, form: re.Pattern[str]) -> str:
@@ -99,32 +91,3 @@ def _content(file: str, form: re.Pattern[str]) -> str:
     if file and not form.fullmatch(content):
         raise ValueError(f"{file} holds none")
     return content
-
-
-def read_answer(operation: str, answer: HttpResponse) -> Any:
-    """The data in a success; raises what anything else means."""
-    try:
-        content = orjson.loads(answer.body)
-    except orjson.JSONDecodeError:
-        content = None
-    status = answer.status
-    if not 200 <= status < 300:
-        # What is wrong stands in the status line, and newer versions repeat it in the body.
-        told = text(mapping(content).get("message")).strip()
-        said = " ".join(dict.fromkeys((answer.reason, told)))
-        message = printable(f"{operation}: {status} {said}".strip()[:MAX_SAID])
-        raise to_cloud_error(message, status, answer.retry_after)
-    if not isinstance(content, dict) or content.get("data") is None:
-        raise CloudError(f"{operation}: the answer is none of Proxmox'")
-    return content["data"]
-
-
-def to_cloud_error(message: str, status: int, retry_after: float | None = None) -> CloudError:
-    """What an error of Proxmox means for the caller; to most it says 500."""
-    if status in (401, 403):
-        return Denied(message)
-    if status == 429:
-        return Throttled(message, retry_after)
-    if status == 500 and "does not exist" in message:
-        return NotFound(message)
-    return Refused(message) if 400 <= status < 500 else CloudError(message)

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ccm.cloud.lookup import SharedRead
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import UUID
 from ccm.model.objects import Json, mapping, number, objects, text
-from ccm.providers.proxmox.api import NotFound, ProxmoxApi
+from ccm.providers.proxmox.api import ProxmoxApi
 
 VM, CONTAINER = "qemu", "lxc"
 RUNNING, STOPPED = "running", "stopped"

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import UUID, Answer, Gone, Unknown
 from ccm.model.objects import Node
-from ccm.providers.proxmox.api import NotFound
 from ccm.providers.proxmox.inventory import (
     CONTAINER,
     VM,

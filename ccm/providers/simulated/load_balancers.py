@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 from ccm.cloud.gate import BatchedReads
 from ccm.cloud.lookup import batches
-from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.errors import CloudError, NotFound, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.model.service import Feature, Service, ServicePort, admits_everybody
-from ccm.providers.simulated.api import LookupResult, NotFound, SimulatedApi
+from ccm.providers.simulated.api import LookupResult, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
 
 PREFIX = "service.beta.kubernetes.io/simulated-load-balancer-"
@@ -157,7 +157,7 @@ class SimulatedLoadBalancers:
 
     async def _call(self, verb: str, method: str, name: str, body: Json | None = None) -> Any:
         path = f"{PATH}/{quote(name, safe='')}" if name else PATH
-        return await self._api.call(f"{verb}LoadBalancer", method, path, body)
+        return await self._api.write(f"{verb}LoadBalancer", method, path, body)
 
     def _tags(self, service: Service) -> dict[str, str]:
         return {"cluster": self._cluster, "service": service.uid}

@@ -6,10 +6,10 @@ from ipaddress import ip_network
 from typing import Any
 from urllib.parse import quote
 
-from ccm.errors import Refused, RetryAfter
+from ccm.errors import Conflict, NotFound, Refused, RetryAfter
 from ccm.model.cloud import Route
 from ccm.model.objects import Node, mapping, text
-from ccm.providers.simulated.api import Conflict, NotFound, SimulatedApi
+from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
 
 log = logging.getLogger(__name__)
@@ -50,14 +50,14 @@ class SimulatedRoutes:
         tags = {CLUSTER_TAG: self._cluster}
         body = {"name": name, "cidr": cidr, "machine_id": machine_id, "tags": tags}
         try:
-            await self._api.call("CreateRoute", "POST", "/v1/routes", body)
+            await self._api.write("CreateRoute", "POST", "/v1/routes", body)
         except Conflict as taken:
             await self._adopt(name, cidr, machine_id, taken)
 
     async def delete(self, route: Route) -> None:
         path = f"/v1/routes/{quote(route.id, safe='')}"
         try:
-            await self._api.call("DeleteRoute", "DELETE", path)
+            await self._api.write("DeleteRoute", "DELETE", path)
         except NotFound:
             return
 
