@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import logging
+import math
 import random
 import time
 from collections import Counter, OrderedDict, deque
@@ -119,7 +120,7 @@ class WorkQueue:
         """Reconcile `key` in `seconds`, or sooner if something changes before."""
         loop = asyncio.get_running_loop()
         when = loop.time() + seconds
-        if key in self._ready or self._due.get(key, when + 1) <= when:
+        if key in self._ready or self._due.get(key, math.inf) <= when:
             return
         self.counters.count(metrics.QUEUE_RETRIES)
         self._due[key] = when
@@ -172,9 +173,8 @@ class WorkQueue:
 
     def done(self, key: str) -> None:
         """The key is no longer in flight."""
-        if began := self._in_flight.pop(key, None):
-            seconds = time.monotonic() - began
-            self.counters.observe(metrics.QUEUE_WORK_SECONDS, seconds=seconds)
+        seconds = time.monotonic() - self._in_flight.pop(key)
+        self.counters.observe(metrics.QUEUE_WORK_SECONDS, seconds=seconds)
         if key in self._dirty:
             self._dirty.discard(key)
             self.add(key)
@@ -203,7 +203,6 @@ class WorkQueue:
             self._timer = call_later(self._later[0][0] - loop.time(), self._ripen, loop)
 
     def _ripen(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
         while self._later and self._later[0][0] <= loop.time():
             when, key = heapq.heappop(self._later)
             if self._due.get(key) == when:

@@ -10,6 +10,7 @@ survived is tried again; `--fresh` tries all again.
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -18,7 +19,6 @@ from pathlib import Path
 
 from mutmut.mutation.data import SourceFileMutationData
 from mutmut.mutation.diff_apply import get_diff_for_mutant
-from mutmut.stats import status_by_exit_code
 from mutmut.utils.format_utils import orig_function_and_class_names_from_key
 
 from tests.mutation.lists import Mutant, files_by_module, reasons
@@ -26,7 +26,8 @@ from tests.mutation.lists import Mutant, files_by_module, reasons
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".mutants"
 LINKS = ("ccm", "workers", "tests")
-KILLED = {"killed", "timeout", "segfault"}
+KILLED = {1, 3, -signal.SIGXCPU, -signal.SIGKILL}
+"""Exit codes of the tests of one mutant: one failed, or pytest itself; it took too long."""
 MUTMUT = {
     "source_paths": ["ccm", "workers"],
     # The wording of a log line is for people, and no promise.
@@ -50,15 +51,21 @@ def main() -> int:
     if unknown := set(args.modules) - set(tests):
         parser.error(f"modules.tsv has no row for {', '.join(sorted(unknown))}")
     modules = args.modules or list(tests)
-    unlisted = [
+    survived = {
         mutant
         for module in modules
-        for mutant in _run(module, tests[module], args.jobs, args.fresh) - accepted.keys()
-    ]
-    for one in sorted(unlisted):
-        print("\t".join((one.module, one.function, one.before, one.after, "")))
-    if unlisted:
-        print(f"{len(unlisted)} mutants survive without a reason in survivors.tsv", file=sys.stderr)
+        for mutant in _run(module, tests[module], args.jobs, args.fresh)
+    }
+    unlisted = survived - accepted.keys()
+    obsolete = {mutant for mutant in accepted if mutant.module in modules} - survived
+    for title, mutants in (
+        ("no longer survive, so their rows can go from survivors.tsv", obsolete),
+        ("survive without a reason in survivors.tsv", unlisted),
+    ):
+        if mutants:
+            print(f"These {title}:")
+        for one in sorted(mutants):
+            print("\t".join((one.module, one.function, one.before, one.after, "")))
     return bool(unlisted)
 
 
@@ -80,11 +87,10 @@ def _run(module: str, tests: list[str], jobs: int, fresh: bool) -> set[Mutant]:
     if ended.returncode:
         sys.exit(f"{module}: mutmut failed, see {directory / 'log'}")
     codes = _load(module).exit_code_by_key
-    statuses = {name: status_by_exit_code[code] for name, code in codes.items()}
-    if unfinished := [name for name, status in statuses.items() if status == "not checked"]:
+    if unfinished := [name for name, code in codes.items() if code is None]:
         sys.exit(f"{module}: {len(unfinished)} mutants were not tried, run it again")
-    survived = [name for name, status in statuses.items() if status not in KILLED]
-    total, killed = len(statuses), len(statuses) - len(survived)
+    survived = [name for name, code in codes.items() if code not in KILLED]
+    total, killed = len(codes), len(codes) - len(survived)
     percent = 100 * killed / max(total, 1)
     print(
         f"{module:36}{total:6} mutants{killed:6} killed{total - killed:5} survived {percent:5.1f} %"
@@ -110,7 +116,7 @@ def _prepare(module: str, tests: list[str]) -> None:
         Path("mutants/mutmut-stats.json").unlink(missing_ok=True)
         data = _load(module)
         for name, code in data.exit_code_by_key.items():
-            if status_by_exit_code[code] not in KILLED:
+            if code not in KILLED:
                 data.exit_code_by_key[name] = None
         data.save()
     Path("digest").write_text(digest)

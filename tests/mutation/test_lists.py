@@ -15,8 +15,3 @@ def test_every_module_and_every_test_file_is_there() -> None:
 def test_every_survivor_is_of_a_module_that_is_run_and_has_a_reason() -> None:
     modules = files_by_module()
     assert [one for one, why in reasons().items() if one.module not in modules or not why] == []
-
-
-def test_every_survivor_is_a_line_of_its_module() -> None:
-    texts = {module: " ".join((ROOT / module).read_text().split()) for module in files_by_module()}
-    assert [one for one in reasons() if one.before not in texts[one.module]] == []

@@ -1,12 +1,13 @@
 """A directory that a socket fits in; servers that send what a test wants; virtual time."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.support.virtual_time import pytest_asyncio_loop_factories
+from tests.unit.children_world import Spawns, World
 from tests.unit.raw_http import RawHttp, Transport, tls_transport
 
 __all__ = ["pytest_asyncio_loop_factories"]
@@ -17,6 +18,18 @@ def short_dir() -> Iterator[Path]:
     """An empty directory whose path leaves room for a socket name."""
     with TemporaryDirectory(prefix="ccm-") as directory:
         yield Path(directory)
+
+
+@pytest.fixture
+async def spawns() -> AsyncIterator[Spawns]:
+    spawns = Spawns()
+    yield spawns
+    spawns.close()
+
+
+@pytest.fixture
+async def world(short_dir: Path, spawns: Spawns) -> World:
+    return World(short_dir, spawns)
 
 
 @pytest.fixture(scope="session")

@@ -98,6 +98,7 @@ class Wire:
         self.server = server
         self.script: Iterator[Request] = iter(script)
         self.normally = self.events = Request()
+        self.timeouts: list[float] = []  # of the requests for the Lease
 
     @property
     def kube(self) -> Kube:
@@ -116,7 +117,10 @@ class Wire:
         self, method: str, path: str, body: Any = None, *, timeout: float = 30.0
     ) -> Json:
         assert timeout > 0
-        go = self.events if path.endswith("/events") else next(self.script, self.normally)
+        is_event = path.endswith("/events")
+        go = self.events if is_event else next(self.script, self.normally)
+        if not is_event:
+            self.timeouts.append(timeout)
         arrival = asyncio.get_running_loop().create_future()
         if go.fate is Fate.FROZEN:
             # No timeout fires in a process that is stopped.

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,41 +22,7 @@ from ccm.supervisor.children import Children, Hooks
 from ccm.supervisor.shards import Shards
 from tests.support.waiting import until
 
-
-class Spawns:
-    """Processes that are only a pipe; `failures` are raised first, one a spawn."""
-
-    def __init__(self) -> None:
-        self.failures: list[Exception] = []
-        self.count = 0
-        self._pipes: list[int] = []
-
-    def start(self, spec: object) -> Any:
-        if self.failures:
-            raise self.failures.pop(0)
-        self.count += 1
-        sentinel, other = os.pipe()
-        self._pipes += [sentinel, other]
-        return SimpleNamespace(
-            pid=self.count,
-            sentinel=sentinel,
-            exitcode=None,
-            kill=lambda: None,
-            join=lambda _: None,
-            end=lambda: os.write(other, b"."),
-        )
-
-    def close(self) -> None:
-        for pipe in self._pipes:
-            asyncio.get_running_loop().remove_reader(pipe)
-            os.close(pipe)
-
-
-@pytest.fixture
-async def spawns() -> AsyncIterator[Spawns]:
-    spawns = Spawns()
-    yield spawns
-    spawns.close()
+from .children_world import Spawns, handle
 
 
 def new_children(
@@ -98,9 +64,7 @@ async def refuse(child: Child) -> None:
     process = child.current
     assert process
     process.faults = ["--cloud-config: it cannot be read"]
-    handle: Any = process.handle
-    handle.exitcode = ExitCode.CONFIGURATION
-    handle.end()
+    handle(process).end(ExitCode.CONFIGURATION)
     await until(lambda: child.current is not process)
 
 
@@ -206,12 +170,10 @@ async def test_a_worker_that_is_scaled_away_finishes_its_keys_whoever_asks_for_a
     short_dir: Path, spawns: Spawns
 ) -> None:
     children, child, process = started(short_dir, spawns)
-    killed: list[str] = []
-    cast(Any, process.handle).kill = lambda: killed.append(child.name)
     process.said_hello = True
     children.retire(child)
     assert "node-0 is scaled away" in children.restart(child)
-    assert (killed, child.successor) == ([], None)
+    assert (handle(process).done, child.successor) == ([], None)
 
 
 async def test_a_joining_worker_that_starts_anew_may_act_once_it_owns_its_keys(

@@ -4,24 +4,23 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from itertools import count
+from functools import partial
 from typing import Any
 
 import pytest
 
-from ccm.bus.frames import Granted, Message
+from ccm import metrics
+from ccm.bus.frames import Granted, GrantRequest, Message
 from ccm.cloud.gate import (
     MOST_REMAINING,
     THROTTLED_RETRY,
-    SharedReads,
     SupervisorGrants,
     WorkerGate,
     call,
     invoke,
     noted_writes,
-    with_priority,
 )
 from ccm.decide.budget import Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
@@ -256,41 +255,22 @@ async def test_a_process_that_may_not_act_any_more_makes_no_call(grants: GrantSo
     assert (calls, gate.under_way) == ([], 0)
 
 
-class Key(str):
-    """Counts who asked for it: each look among the waiting reads hashes it."""
-
-    asked = 0
-
-    def __hash__(self) -> int:
-        self.asked += 1
-        return super().__hash__()
-
-
-async def read_shared(
-    gate: WorkerGate, grants: GrantSource, read: Callable[[], str], number: int = 3
-) -> list[str | BaseException]:
-    """What threads get that ask for one read before it leaves."""
-    reads, key = SharedReads(gate), Key("all")
-    grants.open.clear()
-    asking = [
-        asyncio.create_task(asyncio.to_thread(reads.call_blocking, key, "List", "read", read))
-        for _ in range(number)
+@pytest.mark.virtual_time
+async def test_a_calls_duration_is_counted_with_its_result(grants: GrantSource) -> None:
+    gate = WorkerGate(grants, timeout=5.0, check=lambda: None)
+    for seconds in (3.0, 4.0):
+        await gate.call("List", "read", partial(asyncio.sleep, seconds), is_write=False)
+    with pytest.raises(CloudError):
+        await gate.call("List", "read", asyncio.Event().wait, is_write=False)
+    durations = gate.counters.export()[metrics.CLOUD_CALL_SECONDS.name]
+    assert [(labels, round(numbers[0], 3)) for labels, numbers in durations] == [
+        (["List", "ok"], 7.0),
+        (["List", "error"], 5.0),
     ]
-    await until(lambda: key.asked >= number, "all have asked")
-    grants.open.set()
-    return await asyncio.gather(*asking, return_exceptions=True)
+    assert gate.calls == {("List", "ok"): 2, ("List", "error"): 1}
 
 
-async def test_reads_that_wait_together_are_one_and_the_next_is_another(
-    gate: WorkerGate, grants: GrantSource
-) -> None:
-    numbers = count(1)
-    assert await read_shared(gate, grants, lambda: f"{next(numbers)}") == ["1"] * 3
-    assert await read_shared(gate, grants, lambda: f"{next(numbers)}") == ["2"] * 3
-    assert len(grants.spent) == 2
-
-
-async def test_a_shared_read_is_asked_for_the_cluster_at_its_priority() -> None:
+async def test_a_call_is_made_for_its_owner_and_the_next_for_nobody() -> None:
     sent: list[Any] = []
 
     def send(message: Message) -> bool:
@@ -298,53 +278,21 @@ async def test_a_shared_read_is_asked_for_the_cluster_at_its_priority() -> None:
         return True
 
     grants = SupervisorGrants(send)
-    reads = SharedReads(WorkerGate(grants, timeout=timeout(), check=lambda: None))
-    with with_priority(Priority.LB_ENSURE, "somebody"):
-        ask = asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "answer")
-        asking = asyncio.create_task(ask)
-    await until(lambda: sent, "it asks")
-    (request,) = sent
-    assert (request.priority, request.owner) == (Priority.LB_ENSURE, "")
-    grants.on_granted(Granted(request.number, time.monotonic()))
-    assert await asking == "answer"
+    gate = WorkerGate(grants, timeout=timeout(), check=lambda: None)
 
+    async def provided(operation: str) -> str:
+        return await gate.call(operation, "read", answer, is_write=False)
 
-async def test_a_shared_read_that_fails_fails_for_all(
-    gate: WorkerGate, grants: GrantSource
-) -> None:
-    error = Denied("no")
-    assert await read_shared(gate, grants, raising(error)) == [error] * 3
+    async def answered(asking: Awaitable[str]) -> str:
+        task, before = asyncio.ensure_future(asking), len(sent)
+        await until(lambda: len(sent) > before, "it asks")
+        grants.on_granted(Granted(sent[-1].number, time.monotonic()))
+        return await task
 
-
-async def test_a_shared_read_that_never_left_keeps_nobody_waiting(grants: GrantSource) -> None:
-    gate = WorkerGate(grants, timeout=timeout(), check=lambda: None, grant_wait=0.02)
-    reads = SharedReads(gate)
-    grants.open.clear()
-    with pytest.raises(Throttled):
-        await asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "late")
-    grants.open.set()
-    assert (
-        await asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "now") == "now"
-    )
-
-
-async def test_reads_of_other_priorities_wait_for_themselves(
-    gate: WorkerGate, grants: GrantSource
-) -> None:
-    reads, key = SharedReads(gate), Key("all")
-    grants.open.clear()
-    asking = []
-    for priority in (Priority.LB_ENSURE, Priority.REFRESH):
-        with with_priority(priority):
-            asking.append(
-                asyncio.create_task(
-                    asyncio.to_thread(reads.call_blocking, key, "List", "read", lambda: "answer")
-                )
-            )
-    await until(lambda: key.asked >= 2, "both have asked")
-    grants.open.set()
-    assert await asyncio.gather(*asking) == ["answer"] * 2
-    assert sorted(priority for _, priority in grants.spent) == [
-        Priority.LB_ENSURE,
-        Priority.REFRESH,
+    for_a_service: Awaitable[str] = call(Priority.ROUTE, provided, "List", owner="a Service")
+    assert await answered(for_a_service) == "answer"
+    assert await answered(provided("List")) == "answer"
+    assert sent == [
+        GrantRequest(1, "read", int(Priority.ROUTE), "a Service"),
+        GrantRequest(2, "read", int(Priority.REFRESH), ""),
     ]

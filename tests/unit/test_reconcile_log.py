@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workers.queue import ReconcileLog
+from workers.queue import Decision, ReconcileLog
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from workers.queue import ReconcileLog
         pytest.param("a! b! -a", 1, 0, "b", id="a-reason-has-a-key-left"),
         pytest.param("a! b! -a -b", 1, 1, "", id="the-last-key-of-a-reason"),
         pytest.param("a! -a a! -a", 2, 2, "", id="a-reason-comes-back"),
+        pytest.param("a! a? a!", 3, 0, "a", id="another-reason-and-back"),
         pytest.param("a -a", 0, 0, "", id="waiting-is-not-logged"),
         pytest.param("a! b -b", 1, 0, "a", id="the-end-of-waiting-is-no-recovery-of-another"),
     ],
@@ -45,7 +46,7 @@ def test_a_reason_is_logged_once_until_its_last_key_recovered(
 
 def test_what_is_logged_is_recent_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count(100)
-    monkeypatch.setattr("workers.queue.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("workers.queue.time.monotonic", lambda: next(clock) - 0.54)
     log = ReconcileLog()
     log.waiting("c", "waits")
     for key in ("a", "b"):
@@ -53,14 +54,38 @@ def test_what_is_logged_is_recent_for_a_while(monkeypatch: pytest.MonkeyPatch) -
     assert (log.failing, len(log)) == (2, 3)
     for key in ("a", "b", "c"):
         log.done(key, "done")
-    assert log.failing == 0
+    assert (log.failing, log.done_count) == (0, 3)
+    assert (log.last("d"), log.last("c")) == (None, Decision("done", "done", 106.46))
     assert log.recent(110.0) == [
-        {"key": "b", "what": "recovered", "why": "it was: denied", "seconds_ago": 4.0},
-        {"key": "a", "what": "failed", "why": "denied", "seconds_ago": 8.0},
+        {"key": "b", "what": "recovered", "why": "it was: denied", "seconds_ago": 4.5},
+        {"key": "a", "what": "failed", "why": "denied", "seconds_ago": 8.5},
     ]
     for number in range(50):
         log.failed("a", f"reason {number}")
     assert [entry["why"] for entry in log.recent(200.0)][::9] == ["reason 49", "reason 40"]
+
+
+def test_the_last_decision_on_a_key_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.queue.time.monotonic", lambda: 100.0)
+    log = ReconcileLog()
+    log.waiting("a", "no route yet")
+    log.failed("b", "denied")
+    log.failed("c", "no such zone", "refused")
+    assert [log.last(key) for key in "abc"] == [
+        Decision("waiting", "no route yet", 100.0),
+        Decision("failed", "denied", 100.0),
+        Decision("refused", "no such zone", 100.0),
+    ]
+    assert log.first(9) == {"a": "no route yet", "b": "denied", "c": "no such zone"}
+    assert log.first(2) == {"a": "no route yet", "b": "denied"}
+
+
+def test_the_decisions_of_before_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.queue.DECISIONS_KEPT", 2)
+    log = ReconcileLog()
+    for key in "abac":
+        log.done(key, "done")
+    assert [key for key in "abc" if log.last(key)] == ["a", "c"]
 
 
 moves = st.tuples(
@@ -97,7 +122,7 @@ def test_what_goes_on_failing_is_told_every_minute(
     log = ReconcileLog()
     for key in "abc":
         log.failed(key, "the cloud does not answer")
-    log.failed("d", "denied")
+    log.failed("d", "wrong token")
     log.waiting("e", "waits")
     caplog.clear()
     for now in range(1000, 1200):

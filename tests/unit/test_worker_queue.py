@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ccm import metrics
 from ccm.decide.backoff import Backoff
 from tests.support.waiting import let_run, until
 from workers.queue import WorkQueue
@@ -124,15 +125,50 @@ async def test_a_consumer_that_gave_up_does_not_swallow_a_key(
     assert await patient == "a"
 
 
+def counted(queue: WorkQueue, metric: metrics.Metric) -> object:
+    """The count so far, or sum and count of the durations."""
+    [[_, value]] = queue.counters.export().get(metric.name) or [[[], None]]
+    return value if not isinstance(value, list) else (round(value[0], 3), sum(value[1:]))
+
+
 async def test_a_later_key_comes_at_its_time(queue: WorkQueue) -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
-    queue.add_after("late", 0.06)
-    queue.add_after("soon", 0.02)
-    assert queue.waiting == 2
-    assert [await get(queue), await get(queue)] == ["soon", "late"]
-    assert loop.time() - began == pytest.approx(0.06, abs=1e-3)
-    assert queue.waiting == 0
+    for key, seconds in (("late", 60.0), ("soon", 20.0), ("soon", 20.0), ("last", 90.0)):
+        queue.add_after(key, seconds)
+    assert (queue.waiting, counted(queue, metrics.QUEUE_RETRIES)) == (3, 3)
+    assert [queue.due_in(key) for key in ("late", "soon", "other")] == [60.0, 20.0, None]
+    assert queue.next_due(loop.time() + 5.0) == 15.0
+    came = [(await queue.get(), round(loop.time() - began, 3)) for _ in range(3)]
+    assert came == [("soon", 20.0), ("late", 60.0), ("last", 90.0)]
+    assert (queue.waiting, queue.next_due(loop.time())) == (0, None)
+
+
+async def test_a_closed_queue_has_no_timer(queue: WorkQueue) -> None:
+    queue.add_after("a", 10.0)
+    queue.close()
+    await asyncio.sleep(20.0)
+    assert (len(queue), queue.waiting) == (0, 1)
+
+
+async def test_how_long_keys_waited_and_are_worked_on_is_counted(queue: WorkQueue) -> None:
+    for key in ("a", "b", "a"):
+        queue.add(key)
+    await asyncio.sleep(3.0)
+    assert await queue.get() == "a"
+    await asyncio.sleep(2.0)
+    assert (queue.is_busy, await queue.get()) == (True, "b")
+    then = asyncio.get_running_loop().time() + 10.0
+    assert (round(queue.unfinished(then), 3), round(queue.oldest_in_flight(then), 3)) == (22, 12)
+    assert (queue.is_busy, len(queue)) == (True, 0)
+    with queue.parking("b"):
+        await asyncio.sleep(1.0)
+    queue.done("a")
+    queue.done("b")
+    assert not queue.is_busy
+    assert counted(queue, metrics.QUEUE_ADDS) == 2
+    assert counted(queue, metrics.QUEUE_WAIT_SECONDS) == (3.0 + 5.0, 2)
+    assert counted(queue, metrics.QUEUE_WORK_SECONDS) == (3.0 + 0.0, 2)
 
 
 async def test_a_change_does_not_wait_for_the_later_time(queue: WorkQueue) -> None:
@@ -165,18 +201,21 @@ async def test_a_time_that_comes_while_the_key_is_in_flight_runs_it_once_more(
 
 
 async def test_failures_in_a_row_wait_longer_and_longer(queue: WorkQueue) -> None:
-    loop, waits = asyncio.get_running_loop(), []
-    for _ in range(4):
-        began = loop.time()
+    waits = []
+    for number in range(1, 5):
         queue.add_failed("a")
+        assert (queue.failures("a"), queue.failures("b")) == (number, 0)
+        waits.append(queue.due_in("a"))
         await get(queue)
-        waits.append(loop.time() - began)
         queue.done("a")
-    assert waits == pytest.approx([0.02, 0.04, 0.08, 0.1], abs=1e-3)
+    assert waits == pytest.approx([0.02, 0.04, 0.08, 0.1])
+    queue.add_failed("a", Backoff(first=1.0, most=100.0, jitter=0.0))
+    assert queue.due_in("a") == pytest.approx(16.0)
 
 
 async def test_a_success_forgets_the_failures(queue: WorkQueue) -> None:
     slow = WorkQueue(Backoff(first=0.01, most=60.0, jitter=0.0))
+    slow.forget_failures("a")
     for _ in range(12):
         slow.add_failed("a")
     slow.add("a")

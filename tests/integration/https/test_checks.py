@@ -20,9 +20,7 @@ from ccm.supervisor.health_checks import HealthChecks
 from ccm.supervisor.informer import InformerTimings, SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.progress import Progress
-from tests.support.virtual_time import EPOCH
 from tests.support.waiting import until
-from tests.unit.lease_world import ApiServer, Fate, Replica, Request
 
 
 @dataclass
@@ -171,20 +169,3 @@ async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
     assert quiet("Service") < 0.2
     assert feed.status(time.monotonic())["kinds"]["Service"]["silent_seconds"] > 0.3
     await feed.close()
-
-
-@pytest.mark.virtual_time
-async def test_a_leader_is_overdue_twenty_seconds_after_its_lease_ended() -> None:
-    """Its process works, and a request of its election never ends, whatever its deadline."""
-    stuck = Request(Fate.FROZEN, back=1000.0)
-    replica = Replica(ApiServer(), "us", [Request(), Request(), stuck])
-    assert not replica.leader.is_overdue()
-    replica.start()
-    await asyncio.sleep(1.0)
-    assert replica.leader.is_leading()
-    overdue = {}
-    for seconds in (33, 36):
-        await asyncio.sleep(EPOCH + seconds - replica.clock())
-        overdue[seconds] = replica.leader.is_overdue()
-    assert overdue == {33: False, 36: True}
-    await replica.kill()

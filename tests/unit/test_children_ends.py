@@ -1,0 +1,237 @@
+"""Which workers the supervisor replaces, and what follows the end of a process."""
+
+import asyncio
+import logging
+import os
+import signal
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ccm.bus.in_flight import InFlightJournal
+from ccm.decide.children import WorkerEvent, WorkerState
+from ccm.errors import ExitCode
+from ccm.settings import Settings
+from ccm.supervisor.children import (
+    CHECK_INTERVAL,
+    KILL_DELAY,
+    ORDERLY_EXITS,
+    STARTUP_SILENCE_FACTOR,
+)
+from tests.support.waiting import let_run, until
+
+from .children_world import WORKING, Spawns, World, handle, said
+
+LIMIT = Settings().worker_silence_limit
+
+
+# Workers that are replaced.
+
+
+@pytest.mark.virtual_time
+async def test_a_worker_that_is_silent_writes_its_stacks_and_is_killed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *kill: kills.append(kill))
+    now = asyncio.get_running_loop().time
+    began = now()
+    silent, other, starting = (
+        world.start("node-0", WorkerState.RUNNING),
+        world.start("service", WorkerState.RUNNING),
+        world.start("route"),
+    )
+    for child in world.children:
+        assert child.current
+        child.current.heard_at = child.current.started_at = now()
+    running = asyncio.create_task(world.children.run())
+    assert other.current
+    await asyncio.sleep(0.5)
+    for second in range(1, int(LIMIT)):
+        other.current.heard_at = now()
+        await asyncio.sleep(1.0)
+        assert round(world.children.checked_at - began) == second
+    assert kills == []
+    other.current.heard_at = now()
+    await asyncio.sleep(2 * CHECK_INTERVAL)
+    [pid] = {pid for pid, _ in kills}
+    assert silent.current
+    assert pid == silent.current.handle.pid
+    assert [number for _, number in kills] == [signal.SIGABRT, signal.SIGCONT]
+    assert handle(silent.current).done == []
+    await asyncio.sleep(KILL_DELAY)
+    assert handle(silent.current).done == ["kill"]
+    assert len(kills) == 2  # not once more meanwhile
+    kills.clear()
+    while not kills:
+        other.current.heard_at = silent.current.heard_at = now()
+        await asyncio.sleep(0.1)
+    assert now() - began == pytest.approx(STARTUP_SILENCE_FACTOR * LIMIT, abs=2 * CHECK_INTERVAL)
+    assert starting.current
+    assert {pid for pid, _ in kills} == {starting.current.handle.pid}
+    running.cancel()
+
+
+async def checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass over all workers."""
+    monkeypatch.setattr("ccm.supervisor.children.CHECK_INTERVAL", 0.0)
+    running = asyncio.create_task(world.children.run())
+    await let_run()
+    running.cancel()
+    await asyncio.wait({running})
+
+
+@pytest.mark.parametrize(
+    ("limit", "size", "is_replaced"),
+    [(100, 101, True), (100, 100, False), (100, None, False), (0, 101, False)],
+)
+async def test_a_worker_that_grew_too_large_is_replaced_once(
+    short_dir: Path,
+    spawns: Spawns,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int,
+    size: int | None,
+    is_replaced: bool,
+) -> None:
+    world = World(short_dir, spawns, replace(Settings(), worker_memory_limit=limit))
+    child, gone = world.start(state=WorkerState.RUNNING), world.start("service")
+    gone.current = None
+    assert child.current
+    child.current.status = {} if size is None else {"rss_bytes": size}
+    await checked(world, monkeypatch)
+    assert bool(child.successor) == is_replaced
+    assert spawns.count == 2 + is_replaced
+
+
+async def test_one_byte_is_too_much_without_a_first_report(
+    short_dir: Path, spawns: Spawns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that has reported no size yet has none that is too large."""
+    world = World(short_dir, spawns, replace(Settings(), worker_memory_limit=1))
+    child = world.start(state=WorkerState.RUNNING)
+    assert child.current
+    for size, is_replaced in ((None, False), (1, False), (2, True)):
+        child.current.status = {} if size is None else {"rss_bytes": size}
+        await checked(world, monkeypatch)
+        assert bool(child.successor) == is_replaced
+
+
+@pytest.mark.parametrize("joining", [False, True])
+@pytest.mark.parametrize("state", [WorkerState.SYNCING, *WORKING])
+async def test_a_worker_that_may_run_more_controllers_is_replaced(
+    world: World, monkeypatch: pytest.MonkeyPatch, state: WorkerState, joining: bool
+) -> None:
+    child = world.start(state=state)
+    gone = world.start("service", state)
+    gone.current, child.is_joining = None, joining
+    await checked(world, monkeypatch)
+    assert child.successor is None
+    world.of_controller["node"] = replace(Settings(), controllers=("cloud-node",))
+    await checked(world, monkeypatch)
+    assert bool(child.successor) == (state in WORKING and not joining)
+    assert (handle(child.current).done, gone.successor) == ([], None)
+
+
+# Ends.
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "deaths", "starts"),
+    [
+        (ExitCode.NOT_NEEDED, WorkerState.SKIPPED, 0, 1),
+        (ExitCode.CONFIGURATION, WorkerState.FAILED, 0, 1),
+        (ExitCode.OK, WorkerState.STARTING, 1, 2),
+        (1, WorkerState.STARTING, 1, 2),
+        (-signal.SIGKILL, WorkerState.STARTING, 1, 2),
+    ],
+)
+async def test_what_follows_the_end_of_a_process(
+    world: World, code: int, state: WorkerState, deaths: int, starts: int
+) -> None:
+    child = world.start()
+    process = child.current
+    assert process
+    process.faults = ["it says why"]
+    handle(process).end(code)
+    await until(lambda: child.current is not process and world.spawns.count == starts)
+    assert (child.life.state, child.life.deaths) == (state, deaths)
+    assert child.last_faults == ["it says why"]
+    assert ("gone", process.ident) in world.told
+    assert (("refused", "node-0") in world.told) == (code == ExitCode.CONFIGURATION)
+
+
+async def test_a_drained_process_is_followed_by_another(world: World) -> None:
+    """As when a change of shards was given up."""
+    child = world.start(state=WorkerState.RUNNING)
+    world.children.transition(child, WorkerEvent.TOLD_TO_DRAIN)
+    handle(child.current).end(ExitCode.OK)
+    await until(lambda: world.spawns.count == 2)
+    assert (child.life.state, child.life.deaths) == (WorkerState.STARTING, 0)
+
+
+async def test_a_refusal_without_a_word_has_a_reason_all_the_same(world: World) -> None:
+    child = world.start()
+    handle(child.current).end(ExitCode.CONFIGURATION)
+    await until(lambda: child.life.state is WorkerState.FAILED)
+    assert child.last_faults == ["worker node-0 refused to start"]
+
+
+async def test_a_death_without_a_word_keeps_the_faults_of_before(world: World) -> None:
+    child = world.start()
+    child.last_faults = ["of before"]
+    handle(child.current).end(1)
+    await until(lambda: world.spawns.count == 2)
+    assert child.last_faults == ["of before"]
+
+
+@pytest.mark.parametrize("code", [1, -signal.SIGALRM, *ORDERLY_EXITS])
+async def test_a_death_counts_against_what_was_in_flight(
+    world: World, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An orderly end does not, nor one whose permission ran out."""
+    caplog.set_level(logging.ERROR)
+    child = world.start(state=WorkerState.RUNNING)
+    process = child.current
+    assert process
+    InFlightJournal(process.journal_path).take("key")
+    handle(process).end(code)
+    await until(lambda: not process.journal_path.exists())
+    assert [*world.children.quarantine.suspicions("node")] == (["key"] if code == 1 else [])
+    reasons = {
+        1: ["worker died"],
+        -signal.SIGALRM: ["worker ended by itself: its permission ran out"],
+    }
+    assert [text for text in said(caplog) if text.startswith("worker ")][:1] == reasons.get(
+        code, ["worker refused to start"] if code == ExitCode.CONFIGURATION else []
+    )
+
+
+async def test_the_key_that_ended_a_worker_again_is_quarantined(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    child = world.start(state=WorkerState.RUNNING)
+    for starts in (2, 3):
+        process = child.current
+        assert process
+        InFlightJournal(process.journal_path).take("key")
+        handle(process).end(1)
+        await until(partial(world.has_started, starts))
+    assert [*world.children.quarantine.quarantined("node")] == ["key"]
+    [record] = [record for record in caplog.records if record.message.startswith("quarantined")]
+    assert vars(record)["key"] == "key"
+    assert world.spawns.specs[-1].suspicions["key"].is_quarantined
+
+
+async def test_a_change_of_state_is_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    child = world.start(state=WorkerState.STANDBY)
+    caplog.clear()
+    for _ in range(2):
+        world.children.transition(child, WorkerEvent.STARTED_LEADING)
+    assert caplog.messages == ["worker changed state"]
+    assert child.life.state is WorkerState.RUNNING
+    assert child.life.since > 0

@@ -1,0 +1,219 @@
+"""What the supervisor does with a worker's processes: start, hand over, drain and kill."""
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ccm.bus.frames import WorkerSpec
+from ccm.decide.children import Life, WorkerState
+from ccm.errors import ExitCode
+from ccm.settings import Settings
+from tests.support.waiting import let_run, until
+
+from .children_world import SERVER, WORKING, World, handle, said
+
+SHUTDOWN = Settings().shutdown_timeout
+
+
+async def test_a_process_is_given_all_that_it_needs(world: World, short_dir: Path) -> None:
+    world.of_controller["node"] = replace(Settings(), controllers=("cloud-node",))
+    world.children.quarantine.record_death("node", ["a"], 0.0)
+    world.children.add({"node-0": "node"}, is_joining=True)
+    [child], [spec] = world.children, world.spawns.specs
+    assert child.is_joining
+    assert spec == WorkerSpec(
+        name="node-0",
+        ident=spec.ident,
+        controller="node",
+        bus_path=str(short_dir / "bus"),
+        journal_path=str(short_dir / "node-0.1.journal"),
+        supervisor_pid=os.getpid(),
+        settings=world.of_controller["node"],
+        server=SERVER,
+        cluster_uid="cluster",
+        suspicions=world.children.quarantine.suspicions("node"),
+    )
+    assert spec.suspicions
+    name, _, secret = spec.ident.partition("-0.1-")
+    assert (name, len(secret)) == ("node", 16)
+    assert world.told == [("admit", "node-0", spec.ident)]
+    process = child.current
+    assert process
+    assert (process.ident, process.controllers) == (spec.ident, ("cloud-node",))
+    assert str(process.journal_path) == spec.journal_path
+    assert child.life.state is WorkerState.STARTING
+
+
+# A hand-over: nothing of what is in flight is lost.
+
+
+@pytest.mark.parametrize("state", WORKING)
+async def test_a_restart_in_the_middle_of_work_drains_once_the_successor_has_everything(
+    world: World, state: WorkerState
+) -> None:
+    child = world.start(state=state)
+    old = child.current
+    assert old
+    assert "hands over" in world.children.restart(child)
+    new = child.successor
+    assert new
+    assert new is not old
+    assert "is being replaced already" in world.children.restart(child)
+    world.children.on_hello(child, new)
+    assert (child.life.state, new.said_hello) == (state, True)
+    world.told.clear()
+    world.children.on_synced(child, new)
+    assert world.told == [("drain", old.ident, SHUTDOWN)]
+    assert (handle(old).done, child.life.state) == ([], WorkerState.DRAINING)
+    handle(old).end(ExitCode.OK)
+    await until(lambda: child.current is new)
+    assert (child.successor, child.life.state) == (None, WorkerState.STANDBY)
+    assert (handle(old).done, handle(new).done) == (["join 0.5"], [])
+    assert world.told[1:] == [("gone", old.ident), ("permit", "node-0")]
+
+
+@pytest.mark.parametrize(
+    ("hello", "synced", "state"),
+    [
+        (False, False, WorkerState.STARTING),
+        (True, False, WorkerState.SYNCING),
+        (True, True, WorkerState.STANDBY),
+    ],
+)
+async def test_a_successor_takes_over_as_far_as_it_is_when_the_worker_dies(
+    world: World, hello: bool, synced: bool, state: WorkerState
+) -> None:
+    child = world.start(state=WorkerState.RUNNING)
+    old, child.last_faults = child.current, ["of before"]
+    world.children.restart(child)
+    new = child.successor
+    assert new
+    new.said_hello, new.is_synced = hello, synced
+    handle(old).end(-signal.SIGKILL)
+    await until(lambda: child.current is new)
+    assert (child.life.state, child.life.deaths, child.last_faults) == (state, 0, [])
+    assert child.life.since > 0
+    assert world.spawns.count == 2
+
+
+async def test_a_successor_that_fails_leaves_the_worker_as_it_is(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    child = world.start(state=WorkerState.RUNNING)
+    old = child.current
+    world.children.restart(child)
+    new = child.successor
+    assert new
+    new.faults = ["no such file"]
+    handle(new).end(ExitCode.CONFIGURATION)
+    await until(lambda: not child.successor)
+    assert (child.current, child.life.state) == (old, WorkerState.RUNNING)
+    assert (child.last_faults, world.spawns.count) == (["no such file"], 2)
+    assert said(caplog) == ["successor failed; the worker goes on as it is"]
+
+
+async def test_a_worker_that_cannot_hand_over_is_killed(world: World) -> None:
+    child = world.start(state=WorkerState.SYNCING)
+    assert "is restarted" in world.children.restart(child)
+    assert (handle(child.current).done, child.successor) == (["kill"], None)
+
+
+async def test_a_worker_that_does_not_run_is_started(world: World) -> None:
+    child = world.start()
+    child.current, child.life = None, Life(WorkerState.FAILED)
+    assert world.children.restart(child) == "node-0 is started"
+    assert (child.life.state, world.spawns.count) == (WorkerState.STARTING, 2)
+
+
+async def test_a_worker_is_synced_with_its_snapshot(world: World) -> None:
+    child = world.start()
+    process = child.current
+    assert process
+    child.last_faults = ["of before"]
+    assert not world.children.are_up()
+    world.children.on_hello(child, process)
+    assert (child.life.state, process.said_hello) == (WorkerState.SYNCING, True)
+    assert (child.last_faults, process.is_synced) == ([], False)
+    assert world.children.are_up()
+    world.children.on_synced(child, process)
+    assert (child.life.state, process.is_synced) == (WorkerState.STANDBY, True)
+    assert world.told == []
+
+
+# The end of all of it, or of one worker.
+
+
+async def test_a_worker_that_is_scaled_away_is_drained_and_forgotten(world: World) -> None:
+    child, other = world.start("node-1", WorkerState.RUNNING), world.start("node-0")
+    process = child.current
+    assert process
+    world.children.retire(child)
+    assert world.told == [("drain", process.ident, SHUTDOWN)]
+    assert (child.life.state, child.is_leaving) == (WorkerState.DRAINING, True)
+    assert [*world.children] == [child, other]
+    handle(process).end(ExitCode.OK)
+    await until(lambda: [*world.children] == [other])
+    assert world.spawns.count == 2
+    other.current = None
+    world.children.retire(other)
+    assert [*world.children] == []
+
+
+async def test_a_process_that_has_not_said_hello_is_terminated_instead_of_drained(
+    world: World,
+) -> None:
+    child = world.start()
+    world.children.retire(child)
+    assert (handle(child.current).done, world.told) == (["terminate"], [])
+
+
+async def test_a_stop_drains_all_processes_and_waits_for_their_ends(world: World) -> None:
+    child, other = world.start("node-0", WorkerState.RUNNING), world.start("service")
+    world.children.restart(child)
+    old, new = child.processes()
+    new.said_hello = True
+    world.told.clear()
+    stopping = asyncio.create_task(world.children.stop_all(7.0))
+    await let_run()
+    assert world.told == [("drain", old.ident, 7.0), ("drain", new.ident, 7.0)]
+    assert handle(other.current).done == ["terminate"]
+    assert other.current
+    for process in (old, new, other.current):
+        assert not stopping.done()
+        handle(process).end(ExitCode.OK)
+        await until(partial(world.is_gone, process))
+    await stopping
+    world.children.add({"route": "route"})
+    assert world.spawns.count == 3
+    assert not any("kill" in process.done for process in world.spawns.processes)
+
+
+@pytest.mark.virtual_time
+async def test_a_stop_kills_what_does_not_finish_in_time(world: World) -> None:
+    child = world.start(state=WorkerState.RUNNING)
+    stopping = asyncio.create_task(world.children.stop_all(7.0))
+    await asyncio.sleep(7.5)
+    assert handle(child.current).done == []
+    await asyncio.sleep(1.0)
+    assert handle(child.current).done == ["kill", "join 5"]
+    await stopping
+
+
+async def test_whoever_is_killed_is_not_started_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    child = world.start(state=WorkerState.RUNNING)
+    process = child.current
+    assert process
+    world.children.kill_all()
+    assert handle(process).done == ["kill", "join 5"]
+    handle(process).end(-signal.SIGKILL)
+    await until(lambda: not child.current)
+    await let_run()
+    assert world.spawns.count == 1
+    assert "worker died" not in caplog.messages

@@ -1,0 +1,222 @@
+"""The election to the moment: when it asks, how long it waits for an answer, what it says of it."""
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+
+from tests.support.virtual_time import EPOCH
+
+from .lease_world import CONFIG, ApiServer, Fate, Replica, Request
+from .test_leader_election import ends, foreign_lease, leads_at, started, until
+
+pytestmark = pytest.mark.virtual_time
+
+OFFERING = replace(CONFIG, offer_after=60.0)
+RETRY = CONFIG.retry_period
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def last(server: ApiServer) -> float:
+    """When the last request was handled."""
+    return server.log[-1][0]
+
+
+def reasons(caplog: pytest.LogCaptureFixture, message: str, key: str) -> list[str]:
+    """This field of all log lines with this message."""
+    return [vars(record)[key] for record in caplog.records if record.message == message]
+
+
+# When it asks.
+
+
+async def test_a_replica_without_a_lease_asks_four_times_a_retry_period() -> None:
+    _, [_, two] = await started("one", "two")
+    began = len(two.wire.timeouts)
+    await asyncio.sleep(20.0)
+    assert len(two.wire.timeouts) - began in (39, 40)  # the answer takes a moment
+
+
+async def test_a_holder_that_fails_tries_again_sooner_until_its_permission_ends() -> None:
+    server, [one] = await started("one")
+    one.wire.normally = Request(Fate.FAILED)
+    end, before = one.permits[-1][1], len(one.wire.timeouts)
+    await ends(one)
+    assert now() == pytest.approx(end, abs=0.01)
+    assert len(one.wire.timeouts) - before == 1 + (end - last(server) - RETRY) // (RETRY / 4 + 0.01)
+
+
+async def test_the_first_attempt_of_one_that_never_led_does_not_end_with_a_permission() -> None:
+    one = Replica(ApiServer(), "one", [Request(Fate.FAILED)] * 40, offset=500.0)
+    assert one.leader.last_decision == "the lease was not read yet"
+    one.start()
+    assert await leads_at(one) - EPOCH == pytest.approx(40 * (RETRY / 4 + 0.01), abs=0.05)
+    assert one.permits[-1][1] == pytest.approx(now() - 0.01 + CONFIG.renew_deadline, abs=0.02)
+
+
+@pytest.mark.parametrize("offset", [0.0, 500.0])
+async def test_when_it_last_looked_is_known(offset: float) -> None:
+    one = Replica(ApiServer(), "one", [Request(there=1.0, back=2.0)], offset=offset)
+    assert one.leader.checked_at == one.clock()
+    one.start()
+    await asyncio.sleep(3.2)
+    assert one.leader.checked_at - offset - EPOCH == pytest.approx(3.0, abs=0.02)
+
+
+# How long it waits for an answer.
+
+
+async def test_a_leader_waits_for_no_answer_that_comes_after_its_permission() -> None:
+    server, [one] = await started("one")
+    assert {*one.wire.timeouts} == {CONFIG.renew_deadline / 2}
+    one.wire.normally = Request(Fate.LOST)
+    end, before = one.permits[-1][1], len(one.wire.timeouts)
+    await ends(one)
+    first, *rest = one.wire.timeouts[before:]
+    assert first == CONFIG.renew_deadline / 2
+    assert rest == [pytest.approx(end - last(server) - RETRY - first - RETRY / 4, abs=0.02)]
+    one.wire.normally = Request()
+    await one.release()
+    assert one.wire.timeouts[-2:] == [CONFIG.renew_deadline / 2] * 2
+
+
+async def test_a_standby_waits_for_half_of_the_renew_deadline() -> None:
+    one = Replica(ApiServer(), "one", [Request(Fate.LOST)] * 2, offset=500.0)
+    one.start()
+    await asyncio.sleep(12.0)
+    assert {*one.wire.timeouts} == {CONFIG.renew_deadline / 2}
+
+
+# What it counts and says.
+
+
+async def test_each_write_of_somebody_else_is_counted_once() -> None:
+    server, [one] = await started("one")
+    for count in range(3):
+        assert one.leader.slow_paths == count
+        server.annotate()
+        await asyncio.sleep(RETRY)
+
+
+@pytest.mark.parametrize(
+    ("fate", "why"),
+    [
+        (Fate.REFUSED, "not renewed for 10 s; last: could not reach the lease: refused"),
+        (Fate.ANSWERED, "stands by; thief leads"),
+    ],
+)
+async def test_the_end_of_a_leadership_is_logged_with_its_reason(
+    fate: Fate, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, [one] = await started("one")
+    one.wire.normally = Request(fate)
+    server.put(foreign_lease("thief"))
+    await ends(one)
+    assert one.leader.last_decision == why.removeprefix("not renewed for 10 s; last: ")
+    assert not one.leader.is_leading()
+    assert reasons(caplog, "leadership lost", "why") == [why]
+
+
+async def test_a_decision_is_logged_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    _, [one] = await started("one")
+    one.wire.script = iter([Request(Fate.FORBIDDEN)] * 2)
+    await asyncio.sleep(20.0)
+    assert reasons(caplog, "leader election", "decision") == [
+        "created the lease and leads",
+        "could not reach the lease: the API server answered 403 Forbidden: no",
+        "holds the lease",
+    ]
+    assert reasons(caplog, "became leader", "identity") == ["one"]
+
+
+async def test_a_release_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server, [one] = await started("one")
+    one.wire.normally = Request(Fate.REFUSED)
+    await one.release()
+    assert one.leader.last_decision != "released the lease"
+    one.wire.normally = Request()
+    server.put(foreign_lease("thief"))
+    await one.leader.release()
+    assert one.leader.last_decision != "released the lease"
+    assert server.holder() == "thief"
+    assert reasons(caplog, "lease not released", "error") == ["refused"]
+
+
+async def test_the_end_of_a_leadership_is_told_once() -> None:
+    server, [one] = await started("one")
+    server.put(foreign_lease("thief"))
+    await ends(one)
+    await one.release()
+    await asyncio.sleep(1.0)
+    assert [event["message"] for event in server.events] == [
+        "one became leader",
+        "one stopped leading",
+    ]
+    assert [until for _, until in one.permits][-2:] == [pytest.approx(now(), abs=15.0), 0.0]
+
+
+# An offer.
+
+
+async def test_an_offer_says_which_workers_are_down_and_why() -> None:
+    server, [one] = await started("one", timing=OFFERING)
+    one.hurt()
+    one.down = {"node-0": "no credentials", "route": "no such network"}
+    await until(lambda: not one.leader.is_leading(), 62.0)
+    why = "node-0: no credentials; route: no such network"
+    said = f"offers the lease to others, as its workers are not up: {why}"
+    assert one.leader.last_decision == said
+    await asyncio.sleep(1.0)
+    [event] = [event for event in server.events if event["type"] == "Warning"]
+    assert (event["reason"], event["message"]) == ("LeaseOffered", f"one {said}")
+    await until(lambda: not server.holder(), CONFIG.write_grace)
+    await asyncio.sleep(0.6)
+    assert (
+        one.leader.last_decision == f"leaves the lease to others, as its workers are not up: {why}"
+    )
+
+
+@pytest.mark.parametrize(("fencing", "is_offered"), [(4.9, True), (5.1, False)])
+async def test_half_of_the_permission_is_for_workers_to_stop(
+    fencing: float, is_offered: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, [one] = await started("one", timing=OFFERING)
+    one.hurt(fencing)
+    await until(lambda: not one.leader.is_leading(), 62.0)
+    await asyncio.sleep(fencing + CONFIG.write_grace + 0.2)
+    assert (server.holder() == "") == is_offered
+    told = reasons(caplog, "this leader cannot run all controllers", "why")
+    assert told == ["node-0: no credentials"]
+
+
+async def test_another_replica_takes_an_offered_lease_and_the_one_before_ends() -> None:
+    _, [one, two] = await started("one", "two", timing=OFFERING)
+    one.hurt()
+    await leads_at(two, 80.0)
+    await ends(one, RETRY)
+    assert one.leader.last_decision == "another replica took the offered lease"
+    assert (one.permits[-1][1], two.overlaps) == (0.0, [])
+
+
+# Its health.
+
+
+async def test_a_leader_is_overdue_twenty_seconds_after_its_lease_ended() -> None:
+    """Its process works, and a request of its election never ends, whatever its deadline."""
+    stuck = Request(Fate.FROZEN, back=1000.0)
+    replica = Replica(ApiServer(), "us", [Request(), Request(), stuck])
+    assert not replica.leader.is_overdue()
+    replica.start()
+    await asyncio.sleep(1.0)
+    assert replica.leader.is_leading()
+    overdue = {}
+    for seconds in (33, 36):
+        await asyncio.sleep(EPOCH + seconds - replica.clock())
+        overdue[seconds] = replica.leader.is_overdue()
+    assert overdue == {33: False, 36: True}
+    await replica.kill()
