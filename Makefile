@@ -11,7 +11,7 @@ PIP    := bin/pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint types layers clean
 
 ##@ Begin
 help: ## List the targets
@@ -159,6 +159,10 @@ mutants: mutants-tools ## Change the code in 3,000 places, and list what no unit
 
 mutants-tools: venv # What changes the code
 	$(VENV)/$(PIP) --require-hashes -r requirements/mutants.txt
+
+# ROWS names some, by a part of the fault or of its test.
+bites: venv ## Take its cure from each row of the fault table, and see the row's test fail
+	$(BIN)/python -m tests.docs.faults break $(ROWS)
 
 edge-cases: venv ## Run upstream's edge cases and print which tests hold each of them
 	$(BIN)/python -m tests.integration.edge_cases

@@ -23,6 +23,7 @@ BY_MODULE = {
     "tests/peers/test_aws_peers.py",
     "tests/e2e/test_informer.py",
     "tests/docs/walks/test_walks.py",
+    "tests/docs/faults/test_cures.py",
 }
 """Modules whose tests share what takes long to start: one at a time, in one process."""
 LAB_TESTS = "conformance instances lb_addresses_lab lb_lab lb_nodes_lab outages real routes"

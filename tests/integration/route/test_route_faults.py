@@ -286,6 +286,14 @@ async def test_a_creation_that_was_done_but_not_answered_is_adopted() -> None:
         await w.settle()
         assert w.cloud.routes == {A4: "a", B4: "b"}
         assert told(w, "b")[0] == "False"
+        w.cluster.put(routed("c", C4))
+        w.cloud.answers["create"] = outage()
+        await w.settle()
+        w.cloud.put(C4, "c")  # the call that failed was performed
+        created = w.cloud.calls["create"]
+        await w.full_pass()
+        assert w.cloud.calls["create"] == created, "the list shows it"
+        assert told(w, "c")[0] == "False"
 
 
 @pytest.mark.parametrize("is_back", [False, True], ids=["gone", "back-with-another-network"])
