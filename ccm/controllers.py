@@ -1,8 +1,14 @@
-"""The controllers by name, ours and those that providers bring; the syntax of `--controllers`."""
+"""The controllers, ours and those that providers bring; the syntax of `--controllers`.
+
+One declaration for each package below `workers` holds what others go by: names, accounts, the
+objects that `explain` knows, the section of the status page, upstream's queue, flags. What only
+the controller's own process needs is in its module (`ControllerModule` in `workers/controller.py`).
+"""
 
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -14,13 +20,104 @@ SERVICE = "service-lb-controller"
 ROUTE = "node-route-controller"
 VOLUME = "volume-label-controller"
 
-ALIASES = {
-    "cloud-node": NODE,
-    "cloud-node-lifecycle": LIFECYCLE,
-    "service": SERVICE,
-    "route": ROUTE,
-    "volume-label": VOLUME,
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What `explain` can be asked about: the kind, and how else kubectl lets people write it."""
+
+    kind: str
+    short_names: tuple[str, ...]
+
+
+EXPLAINED = {
+    "node": Objects("Node", ("nodes", "no")),
+    "service": Objects("Service", ("services", "svc")),
+    "pv": Objects("PersistentVolume", ("pvs", "persistentvolume", "persistentvolumes")),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is known of the controllers in one package below `workers` without importing it.
+
+    All of them run in the same processes; `node` alone has several, its shards.
+    """
+
+    package: str
+    aliases: Mapping[str, str]
+    """Short name in `--controllers` → name."""
+    account: str
+    """The service account in our manifests, named as upstream does."""
+    explained: str
+    """The key in `EXPLAINED` of what it reconciles."""
+    section: str
+    """The section of the status page that shows its pending objects."""
+    built_in_account: str = ""
+    """The account to which the API server's bootstrap policy gives the rights for this work."""
+    upstream_queue: str = ""
+    """Upstream's name of its work queue, where that is not the worker's."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """Fields of `Settings` that mean something to one controller only → its name."""
+
+    @property
+    def worker(self) -> str:
+        """The name of its worker; of `node`, what the names of its shards begin with."""
+        return self.package.replace("_", "-")
+
+
+DECLARATIONS = (
+    Declaration(
+        "node",
+        {"cloud-node": NODE, "cloud-node-lifecycle": LIFECYCLE},
+        # Not `node-controller`: kube-controller-manager acts under that name, and may delete Pods.
+        account="cloud-node-controller",
+        explained="node",
+        section="nodes",
+        built_in_account="node-controller",
+        upstream_queue="Nodes",
+        flags={
+            "node_status_update_frequency": NODE,
+            "prefer_beta_labels": NODE,
+            "node_monitor_period": LIFECYCLE,
+            "node_deletion_confirmation_period": LIFECYCLE,
+            "node_deletion_limit": LIFECYCLE,
+            "node_deletion_window": LIFECYCLE,
+            "node_vanish_share": LIFECYCLE,
+        },
+    ),
+    Declaration(
+        "service",
+        {"service": SERVICE},
+        account="service-controller",
+        explained="service",
+        section="balancers",
+        built_in_account="service-controller",
+        flags={"load_balancer_classes": SERVICE, "concurrent_service_syncs": SERVICE},
+    ),
+    Declaration(
+        "route",
+        {"route": ROUTE},
+        account="route-controller",
+        explained="node",
+        section="nodes",
+        built_in_account="route-controller",
+        upstream_queue="Routes",
+        flags={"route_reconciliation_period": ROUTE, "cluster_cidr": ROUTE},
+    ),
+    Declaration(
+        "volume_label",
+        {"volume-label": VOLUME},
+        account="volume-label-controller",
+        explained="pv",
+        section="volumes",
+        flags={"legacy_zone_labels": VOLUME},
+    ),
+)
+"""Ours, in the order in which their workers start: Nodes come first, as all else waits for them."""
+BY_PACKAGE = {one.package: one for one in DECLARATIONS}
+BY_WORKER = {one.worker: one for one in DECLARATIONS}
+
+ALIASES = {alias: name for one in DECLARATIONS for alias, name in one.aliases.items()}
 KNOWN = tuple(ALIASES.values())
 
 GROUP = "ccm.cloud_controllers"

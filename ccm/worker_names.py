@@ -1,22 +1,7 @@
 """Which workers there are, and what they and their controllers are called."""
 
-from ccm.controllers import (
-    LIFECYCLE,
-    NODE,
-    ROUTE,
-    SERVICE,
-    VOLUME,
-    enabled_provided,
-    is_enabled,
-)
+from ccm.controllers import BY_PACKAGE, DECLARATIONS, enabled_provided, is_enabled
 from ccm.settings import Settings
-
-SINGLE_WORKERS = {
-    "route": ("route", ROUTE),
-    "service": ("service", SERVICE),
-    "volume-label": ("volume_label", VOLUME),
-}
-"""Workers that are one process each: name → package under `workers`, name in `--controllers`."""
 
 
 def shard_names(count: int) -> tuple[str, ...]:
@@ -26,10 +11,8 @@ def shard_names(count: int) -> tuple[str, ...]:
 
 def controller_names(controller: str) -> tuple[str, ...]:
     """What `--controllers` calls the work of this package, or of the provider's controller."""
-    if controller == "node":
-        return (NODE, LIFECYCLE)
-    packages = dict(SINGLE_WORKERS.values())
-    return (packages.get(controller, controller),)
+    ours = BY_PACKAGE.get(controller)
+    return (*ours.aliases.values(),) if ours else (controller,)
 
 
 def process_name(controller: str) -> str:
@@ -40,10 +23,9 @@ def process_name(controller: str) -> str:
 def wanted_workers(settings: Settings) -> dict[str, str]:
     """Worker name → its controller (see `load_controller`), of all that are enabled."""
     wanted: dict[str, str] = {}
-    if any(is_enabled(name, settings.controllers) for name in controller_names("node")):
-        # First, because nodes wait for them.
-        wanted |= dict.fromkeys(shard_names(settings.node_workers), "node")
-    for worker, (package, name) in SINGLE_WORKERS.items():
-        if is_enabled(name, settings.controllers):
-            wanted[worker] = package
+    for one in DECLARATIONS:
+        if any(is_enabled(name, settings.controllers) for name in one.aliases.values()):
+            is_sharded = one.package == "node"
+            workers = shard_names(settings.node_workers) if is_sharded else (one.worker,)
+            wanted |= dict.fromkeys(workers, one.package)
     return wanted | {name: name for name in enabled_provided(settings.controllers)}

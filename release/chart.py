@@ -10,7 +10,7 @@ import orjson
 import yaml
 
 from ccm import __version__
-from ccm.controllers import ALIASES, load_controller, provided_by, with_defaults
+from ccm.controllers import DECLARATIONS, load_controller, provided_by, with_defaults
 from ccm.kube import cluster_identity, lease, service_accounts
 from ccm.kube.events import event_rule
 from ccm.kube.service_accounts import account_name
@@ -23,7 +23,6 @@ from ccm.settings.syntax import BOOLEAN
 from ccm.supervisor.informer import RESOURCES
 from release.packages import compressed, packed
 from release.tree import NAME, ROOT, clouds
-from workers.rbac import POLICY_RULES
 
 CHART = ROOT / "deploy" / "chart"
 MADE = "# Made from the code by `make chart`: do not edit.\n"
@@ -94,10 +93,10 @@ def rights() -> Json:
 
 
 def _controllers() -> Iterator[Json]:
-    short = {name: alias for alias, name in ALIASES.items()}
-    for worker, by_controller in POLICY_RULES.items():
-        for name, rules in by_controller.items():
-            yield _controller([name, short[name]], worker, "", rules)
+    for one in DECLARATIONS:
+        rules = load_controller(one.package, "").POLICY_RULES
+        for alias, name in one.aliases.items():
+            yield _controller([name, alias], one.package, "", rules[name])
     for provider in clouds():
         for name in provided_by(provider):
             rules = load_controller(name, provider).POLICY_RULES

@@ -5,12 +5,9 @@ from collections.abc import Collection, Iterable, Iterator
 from ccm.checks.context import CheckContext
 from ccm.checks.finding import Finding, from_fault, ok, warning
 from ccm.controllers import (
+    DECLARATIONS,
     KNOWN,
-    LIFECYCLE,
-    NODE,
     ROUTE,
-    SERVICE,
-    VOLUME,
     enabled_provided,
     is_enabled,
     load_controller,
@@ -23,18 +20,7 @@ from ccm.settings.leader_migration import read_leader_migration
 MIN_LEASE_MARGIN = 2.0  # seconds between the renew deadline and the end of the Lease
 
 CONTROLLER_OF_FLAG = {
-    "load_balancer_classes": SERVICE,
-    "concurrent_service_syncs": SERVICE,
-    "route_reconciliation_period": ROUTE,
-    "cluster_cidr": ROUTE,
-    "legacy_zone_labels": VOLUME,
-    "node_status_update_frequency": NODE,
-    "prefer_beta_labels": NODE,
-    "node_monitor_period": LIFECYCLE,
-    "node_deletion_confirmation_period": LIFECYCLE,
-    "node_deletion_limit": LIFECYCLE,
-    "node_deletion_window": LIFECYCLE,
-    "node_vanish_share": LIFECYCLE,
+    **{field: name for one in DECLARATIONS for field, name in one.flags.items()},
     "tags": "tagging",
     "resources": "tagging",
 }

@@ -18,16 +18,9 @@ from ccm.cli.reporting import (
     say_document,
     show,
 )
+from ccm.controllers import EXPLAINED
 
 WATCH_INTERVAL = 1.0  # seconds
-
-
-KINDS = {
-    "node": ("nodes", "no"),
-    "service": ("services", "svc"),
-    "pv": ("pvs", "persistentvolume", "persistentvolumes"),
-}
-"""What can be explained, and how else kubectl lets people write it."""
 
 
 @click.command(epilog=example("ccm-supervisor status --watch", "ccm-supervisor status -o json"))
@@ -74,7 +67,7 @@ def _watch(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
 )
 @click.argument(
     "kind",
-    shell_complete=lambda _, __, text: [one for one in KINDS if one.startswith(text)],
+    shell_complete=lambda _, __, text: [one for one in EXPLAINED if one.startswith(text)],
 )
 @click.argument("name", default="")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of a Service.")
@@ -102,9 +95,12 @@ def _object(kind: str, name: str) -> tuple[str, str]:
     """Kind and name, of `KIND NAME` and `KIND/NAME`."""
     if not name:
         kind, _, name = kind.partition("/")
-    found = [one for one, others in KINDS.items() if kind.lower() in (one, *others)]
+    written = kind.lower()
+    found = [key for key, one in EXPLAINED.items() if written in (key, *one.short_names)]
     if not found:
-        raise click.BadParameter(f"{kind!r}: choose one of {', '.join(KINDS)}", param_hint="KIND")
+        raise click.BadParameter(
+            f"{kind!r}: choose one of {', '.join(EXPLAINED)}", param_hint="KIND"
+        )
     if not name:
         raise click.UsageError(f"name the {found[0]}: explain {found[0]} NAME")
     return found[0], name

@@ -3,22 +3,15 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ccm.controllers import DECLARATIONS
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import mapping, text
 from ccm.model.rbac import PolicyRule
 
 NAMESPACE = "kube-system"
-ACCOUNTS = {
-    "node": "cloud-node-controller",
-    "route": "route-controller",
-    "service": "service-controller",
-    "volume_label": "volume-label-controller",
-}
-"""Package under `workers` → its service account in our manifests, named as upstream does.
-
-Not `node-controller`: kube-controller-manager acts under that name, and may delete Pods with it.
-"""
+ACCOUNTS = {one.package: one.account for one in DECLARATIONS}
+"""Package under `workers` → its service account in our manifests."""
 
 
 def account_name(worker: str) -> str:
@@ -26,11 +19,7 @@ def account_name(worker: str) -> str:
     return ACCOUNTS.get(worker, f"{worker}-controller")
 
 
-BUILT_IN = {
-    "node": "node-controller",
-    "route": "route-controller",
-    "service": "service-controller",
-}
+BUILT_IN = {one.package: one.built_in_account for one in DECLARATIONS if one.built_in_account}
 """The same → the account that the API server's bootstrap policy gives the rights for this work."""
 
 TOKEN_LIFETIME = 3600  # seconds that are asked for, as upstream

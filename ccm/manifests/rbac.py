@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ccm.controllers import is_enabled, load_controller
+from ccm.controllers import BY_PACKAGE, is_enabled, load_controller
 from ccm.kube import cluster_identity, lease, service_accounts
 from ccm.kube.events import event_rule
 from ccm.kube.service_accounts import account_name
@@ -15,7 +15,6 @@ from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor import nodes
 from ccm.supervisor.informer import watch_rule
 from ccm.worker_names import process_name, wanted_workers
-from workers.rbac import POLICY_RULES
 
 APP_NAME = "ccm-supervisor"
 """Of the supervisor's account, its workload and, before a colon, of roles.
@@ -84,12 +83,13 @@ def _of_supervisor(
 
 
 def _of_worker(worker: str, settings: Settings) -> Iterator[PolicyRule]:
-    if worker not in POLICY_RULES:
-        yield from load_controller(worker, settings.cloud_provider).POLICY_RULES
+    rules = load_controller(worker, settings.cloud_provider).POLICY_RULES
+    if worker not in BY_PACKAGE:
+        yield from rules
         return
-    for controller, rules in POLICY_RULES[worker].items():
+    for controller, its_rules in rules.items():
         if is_enabled(controller, settings.controllers):
-            yield from rules
+            yield from its_rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import count
 
 from ccm.bus.frames import Explain, Explained, LogLevel, Message
+from ccm.controllers import DECLARATIONS, EXPLAINED
 from ccm.errors import ConfigurationFaults
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
@@ -21,13 +22,6 @@ log = logging.getLogger(__name__)
 
 MAX_NODE_WORKERS = 64
 EXPLAIN_TIMEOUT = 2.0  # seconds for a worker's answer
-
-EXPLAINED_BY = {
-    "node": ("Node", ("node", "route")),
-    "service": ("Service", ("service",)),
-    "pv": ("PersistentVolume", ("volume_label",)),
-}
-"""What people may ask about: the kind, and the controllers that reconcile it."""
 
 
 class Verbosity:
@@ -79,18 +73,19 @@ class Explainer:
             waiting.set_result(message.status)
 
     async def answer(self, request: Json) -> Json:
-        """The control command `explain`: `kind` is one of `EXPLAINED_BY`, `name` its key."""
+        """The control command `explain`: `kind` is one of `EXPLAINED`, `name` its key."""
         what, key = str(request.get("kind")), str(request.get("name") or "")
-        if what not in EXPLAINED_BY or not key:
-            return {"error": f"explain {what!r} {key!r}: name one of {', '.join(EXPLAINED_BY)}"}
-        kind, controllers = EXPLAINED_BY[what]
+        if what not in EXPLAINED or not key:
+            return {"error": f"explain {what!r} {key!r}: name one of {', '.join(EXPLAINED)}"}
+        kind = EXPLAINED[what].kind
+        controllers = [one.package for one in DECLARATIONS if one.explained == what]
         workers = self._workers_of(kind, controllers, key)
         answers = await asyncio.gather(*(self._ask(child, key) for child in workers))
         verdict = self._governor.verdict(key) if kind == "Node" else None
         deletion = {"deletion": verdict} if verdict else {}
         return {"kind": what, "name": key, "workers": answers, **deletion}
 
-    def _workers_of(self, kind: str, controllers: tuple[str, ...], key: str) -> Iterator[Child]:
+    def _workers_of(self, kind: str, controllers: Collection[str], key: str) -> Iterator[Child]:
         for child in self._children:
             if child.controller in controllers and self._shards.owns(child)(kind, key):
                 yield child

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ccm import metrics
-from ccm.controllers import ALIASES, LIFECYCLE, NODE, enabled_provided, is_enabled
+from ccm.controllers import ALIASES, BY_WORKER, enabled_provided, is_enabled
 from ccm.decide.children import WorkerState
 from ccm.metrics import Metric
 from ccm.model.objects import Json
@@ -12,9 +12,6 @@ from ccm.supervisor.budget import worker_name
 
 Sample = tuple[Metric, tuple[str, ...], float]
 """A metric, its label values, and its value."""
-
-UPSTREAM_QUEUE_NAMES = {"node": "Nodes", "route": "Routes"}
-"""By controller, where the names differ."""
 
 
 def controller_of_worker(worker: str) -> str:
@@ -24,7 +21,8 @@ def controller_of_worker(worker: str) -> str:
 
 def queue_of_worker(worker: str) -> str:
     """What upstream calls the work queue of this worker."""
-    return UPSTREAM_QUEUE_NAMES.get(controller := controller_of_worker(worker), controller)
+    ours = BY_WORKER.get(controller := controller_of_worker(worker))
+    return (ours and ours.upstream_queue) or controller
 
 
 def from_status(status: Json, enabled: tuple[str, ...]) -> Iterator[Sample]:
@@ -85,7 +83,7 @@ def _controllers(workers: list[Json], enabled: tuple[str, ...]) -> Iterator[Samp
     controllers = {*map(controller_of_worker, running)}
     ours = [alias for alias, controller in ALIASES.items() if is_enabled(controller, enabled)]
     for name in (*ours, *enabled_provided(enabled)):
-        runs_in = "node" if ALIASES.get(name) in (NODE, LIFECYCLE) else name
+        runs_in = "node" if name in BY_WORKER["node"].aliases else name
         labels = (name, "cloud-controller-manager")
         yield metrics.RUNNING_CONTROLLERS, labels, float(runs_in in controllers)
 

@@ -10,9 +10,10 @@ from functools import partial
 
 from ccm.bus.frames import Message
 from ccm.cloud.interface import ChoosesHosts, DropsStoppedHosts, LoadBalancers
+from ccm.controllers import SERVICE
 from ccm.decide.backoff import Backoff
 from ccm.errors import Refused, RetryAfter
-from ccm.kube.events import ObjectRef
+from ccm.kube.events import ObjectRef, event_rule
 from ccm.model.objects import (
     NODE_IDENTITY_PATHS,
     SHUTDOWN_TAINT,
@@ -22,6 +23,7 @@ from ccm.model.objects import (
     Node,
     Projection,
 )
+from ccm.model.rbac import PolicyRule
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
@@ -69,6 +71,13 @@ _NODE: tuple[FieldPath, ...] = (
     ("status", "addresses"),
 )
 
+POLICY_RULES = {
+    SERVICE: (
+        PolicyRule("services", ("get",), "whether one that vanished is really gone"),
+        PolicyRule("services/status", ("patch",), "addresses of balancers, our finalizer"),
+        event_rule(""),
+    ),
+}
 PROJECTIONS = (Projection("Service", _SERVICE), Projection("Node", _NODE))
 
 

@@ -5,12 +5,14 @@ from collections.abc import Iterable
 
 from ccm.bus.frames import Message
 from ccm.cloud.interface import MayLackZones, Volumes
+from ccm.controllers import VOLUME
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
-from ccm.kube.events import Event, ObjectRef
+from ccm.kube.events import Event, ObjectRef, event_rule
 from ccm.log import performing
 from ccm.model.cloud import PlaceAnswer, Unknown
 from ccm.model.objects import Json, Projection
+from ccm.model.rbac import PolicyRule
 from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
@@ -33,6 +35,12 @@ _META = ("name", "uid", "labels", "deletionTimestamp", "initializers")
 
 BACKOFF = RETRY
 
+POLICY_RULES = {
+    VOLUME: (
+        PolicyRule("persistentvolumes", ("patch",), "labels and node affinity"),
+        event_rule(),
+    ),
+}
 PROJECTIONS = (
     Projection(
         PersistentVolume.KIND,

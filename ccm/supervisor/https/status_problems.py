@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ccm.controllers import BY_WORKER
 from ccm.model.objects import Json, mapping, number, objects, text
 from ccm.supervisor.deletion_state import why_blocked
 from ccm.supervisor.https.status_html import StatusPart, duration, plural, rate
@@ -13,16 +14,6 @@ INITIALIZATION_THRESHOLD = 60.0  # seconds a node may be uninitialized before it
 
 SECTION_OF_CHECK = {"leaderElection": "leadership", "watches": "watches", "freshness": "watches"}
 """By health check; the others are about workers."""
-
-SECTION_OF_CONTROLLER = {
-    "node": "nodes",
-    "route": "nodes",
-    "service": "balancers",
-    "volume-label": "volumes",
-}
-
-KIND_OF_CONTROLLER = {"node": "node", "route": "node", "service": "service", "volume-label": "pv"}
-"""What `ccm-supervisor explain` calls the objects of a controller."""
 
 NAMED = 3  # objects in one sentence
 
@@ -87,7 +78,7 @@ def _of_workers(workers: list[Json]) -> Iterator[StatusProblem]:
             page = "operations.md#ccmworkerdown"
             yield StatusProblem(Severity.CRITICAL, "workers", sentence, page)
         if failing := number(worker.get("failing")):
-            anchor = SECTION_OF_CONTROLLER.get(controller, "workers")
+            anchor = BY_WORKER[controller].section if controller in BY_WORKER else "workers"
             sentence = f"{name} fails to reconcile {plural(failing, 'object')}"
             page = "operations.md#ccmreconcilesfail"
             names = _failing(worker, int(failing))
@@ -112,7 +103,7 @@ def _named(
     """With the first of the objects in the sentence."""
     first = tuple(names[:NAMED])
     listed = f"{sentence}: {', '.join(first)}{', …' if len(names) > NAMED else ''}."
-    kind = KIND_OF_CONTROLLER.get(controller, "")
+    kind = BY_WORKER[controller].explained if controller in BY_WORKER else ""
     return StatusProblem(
         severity, anchor, listed if first else f"{sentence}.", page, kind, first if kind else ()
     )

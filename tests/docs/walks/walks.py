@@ -12,10 +12,12 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
+from ccm.sandbox import components
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
 from ccm.sandbox.kubelets import new_machines, register
 from ccm.sandbox.workload import SERVICE
 from tests.docs.walks.recorder import ROOT, WALKS, Function, Line, Walk
+from tests.support.deadlines import timeout
 
 REPETITIONS = 5  # what goes on beside a walk on a busy machine is not in all of them
 SUPERVISOR = "MainProcess"
@@ -34,7 +36,8 @@ def measure(directory: Path) -> dict[Walk, Files]:
     code = f"from tests.docs.walks.recorder import record\n\nrecord({str(records)!r})\n"
     (directory / "sitecustomize.py").write_text(code)
     path = os.pathsep.join(filter(None, (str(directory), str(ROOT), os.environ.get("PYTHONPATH"))))
-    with patch.dict(os.environ, {"PYTHONPATH": path}):
+    limit = patch.object(components, "START_TIMEOUT", timeout(components.START_TIMEOUT))
+    with patch.dict(os.environ, {"PYTHONPATH": path}), limit:
         created = asyncio.run(_create_all(directory / "sandbox"))
     texts = [file.read_text() for file in records.iterdir()]
     lines = sorted(Line(*json.loads(line)) for text in texts for line in text.splitlines())
