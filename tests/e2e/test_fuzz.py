@@ -1,7 +1,8 @@
 """Noise on every door of a running supervisor: it answers or hangs up, and goes on as before.
 
-Each door has tests of its own in process, with chosen input (`unit/test_bus.py`, `unit/test_control.py`,
-`integration/https/test_listener.py`). Only this one sees all of them on the supervisor's one loop.
+Each door has tests of its own in process, with chosen input (`unit/test_bus.py`,
+`unit/test_control.py`, `integration/https/test_listener.py`). Only this one sees all of
+them on the supervisor's one loop.
 """
 
 import asyncio
