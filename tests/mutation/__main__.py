@@ -33,7 +33,12 @@ MUTMUT = {
     # The wording of a log line is for people, and no promise.
     "do_not_mutate_patterns": [r"\blog\.(debug|info|warning|error|exception)\("],
     # The same examples each time, so that a mutant that is killed stays so.
-    "pytest_add_cli_args": ["--hypothesis-seed=0", "-pno:cacheprovider"],
+    "pytest_add_cli_args": [
+        "--hypothesis-seed=0",
+        "-pno:cacheprovider",
+        "-pno:unraisableexception",  # it collects garbage twice, a third of the time of a mutant
+        "-ptests.mutation.plugin",
+    ],
     "process_isolation": ["forkserver"],
     "timeout_constant": ["3"],
     "timeout_multiplier": ["4"],

@@ -170,7 +170,10 @@ async def test_a_burst_in_small_records_is_read_as_fast_as_it_comes(tmp_path: Pa
         pytest.param(line("ADDED", None), id="no-object"),
         pytest.param(line("ADDED", []), id="the-object-is-a-list"),
         pytest.param(line("ADDED", {"metadata": None}), id="no-metadata"),
-        pytest.param(line("DELETED", {"metadata": {}}), id="no-name"),
+        *(
+            pytest.param(line(kind, {"metadata": {}}), id=f"{kind.lower()}-without-a-name")
+            for kind in ("ADDED", "MODIFIED", "DELETED")
+        ),
     ],
 )
 async def test_an_odd_line_is_asked_for_once_more_and_then_a_list_says_what_is_there(
@@ -244,10 +247,11 @@ async def test_a_watch_request_without_an_answer_is_a_failure() -> None:
 
 
 class Beats:
-    """In place of a client: an empty list, and streams with a bookmark each few seconds."""
+    """In place of a client: an empty list, and streams with a bookmark each few seconds, or that
+    end then."""
 
-    def __init__(self, interval: float) -> None:
-        self.interval, self.streams = interval, 0
+    def __init__(self, interval: float, *, are_ends: bool = False) -> None:
+        self.interval, self.are_ends, self.streams = interval, are_ends, 0
 
     async def get(self, *_: object) -> Json:
         return {"items": [], "metadata": {"resourceVersion": "5"}}
@@ -259,7 +263,7 @@ class Beats:
 
     async def read(self) -> bytes:
         await asyncio.sleep(self.interval)
-        return line("BOOKMARK", {"metadata": {"resourceVersion": "5"}})
+        return b"" if self.are_ends else line("BOOKMARK", {"metadata": {"resourceVersion": "5"}})
 
 
 @pytest.mark.virtual_time
@@ -269,6 +273,18 @@ async def test_signs_of_life_keep_a_connection(interval: float, streams: int) ->
     found = await events(cast(Kube, beats), 8, replace(QUICK, idle_limit=10.0))
     assert kinds(found) == "[ ]" + " open" * 6
     assert beats.streams == streams
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(("lasts", "pause"), [(0.0, 1.0), (0.75, 1.0), (1.25, 0.0)])
+async def test_a_watch_that_ends_as_soon_as_it_began_is_not_reopened_at_once(
+    lasts: float, pause: float
+) -> None:
+    loop = asyncio.get_running_loop()
+    began, ends = loop.time(), Beats(lasts, are_ends=True)
+    found = await events(cast(Kube, ends), 8, replace(QUICK, min_watch_duration=1.0))
+    assert kinds(found) == "[ ]" + " open" * 6
+    assert loop.time() - began == pytest.approx(5 * (lasts + pause), abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -306,9 +322,6 @@ BREAKING = [stream(line("ADDED", obj("a", version)), then="reset") for version i
         pytest.param([listing(5), stream(ERROR)], growing(0.08), 9, 0.14, id="streams-fail"),
         pytest.param([listing(5), stream(GONE)] * 4, growing(0.08), 15, 0.14, id="always-too-old"),
         pytest.param([listing(5), *BREAKING, SILENT], growing(60.0), 51, 0.0, id="changes-come"),
-        pytest.param(
-            [listing(5), stream()], replace(QUICK, min_watch_duration=0.1), 5, 0.2, id="soon-over"
-        ),
         pytest.param([busy(1), listing(5), SILENT], QUICK, 3, 1.0, id="the-servers-word"),
         pytest.param(
             [busy(86400), listing(5), SILENT],
