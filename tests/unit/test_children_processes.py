@@ -145,6 +145,19 @@ async def test_a_worker_is_synced_with_its_snapshot(world: World) -> None:
     assert world.told == []
 
 
+@pytest.mark.virtual_time
+async def test_a_worker_is_down_until_it_has_been_up_for_the_steady_time(
+    short_dir: Path, spawns: Spawns
+) -> None:
+    world = World(short_dir, spawns, replace(Settings(), worker_steady_time=5.0))
+    child, now = world.start(), asyncio.get_running_loop().time()
+    child.life = Life(WorkerState.RUNNING, now - 4.0, deaths=2)
+    child.last_faults = ["no credentials", "no region"]
+    assert world.children.down() == {"node-0": "no credentials; no region"}
+    child.life = Life(WorkerState.RUNNING, now - 6.0, deaths=2)
+    assert world.children.down() == {}
+
+
 # The end of all of it, or of one worker.
 
 
@@ -160,8 +173,9 @@ async def test_a_worker_that_is_scaled_away_is_drained_and_forgotten(world: Worl
     await until(lambda: [*world.children] == [other])
     assert world.spawns.count == 2
     other.current = None
-    world.children.retire(other)
-    assert [*world.children] == []
+    for _ in range(2):
+        world.children.retire(other)
+        assert [*world.children] == []
 
 
 async def test_a_process_that_has_not_said_hello_is_terminated_instead_of_drained(

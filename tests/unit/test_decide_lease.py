@@ -15,6 +15,8 @@ from ccm.decide.lease import (
     StandBy,
     decide,
     observe,
+    permit_until,
+    write_grace,
 )
 
 DURATION = 15.0
@@ -81,3 +83,8 @@ def test_only_a_write_of_the_holder_makes_a_lease_fresh(
 def test_a_deleted_lease_is_remembered_as_it_was_last_seen() -> None:
     assert observe(seen(100.0), None, 109.0) == seen(100.0, DELETED)
     assert observe(None, None, 109.0) is None
+
+
+def test_a_permission_ends_early_enough_for_the_writes_of_before() -> None:
+    assert permit_until(100.0, 10.0) == 110.0
+    assert write_grace(15.0, 10.0) == 2.5
