@@ -15,7 +15,7 @@ from ccm.errors import ExitCode
 from ccm.settings import Settings
 from tests.support.waiting import let_run, until
 
-from .children_world import SERVER, WORKING, World, handle, said
+from .children_world import SERVER, WORKING, Spawns, World, handle, said
 
 SHUTDOWN = Settings().shutdown_timeout
 
