@@ -63,6 +63,10 @@ def warnings_as_notes(source: HasWarnings) -> Iterator[None]:
         raise
 
 
+class Unanswered(CloudError):
+    """The request left and has no answer: of a write nobody knows whether it was made."""
+
+
 class RetryAfter(CloudError):
     """The cloud is still at work: reconcile again after exactly `seconds`; not a failure."""
 

@@ -26,7 +26,7 @@ from ccm.counters import Counters
 from ccm.decide.budget import GRANT_TIMEOUT, GRANT_WAIT, Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.durations import format_duration
-from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
+from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled, Unanswered
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class WorkerGate:
                     return await function()
             except TimeoutError as error:
                 limit = format_duration(self._timeout)
-                raise CloudError(f"{operation}: no answer within {limit}") from error
+                raise Unanswered(f"{operation}: no answer within {limit}") from error
 
     def call_blocking(
         self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool

@@ -16,7 +16,7 @@ import orjson
 from ccm import __version__
 from ccm.cloud.interface import Gate
 from ccm.cloud.reloading import ReloadingClient, what_broke
-from ccm.errors import CloudError, Conflict, Denied, NotFound, Refused, Throttled
+from ccm.errors import CloudError, Conflict, Denied, NotFound, Refused, Throttled, Unanswered
 from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse
 from ccm.model.objects import mapping, text
 from ccm.printable import printable
@@ -27,8 +27,8 @@ MAX_ERROR = 500  # characters of an error
 JSON = "application/json"
 
 
-class NoAnswer(CloudError):
-    """The connection broke, or none could be made: of a write nobody knows whether it was made."""
+class Unsent(CloudError):
+    """No connection could be made: the request did not leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,19 @@ class Request:
     def is_write(self) -> bool:
         return self.method not in ("GET", "HEAD") and not self.changes_nothing
 
+    @property
+    def content(self) -> bytes:
+        """The body as it is sent."""
+        if self.body is None or isinstance(self.body, bytes):
+            return self.body or b""
+        return orjson.dumps(self.body)
+
 
 class JsonApi:
     """Requests to one cloud, each once. `name` says in errors which one, where there are several.
 
     Raises `Denied` (401, 403), `Throttled` (429), `NotFound`, `Conflict`, `Refused` (other 4xx),
-    `NoAnswer`, and `CloudError` for everything else: a timeout, an answer that cannot be read, 5xx.
+    `Unsent`, `Unanswered`, and `CloudError` for everything else: 5xx, an answer of another form.
     """
 
     cloud: ClassVar[str]
@@ -77,20 +84,15 @@ class JsonApi:
         self.gate, self.name = gate, name
         self._timeout, self._idle_timeout = timeout, idle_timeout
         self._usual = {"User-Agent": f"ccm-supervisor/{__version__} {caller}", "Accept": JSON}
-        self._clients: dict[str, ReloadingClient] = {}
-        for server in servers:
-            self.add_server(server)
-
-    def add_server(self, server: Server) -> None:
-        """Let requests be sent to one server more; the first one is the one usually meant."""
-        self._clients[server.url] = ReloadingClient(server, self._idle_timeout)
+        self._servers = {server.url: server for server in servers}
+        self._clients: dict[Server, ReloadingClient] = {}
 
     async def close(self) -> None:
         """Close all connections."""
         for client in self._clients.values():
             await client.close()
 
-    async def call(self, request: Request) -> Any:
+    async def request(self, request: Request) -> Any:
         """What the cloud answers, as `result` reads it."""
         result, _ = await self.exchange(request)
         return result
@@ -106,7 +108,7 @@ class JsonApi:
             request.operation, request.budget, send, is_write=request.is_write
         )
 
-    async def pages(
+    async def read_pages(
         self, request: Request, next_page: Callable[[Any], Mapping[str, str]]
     ) -> AsyncIterator[Any]:
         """The answers to a list; `next_page` says in what the query for the next one differs.
@@ -118,7 +120,7 @@ class JsonApi:
             if len(seen) == MAX_PAGES:
                 raise CloudError(f"{request.operation}: more than {MAX_PAGES} pages")
             seen.add(request.target)
-            yield (page := await self.call(request))
+            yield (page := await self.request(request))
             if not (changes := next_page(page)):
                 return
             request = replace(request, target=_changed(request.target, changes))
@@ -126,10 +128,9 @@ class JsonApi:
 
     async def send(self, request: Request) -> HttpResponse:
         """The response to a request that the gate let through, whatever its status."""
-        content, headers = request.body, {**self._usual}
-        if content is not None and not isinstance(content, bytes):
-            content, headers["Content-Type"] = orjson.dumps(content), JSON
-        headers |= {**self.credentials(request), **request.headers}
+        usual = self._usual if request.method == "GET" else {**self._usual, "Content-Type": JSON}
+        headers = {**usual, **self.credentials(request), **request.headers}
+        leaving = list[str]()  # has an entry once it left
         try:
             async with asyncio.timeout(self._timeout):
                 client = await self.client(request.url)
@@ -137,14 +138,14 @@ class JsonApi:
                     request.method,
                     request.target,
                     headers.items(),
-                    content or b"",
+                    request.content,
                     may_retry=not request.is_write,
+                    before_send=lambda: leaving.append(request.operation),
                 )
         except (OSError, ValueError) as broken:
             where = f"{request.url}: " if request.url else ""
-            raise NoAnswer(
-                f"{self.named(request.operation)}: {where}{self._what_broke(broken)}"
-            ) from broken
+            why = f"{self.named(request.operation)}: {where}{self._what_broke(broken)}"
+            raise (Unanswered(why) if leaving else Unsent(why)) from broken
         self.observe(response)
         return response
 
@@ -179,7 +180,14 @@ class JsonApi:
 
         Raises `OSError` or `ValueError` for files with which none can be made.
         """
-        return self._clients[url or next(iter(self._clients))].current()
+        return self.connections(self._servers[url or next(iter(self._servers))])
+
+    def connections(self, server: Server) -> HttpClient:
+        """The connections to a server with this trust, as its files are now."""
+        reloading = self._clients.get(server) or ReloadingClient(server, self._idle_timeout)
+        client = reloading.current()
+        self._clients[server] = reloading
+        return client
 
     def credentials(self, request: Request) -> Mapping[str, str]:
         """Headers that say who asks, as of now; may raise `Denied`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from ccm.errors import CloudError
+from ccm.errors import CloudError, Unanswered
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class KitGate:
                 async with asyncio.timeout(self._timeout):
                     return await function()
             except TimeoutError as late:
-                raise CloudError(f"{operation}: no answer within {self._timeout:g} s") from late
+                raise Unanswered(f"{operation}: no answer within {self._timeout:g} s") from late
 
     def call_blocking(
         self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool

@@ -62,12 +62,12 @@ class DigitalOceanApi(JsonApi):
 
     async def get(self, operation: str, path: str, **query: Query) -> Json:
         """The answer to a GET."""
-        answer: Json = await self.call(_read(operation, path, query))
+        answer: Json = await self.request(_read(operation, path, query))
         return answer
 
     async def write(self, operation: str, method: str, path: str, body: Json | None = None) -> Json:
         """The answer to a request that changes something; empty when it has none."""
-        answer: Json = await self.call(Request(operation, API, method, f"/v2{path}", body))
+        answer: Json = await self.request(Request(operation, API, method, f"/v2{path}", body))
         return answer
 
     async def list(
@@ -85,7 +85,7 @@ class DigitalOceanApi(JsonApi):
             return {"page": str(next(numbers))} if is_more else {}
 
         first = _read(operation, path, {**query, "page": "1", "per_page": str(per_page)})
-        async for page in self.pages(first, next_page):
+        async for page in self.read_pages(first, next_page):
             records = read_list(operation, page, key)
             seen += len(records)
             found.by_id |= {_id_of(operation, record): record for record in objects(records)}

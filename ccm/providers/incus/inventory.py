@@ -13,12 +13,12 @@ from ipaddress import ip_address
 from itertools import chain
 
 from ccm.cloud.lookup import read_each
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import UUID
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.incus import ids
-from ccm.providers.incus.api import IncusApi, NotFound
+from ccm.providers.incus.api import IncusApi
 
 STOPPED, ERROR = 102, 112
 NODE_KEY = "user.kubernetes-node"

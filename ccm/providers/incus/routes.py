@@ -11,12 +11,12 @@ from ipaddress import ip_network
 from urllib.parse import quote, unquote
 
 from ccm.cloud.lookup import SharedRead
-from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.errors import CloudError, NotFound, Refused, RetryAfter
 from ccm.http import path_of
 from ccm.model.cloud import Network, Route, read_network
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.providers.incus import ids
-from ccm.providers.incus.api import RACE_RETRY, NotFound
+from ccm.providers.incus.api import RACE_RETRY
 from ccm.providers.incus.config import REPLUG, RouteSection
 from ccm.providers.incus.inventory import (
     InstanceList,

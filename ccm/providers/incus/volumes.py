@@ -5,12 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from ccm.cloud.lookup import Lookup, look_up_async, volume_ids
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
 from ccm.model.objects import Json, label_value, mapping, objects, text
 from ccm.model.volume import PersistentVolume
-from ccm.providers.incus.api import IncusApi, NotFound
+from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import NodeSection
 from ccm.providers.incus.zones import Zones
 

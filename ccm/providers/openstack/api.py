@@ -4,21 +4,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
-import orjson
-
-from ccm import __version__
 from ccm.cloud.config_file import why_no_certificate, why_unreadable
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.reloading import what_broke
+from ccm.cloud.json_api import JsonApi, Request, read_list
 from ccm.errors import (
     CloudError,
     ConfigurationFaults,
     Denied,
     NoRoom,
-    Refused,
+    NotFound,
     RetryAfter,
     Throttled,
+    Unanswered,
 )
 from ccm.http import HttpClient, HttpResponse, request_target
 from ccm.model.objects import Json, mapping, objects, text
@@ -54,37 +54,26 @@ IDLE_TIMEOUT = 4.0  # seconds; Apache, in front of many an API, closes connectio
 IMMUTABLE = "immutable"  # Octavia's word in each 409 for what is at work
 
 
-class NotFound(Refused):
-    """The service's positive word that the one thing asked for by its ID does not exist."""
-
-
-class Conflict(Refused):
-    """What was to be created is there already, or something else is in its way."""
-
-
 class Unauthorized(Denied):
     """The token is not taken: it has expired, or was revoked."""
 
 
-class Unanswered(CloudError):
-    """The service has not answered, or only what stands before it: it may be at work still."""
-
-
-class OpenStackApi:
+class OpenStackApi(JsonApi):
     """Requests to the services of one region, each once, with a token that renews itself.
 
-    Raises `Denied` (401, 403), `Throttled` (429), `RetryAfter` (what is at work, or was changed
-    meanwhile), `NotFound`, `Conflict`, `NoRoom` (a quota), `Refused` (other 4xx), and `CloudError`
-    for everything that is no answer: 5xx, a timeout, a broken connection, an unreadable body.
-    `read` gives the configuration as its file is now; credentials may be exchanged there any time.
+    Raises as any `JsonApi`, `RetryAfter` for what is at work, or was changed meanwhile, and `NoRoom`
+    for a quota. `read` gives the configuration as its file is now; credentials may be exchanged
+    there any time.
     """
+
+    cloud, ca_keys = "OpenStack", "[Global] ca-file"
 
     def __init__(
         self, config: OpenStackConfig, read: Callable[[], OpenStackConfig], gate: Gate, caller: str
     ) -> None:
-        self._config, self._read, self._gate = config, read, gate
-        self._agent = f"ccm-supervisor/{__version__} {caller}"
-        self._clients: dict[str, HttpClient] = {}
+        timeout = config.metadata.request_timeout
+        super().__init__(gate, caller, timeout=timeout, idle_timeout=IDLE_TIMEOUT)
+        self._config, self._read_config = config, read
         self._token: Token | None = None
         self._renew_at = 0.0  # monotonic, of the token
         self._renewing = asyncio.Lock()
@@ -97,11 +86,6 @@ class OpenStackApi:
         if configured or self._token is None:
             return configured
         return self._token.endpoint("compute", "", self._interface).region
-
-    async def close(self) -> None:
-        """Close all connections."""
-        while self._clients:
-            await self._clients.popitem()[1].close()
 
     async def project_id(self) -> str:
         """The project that the token is for."""
@@ -120,16 +104,19 @@ class OpenStackApi:
         body: Json | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        """The JSON of the answer, empty when it has no body; again with a new token after a 401."""
+        """The JSON of the answer, empty when it has no body."""
+        request = Request(operation, service, method, target, body, headers or {})
+        answer: Json = await self.request(request)
+        return answer
+
+    async def request(self, request: Request) -> Any:
+        """With the token, and again with a new one after a 401."""
         token = await self._valid_token()
-        for is_last in (False, True):
-            try:
-                return await self._request(operation, service, method, target, body, headers, token)
-            except Unauthorized:
-                if is_last:
-                    raise
-                token = await self._valid_token(instead_of=token)
-        raise AssertionError
+        try:
+            return await super().request(self._with_token(request, token))
+        except Unauthorized:
+            token = await self._valid_token(instead_of=token)
+        return await super().request(self._with_token(request, token))
 
     async def make(self, call: ApiCall, headers: Mapping[str, str] | None = None) -> Json:
         """The answer to a call of a plan."""
@@ -142,22 +129,18 @@ class OpenStackApi:
     ) -> list[Json]:
         """What all pages of a list have under `key`; raises rather than return a part."""
         items: list[Json] = []
-        seen = set[str]()
-        query = {"limit": str(PAGE), **query}
-        while True:
-            answer = await self.get(operation, service, path, **query)
-            page = answer.get(key)
-            if not isinstance(page, list):
-                raise CloudError(f"{operation}: the answer lacks {key}")
-            items += objects(page)
+
+        def next_page(answer: Json) -> Mapping[str, str]:
             links = objects(answer.get(f"{key}_links"))
-            if not page or not any(link.get("rel") == "next" for link in links):
-                return items
-            marker = text(mapping(page[-1]).get("id"))
-            if not marker or marker in seen:
-                raise CloudError(f"the pages of {operation} go round in a circle")
-            seen.add(marker)
-            query["marker"] = marker
+            if not answer[key] or not any(link.get("rel") == "next" for link in links):
+                return {}
+            return {"marker": text(mapping(answer[key][-1]).get("id"))}
+
+        target = request_target(path, {"limit": str(PAGE), **query})
+        first = Request(operation, service, "GET", target)
+        async for answer in self.read_pages(first, next_page):
+            items += objects(read_list(operation, answer, key))
+        return items
 
     # Tokens
 
@@ -192,28 +175,29 @@ class OpenStackApi:
             if config == self._config and time.monotonic() < until:
                 raise Denied(str(error))
         known = self._config.credentials
-        content = orjson.dumps(token_request(known))
-        url = tokens_url(known.auth_url)
-
-        async def send() -> HttpResponse:
-            answer = await self._send("GetToken", url, "POST", "/auth/tokens", {}, content)
-            _read("GetToken", answer)
-            return answer
-
+        request = Request(
+            "GetToken",
+            "identity",
+            "POST",
+            "/auth/tokens",
+            token_request(known),
+            url=tokens_url(known.auth_url),
+            changes_nothing=True,
+        )
         try:
-            answer = await self._gate.call("GetToken", "identity", send, is_write=False)
+            answer, response = await self.exchange(request)
         except (Unauthorized, NotFound) as error:
             # A credential that was deleted is not found.
             denied = Denied(f"Keystone refuses the credentials: {error}")
             self._denied = self._config, time.monotonic() + DENIED_PAUSE, denied
             raise denied from error
         self._denied = None
-        return read_token(answer.header("X-Subject-Token"), orjson.loads(answer.body))
+        return read_token(response.header("X-Subject-Token"), answer)
 
     def _reload(self) -> None:
         """Take up credentials that were exchanged in the files."""
         try:
-            config = self._read()
+            config = self._read_config()
         except (ConfigurationFaults, OSError) as wrong:
             log.warning("the cloud configuration is not reloaded", extra={"why": str(wrong)})
             return
@@ -223,78 +207,50 @@ class OpenStackApi:
 
     # Requests
 
-    async def _request(
-        self,
-        operation: str,
-        service: str,
-        method: str,
-        target: str,
-        body: Json | None,
-        headers: Mapping[str, str] | None,
-        token: Token,
-    ) -> Json:
-        where = token.endpoint(service, self._config.credentials.region, self._interface)
-        sent = {"X-Auth-Token": token.value, **(headers or {})}
+    def _with_token(self, request: Request, token: Token) -> Request:
+        known, service = self._config.credentials, request.budget
+        headers = {"X-Auth-Token": token.value, **request.headers}
         if service in MICROVERSIONS:
             name, version = MICROVERSIONS[service]
-            sent[name] = version
-        content = b"" if body is None else orjson.dumps(body)
+            headers[name] = version
+        url = token.endpoint(service, known.region, self._interface).url
+        return replace(request, headers=headers, url=url)
 
-        async def send() -> Json:
-            return _read(
-                operation, await self._send(operation, where.url, method, target, sent, content)
-            )
-
-        try:
-            return await self._gate.call(operation, service, send, is_write=method != "GET")
-        except CloudError as error:
-            cause = error.__cause__  # a timeout is an OSError, too
-            was_sent = isinstance(cause, OSError) and not isinstance(cause, ConnectionRefusedError)
-            if was_sent and type(error) is CloudError:
-                raise Unanswered(str(error)) from error
-            raise
-
-    async def _send(
-        self,
-        operation: str,
-        url: str,
-        method: str,
-        target: str,
-        headers: Mapping[str, str],
-        content: bytes,
-    ) -> HttpResponse:
-        usual = {
-            "User-Agent": self._agent,
-            "Accept": "application/json",
-            "Content-Type": "application/json",
-        }
-        timeout = self._config.metadata.request_timeout
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._client(url).request(
-                    method, target, {**usual, **headers}.items(), content, may_retry=method == "GET"
-                )
-        except TimeoutError as late:
-            raise CloudError(f"{operation}: no answer within {timeout:g} s") from late
-        except (OSError, ValueError) as broken:
-            why = what_broke(broken, "[Global] ca-file")
-            raise CloudError(f"{operation}: {why}") from broken
-
-    def _client(self, url: str) -> HttpClient:
-        if url not in self._clients:
-            known = self._config.credentials
+    async def client(self, url: str) -> HttpClient:
+        known = self._config.credentials
+        server = Server(
+            url,
+            known.ca_file,
+            cert_file=known.cert_file,
+            key_file=known.key_file,
+            is_verified=not known.tls_insecure,
+        )
+        if server not in self._clients:
             check_files(known)
-            self._clients[url] = HttpClient(
-                Server(
-                    url,
-                    known.ca_file,
-                    cert_file=known.cert_file,
-                    key_file=known.key_file,
-                    is_verified=not known.tls_insecure,
-                ),
-                idle_timeout=IDLE_TIMEOUT,
-            )
-        return self._clients[url]
+        return self.connections(server)
+
+    def error_text(self, content: Any, response: HttpResponse) -> str:
+        """Each service has a form of its own."""
+        content = mapping(content)
+        for said in (content, *map(mapping, content.values())):
+            parts = [text(said.get(key)) for key in ("type", "title", "message", "faultstring")]
+            if words := ": ".join(filter(None, parts)):
+                return words
+        return ""
+
+    def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
+        match response.status:
+            case 401:
+                return Unauthorized(message)
+            case 400 | 403 | 409 if any(words in message for words in OVER_QUOTA):
+                return NoRoom(message)
+            case 413:
+                return Throttled(message, response.retry_after)
+            case status if status == 412 or (status == 409 and IMMUTABLE in message):
+                return RetryAfter(message, RACE_RETRY)
+            case 502 | 504:  # of what stands before the service, which may be at work still
+                return Unanswered(message)
+        return super().error(message, content, response)
 
 
 def check_files(known: GlobalSection) -> None:
@@ -304,56 +260,3 @@ def check_files(known: GlobalSection) -> None:
             raise ValueError(f"[Global] {key} {why}")
     if why := known.key_file and why_unreadable(known.key_file):
         raise ValueError(f"[Global] key-file {why}")
-
-
-def _read(operation: str, answer: HttpResponse) -> Json:
-    """The JSON object of a success; raises what any other status means."""
-    status = answer.status
-    if not 200 <= status < 300:
-        raise to_cloud_error(operation, answer)
-    if not answer.body:
-        return {}
-    try:
-        content = orjson.loads(answer.body)
-    except orjson.JSONDecodeError as garbage:
-        raise CloudError(f"{operation}: the answer is not JSON: {garbage}") from garbage
-    if not isinstance(content, dict):
-        raise CloudError(f"{operation}: the answer is no object")
-    return content
-
-
-STATUS_ERRORS: Mapping[int, Callable[[str], CloudError]] = {
-    401: Unauthorized,
-    403: Denied,
-    404: NotFound,
-    408: CloudError,
-    502: Unanswered,
-    504: Unanswered,
-    409: Conflict,
-}
-
-
-def to_cloud_error(operation: str, answer: HttpResponse) -> CloudError:
-    status, said = answer.status, error_text(answer.body)
-    message = f"{operation}: {status} {said}".strip()
-    if status in (413, 429):
-        return Throttled(message, answer.retry_after)
-    if status in (400, 403, 409) and any(words in said for words in OVER_QUOTA):
-        return NoRoom(message)
-    if status == 412 or (status == 409 and IMMUTABLE in said):
-        return RetryAfter(message, RACE_RETRY)
-    usual = Refused if 400 <= status < 500 else CloudError
-    return STATUS_ERRORS.get(status, usual)(message)
-
-
-def error_text(body: bytes) -> str:
-    """What a service says is wrong; each has a form of its own."""
-    try:
-        content = mapping(orjson.loads(body))
-    except orjson.JSONDecodeError:
-        return ""
-    for said in (content, *map(mapping, content.values())):
-        parts = [text(said.get(key)) for key in ("type", "title", "message", "faultstring")]
-        if words := ": ".join(filter(None, parts)):
-            return words
-    return ""

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from urllib.parse import quote
 
 from ccm.cloud.lookup import batches, describe_in_batches, one_answer
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import (
     UUID,
     AddressType,
@@ -23,7 +23,7 @@ from ccm.model.cloud import (
 )
 from ccm.model.objects import Json, Node, label_value, mapping, objects, text
 from ccm.providers.openstack import ids
-from ccm.providers.openstack.api import NotFound, OpenStackApi
+from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.config import NetworkingSection
 
 BATCH = 100

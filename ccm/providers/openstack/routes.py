@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Generic, TypeVar
 
-from ccm.errors import CloudError, Refused
+from ccm.errors import CloudError, NotFound, Refused
 from ccm.model.cloud import Network, Route
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.openstack import ids
-from ccm.providers.openstack.api import NotFound, OpenStackApi
+from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.neutron import if_unchanged, list_ports
 from ccm.providers.openstack.router import (

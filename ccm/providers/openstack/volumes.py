@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from ccm.cloud.lookup import Lookup, look_up_async, volume_ids
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
 from ccm.model.objects import Json, label_value, mapping, text
 from ccm.model.volume import PersistentVolume
 from ccm.providers.openstack import ids
-from ccm.providers.openstack.api import NotFound, OpenStackApi
+from ccm.providers.openstack.api import OpenStackApi
 
 CSI_DRIVER = "cinder.csi.openstack.org"
 LEGACY_SOURCE = "cinder"

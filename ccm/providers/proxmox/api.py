@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, NoAnswer, Request
-from ccm.errors import CloudError, Denied, NotFound, Refused
+from ccm.cloud.json_api import JsonApi, Request, Unsent
+from ccm.errors import CloudError, Denied, NotFound, Refused, Unanswered
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import mapping, text
 from ccm.providers.proxmox.config import TOKEN_ID, TOKEN_SECRET, Cluster
@@ -40,10 +40,10 @@ class ProxmoxApi(JsonApi):
         request = Request(operation, budget, "GET", request_target(f"/api2/json{path}", query))
         for _ in self._urls[1:]:
             try:
-                return await self.call(request)
-            except NoAnswer:
+                return await self.request(request)
+            except (Unsent, Unanswered):
                 continue
-        return await self.call(request)
+        return await self.request(request)
 
     async def send(self, request: Request) -> HttpResponse:
         """A host that gives no answer, in time or at all, is asked last from then on."""

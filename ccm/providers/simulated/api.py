@@ -58,14 +58,14 @@ class SimulatedApi(JsonApi):
 
     async def write(self, operation: str, method: str, target: str, body: object = None) -> Any:
         """The JSON of the answer, None when it has no body."""
-        return await self.call(Request(operation, "write", method, target, body))
+        return await self.request(Request(operation, "write", method, target, body))
 
     async def _list_pages(
         self, operation: str, path: str, query: Mapping[str, str]
     ) -> AsyncIterator[Json]:
         """The answers to one list, each with a list of `items`."""
         target = request_target(path, query)
-        async for answer in self.pages(Request(operation, "read", "GET", target), _next_page):
+        async for answer in self.read_pages(Request(operation, "read", "GET", target), _next_page):
             page: Json = dict(mapping(answer))
             read_list(operation, page, "items")
             yield page

@@ -13,17 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import orjson
 from pyVmomi import vim
 
-from ccm import __version__
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.reloading import what_broke
+from ccm.cloud.json_api import JsonApi, Request, by_status
 from ccm.durations import format_duration
-from ccm.errors import CloudError, Denied, NotLeading, Refused, Throttled
-from ccm.http import HttpResponse
+from ccm.errors import CloudError, Denied, NotLeading
+from ccm.http import HttpClient, HttpResponse
 from ccm.model.objects import mapping
-from ccm.printable import printable
 from ccm.providers.vsphere.config import VCenter
 from ccm.providers.vsphere.connections import Connections
 from ccm.providers.vsphere.credentials import Credentials, CredentialSource
@@ -41,7 +38,7 @@ QUOTAS = {
 LOGOUT_TIMEOUT = 1.0  # seconds; a session that is not closed ends by itself after 30 minutes
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 900.0  # seconds in which a refused password is not tried again
 LARGE_BODY = 1 << 16  # bytes; what is larger is read in a thread
-MAX_SAID = 200  # characters of an error
+SOAP_HEADERS = {"Content-Type": "text/xml; charset=utf-8", "Accept": "*/*"}
 REST, REST_SESSION = "/rest/com/vmware/cis", "vmware-api-session-id"
 METHODS = {
     "RetrieveContent": ("RetrieveServiceContent", SESSION),
@@ -86,19 +83,19 @@ class _Refusal:
     until: float
 
 
-class VCenterApi:
-    """Requests to one vCenter.
+class VCenterApi(JsonApi):
+    """Requests to one vCenter; REST is JSON, SOAP goes the same way and is read by `Soap`.
 
-    Raises `Denied` (rights, credentials), `Throttled`, `NoSuchObject`, `Refused`, and `CloudError`
-    for everything else: no answer, an unreadable one, other faults.
+    Raises as any `JsonApi`, and `NoSuchObject`.
     """
+
+    cloud, ca_keys = "vCenter", "caFile, or its thumbprint"
 
     def __init__(
         self, vcenter: VCenter, credentials: CredentialSource, gate: Gate, caller: str
     ) -> None:
-        self.vcenter, self.name = vcenter, vcenter.name
-        self._credentials, self._gate = credentials, gate
-        self._agent = f"ccm-supervisor/{__version__} {caller}"
+        super().__init__(gate, caller, name=vcenter.name)
+        self.vcenter, self._credentials = vcenter, credentials
         self._connections = Connections(vcenter)
         self._soap = Soap()
         self._content: Any = None
@@ -219,64 +216,54 @@ class VCenterApi:
         """What a method of a managed object returns, and the cookie that came along."""
         operation, budget = METHODS[method]
         body = self._soap.write(target, method, *arguments)
-        headers = {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": self._soap.action}
-        known = {"Cookie": cookie} if cookie else {}
+        headers = {**SOAP_HEADERS, "SOAPAction": self._soap.action}
+        if cookie:
+            headers["Cookie"] = cookie
+        request = Request(operation, budget, "POST", "/sdk", body, headers, changes_nothing=True)
 
         async def send() -> tuple[Any, str]:
-            answer = await self._send(operation, "POST", "/sdk", headers | known, body)
+            answer = await self.send(request)
             if answer.status not in (200, 500):  # 500 has the fault
-                raise self._error(operation, answer)
+                message = f"{self.named(operation)}: {answer.status} {answer.reason}"
+                raise by_status(message, answer)
             try:
                 if len(answer.body) < LARGE_BODY:
                     result = self._soap.read(target, method, answer.body)
                 else:
                     result = await asyncio.to_thread(self._soap.read, target, method, answer.body)
             except CloudError as error:
-                raise type(error)(f"{self.name}: {operation}: {error}") from error
+                raise type(error)(f"{self.named(operation)}: {error}") from error
             return result, answer.header("Set-Cookie").partition(";")[0]
 
-        return await self._gate.call(operation, budget, send, is_write=False)
+        return await self.gate.call(operation, budget, send, is_write=False)
 
     async def _rest(
         self, operation: str, method: str, path: str, headers: Mapping[str, str], body: Any = None
     ) -> Any:
-        async def send() -> Any:
-            content = b"" if body is None else orjson.dumps(body)
-            more = {"Content-Type": "application/json"} if content else {}
-            answer = await self._send(operation, method, REST + path, {**headers, **more}, content)
-            if answer.status == 401:
-                raise SessionEnded(f"{self.name}: {operation}: 401 {printable(answer.reason)}")
-            if not 200 <= answer.status < 300:
-                raise self._error(operation, answer)
-            try:
-                return mapping(orjson.loads(answer.body or b"{}")).get("value")
-            except orjson.JSONDecodeError as wrong:
-                raise CloudError(f"{self.name}: {operation}: the answer is no JSON") from wrong
-
         budget = TAGS if path[:8] != "/session" else SESSION
-        return await self._gate.call(operation, budget, send, is_write=False)
+        return await self.request(
+            Request(operation, budget, method, REST + path, body, headers, changes_nothing=True)
+        )
 
-    async def _send(
-        self, operation: str, method: str, path: str, headers: Mapping[str, str], body: bytes
-    ) -> HttpResponse:
+    async def client(self, url: str) -> HttpClient:
+        return await self._connections.current()
+
+    async def send(self, request: Request) -> HttpResponse:
         try:
-            http = await self._connections.current()
-            named = {"User-Agent": self._agent, **headers}
-            return await http.request(method, path, named.items(), body, may_retry=True)
-        except (OSError, ValueError) as broken:
-            if isinstance(broken, ssl.SSLCertVerificationError):
+            return await super().send(request)
+        except CloudError as error:
+            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
                 self._connections.forget_pin()
-            why = what_broke(broken, "caFile, or its thumbprint")
-            raise CloudError(printable(f"{self.name}: {operation}: {why}")) from broken
+            raise
 
-    def _error(self, operation: str, answer: HttpResponse) -> CloudError:
-        """What a status other than a success means for the caller."""
-        message = printable(f"{self.name}: {operation}: {answer.status} {answer.reason}"[:MAX_SAID])
-        match answer.status:
-            case 401 | 403:
-                return Denied(message)
-            case 429:
-                return Throttled(message, answer.retry_after)
-            case status if 400 <= status < 500:
-                return Refused(message)
-        return CloudError(message)
+    def error_text(self, content: Any, response: HttpResponse) -> str:
+        return response.reason
+
+    def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
+        if response.status == 401:
+            return SessionEnded(message)
+        return super().error(message, content, response)
+
+    def result(self, operation: str, content: Any) -> Any:
+        """The value in an answer of REST."""
+        return mapping(content).get("value")

@@ -1,21 +1,19 @@
 """Records of Incus and what they say about Nodes; its errors and what they mean."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+import orjson
 import pytest
 
+from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node
-from ccm.errors import CloudError, Denied, Refused, RetryAfter
+from ccm.errors import CloudError, Conflict, Denied, NotFound, Refused, RetryAfter
 from ccm.http import HttpResponse, path_of
 from ccm.providers.incus import ids
-from ccm.providers.incus.api import (
-    Conflict,
-    IncusApi,
-    NotFound,
-    read_answer,
-    to_cloud_error,
-)
+from ccm.providers.incus.api import IncusApi
+from ccm.providers.incus.config import Remote
 from ccm.providers.incus.instances import host_name, type_of
 from ccm.providers.incus.inventory import ListedInstance
 from ccm.providers.incus.zones import zone_of
@@ -178,6 +176,12 @@ def test_an_unreadable_or_new_instance_has_no_uuid() -> None:
     assert not instance(config={"volatile.uuid": "odd"}).uuid
 
 
+def read(status: int, body: bytes) -> object:
+    """What comes of a response."""
+    api = IncusApi("", Remote("https://127.0.0.1:9"), KitGate(1.0), "test")
+    return api.read("GetServer", HttpResponse(status, "", {}, body))
+
+
 @pytest.mark.parametrize(
     ("status", "said", "kind"),
     [
@@ -200,7 +204,9 @@ def test_an_unreadable_or_new_instance_has_no_uuid() -> None:
 )
 def test_an_error_means_what_is_to_be_done(status: int, said: str, kind: type) -> None:
     """IN68."""
-    assert type(to_cloud_error(said, status)) is kind
+    with pytest.raises(CloudError, match=re.escape(said)) as raised:
+        read(status, orjson.dumps({"type": "error", "error": said}))
+    assert type(raised.value) is kind
 
 
 @pytest.mark.parametrize(
@@ -212,9 +218,11 @@ def test_an_error_means_what_is_to_be_done(status: int, said: str, kind: type) -
         (200, b'{"type": "error", "error": "Invalid"}', CloudError),
         (202, b'{"type": "async", "operation": "/1.0/operations/x"}', RetryAfter),
         (500, b"<html>", CloudError),
-        (404, b"", NotFound),
+        (404, b"", CloudError),
+        (404, b"<html>", CloudError),
     ],
 )
 def test_an_answer_that_is_none_raises(status: int, body: bytes, kind: type) -> None:
-    with pytest.raises(kind):
-        read_answer("GetServer", HttpResponse(status, "", {}, body))
+    with pytest.raises(kind) as raised:
+        read(status, body)
+    assert not isinstance(raised.value, NotFound), "what stands before Incus proves nothing"

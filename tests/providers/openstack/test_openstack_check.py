@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from fakepve.certs import make_cert
 
+from ccm.errors import ConfigurationFaults
+from ccm.providers.openstack.config import read_config
 from tests.providers.proxmox.served import Served
 from tests.providers.started import checked
 
@@ -27,20 +29,38 @@ async def test_it_tells_of_the_way_there_and_of_nothing_else(tmp_path: Path) -> 
     [
         ("", "the certificate is not trusted: "),
         ("ca-file = {other}\n", "the certificate is not trusted: "),
-        ("ca-file = /nowhere\n", "[Global] ca-file is '/nowhere', which cannot be read: No such"),
-        ("ca-file = {text}\n", "which holds no certificate in PEM"),
-        ("cert-file = {other}\nkey-file = /nowhere\n", "[Global] key-file cannot be read: No such"),
     ],
 )
 async def test_it_names_the_key_that_says_who_is_believed(
     tmp_path: Path, more: str, words: str
 ) -> None:
     other, _, _ = make_cert(str(tmp_path), "other")
-    text = tmp_path / "text"
-    text.write_text("none")
     folder = tmp_path / "keystone"
     with Served(folder).running() as server:
-        given = config_of(server.url, more.format(other=other, text=text))
+        given = config_of(server.url, more.format(other=other))
         (found,) = await checked("openstack", given, tmp_path)
     assert (found.state, words in found.message) == ("failed", True), found
     assert "[Global] " in found.message
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("ca-file = /nowhere\n", "[Global] ca-file: is '/nowhere', which cannot be read: No such"),
+        ("ca-file = {text}\n", "which holds no certificate in PEM"),
+        (
+            "cert-file = {other}\nkey-file = /nowhere\n",
+            "[Global] key-file: is '/nowhere', which cannot be read: No such",
+        ),
+    ],
+)
+def test_a_file_that_no_connection_can_be_made_with_is_a_fault_at_the_start(
+    tmp_path: Path, more: str, words: str
+) -> None:
+    other, _, _ = make_cert(str(tmp_path), "other")
+    text = tmp_path / "text"
+    text.write_text("none")
+    given = config_of("https://127.0.0.1:1", more.format(other=other, text=text))
+    with pytest.raises(ConfigurationFaults) as raised:
+        read_config(given.encode(), "cloud.conf")
+    assert words in str(raised.value)

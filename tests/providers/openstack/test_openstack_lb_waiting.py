@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud.testkit.harness import service
-from ccm.errors import CloudError, RetryAfter
+from ccm.errors import CloudError, NotFound, RetryAfter, Unanswered
 from ccm.model.objects import Json
-from ccm.providers.openstack.api import NotFound, Unanswered
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.lb.names import Names, Role

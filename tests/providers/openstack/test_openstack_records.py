@@ -4,15 +4,17 @@ from typing import Any, cast
 
 import pytest
 
+from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node, volume
-from ccm.errors import CloudError, NoRoom, Refused
+from ccm.errors import CloudError, NoRoom, Refused, Unanswered
 from ccm.http import HttpResponse
 from ccm.model.cloud import Gone, Instance, PowerState, Unknown, VolumePlace
 from ccm.model.objects import PROVIDED_NODE_IP, Json
 from ccm.model.volume import PLACEHOLDER
 from ccm.providers.openstack import ids
-from ccm.providers.openstack.api import OpenStackApi, Unanswered, to_cloud_error
-from ccm.providers.openstack.config import NetworkingSection
+from ccm.providers.openstack.api import OpenStackApi
+from ccm.providers.openstack.config import NetworkingSection, OpenStackConfig
+from ccm.providers.openstack.credentials import GlobalSection
 from ccm.providers.openstack.instances import names_filters, read_server
 from ccm.providers.openstack.keystone import Endpoint, Token, read_token
 from ccm.providers.openstack.volumes import (
@@ -292,6 +294,8 @@ def test_an_error_says_what_the_service_said(
     status: int, body: bytes, kind: type[CloudError], words: str
 ) -> None:
     """OS90."""
-    error = to_cloud_error("GetThing", HttpResponse(status, "", {}, body))
-    assert type(error) is kind
-    assert words in str(error)
+    config = OpenStackConfig(GlobalSection(auth_url="http://127.0.0.1:9"))
+    api = OpenStackApi(config, lambda: config, KitGate(1.0), "test")
+    with pytest.raises(CloudError, match=words) as raised:
+        api.read("GetThing", HttpResponse(status, "", {}, body))
+    assert type(raised.value) is kind

@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 from ccm.cloud.lookup import SharedRead
-from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
+from ccm.errors import CloudError, Conflict, NoRoom, NotFound, Refused, RetryAfter
 from ccm.http import path_of
 from ccm.model.cloud import Balancer, Ingress, IpMode, Network, OwnedBalancer
 from ccm.model.objects import Json, Node, objects, text
 from ccm.model.service import Feature, Service
-from ccm.providers.incus.api import RACE_RETRY, Conflict, IncusApi, NotFound
+from ccm.providers.incus.api import RACE_RETRY, IncusApi
 from ccm.providers.incus.config import FORWARD, BalancerSection
 from ccm.providers.incus.ids import Cluster
 from ccm.providers.incus.inventory import Inventory

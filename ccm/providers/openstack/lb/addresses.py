@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from ccm.errors import NoRoom, Refused
+from ccm.errors import Conflict, NoRoom, Refused
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.model.service import Service
-from ccm.providers.openstack.api import Conflict, OpenStackApi
+from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.lb import floating_ips as floating
 from ccm.providers.openstack.lb.names import Names, Role, sharers, tags_of

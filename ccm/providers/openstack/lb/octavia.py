@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ccm.cloud.lookup import batches
-from ccm.errors import CloudError, Refused, RetryAfter
+from ccm.errors import CloudError, Conflict, NotFound, Refused, RetryAfter, Unanswered
 from ccm.model.objects import Json, mapping, objects, text
-from ccm.providers.openstack.api import Conflict, NotFound, OpenStackApi, Unanswered
+from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.lb.names import (

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ccm.errors import CloudError, RetryAfter
+from ccm.errors import CloudError, Conflict, NotFound, RetryAfter
 from ccm.model.objects import Json, objects, text
-from ccm.providers.openstack.api import RACE_RETRY, Conflict, NotFound, OpenStackApi
+from ccm.providers.openstack.api import RACE_RETRY, OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.neutron import if_unchanged, list_all, list_ports
 
