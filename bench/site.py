@@ -43,8 +43,6 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 class Controller(Controlled):
     """A supervisor with default flags but for those that say where it is."""
 
-    STATUS_TIMEOUT = 5.0
-
     def __init__(self, site: "Site", *flags: str) -> None:
         name = f"supervisor-{next(site.numbers)}"
         self.runtime = site.directory / name
@@ -58,8 +56,8 @@ class Controller(Controlled):
         super().__init__(name, site.directory, ["ccm.cli.main", "start", *where, *flags])
         self._sampler = self._sample(site.plan.profiles) if site.plan.profiles else None
 
-    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
-        code = super().end(number, seconds)
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        code = super().end(number)
         if self._sampler:
             self._sampler.wait()
         return code

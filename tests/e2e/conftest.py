@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ccm.kube.client import Kube
-from ccm.sandbox.cloud.client import CloudAdmin
 from tests.support.cluster_nodes import NodeWatcher, connect
 from tests.support.environment import Environment, emptied
 from tests.support.fault_proxy import FaultProxy
@@ -73,5 +72,5 @@ async def env(
     cluster: RealCluster, cloud: Cloud, where: Where, api: Kube
 ) -> AsyncIterator[Environment]:
     nodes = NodeWatcher(api)
-    async with CloudAdmin(cloud.url) as admin, in_background(nodes.run()):
+    async with cloud.admin() as admin, in_background(nodes.run()):
         yield Environment(cluster, cloud, where, api, admin, nodes)

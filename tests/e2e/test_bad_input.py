@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deadlines import timeout
 from tests.support.kube.cluster import RealCluster
 from tests.support.running import RULES, Cloud, Supervisor, Where, wait_for
 
@@ -17,7 +18,7 @@ SIMULATED = "--cloud-provider=simulated"
 def start(*flags: str) -> tuple[int, list[str]]:
     """Exit code and error lines of a start that should not last."""
     command = [sys.executable, "-m", "ccm.cli.main", "start", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout(), check=False)
     assert "Traceback" not in done.stderr
     lines = done.stderr.splitlines()
     return done.returncode, [line for line in lines if line.startswith("ccm-supervisor: ")]

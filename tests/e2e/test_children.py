@@ -6,14 +6,15 @@ import os
 import random
 import signal
 import statistics
-import time
 
 import pytest
 
 from tests.e2e.conftest import Written
 from tests.support.cluster_nodes import kill
+from tests.support.deadlines import Deadline, dilation
 from tests.support.environment import Environment
 from tests.support.installed import install
+from tests.support.replicas import Durations
 from tests.support.running import (
     ALL_CONTROLLERS,
     IS_LONG,
@@ -42,7 +43,7 @@ def node_count(supervisor: Supervisor) -> int:
 
 @pytest.mark.alone
 async def test_killed_workers_are_back_within_a_second(env: Environment) -> None:
-    """Recovery counts from the kill to the successor's running with its whole snapshot.
+    """Recovery is measured from the kill to the successor's running with its whole snapshot.
 
     Each kind of worker is killed twice; four times with `CCM_LONG=1`.
     """
@@ -56,14 +57,14 @@ async def test_killed_workers_are_back_within_a_second(env: Environment) -> None
             before = supervisor.pids()
             name = sorted(before)[number % len(before)]  # each kind of worker in its turn
             await env.add_nodes(1, first=number)
-            await asyncio.sleep(chance.uniform(0.0, 0.02))
-            killed_at = time.monotonic()
+            await asyncio.sleep(chance.uniform(0.0, 0.02))  # the fault, not a wait
+            since_kill = Deadline()
             kill(before[name])
             await until("it runs anew", lambda: supervisor.is_replaced(name, before[name]))  # noqa: B023
-            seconds.append(time.monotonic() - killed_at)
+            seconds.append(since_kill.gone())
             after = supervisor.pids()
             assert {n for n in after if after[n] != before[n]} == {name}
-        await env.nodes.until_initialized(first + kills, 60)
+        await env.nodes.until_initialized(first + kills)
         workers = supervisor.workers()
         assert sum(worker["restarts"] for worker in workers.values()) == kills
         await until("they know all nodes", lambda: node_count(supervisor) == first + kills)
@@ -76,11 +77,14 @@ async def test_killed_workers_are_back_within_a_second(env: Environment) -> None
 
 
 async def test_a_hanging_worker_is_replaced_and_leaves_its_stacks(env: Environment) -> None:
-    with env.supervisor("--worker-silence-limit=2s") as supervisor:
+    """It is silent for too long before its permission ends, which would end it as well."""
+    times = dilation()
+    elected = Durations(15.0 * times, 10.0 * times, 2.0 * times).flags()
+    with env.supervisor(f"--worker-silence-limit={2 * times}s", *elected) as supervisor:
         old = supervisor.wait_running()["node-0"]["pid"]
         os.kill(old, signal.SIGSTOP)
         await env.add_nodes(20)
-        await env.nodes.until_initialized(20, 30)
+        await env.nodes.until_initialized(20)
         assert supervisor.pids()["node-0"] != old
         assert supervisor.end() == 0
         assert "worker is silent and will be killed" in supervisor.tail(100)
@@ -102,14 +106,14 @@ async def test_new_workers_in_the_middle_of_work_leave_nothing_out_and_do_nothin
 ) -> None:
     await env.add_nodes(COUNT - LATE)
     with env.supervisor(*SLOWLY, f"--node-workers={before}") as supervisor:
-        await env.nodes.until_initialized(10, 60)
+        await env.nodes.until_initialized(10)
         old = supervisor.pids()
         assert env.nodes.initialized() < COUNT - LATE
         await asyncio.gather(
             command(supervisor, asked, **arguments), env.add_nodes(LATE, COUNT - LATE + 1)
         )
         assert len(supervisor.wait_running()) == after
-        await env.nodes.until_initialized(COUNT, 60)
+        await env.nodes.until_initialized(COUNT)
         if asked == "restart":
             await until("the successor works", lambda: supervisor.pids()["node-0"] != old["node-0"])
             assert not is_alive(old["node-0"])
@@ -123,6 +127,7 @@ async def test_new_workers_in_the_middle_of_work_leave_nothing_out_and_do_nothin
 
 @pytest.mark.alone
 async def test_a_kill_while_nodes_join_at_most_doubles_time_and_reads(env: Environment) -> None:
+    """Measured are the joins without a kill and with one."""
     await env.admin.set_limits(latency=0.3)
     with env.supervisor() as supervisor:
         node_worker, lease = supervisor.wait_running()["node-0"]["pid"], await env.lease_spec()
@@ -144,11 +149,10 @@ async def test_a_kill_while_nodes_join_at_most_doubles_time_and_reads(env: Envir
 async def join(env: Environment, first: int) -> tuple[float, int]:
     """Seconds and reads from before the next nodes register until they are initialized."""
     await env.admin.reset_counters()
-    began = time.monotonic()
+    since = Deadline()
     await env.add_nodes(JOINING, first)
-    await env.nodes.until_initialized(first + JOINING - 1, 120)
-    seconds = time.monotonic() - began
-    return seconds, sum(call["budget"] == "read" for call in await env.admin.requests())
+    await env.nodes.until_initialized(first + JOINING - 1)
+    return since.gone(), sum(call["budget"] == "read" for call in await env.admin.requests())
 
 
 async def kill_at_the_first_read(env: Environment, pid: int) -> None:
@@ -186,10 +190,10 @@ async def test_a_node_that_kills_its_worker_is_quarantined_and_all_others_are_se
     install(site, monkeypatch, provider="poison = poison:Poison", poison=POISON)
     await env.add_nodes(30)
     with env.supervisor("--cloud-provider=poison") as supervisor:
-        await env.nodes.until_initialized(29, 60)
-        await until("it is quarantined", lambda: supervisor.status()["quarantined"], 60)
+        await env.nodes.until_initialized(29)
+        await until("it is quarantined", lambda: supervisor.status()["quarantined"])
         assert list(supervisor.status()["quarantined"]["node"]) == ["vm-7"]
-        await until("status says so", lambda: "quarantined" in reason(supervisor, "vm-7"), 60)
+        await until("status says so", lambda: "quarantined" in reason(supervisor, "vm-7"))
         assert supervisor.workers()["node-0"]["restarts"] <= 2 * math.log2(30)
         assert supervisor.end() == 0
     assert await env.warnings() == {("vm-7", "Quarantined")}

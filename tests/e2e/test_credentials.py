@@ -26,7 +26,7 @@ async def test_rotated_credentials_are_taken_up_without_a_restart(env: Environme
                 await rotate(env.admin, token, f"token-{burst}")
             await env.add_nodes(BURST_SIZE, first=1 + burst * BURST_SIZE)
             await asyncio.sleep(0.1)  # nodes come one after the other, as they do
-        await env.nodes.until_initialized(BURSTS * BURST_SIZE, 30)
+        await env.nodes.until_initialized(BURSTS * BURST_SIZE)
         workers = supervisor.workers()
     rows = (await env.admin.counters())["rows"]
     refused = sum(row["count"] for row in rows if row["status"] == 401)

@@ -10,13 +10,13 @@ from ccm.kube.client import MERGE_PATCH
 from ccm.model.objects import SHUTDOWN_TAINT
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.kubelets import ready_condition, registration
-from tests.support.environment import EVENTS, NODES, Environment
+from tests.support.deadlines import timeout
+from tests.support.environment import EVENTS, NODES, Environment, until_asked
 from tests.support.running import Json, Supervisor, command, until
 
 pytestmark = pytest.mark.real
 
 PERIOD = 0.5
-CONFIRMATION = 4.0
 COUNT = 12
 QUICK = (f"--node-monitor-period={PERIOD}s", "--node-deletion-confirmation-period=0")
 
@@ -53,31 +53,28 @@ LIES = (
 
 async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(env: Environment) -> None:
     """Every kubelet is silent, so that all nodes are asked about; every machine is fine."""
-    env.cloud.config.write_text(env.cloud.config.read_text() + "timeout = 300ms\n")
+    env.cloud.config.write_text(env.cloud.config.read_text() + f"timeout = {timeout(0.15):g}s\n")
     names = await env.add_nodes(COUNT)
     flags = (*QUICK, "--node-workers=2")
     with env.supervisor(*flags) as supervisor:
-        await env.nodes.until_initialized(COUNT, 30)
+        await env.nodes.until_initialized(COUNT)
         await silence_kubelets(env, names)
         for lie in LIES:
             in_force = await env.admin.set_fault(lie)
-            await asyncio.sleep(4 * PERIOD)  # passes that could have confirmed the lie
-            hits = {fault.id: fault.hits for fault in await env.admin.faults()}
-            assert hits[in_force.id] >= 2, f"{lie.kind} was not met"
+            await until(f"{lie.kind} is met", lambda: is_met(env, in_force))  # noqa: B023
             assert await env.node_names() == set(names), lie.kind
             if lie.kind is CloudFaultKind.ABSENT:
-                assert deletions(supervisor)["held"]
+                await until("deletions are held", lambda: deletions(supervisor)["held"])
             await env.admin.clear_faults()
         assert deletions(supervisor)["counts"]["permitted"] == 0
         await until("nothing is held back", lambda: not deletions(supervisor)["held"])
         began = time.monotonic()
         await env.admin.terminate("vm-3")
-        await until("its node is gone", lambda: env.has_no_node("vm-3"))
+        await until("its node is gone", lambda: env.has_no_node("vm-3"), 2 * PERIOD + 1.0)
         seconds = time.monotonic() - began
         assert await env.node_names() == set(names) - {"vm-3"}
         assert supervisor.end() == 0
     print(f"a terminated machine's node was deleted after {seconds:.2f} s, period {PERIOD} s")
-    assert seconds <= 2 * PERIOD + 1.0
     events = (await env.api.get("/api/v1/namespaces/kube-system/events"))["items"]
     assert any(event["type"] == "Warning" for event in events)
     events = (await env.api.get(EVENTS))["items"]
@@ -85,12 +82,18 @@ async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(env: Envir
     assert deleting == ["vm-3"]
 
 
+async def is_met(env: Environment, fault: CloudFault) -> bool:
+    """Whether so many passes met it that they could have confirmed the lie."""
+    return any(each.hits >= 4 for each in await env.admin.faults() if each.id == fault.id)
+
+
 async def test_what_the_cloud_says_for_a_moment_only_deletes_no_node(env: Environment) -> None:
     """Few nodes: the brake against a mass does not help."""
+    confirmation = timeout(2.0)
     names, doubted = await env.add_nodes(COUNT), ["vm-1", "vm-2", "vm-3"]
-    flags = (QUICK[0], f"--node-deletion-confirmation-period={CONFIRMATION}s")
+    flags = (QUICK[0], f"--node-deletion-confirmation-period={confirmation}s")
     with env.supervisor(*flags) as supervisor:
-        await env.nodes.until_initialized(COUNT, 30)
+        await env.nodes.until_initialized(COUNT)
         await silence_kubelets(env, doubted)
         for _ in range(2):
             began = time.monotonic()
@@ -98,15 +101,16 @@ async def test_what_the_cloud_says_for_a_moment_only_deletes_no_node(env: Enviro
             await until(
                 "they are candidates", lambda: len(deletions(supervisor)["candidates"]) == 3
             )
-            await asyncio.sleep(began + CONFIRMATION - PERIOD - time.monotonic())
+            rest = began + 0.7 * confirmation - time.monotonic()
+            await asyncio.sleep(rest)  # the fault, not a wait: both together are long enough
             await env.admin.clear_faults()
             await until("they are none", lambda: not deletions(supervisor)["candidates"])
         assert deletions(supervisor)["counts"]["permitted"] == 0
         assert await env.node_names() == set(names)
         began = time.monotonic()
         await env.admin.terminate("vm-3")
-        await until("its node is gone", lambda: env.has_no_node("vm-3"))
-        assert CONFIRMATION <= time.monotonic() - began <= CONFIRMATION + 2 * PERIOD + 1.0
+        await until("its node is gone", lambda: env.has_no_node("vm-3"), 2 * confirmation)
+        assert time.monotonic() - began >= confirmation
         assert supervisor.end() == 0
 
 
@@ -121,18 +125,18 @@ async def test_ready_and_foreign_nodes_and_a_freeze_are_respected_and_a_freeze_s
         await env.api.post(NODES, registration(name) | silent)
     flags = (*QUICK, f"--state-dir={env.directory}")
     with env.supervisor(*flags) as supervisor:
-        await env.nodes.until_initialized(COUNT, 30)
+        await env.nodes.until_initialized(COUNT)
         await command(supervisor, "deletions", action="freeze", reason="an upgrade")
         await silence_kubelets(env, ["vm-2"])
         for machine in ("vm-1", "vm-2"):
             await env.admin.terminate(machine)
         await until("it is a candidate", lambda: deletions(supervisor)["candidates"])
-        await asyncio.sleep(3 * PERIOD)
+        await until_asked(env.admin)
         assert supervisor.end() == 0
     with env.supervisor(*flags, name="again") as supervisor:
         supervisor.wait_running()
         assert deletions(supervisor)["frozen"]["why"] == "an upgrade"
-        await asyncio.sleep(4 * PERIOD)
+        await until_asked(env.admin)
         assert await env.node_names() == {*names, *STRANGERS, "foreign"}
         assert not deletions(supervisor)["held"]
         await command(supervisor, "deletions", action="allow")
@@ -150,7 +154,7 @@ async def test_the_shutdown_taint_follows_the_power_of_the_machine_both_ways(
         return any(taint["key"] == SHUTDOWN_TAINT for taint in env.nodes.nodes["vm-1"].taints)
 
     with env.supervisor(*QUICK) as supervisor:
-        await env.nodes.until_initialized(2, 30)
+        await env.nodes.until_initialized(2)
         await env.admin.stop("vm-1")
         await silence_kubelets(env, ["vm-1"])
         await until("it is tainted", is_tainted)

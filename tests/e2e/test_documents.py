@@ -31,7 +31,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     log = (where / "said.log").open("w+")
     with log, subprocess.Popen([*command, f"--directory={where / 'box'}"], stdout=log) as running:
         try:
-            wait_for("both are ready", lambda: "2 of 2" in (where / "said.log").read_text(), 60)
+            wait_for("both are ready", lambda: "2 of 2" in (where / "said.log").read_text())
             yield where / "box"
         finally:
             running.send_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ async def test_a_node_of_any_worker_gets_nothing_of_a_machine_that_an_older_one_
 ) -> None:
     (name,) = await env.add_nodes(1)
     with env.supervisor("--node-workers=3") as supervisor:
-        await env.nodes.until_initialized(1, 30)
+        await env.nodes.until_initialized(1)
         victim = Node(await env.api.get(f"{NODES}/{name}"))
         born = datetime.fromisoformat(victim.meta["creationTimestamp"]).timestamp()
         wait_for("the next second", lambda: time.time() > born + 1)

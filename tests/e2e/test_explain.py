@@ -50,7 +50,7 @@ async def until_explained(supervisor: Supervisor, kind: str, name: str, *parts: 
         lacking = [part for part in parts if part not in text]
         return [*lacking, f"but {text}"] if lacking else []
 
-    await until_none("missing", missing, 30)
+    await until_none("missing", missing)
 
 
 async def test_each_object_is_explained_by_those_who_look_after_it(env: Environment) -> None:
@@ -60,7 +60,7 @@ async def test_each_object_is_explained_by_those_who_look_after_it(env: Environm
         await env.add_nodes(2)
         await register(env.api, ["vm-77"])
         await env.add_services(0)
-        await env.nodes.until_initialized(2, 60)
+        await env.nodes.until_initialized(2)
         for (kind, name), parts in EXPLANATIONS.items():
             await until_explained(supervisor, kind, name, *parts)
         await env.admin.terminate("vm-2")

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
 
-from ccm.model.objects import Node
 from ccm.sandbox.workload import SERVICE
 from tests.docs.pages import DOCS, PAGES, Page, script
+from tests.support.deadlines import timeout
 from tests.support.environment import LEASES, NODES, SERVICES, Environment
 from tests.support.kube.ports import ReservedPort
 from tests.support.needed import needed
@@ -64,7 +64,7 @@ def desk(env: Environment, variables: dict[str, str]) -> Desk:
     def run(text: str) -> str:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
-            env=variables, cwd=env.directory, capture_output=True, text=True, timeout=60,
+            env=variables, cwd=env.directory, capture_output=True, text=True, timeout=timeout(),
         )  # fmt: skip
         assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -103,7 +103,7 @@ async def test_a_first_start_goes_as_the_page_says(
         assert "spec.providerID: simulated://" in told
         with Started(f'{flags}"\nexec {start}', env, variables) as supervisor:
             await until("it leads", supervisor.is_leading)
-            await until("nodes are initialized", lambda: all_are_initialized(env))
+            await until("nodes are initialized", env.are_initialized)
             told = await asyncio.to_thread(desk, look)
             assert ": is leader" in told
             assert "readyz check passed" in told
@@ -112,11 +112,6 @@ async def test_a_first_start_goes_as_the_page_says(
             assert supervisor.end() == 0
     finally:
         await asyncio.to_thread(desk, f'{flags}"\n{UNDO}')
-
-
-async def all_are_initialized(env: Environment) -> bool:
-    items = (await env.api.get(NODES))["items"]
-    return not any(Node(item).is_uninitialized for item in items)
 
 
 def kubectl_lines() -> Iterator[str]:

@@ -19,6 +19,7 @@ import zmq
 import zmq.asyncio
 
 from ccm.bus.frames import Ack, Heartbeat, encode
+from tests.support.deadlines import PATIENCE, Deadline, within
 from tests.support.kube.cluster import RealCluster
 from tests.support.kube.ports import ReservedPort
 from tests.support.pki import trusting_anybody
@@ -27,7 +28,6 @@ from tests.support.running import Json, Supervisor, Where, until
 pytestmark = pytest.mark.real
 
 SECONDS = float(os.environ.get("CCM_FUZZ_SECONDS", "2"))  # for each door
-OVERTIME = 30.0  # seconds beyond, for an answer of each kind that noise rarely gets
 COMMANDS = ("status", "restart", "scale", "deletions", "explain", "log-level", "no-such", None)
 VALUES: tuple[object, ...] = (
     None,
@@ -81,7 +81,10 @@ async def knock_on_control(path: Path, rng: random.Random) -> str:
         await writer.drain()
         if rng.random() < 0.1:
             return "left"
-        answer = await asyncio.wait_for(reader.readline(), 10)
+        async with within():
+            answer = await reader.readline()
+        if not answer:
+            return "hung up"
         return "error" if "error" in orjson.loads(answer) else "answer"
     except (OSError, asyncio.IncompleteReadError):
         return "hung up"
@@ -124,10 +127,12 @@ async def knock_on_https(port: int, rng: random.Random) -> str:
             line = f"{method} {rng.choice(PATHS)} HTTP/1.1\r\n"
             headers = "".join(f"{h}\r\n" for h in rng.sample(HEADERS, rng.randrange(3)))
             whole = f"{line}{headers}Connection: close\r\n\r\n".encode()
-            writer.write(noise(rng) if rng.random() < 0.2 else whole)
+            is_noise = rng.random() < 0.2
+            writer.write(noise(rng) if is_noise else whole)
             if rng.random() < 0.2:
                 writer.write_eof() if writer.can_write_eof() else writer.close()
-            head = await asyncio.wait_for(reader.readline(), 0.5)
+            async with within(0.5 if is_noise else PATIENCE):
+                head = await reader.readline()
             return head.split()[1].decode() if head.startswith(b"HTTP/") else "hung up"
         finally:
             writer.close()
@@ -152,8 +157,9 @@ async def test_noise_on_every_door_changes_nothing(where: Where, cluster: RealCl
             (lambda: knock_on_https(port, rng), HTTPS),
         )
         for knock, kinds in doors:
-            began = time.monotonic()
-            while time.monotonic() - began < SECONDS + OVERTIME * (not kinds <= counts.keys()):
+            began, deadline = time.monotonic(), Deadline(SECONDS + PATIENCE)
+            while time.monotonic() - began < SECONDS or not kinds <= counts.keys():
+                assert not deadline.has_passed(), counts
                 results = await asyncio.gather(*(knock() for _ in range(32)))
                 counts.update(results)
         await until("it answers", supervisor.status)

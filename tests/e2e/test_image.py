@@ -75,7 +75,7 @@ class Container(Running):
 
     def __exit__(self, *_: object) -> None:
         subprocess.run(self.command(["delete", "--force", self.name]), check=False)
-        self.process.wait(30)
+        self.exit_code()
 
     def status(self) -> Json:
         """What `kubectl exec` shows; empty while it is not up."""

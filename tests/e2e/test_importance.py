@@ -6,18 +6,21 @@ from collections import Counter
 
 import pytest
 
+from tests.support.deadlines import dilation
 from tests.support.environment import NODES as NODES_PATH
 from tests.support.environment import SERVICES, Environment
 from tests.support.running import IS_LONG, in_background, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real
 
-NODES, WRITES = 500 if IS_LONG else 250, 10  # and writes a second that the cloud takes
-FLAGS = (
-    "--controllers=cloud-node,route,service",
-    "--cluster-cidr=10.244.0.0/14",
-    f"--cloud-rate=write={WRITES}",
-)
+NODES, WRITES = 500 if IS_LONG else 250, 10  # and writes a second that the cloud takes, at rest
+FLAGS = ("--controllers=cloud-node,route,service", "--cluster-cidr=10.244.0.0/14")
+
+
+@pytest.fixture
+def times() -> int:
+    """How many times less the cloud takes, so that the machine is not the limit."""
+    return dilation()
 
 
 async def has_address(env: Environment, path: str, names: set[str]) -> bool:
@@ -28,20 +31,20 @@ async def has_address(env: Environment, path: str, names: set[str]) -> bool:
     return names <= served
 
 
-async def test_services_do_not_wait_for_the_routes_of_hundreds_of_nodes(env: Environment) -> None:
+async def test_services_do_not_wait_for_the_routes_of_hundreds_of_nodes(
+    env: Environment, times: int
+) -> None:
     await env.add_nodes(NODES)
-    with env.supervisor(*FLAGS):
-        await env.nodes.until_initialized(NODES, 90)
-        began = time.monotonic()
+    with env.supervisor(*FLAGS, f"--cloud-rate=write={WRITES / times:g}"):
+        await env.nodes.until_initialized(NODES)
         await env.add_services(*range(10))
         names = {f"web-{number}" for number in range(10)}
-        await until("they are served", lambda: has_address(env, SERVICES, names), 60)
-        waited, made = time.monotonic() - began, len((await env.admin.state())["routes"])
+        await until("they are served", lambda: has_address(env, SERVICES, names), 3.0 * times)
+        made = len((await env.admin.state())["routes"])
     assert made < NODES, "there was no backlog"
-    assert waited < 3.0
 
 
-FEW_WRITES = 4  # that the cloud takes a second
+FEW_WRITES = 4  # that the cloud takes a second, at rest
 CHURN = 5  # Nodes that join in a second; all but one of them leave again
 BEFORE = 50  # Nodes that are there before
 
@@ -64,31 +67,31 @@ async def writes(env: Environment) -> Counter[str]:
 
 
 async def test_none_starves_while_nodes_churn_faster_than_the_cloud_takes_writes(
-    env: Environment,
+    env: Environment, times: int
 ) -> None:
     await env.add_nodes(BEFORE)
-    names = {f"web-{number}" for number in range(10)}
-    with env.supervisor(*FLAGS[:2], f"--cloud-rate=write={FEW_WRITES}"):
-        await env.nodes.until_initialized(BEFORE, 90)
+    names, rate = {f"web-{number}" for number in range(10)}, FEW_WRITES / times
+    with env.supervisor(*FLAGS, f"--cloud-rate=write={rate:g}"):
+        await env.nodes.until_initialized(BEFORE)
         async with in_background(join_and_leave(env)) as churning:
-            began = time.monotonic()
             await env.add_services(*range(10))
-            await until("they are served", lambda: has_address(env, SERVICES, names), 60)
-            served = time.monotonic() - began
+            await until("they are served", lambda: has_address(env, SERVICES, names), 8.0 * times)
             await env.admin.reset_counters()
-            await asyncio.sleep(10.0)  # of host updates, which alone are more than the cloud takes
-            meanwhile = await writes(env)
             began = time.monotonic()
+            await until("hosts are updated", lambda: has_written(env, 9 * FEW_WRITES))
+            meanwhile, seconds = await writes(env), time.monotonic() - began
             await asyncio.gather(*(env.api.request("DELETE", f"{SERVICES}/{n}") for n in names))
-            await until("they are gone", lambda: has_no_balancer(env), 60)
-            gone = time.monotonic() - began
+            await until("they are gone", lambda: has_no_balancer(env), 8.0 * times)
             assert not churning.done()
         assert len((await env.admin.state())["routes"]) < len(await env.node_names())
-    print(f"served in {served:.1f} s, gone in {gone:.1f} s, in 10 s meanwhile {meanwhile}")
-    assert served < 8.0
-    assert gone < 8.0
+    print(f"in {seconds:.1f} s meanwhile {meanwhile}")
     assert meanwhile["UpdateLoadBalancer"] > meanwhile["CreateRoute"] >= 2
-    assert meanwhile.total() <= 10 * FEW_WRITES + 2 * FEW_WRITES
+    assert meanwhile.total() <= rate * seconds + 2 * FEW_WRITES
+
+
+async def has_written(env: Environment, count: int) -> bool:
+    """Whether the cloud took so many writes; host updates alone are more than it takes."""
+    return (await writes(env)).total() >= count
 
 
 async def has_no_balancer(env: Environment) -> bool:

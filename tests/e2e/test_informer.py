@@ -25,6 +25,7 @@ from ccm.model.objects import PROVIDED_NODE_IP, Node
 from ccm.sandbox.cloud.records import Address, Machine
 from ccm.sandbox.kubelets import registration
 from ccm.sandbox.observer import missing_fields
+from tests.support.deadlines import timeout
 from tests.support.environment import NODES, Environment
 from tests.support.fault_proxy import (
     REFUSED,
@@ -104,7 +105,7 @@ class ClusterNodes:
     async def until_in_sync(self) -> float:
         """How long it took until all nodes are initialized, and known as they are."""
         began = time.monotonic()
-        await until_none("out of sync", self._faults, 40)
+        await until_none("out of sync", self._faults)
         return time.monotonic() - began
 
     async def _faults(self) -> list[str]:
@@ -130,7 +131,7 @@ async def known_nodes(env: Environment, *flags: str) -> AsyncIterator[ClusterNod
 
 
 async def test_a_half_open_connection_is_given_up(env: Environment, proxy: FaultProxy) -> None:
-    async with known_nodes(env, "--watch-idle-limit=2s") as nodes:
+    async with known_nodes(env, f"--watch-idle-limit={timeout(1.0):g}s") as nodes:
         names = await nodes.add_initialized(10)
         proxy.go_silent()
         assert proxy.met[NODES]
@@ -176,7 +177,7 @@ async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest
         assert queue["in_flight"] == 8
         began = time.monotonic()
         os.kill(workers["node-0"]["pid"], signal.SIGCONT)
-        await env.nodes.until_initialized(ASLEEP, 60)
+        await env.nodes.until_initialized(ASLEEP)
         seconds = time.monotonic() - began
         assert supervisor.end() == 0
     for name in names:
@@ -189,7 +190,6 @@ async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest
     assert peak - before < 24.0
 
 
-@pytest.mark.timeout(300)
 async def test_a_broken_watch_loses_nothing(env: Environment, proxy: FaultProxy) -> None:
     """One supervisor lives through all the faults."""
     async with known_nodes(env) as nodes:
@@ -210,8 +210,12 @@ async def test_an_api_server_that_dies_and_comes_back_loses_nothing(
 
     The lease outlasts the restart.
     """
-    durations = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s")
-    async with known_nodes(env, *durations) as nodes:
+    lease, renew = timeout(45), timeout(30)
+    elected = (
+        f"--leader-elect-lease-duration={lease:g}s",
+        f"--leader-elect-renew-deadline={renew:g}s",
+    )
+    async with known_nodes(env, *elected) as nodes:
         names = await nodes.add_initialized(10)
         await asyncio.to_thread(env.cluster.kill_apiserver)
         await until(

@@ -3,7 +3,6 @@
 There are 200 nodes; `CCM_LONG=1` makes them a thousand.
 """
 
-import time
 from collections import Counter
 from dataclasses import replace
 
@@ -28,7 +27,7 @@ async def test_many_nodes_cost_two_writes_each_and_one_read_a_page(
 ) -> None:
     await env.add_nodes(COUNT)
     with env.supervisor(f"--node-workers={shards}") as supervisor:
-        await env.nodes.until_initialized(COUNT, 90)
+        await env.nodes.until_initialized(COUNT)
         counters = await env.admin.counters()
         wait_for(
             "events sent",
@@ -46,20 +45,16 @@ async def test_many_nodes_cost_two_writes_each_and_one_read_a_page(
     assert (await env.lease_spec())["holderIdentity"] == ""  # released
 
 
-@pytest.mark.alone
 async def test_events_that_the_api_server_slows_down_hold_up_no_patch(
     env: Environment, proxy: FaultProxy
 ) -> None:
+    """If one waited for an Event, it would wait for ever."""
     await env.add_nodes(200)
-    busy = Fault(failure(429, "TooManyRequests", **{"Retry-After": "1"}), only_for="/events")
+    busy = Fault(failure(429, "TooManyRequests", **{"Retry-After": "86400"}), only_for="/events")
     proxy.inject(busy)
     where = replace(env.where, kubeconfig=proxy.kubeconfig(env.where.kubeconfig))
     with Supervisor(where):
-        await env.nodes.until_initialized(1, 30)
-        began = time.monotonic()
-        await env.nodes.until_initialized(200, 60)
-        seconds = time.monotonic() - began
-    assert seconds < 5.0
+        await env.nodes.until_initialized(200)
 
 
 async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment) -> None:
@@ -72,7 +67,7 @@ async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment)
     await env.admin.add([Machine("odd-address")])
     await env.add_nodes(20)
     with env.supervisor() as supervisor:
-        await env.nodes.until_initialized(20, 30)
+        await env.nodes.until_initialized(20)
 
         def three_reasons() -> dict[str, str]:
             reasons: dict[str, str] = supervisor.workers()["node-0"].get("reasons", {})

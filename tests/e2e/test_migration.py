@@ -8,8 +8,8 @@ import pytest
 from ccm.errors import ExitCode
 from ccm.kube.client import MERGE_PATCH
 from tests.e2e.test_deletions import silence_kubelets
-from tests.support.environment import LEASES, Environment
-from tests.support.replicas import SHORT
+from tests.support.environment import LEASES, Environment, until_renewed
+from tests.support.replicas import Durations
 from tests.support.running import Json, Supervisor, until
 
 pytestmark = pytest.mark.real
@@ -21,7 +21,6 @@ FLAGS = (
     "--enable-leader-migration",
     f"--node-monitor-period={PERIOD}s",
     "--node-deletion-confirmation-period=0",
-    *SHORT.flags(),
 )
 
 
@@ -35,13 +34,13 @@ async def test_nodes_are_removed_only_by_who_holds_the_second_lease(env: Environ
     """By upstream's default, of our controllers only the lifecycle one migrates."""
     other = {"metadata": {"name": SECOND}, "spec": held_by("kube-controller-manager")}
     await env.api.post(LEASES, other)
-    with env.supervisor(*FLAGS) as supervisor:
+    with env.supervisor(*FLAGS, *Durations.short().flags()) as supervisor:
         names = await env.add_nodes(COUNT)
-        await env.nodes.until_initialized(COUNT, 30)
+        await env.nodes.until_initialized(COUNT)
         before = supervisor.workers()["node-0"]
         await env.admin.terminate("vm-2")
         await silence_kubelets(env, ["vm-2"])
-        await asyncio.sleep(4 * PERIOD)  # passes in which it could have been found gone
+        await until_renewed(env.api)  # a period in which it could have been found gone, each time
         assert await env.node_names() == set(names)
         assert migration(supervisor) == {"lease": SECOND, "is_leader": False}
 
@@ -54,7 +53,7 @@ async def test_nodes_are_removed_only_by_who_holds_the_second_lease(env: Environ
         assert (after["state"], after["deaths_in_a_row"]) == ("running", 0)
 
         await env.api.patch(f"{LEASES}/{SECOND}", MERGE_PATCH, {"spec": held_by("somebody-else")})
-        code = await asyncio.to_thread(supervisor.process.wait, 30)
+        code = await asyncio.to_thread(supervisor.exit_code)
         assert code == ExitCode.FAILED
         assert "leadership lost" in supervisor.log.read_text()
 

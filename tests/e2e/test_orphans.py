@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.support.deadlines import timeout
 from tests.support.environment import NODES, SERVICES, Environment, force_delete
 from tests.support.running import ALL_CONTROLLERS, Where, until
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.real
 
 def orphans(where: Where) -> str:
     command = [sys.executable, "-m", "ccm.cli.main", "orphans", "list", *where.flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout())
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -23,7 +24,7 @@ async def test_what_was_left_behind_is_listed_and_nothing_else(env: Environment)
     await env.add_services(0, 1)
     with env.supervisor(*ALL_CONTROLLERS) as supervisor:
         await env.add_nodes(3)
-        await env.nodes.until_initialized(3, 60)
+        await env.nodes.until_initialized(3)
         await until("nothing is left to do", lambda: supervisor.is_idle(8))
         assert supervisor.end() == 0
     assert await asyncio.to_thread(orphans, env.where) == "orphans: none\n"

@@ -15,6 +15,7 @@ from ccm.kube.watch import list_once
 from ccm.sandbox import workload
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.kubelets import follow_power
+from tests.support.deadlines import timeout
 from tests.support.environment import SERVICES, Environment
 from tests.support.running import ALL_CONTROLLERS, Json, Where, until, until_none
 
@@ -61,7 +62,7 @@ def plan_process(env: Environment) -> "subprocess.CompletedProcess[str]":
     where = Where(env.directory, kubeconfig, env.where.cloud_config)
     command = [sys.executable, "-m", "ccm.cli.main", "plan", "-o", "json"]
     flags = [*where.flags, *ALL_CONTROLLERS]
-    return subprocess.run([*command, *flags], capture_output=True, text=True, timeout=100)
+    return subprocess.run([*command, *flags], capture_output=True, text=True, timeout=timeout())
 
 
 def run_plan(env: Environment) -> Json:
@@ -126,7 +127,7 @@ async def test_a_plan_is_what_a_start_then_does_and_needs_no_right_to_write(
     await env.add_services(0, 1, 2)
     with env.supervisor(*ALL_CONTROLLERS) as supervisor:
         await env.add_nodes(6)
-        await env.nodes.until_initialized(6, 60)
+        await env.nodes.until_initialized(6)
         await until("nothing is left to do", lambda: supervisor.is_idle(15))
         assert supervisor.end() == 0
     unchanged = await asyncio.to_thread(run_plan, env)

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from ccm.kube.client import MERGE_PATCH
-from ccm.model.objects import UNINITIALIZED_TAINT
 from tests.support.environment import LEASES, NODES, Environment
 from tests.support.running import until
 
@@ -24,7 +23,7 @@ async def test_after_a_restore_of_etcd_the_restored_state_is_the_truth(env: Envi
     backup = await asyncio.to_thread(env.cluster.back_up)
     flags = ("--leader-elect=false", "--leader-elect-resource-name=ccm-none")
     with env.supervisor(*flags) as supervisor:
-        await until("the nodes are initialized", lambda: all_initialized(env))
+        await until("the nodes are initialized", env.are_initialized)
         pids = supervisor.pids()
         for number in range(50):  # so that the versions of the restored past stay below
             note = {"metadata": {"annotations": {"number": str(number)}}}
@@ -33,7 +32,7 @@ async def test_after_a_restore_of_etcd_the_restored_state_is_the_truth(env: Envi
         await asyncio.to_thread(env.cluster.restore, backup)
         restored = time.monotonic()
         assert max(await versions(env)) < max(newest)
-        await until("the restored nodes are initialized", lambda: all_initialized(env), 60)
+        await until("the restored nodes are initialized", env.are_initialized)
         print(f"restored nodes initialized after {time.monotonic() - restored:.1f} s")
         assert supervisor.pids() == pids
         assert supervisor.is_leading()
@@ -42,13 +41,6 @@ async def test_after_a_restore_of_etcd_the_restored_state_is_the_truth(env: Envi
     assert "ccm-none" not in {lease["metadata"]["name"] for lease in leases}
 
 
-async def nodes(env: Environment) -> list[dict[str, dict[str, object]]]:
-    return list((await env.api.get(NODES))["items"])
-
-
 async def versions(env: Environment) -> list[int]:
-    return [int(str(node["metadata"]["resourceVersion"])) for node in await nodes(env)]
-
-
-async def all_initialized(env: Environment) -> bool:
-    return not [node for node in await nodes(env) if UNINITIALIZED_TAINT in str(node["spec"])]
+    nodes = (await env.api.get(NODES))["items"]
+    return [int(node["metadata"]["resourceVersion"]) for node in nodes]

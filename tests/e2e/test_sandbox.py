@@ -3,10 +3,11 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.support.deadlines import Deadline
 
 TOLD = (
     "put the shutdown taint on vm-1",
@@ -26,12 +27,12 @@ def test_the_sandbox_stops_and_ends_machines_and_tells_what_each_worker_does(
         [*command, f"--directory={tmp_path}"], stdout=subprocess.PIPE, text=True
     ) as running:
         assert running.stdout
-        missing, lines, deadline = list(TOLD), [], time.monotonic() + 90
+        missing, lines, deadline = list(TOLD), [], Deadline(90)
         try:
             for line in running.stdout:
                 lines.append(line.rstrip())
                 missing = [told for told in missing if told not in line]
-                if not missing or time.monotonic() > deadline:
+                if not missing or deadline.has_passed():
                     break
         finally:
             running.send_signal(signal.SIGTERM)

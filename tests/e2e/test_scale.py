@@ -15,13 +15,13 @@ from tests.support.cluster_nodes import kill
 from tests.support.environment import Environment
 from tests.support.fault_proxy import FaultProxy
 from tests.support.kube.cluster import RealCluster
-from tests.support.replicas import churn
+from tests.support.replicas import churn, taint
 from tests.support.running import Supervisor, Where, command, in_background, long, until
 
 pytestmark = pytest.mark.real
 
 COUNT = 20
-WRITE_SECONDS = 1.5  # that each write of a Node takes: longer than a new owner needs to begin one
+WRITE_SECONDS = 1.5  # that each write of a Node takes: a new owner would begin one meanwhile
 GAP = 0.15  # seconds between two Nodes that get the taint anew
 DISTURBANCES = 3  # of each change of the number
 
@@ -42,7 +42,7 @@ class NodeWrites(FaultProxy):
             self.doubled[name] += 1
         self._under_way.add(name)
         try:
-            await asyncio.sleep(WRITE_SECONDS)
+            await asyncio.sleep(WRITE_SECONDS)  # the fault, not a wait
             return await super()._pass(request)
         finally:
             self.done += 1
@@ -62,7 +62,7 @@ def where(where: Where, writes: NodeWrites) -> Where:
 
 async def disturb(supervisor: Supervisor, chance: random.Random) -> str:
     """Reload, or restart or kill one of the node workers."""
-    pids = {name: pid for name, pid in supervisor.pids().items() if pid}
+    pids = await until("some have a process", lambda: of_processes(supervisor))
     name, how = chance.choice(sorted(pids)), chance.choice(["restart", "reload", "kill"])
     match how:
         case "restart":
@@ -74,11 +74,21 @@ async def disturb(supervisor: Supervisor, chance: random.Random) -> str:
     return how
 
 
+def of_processes(supervisor: Supervisor) -> dict[str, int]:
+    """The workers that have a process at the moment."""
+    return {name: pid for name, pid in supervisor.pids().items() if pid}
+
+
+def known(supervisor: Supervisor) -> int:
+    """How many Nodes its workers know."""
+    return sum(worker.get("objects", 0) for worker in supervisor.workers().values())
+
+
 async def until_each_is_handled(env: Environment, names: list[str]) -> None:
     """Each Node that is tainted now gets rid of it: some worker owns it."""
-    async with churn(env.api, names, 0.01):
-        await asyncio.sleep(len(names) * 0.02)
-    await env.nodes.until_initialized(len(names), 30)
+    for name in names:
+        await taint(env.api, name, turn=-1)
+    await until("each is handled", env.are_initialized)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -89,22 +99,21 @@ async def test_no_node_has_two_owners_while_workers_are_restarted_and_killed_in_
     names = await env.add_nodes(COUNT)
     with env.supervisor("--worker-steady-time=10ms") as supervisor:
         supervisor.wait_running()
-        await env.nodes.until_initialized(COUNT, 30)
+        await env.nodes.until_initialized(COUNT)
         async with churn(env.api, names, GAP):
             for count in (3, 1, 2):
                 async with asyncio.TaskGroup() as group:
                     scaling = group.create_task(command(supervisor, "scale", count=count))
                     for _ in range(DISTURBANCES):
-                        await asyncio.sleep(chance.uniform(0.0, 1.0))
+                        await asyncio.sleep(chance.uniform(0.0, 1.0))  # the fault, not a wait
                         print(await disturb(supervisor, chance), end=" ")
                 print(scaling.result())
                 assert scaling.result().startswith(f"{count} node workers instead of")
                 assert writes.doubled == {}
         await until_each_is_handled(env, names)
         await until("they all run", lambda: supervisor.is_in("running"))
-        workers = supervisor.workers()
-        assert workers.keys() == {"node-0", "node-1"}
-        assert sum(worker["objects"] for worker in workers.values()) == COUNT
+        await until("they know their share", lambda: known(supervisor) == COUNT)
+        assert supervisor.workers().keys() == {"node-0", "node-1"}
         assert supervisor.end() == 0
     print(f"{writes.done} writes")
     assert writes.doubled == {}
@@ -120,7 +129,7 @@ async def test_a_scale_that_is_given_up_leaves_no_node_without_an_owner(
     flags = ("--worker-silence-limit=300s", f"--node-workers={before}")
     with env.supervisor(*flags) as supervisor:
         stopped = supervisor.wait_running()[f"node-{before - 1}"]["pid"]
-        await env.nodes.until_initialized(COUNT, 30)
+        await env.nodes.until_initialized(COUNT)
         async with in_background(until_each_is_handled(env, names)):
             await until("it writes", lambda: writes.done > COUNT)
             os.kill(stopped, signal.SIGSTOP)

@@ -16,6 +16,7 @@ import pytest
 from ccm.kube.watch import list_once
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from tests.e2e.test_explain import explain
+from tests.support.deadlines import timeout
 from tests.support.environment import Environment
 from tests.support.kube.ports import ReservedPort
 from tests.support.pki import trusting_anybody
@@ -66,7 +67,7 @@ async def provoke_output(env: Environment, supervisor: Supervisor) -> None:
     for kind in FAULTS:
         await env.admin.set_fault(CloudFault(CloudFaultKind(kind), "*", 2))
     await env.add_nodes(3)
-    await env.nodes.until_initialized(3, 60)
+    await env.nodes.until_initialized(3)
     pid = supervisor.pids()["service"]
     os.kill(pid, signal.SIGABRT)
     await until("it is replaced", lambda: supervisor.pids()["service"] not in (pid, None))
@@ -115,7 +116,7 @@ def read(file: Path) -> str:
 
 def fetch(url: str) -> str:
     try:
-        with urllib.request.urlopen(url, context=trusting_anybody(), timeout=20) as answer:
+        with urllib.request.urlopen(url, context=trusting_anybody(), timeout=timeout()) as answer:
             text: str = answer.read().decode()
     except urllib.error.HTTPError as refusal:
         return refusal.read().decode()

@@ -145,7 +145,7 @@ async def test_who_may_do_nothing_ends_at_once_and_says_why(
 ) -> None:
     readers = as_upstream(env, "reader", rule("nodes services persistentvolumes", "list watch"))
     with readers.supervisor(*flags, "--controllers=*") as supervisor:
-        code = await asyncio.to_thread(supervisor.process.wait, 20)
+        code = await asyncio.to_thread(supervisor.exit_code)
     assert code == ExitCode.CONFIGURATION
     assert "nobody may do the work of the node worker" in supervisor.tail()
     assert "ccm-supervisor manifests" in supervisor.tail()
@@ -154,6 +154,6 @@ async def test_who_may_do_nothing_ends_at_once_and_says_why(
 async def test_a_worker_asked_for_by_name_is_not_left_out(env: Environment) -> None:
     published = as_upstream(env, "published", *PUBLISHED)
     with published.supervisor(*FLAGS, f"--controllers={VOLUME}") as supervisor:
-        code = await asyncio.to_thread(supervisor.process.wait, 20)
+        code = await asyncio.to_thread(supervisor.exit_code)
     assert code == ExitCode.CONFIGURATION
     assert "volume-label worker" in supervisor.tail()

@@ -24,7 +24,7 @@ def others(supervisor: Supervisor) -> set[int]:
 async def test_the_end_of_the_template_ends_no_worker(env: Environment) -> None:
     await env.add_nodes(5)
     with env.supervisor() as supervisor:
-        await env.nodes.until_initialized(5, 60)
+        await env.nodes.until_initialized(5)
         workers = supervisor.pids()
         assert {*workers.values()} <= children_of(supervisor.process.pid)
         for pid in others(supervisor):
@@ -35,7 +35,7 @@ async def test_the_end_of_the_template_ends_no_worker(env: Environment) -> None:
             kill(before)
             await until("it runs anew", lambda: supervisor.is_replaced("node-0", before))  # noqa: B023
         await env.add_nodes(5, first=6)
-        await env.nodes.until_initialized(10, 60)
+        await env.nodes.until_initialized(10)
         mine = children_of(supervisor.process.pid)
         assert supervisor.end() == 0
     await until("all have ended", lambda: not any(map(is_alive, mine)))
@@ -48,5 +48,5 @@ async def test_workers_of_a_provider_whose_import_starts_a_thread_are_not_forked
     install(site, monkeypatch, provider="threads = threads:SimulatedCloud", threads=WITH_A_THREAD)
     await env.add_nodes(5)
     with env.supervisor("--cloud-provider=threads") as supervisor:
-        await env.nodes.until_initialized(5, 60)
+        await env.nodes.until_initialized(5)
         assert supervisor.end() == 0

@@ -10,10 +10,11 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.support.deadlines import Deadline, timeout
 
 UP = re.compile(r"(?:\x1b\[1A\x1b\[2K)+")
 """How a frame is begun anew: one line up for each that it has, but for the first."""
@@ -40,9 +41,9 @@ class Terminal:
         os.close(slave)
         self.text = ""
 
-    def read(self, timeout: float = 0.2) -> bool:
+    def read(self) -> bool:
         """Whether the command still has the terminal; takes what it wrote."""
-        if select.select([self.keys], [], [], timeout)[0]:
+        if select.select([self.keys], [], [], 0.2)[0]:
             try:
                 self.text += os.read(self.keys, 1 << 16).decode(errors="replace")
             except OSError:  # its other end is closed
@@ -50,17 +51,17 @@ class Terminal:
         return True
 
     def until(self, *parts: str) -> None:
-        deadline = time.monotonic() + 90
+        deadline = Deadline(90)
         while not all(part in self.text for part in parts):
             assert self.read(), self.text
-            assert time.monotonic() < deadline, self.text[-3000:]
+            assert not deadline.has_passed(), self.text[-3000:]
 
     def interrupt(self) -> int:
         """Press Ctrl-C; the exit code."""
         os.write(self.keys, b"\x03")
         while self.read():
             pass
-        return self.process.wait(30)
+        return self.process.wait(timeout())
 
 
 def _take_terminal() -> None:
@@ -77,7 +78,7 @@ def on_terminal(*words: str) -> Iterator[Terminal]:
     finally:
         if terminal.process.poll() is None:
             terminal.process.terminate()
-            terminal.process.wait(30)
+            terminal.process.wait(timeout())
         os.close(terminal.keys)
 
 

@@ -18,6 +18,7 @@ from ccm.model.objects import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import new_machines, register
 from ccm.sandbox.observer import missing_fields
+from tests.support.deadlines import PATIENCE, timeout, within
 
 
 async def connect(kubeconfig: Path) -> Kube:
@@ -29,7 +30,7 @@ async def add_machines_and_nodes(
     kube: Kube, cloud_url: str, count: int, first: int = 1
 ) -> list[str]:
     """Machines vm-<first> and following in the cloud, and a tainted Node for each of them."""
-    async with CloudAdmin(cloud_url) as cloud:
+    async with CloudAdmin(cloud_url, timeout()) as cloud:
         machines = await cloud.add(new_machines(first, count))
     names = [machine.name for machine in machines]
     await register(kube, names)
@@ -55,11 +56,14 @@ class NodeWatcher:
     def initialized(self) -> int:
         return sum(not missing_fields(node) for node in self.nodes.values())
 
-    async def until_initialized(self, count: int, timeout: float) -> None:
-        async with asyncio.timeout(timeout):
-            while self.initialized() < count:
-                self.changed.clear()
-                await self.changed.wait()
+    async def until_initialized(self, count: int) -> None:
+        try:
+            async with within(2 * PATIENCE):
+                while self.initialized() < count:
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"{self.initialized()} of {count} are initialized") from None
 
     def rewritten(self) -> list[str]:
         """Nodes on which a field of ours had more than one content after it was first written."""

@@ -7,6 +7,7 @@ deadlines cost nothing.
 """
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import AsyncIterator
@@ -30,6 +31,14 @@ def slowness() -> float:
     return _processor() * max(1.0, wanting / len(os.sched_getaffinity(0)))
 
 
+def dilation() -> int:
+    """How many times longer the product's own durations and intervals are chosen on it now.
+
+    At half the slowness: they are not as short as they could be.
+    """
+    return math.ceil(slowness() / 2)
+
+
 def timeout(seconds: float = PATIENCE) -> float:
     """Twice that as of now, for what takes a number, such as the time-out of a subprocess."""
     return 2 * seconds * slowness()
@@ -46,12 +55,19 @@ class Deadline:
         self._began = self._looked
 
     def has_passed(self) -> bool:
-        now = time.monotonic()
-        if (gone := now - self._looked) >= min(TICK, self._left):
-            rate = slowness()
-            self._left -= gone / max(rate, self._rate)
-            self._looked, self._rate = now, rate
+        if time.monotonic() - self._looked >= min(TICK, self._left):
+            self._look()
         return self._left <= 0
+
+    def gone(self) -> float:
+        """Seconds of a machine at rest since it began."""
+        self._look()
+        return self.seconds - self._left
+
+    def _look(self) -> None:
+        now, rate = time.monotonic(), slowness()
+        self._left -= (now - self._looked) / max(rate, self._rate)
+        self._looked, self._rate = now, rate
 
     def __str__(self) -> str:
         """For the message of a failure."""

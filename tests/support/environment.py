@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from ccm.kube.client import MERGE_PATCH, Kube
+from ccm.model.objects import Node
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.workload import DRIVER, SERVICE
 from tests.support.cluster_nodes import NodeWatcher, add_machines_and_nodes
+from tests.support.deadlines import timeout
 from tests.support.kube.cluster import ITS_EVENTS, RealCluster
-from tests.support.running import Cloud, Json, Supervisor, Where
+from tests.support.running import Cloud, Json, Supervisor, Where, until
 
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
 VOLUMES = "/api/v1/persistentvolumes"
-CLEANUP_TIMEOUT = 300.0  # seconds for one collection, such as all Events of a long test
 EVENTS = "/api/v1/namespaces/default/events"
+LEASE = "cloud-controller-manager"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
@@ -46,6 +48,11 @@ class Environment:
     async def node_names(self) -> set[str]:
         return {item["metadata"]["name"] for item in (await self.api.get(NODES))["items"]}
 
+    async def are_initialized(self) -> bool:
+        """Whether no Node has the taint any more."""
+        nodes = map(Node, (await self.api.get(NODES))["items"])
+        return not any(node.is_uninitialized for node in nodes)
+
     async def has_no_node(self, name: str) -> bool:
         return name not in await self.node_names()
 
@@ -60,7 +67,7 @@ class Environment:
         for number in numbers:
             await self.api.post(SERVICES, service(number))
 
-    async def lease_spec(self, name: str = "cloud-controller-manager") -> Json:
+    async def lease_spec(self, name: str = LEASE) -> Json:
         return dict((await self.api.get(f"{LEASES}/{name}"))["spec"])
 
 
@@ -87,6 +94,30 @@ async def force_delete(api: Kube, path: str) -> None:
     await api.request("DELETE", path)
 
 
+async def until_asked(admin: CloudAdmin, times: int = 4) -> None:
+    """Until the cloud was asked so many times more: a pass that had not ended then has by now."""
+    before = (await admin.counters())["reads"]
+
+    async def is_asked() -> bool:
+        return bool((await admin.counters())["reads"] >= before + times)
+
+    await until(f"the cloud is asked {times} times", is_asked)
+
+
+async def until_renewed(api: Kube, lease: str = LEASE, times: int = 4) -> None:
+    """Until a Lease was renewed so many times more: how long it takes to see that nothing happens.
+
+    It goes as slowly as the supervisor does.
+    """
+    seen = set()
+
+    async def is_renewed() -> bool:
+        seen.add((await api.get(f"{LEASES}/{lease}"))["spec"]["renewTime"])
+        return len(seen) > times
+
+    await until(f"{lease} is renewed {times} times", is_renewed)
+
+
 @asynccontextmanager
 async def emptied(api: Kube) -> AsyncIterator[Kube]:
     """This client; what it finds at the end, it takes away for the next test.
@@ -101,5 +132,5 @@ async def emptied(api: Kube) -> AsyncIterator[Kube]:
                 await api.patch(f"{path}/{item['metadata']['name']}", MERGE_PATCH, body)
     own = {"fieldSelector": "metadata.name!=kubernetes"}
     for path in (NODES, SERVICES, VOLUMES, EVENTS, LEASES):
-        await api.request("DELETE", path, params=own, timeout=CLEANUP_TIMEOUT)
+        await api.request("DELETE", path, params=own, timeout=timeout(150))
     await api.close()

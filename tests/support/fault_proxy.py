@@ -24,6 +24,8 @@ from typing import Any, Self, TypeVar
 import aiohttp
 from aiohttp import web
 
+from tests.support.deadlines import timeout
+
 T = TypeVar("T")
 Reply = Callable[[], web.Response]
 """What a watch request gets instead of a watch."""
@@ -60,7 +62,7 @@ async def reset_in_the_middle(stream: Stream, line: bytes) -> None:
 
 
 async def late(stream: Stream, line: bytes) -> None:
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2)  # the fault, not a wait
     await stream.write(line)
 
 
@@ -165,7 +167,7 @@ class FaultProxy:
     # --- in the thread
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60.0)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout())
 
     async def _open(self) -> None:
         connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
@@ -213,13 +215,13 @@ class FaultProxy:
     async def _ask(self, request: web.Request) -> AsyncIterator[aiohttp.ClientResponse]:
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
         headers["Accept-Encoding"] = "identity"  # what the client asks for
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=timeout())
         async with self._session.request(
             request.method,
             self._upstream + request.raw_path,
             headers=headers,
             data=await request.read() or None,
-            timeout=timeout,
+            timeout=limits,
         ) as response:
             yield response
 

@@ -30,7 +30,6 @@ from workers.runner import HEARTBEAT_INTERVAL
 
 Waits = dict[tuple[str, Priority], list[float]]  # by worker and priority
 
-PAUSE = 2.0  # seconds between two calls of a controller; refreshing never pauses
 REFRESHERS = 4  # per worker
 
 
@@ -55,13 +54,13 @@ class Timed:
         self._grants.remaining(budget, calls, seconds)
 
 
-def enter(name: str, config: Path, parent: int) -> None:
+def enter(name: str, config: Path, parent: int, pause: float) -> None:
     """The first code of a hammering process; its waits go into a file beside `config`."""
     die_with_parent(parent)
-    asyncio.run(_hammer(name, config))
+    asyncio.run(_hammer(name, config, pause))
 
 
-async def _hammer(name: str, config: Path) -> None:
+async def _hammer(name: str, config: Path, pause: float) -> None:
     def on_message(message: Message) -> None:
         if isinstance(message, Granted):
             grants.on_granted(message)
@@ -80,7 +79,7 @@ async def _hammer(name: str, config: Path) -> None:
     quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}
     port.send(Hello([], quotas))
     api = SimulatedApi(read_config(content, str(config)), gate, name)
-    controllers = [_work(api, priority, PAUSE) for priority in Priority]
+    controllers = [_work(api, priority, pause) for priority in Priority]
     refreshing = [_work(api, Priority.REFRESH, 0.0) for _ in range(REFRESHERS)]
     await asyncio.gather(port.run(), beat(), *controllers, *refreshing)
 
@@ -93,10 +92,13 @@ async def _work(api: SimulatedApi, priority: Priority, pause: float) -> None:
 
 
 class Hammers:
-    """A supervisor's hub and budget, and worker processes by name. All in the running loop."""
+    """A supervisor's hub and budget, and worker processes by name. All in the running loop.
 
-    def __init__(self, config: Path) -> None:
-        self._directory, self._config = config.parent, config
+    A controller pauses for `pause` seconds between two calls; refreshing never does.
+    """
+
+    def __init__(self, config: Path, pause: float) -> None:
+        self._directory, self._config, self._pause = config.parent, config, pause
         self._hub = Hub(self._directory / "bus.sock")
         self._heard_at: dict[str, float] = {}
         self.budget = Budget({}, self._hub.send, self._is_responsive)
@@ -106,7 +108,7 @@ class Hammers:
     def start(self, names: list[str]) -> None:
         context = multiprocess.get_context("spawn")
         for name in names:
-            arguments = (name, self._config, os.getpid())
+            arguments = (name, self._config, os.getpid(), self._pause)
             process = self.processes[name] = context.Process(target=enter, args=arguments)
             process.start()
             self._hub.admit(f"{name}.1", process.pid)

@@ -6,12 +6,13 @@ import signal
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count, pairwise
 
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import UNINITIALIZED_TAINT
+from tests.support.deadlines import dilation
 from tests.support.environment import NODES, Environment
 from tests.support.fault_proxy import FaultProxy
 from tests.support.kube.audit import AuditEntry
@@ -28,6 +29,17 @@ class Durations:
     renew: float
     retry: float
 
+    @classmethod
+    def short(cls) -> "Durations":
+        """As short as a renewal can be counted on by this machine now."""
+        times = dilation()
+        return cls(5.0 * times, 3.0 * times, 0.5 * times)
+
+    @property
+    def grace(self) -> float:
+        """What workers.main gives a worker to live on."""
+        return (self.lease - self.renew) / 2
+
     def flags(self) -> list[str]:
         return [
             f"--leader-elect-lease-duration={self.lease:g}s",
@@ -36,7 +48,6 @@ class Durations:
         ]
 
 
-SHORT = Durations(5.0, 3.0, 0.5)
 DEFAULT = Durations(15.0, 10.0, 2.0)
 
 
@@ -49,7 +60,7 @@ class Election:
 
     env: Environment
     lease: str
-    durations: Durations = SHORT
+    durations: Durations = field(default_factory=Durations.short)
     proxy: FaultProxy | None = None
 
     async def events(self) -> list[Json]:
@@ -87,9 +98,9 @@ class Replica(Supervisor):
                 os.kill(pid, signal.SIGCONT)
         self._stopped = []
 
-    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.resume()
-        return super().end(number, seconds)
+        return super().end(number)
 
 
 @asynccontextmanager
@@ -101,15 +112,17 @@ async def churn(kube: Kube, names: list[str], gap: float) -> AsyncIterator[None]
 
     async def taint_all() -> None:
         for name, turn in ((name, turn) for turn in count() for name in names):
-            taint = {"key": UNINITIALIZED_TAINT, "value": f"turn-{turn}", "effect": "NoSchedule"}
-            body = {"spec": {"taints": [taint]}}
-            await asyncio.gather(
-                kube.patch(f"{NODES}/{name}", MERGE_PATCH, body), asyncio.sleep(gap)
-            )
+            await asyncio.gather(taint(kube, name, turn), asyncio.sleep(gap))
 
     async with in_background(taint_all()) as tainting:
         yield
         assert not tainting.done(), "the taints ended before the test did"
+
+
+async def taint(kube: Kube, name: str, turn: int) -> None:
+    """The node is uninitialized again."""
+    wanted = {"key": UNINITIALIZED_TAINT, "value": f"turn-{turn}", "effect": "NoSchedule"}
+    await kube.patch(f"{NODES}/{name}", MERGE_PATCH, {"spec": {"taints": [wanted]}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +137,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One replica's hold of the lease, from its first accepted write of it to its last."""
+    """One replica's hold of the lease: its first write of it is answered, its last received."""
 
     user: str
     taken: float
@@ -152,9 +165,9 @@ class History:
         terms: list[Term] = []
         for write in self.lease_writes:
             if terms and terms[-1].user == write.user:
-                terms[-1] = Term(write.user, terms[-1].taken, write.answered)
+                terms[-1] = Term(write.user, terms[-1].taken, write.received)
             else:
-                terms.append(Term(write.user, write.answered, write.answered))
+                terms.append(Term(write.user, write.answered, write.received))
         return terms
 
     def of(self, replica: Replica) -> list[Write]:
@@ -184,8 +197,12 @@ def _write(entry: AuditEntry) -> Write:
     return Write(entry.user, received, answered, entry)
 
 
-async def all_gone(pids: Iterable[int], seconds: float) -> float:
+SOON = 2.0
+"""Seconds within which what the kernel ends is gone: the time of a lease is much longer."""
+
+
+async def all_gone(pids: Iterable[int]) -> float:
     """Seconds until none of the processes was there any more."""
     pids, began = list(pids), time.monotonic()
-    await until(f"{pids} are gone", lambda: not any(is_alive(pid) for pid in pids), seconds)
+    await until(f"{pids} are gone", lambda: not any(is_alive(pid) for pid in pids), SOON)
     return time.monotonic() - began

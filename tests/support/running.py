@@ -17,10 +17,11 @@ import pytest
 
 from ccm.bus.control import NotRunning, ask
 from ccm.manifests.rbac import subjects
+from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.service import TOKEN
 from ccm.settings import Settings
 from tests.support import deadlines
-from tests.support.deadlines import Deadline
+from tests.support.deadlines import PATIENCE, Deadline
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -43,7 +44,7 @@ ALL_CONTROLLERS = ("--controllers=*", "--cluster-cidr=10.240.0.0/12", "--cloud-r
 
 
 def wait_for(
-    what: str, condition: Callable[[], T | None], timeout: float = 30.0, pause: float = 0.02
+    what: str, condition: Callable[[], T | None], timeout: float = PATIENCE, pause: float = 0.02
 ) -> T:
     """The first truthy result of `condition`; fails the test when there is none in time."""
     deadline = Deadline(timeout)
@@ -58,7 +59,7 @@ def wait_for(
 async def until(what: str, condition: Callable[[], Awaitable[T]], timeout: float = ...) -> T: ...
 @overload
 async def until(what: str, condition: Callable[[], T | None], timeout: float = ...) -> T: ...
-async def until(what: str, condition: Callable[[], Any], timeout: float = 60.0) -> Any:
+async def until(what: str, condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
     """`wait_for` beside this loop, which goes on; what `condition` returns may be awaited."""
     deadline = Deadline(timeout)
     while not deadline.has_passed():
@@ -82,7 +83,7 @@ async def in_background(work: Coroutine[Any, Any, object]) -> AsyncIterator[asyn
 
 
 async def until_none(
-    what: str, find: Callable[[], Awaitable[Collection[object]]], timeout: float = 60.0
+    what: str, find: Callable[[], Awaitable[Collection[object]]], timeout: float = PATIENCE
 ) -> None:
     """Until `find` finds nothing any more; what it found last is told when it does not."""
     deadline = Deadline(timeout)
@@ -109,12 +110,16 @@ class Running:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and wait for the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
+        return self.exit_code()
+
+    def exit_code(self) -> int:
+        """Wait for its end."""
         try:
-            return self.process.wait(deadlines.timeout(seconds))
+            return self.process.wait(deadlines.timeout())
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -139,6 +144,10 @@ class Cloud(Running):
             f"[Global]\nurl = {self.url}\ntoken = {TOKEN}\nread-rate = {read_rate:g}\n"
         )
 
+    def admin(self) -> CloudAdmin:
+        """A client of the test's own."""
+        return CloudAdmin(self.url, deadlines.timeout())
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -161,7 +170,6 @@ class Controlled(Running):
     """A supervisor, which is asked through the socket in its directory `runtime` how it is."""
 
     runtime: Path
-    STATUS_TIMEOUT = 2.0
 
     @property
     def control(self) -> Path:
@@ -170,7 +178,7 @@ class Controlled(Running):
     def status(self) -> Json:
         """Its status; empty while it does not answer."""
         try:
-            return ask(self.control, {"command": "status"}, self.STATUS_TIMEOUT)
+            return ask(self.control, {"command": "status"}, deadlines.timeout())
         except NotRunning:
             if self.process.poll() is not None:
                 raise AssertionError(f"the supervisor ended: {self.tail()}") from None
@@ -211,7 +219,7 @@ class Supervisor(Controlled):
             ],
         )
 
-    def wait_running(self, timeout: float = 30.0) -> dict[str, Json]:
+    def wait_running(self, timeout: float = PATIENCE) -> dict[str, Json]:
         """Until every worker runs."""
 
         def running() -> dict[str, Json]:
@@ -256,6 +264,6 @@ def started_at(pid: int) -> float:
 async def command(supervisor: Supervisor, name: str, **arguments: object) -> str:
     """What the supervisor answers to a control command."""
     request = {"command": name, **arguments}
-    answer: Json = await asyncio.to_thread(ask, supervisor.control, request, 75.0)
+    answer: Json = await asyncio.to_thread(ask, supervisor.control, request, deadlines.timeout(75))
     assert "ok" in answer, answer
     return str(answer["ok"])

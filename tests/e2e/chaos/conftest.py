@@ -10,6 +10,7 @@ from ccm.kube.client import Kube
 from tests.e2e.chaos.life import Life, living
 from tests.e2e.chaos.processes import started
 from tests.e2e.conftest import api, cluster, proxy, where
+from tests.support.deadlines import timeout
 from tests.support.running import Cloud, Where
 
 STRANGERS = {
@@ -35,7 +36,7 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
     seed.write_bytes(orjson.dumps(STRANGERS))
     with Cloud(tmp_path, f"--seed-file={seed}", "--parameter=retention=3") as cloud:
         with cloud.config.open("a") as config:
-            config.write("write-rate = 200\ntimeout = 1s\n")
+            config.write(f"write-rate = 200\ntimeout = {timeout(0.5):g}s\n")
         yield cloud
 
 

@@ -117,7 +117,7 @@ async def living(
     start: Callable[[str], Supervisor], cloud: Cloud, api: Kube, replicas: int = 1
 ) -> AsyncIterator[Life]:
     """A life until the end of the block, which prints its steps for pytest to show on a failure."""
-    async with CloudAdmin(cloud.url) as admin:
+    async with cloud.admin() as admin:
         strangers = await admin.state()
         with Processes(start, replicas) as processes:
             life = Life(api, admin, processes, strangers)

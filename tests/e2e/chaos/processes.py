@@ -10,7 +10,8 @@ from typing import Self
 from ccm.bus.control import NotRunning, ask
 from tests.e2e.chaos.kubelets import CLUSTER_CIDR
 from tests.support.cluster_nodes import kill
-from tests.support.replicas import SHORT
+from tests.support.deadlines import timeout
+from tests.support.replicas import Durations
 from tests.support.running import Json, Supervisor, Where, until
 
 WORKERS = ("node-0", "route", "service", "volume-label")
@@ -24,13 +25,13 @@ FLAGS = (
     "--node-deletion-limit=1000",
     "--node-vanish-share=1",
     "--worker-steady-time=10ms",
-    *SHORT.flags(),
 )
 
 
 def started(where: Where) -> Callable[[str], Supervisor]:
     """What starts a replica of this name."""
-    return lambda name: Supervisor(where, *FLAGS, name=name)
+    elected = Durations.short().flags()
+    return lambda name: Supervisor(where, *FLAGS, *elected, name=name)
 
 
 class Processes:
@@ -143,7 +144,7 @@ class Processes:
 
 
 async def _resume(pids: Iterable[int], seconds: float) -> None:
-    await asyncio.sleep(seconds)
+    await asyncio.sleep(seconds)  # the fault, not a wait
     _signal(pids, signal.SIGCONT)
 
 
@@ -155,8 +156,8 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _ask(replica: Supervisor, **request: object) -> Json:
-    """The replica's answer; empty while it gives none."""
+    """The replica's answer; empty while it gives none, as one that is stopped."""
     try:
-        return ask(replica.control, request, 2.0)
+        return ask(replica.control, request, timeout(1.0))
     except NotRunning:
         return {}

@@ -13,7 +13,7 @@ from tests.e2e.chaos.processes import WORKERS
 from tests.e2e.chaos.script import Step
 from tests.support.running import IS_LONG
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real
 
 NODES, SERVICES, VOLUMES = (100, 50, 10) if IS_LONG else (40, 20, 10)
 RECOVERY_TIMEOUT = 60.0

@@ -80,7 +80,7 @@ class Users:
             await self._cloud.add_volume(make)
         await self._kube.post(VOLUMES, persistent_volume(f"pv-{handle}", handle))
         if is_late:
-            await asyncio.sleep(LATE)
+            await asyncio.sleep(LATE)  # the fault, not a wait
             await self._cloud.add_volume(make)
 
     async def _patch(self, name: str, body: Json) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from ccm.errors import ExitCode
 from ccm.kube.client import Kube
-from ccm.sandbox.cloud.client import CloudAdmin
 from tests.e2e.rbac.grants import Grain, applied, removed, rendered, user
 from tests.e2e.rbac.story import FLAGS, Page, Story
 from tests.support.kube.audit import AuditEntry
@@ -64,7 +63,7 @@ class Deployed:
         directory.mkdir(exist_ok=True)
         kubeconfig = self.cluster.service_account_kubeconfig("kube-system", SUPERVISOR)
         with Cloud(directory) as cloud:
-            async with CloudAdmin(cloud.url) as admin:
+            async with cloud.admin() as admin:
                 story = Story(api, admin)
                 yield story, Where(directory, kubeconfig, cloud.config)
                 await story.forget()
@@ -158,7 +157,7 @@ async def test_a_supervisor_that_may_not_have_a_token_says_so_and_ends(
     with removed(deployed.cluster, grain, deployed.grains[grain]):
         async with deployed.stage(api, tmp_path) as (_, where):
             with Supervisor(where, *deployed.flags) as supervisor:
-                code = await asyncio.to_thread(supervisor.process.wait, 20)
+                code = await asyncio.to_thread(supervisor.exit_code)
     assert code == ExitCode.CONFIGURATION
     assert "kube-system/route-controller" in supervisor.tail()
     assert "ccm-supervisor manifests" in supervisor.tail()

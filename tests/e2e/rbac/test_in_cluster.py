@@ -11,10 +11,10 @@ import pytest
 
 from ccm.kube.client import Kube
 from ccm.manifests.rbac import APP_NAME
-from ccm.sandbox.cloud.client import CloudAdmin
 from tests.e2e.rbac.grants import applied, objects, rendered
 from tests.e2e.rbac.story import Page, Story
 from tests.integration.chart.helm import as_values, template
+from tests.support.deadlines import timeout
 from tests.support.kube.child import Nursery
 from tests.support.kube.cluster import RealCluster
 from tests.support.kube.ports import ReservedPort
@@ -72,14 +72,14 @@ class Pod:
         enter = ("nsenter", "--target", self._pid(), "--mount", "--pid", "--root", "--wd")
         user = ("setpriv", "--reuid", self._user, "--regid", self._user, "--clear-groups")
         words = (*ROOT, *enter, *user, "env", "-i", *self._environment, *command)
-        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=timeout(), check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def end(self) -> int:
         """Terminate it as the kubelet does; its exit code."""
         self._send("TERM")
-        return self._child.process.wait(30)
+        return self._child.process.wait(timeout())
 
     def log(self) -> str:
         return self._child.log_tail()
@@ -134,7 +134,7 @@ async def test_a_pod_of_these_manifests_initializes_nodes(
             "account": filled(tmp_path / "account", account_files(cluster)),
             "cloud-config": filled(tmp_path / "config", {"cloud.conf": cloud.config.read_text()}),
         }
-        async with CloudAdmin(cloud.url) as admin:
+        async with cloud.admin() as admin:
             story = Story(api, admin)
             with Pod(tmp_path, spec, environment, volumes) as pod:
                 await story.joins("vm-1")

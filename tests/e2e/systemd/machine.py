@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
+from tests.support.deadlines import timeout
 from tests.support.kube.child import Nursery
 from tests.support.namespaces import ROOT, in_root, why_no_namespaces
 from tests.support.running import wait_for
@@ -61,7 +62,12 @@ class Machine:
         """The same for a command that may fail."""
         enter = (*ROOT, "nsenter", "--target", self._read("pid"), *SEES)
         return subprocess.run(
-            (*enter, *command), input=text, capture_output=True, text=True, timeout=90, check=False
+            (*enter, *command),
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=timeout(90),
+            check=False,
         )
 
     def write(self, path: str, text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.systemd.machine import ETC, UNIT, Machine, use_flags
+from tests.support.deadlines import timeout
 from tests.support.namespaces import SOURCE
 from tests.support.running import wait_for
 
@@ -106,7 +107,7 @@ def test_a_killed_worker_is_not_a_failed_service(machine: Machine) -> None:
 
 
 def test_a_hanging_supervisor_is_replaced(machine: Machine) -> None:
-    machine.adapt("WatchdogSec=2", "TimeoutAbortSec=1", "RestartSec=0")
+    machine.adapt(f"WatchdogSec={timeout(1.0):g}", "TimeoutAbortSec=1", "RestartSec=0")
     worker_pid, main = start(machine), machine.show("MainPID")
     machine.run("kill", "-STOP", main)
     wait_for("systemd starts another", lambda: machine.show("NRestarts") == "1")
@@ -117,12 +118,13 @@ def test_a_hanging_supervisor_is_replaced(machine: Machine) -> None:
 
 
 def test_a_working_supervisor_is_left_alone_by_the_watchdog(machine: Machine) -> None:
-    machine.adapt("WatchdogSec=1")
+    seconds = timeout(0.5)
+    machine.adapt(f"WatchdogSec={seconds:g}")
     start(machine)
     main, begin = machine.show("MainPID"), int(machine.show("WatchdogTimestampMonotonic"))
     wait_for(
         "it was fed for three times its limit",
-        lambda: int(machine.show("WatchdogTimestampMonotonic")) > begin + 3_000_000,
+        lambda: int(machine.show("WatchdogTimestampMonotonic")) > begin + 3e6 * seconds,
     )
     assert (machine.show("MainPID"), machine.show("NRestarts")) == (main, "0")
 
@@ -136,8 +138,9 @@ def test_a_stop_drains_and_leaves_nothing(machine: Machine) -> None:
 
 
 def test_a_long_drain_gets_the_time_it_asks_for(machine: Machine) -> None:
-    machine.adapt("TimeoutStopSec=1")
-    use_flags(machine, "--cloud-provider=simulated", "--shutdown-timeout=4s")
+    seconds = timeout(0.5)
+    machine.adapt(f"TimeoutStopSec={seconds:g}")
+    use_flags(machine, "--cloud-provider=simulated", f"--shutdown-timeout={4 * seconds:g}s")
     machine.run("kill", "-STOP", str(start(machine)))  # it cannot drain
     machine.run("systemctl", "stop", UNIT)
     assert machine.show("Result") == "success"

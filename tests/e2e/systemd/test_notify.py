@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
+from tests.support.deadlines import timeout, within
 from tests.support.running import in_background
+from tests.support.waiting import until as eventually
 
 
 class Manager:
@@ -24,7 +26,7 @@ class Manager:
         self.address = address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(address.replace("@", "\0", 1))
-        self._socket.settimeout(5.0)
+        self._socket.settimeout(timeout())
 
     def receive(self) -> dict[str, str]:
         """The next datagram as systemd reads it: lines of NAME=value."""
@@ -38,7 +40,7 @@ class Manager:
         with suppress(BlockingIOError):
             while True:
                 found.append(self.receive())
-        self._socket.settimeout(5.0)
+        self._socket.settimeout(timeout())
         return found
 
     def notifier(self, **more: str) -> SystemdNotifier:
@@ -98,10 +100,8 @@ def test_a_manager_that_hangs_does_not_block(manager: Manager) -> None:
     notifier = manager.notifier()
     with open("/proc/sys/net/unix/max_dgram_qlen", encoding="ascii") as file:
         queue_limit = int(file.read())
-    begin = time.monotonic()
     for _ in range(queue_limit + 10):  # nobody receives
         notifier.watchdog()
-    assert time.monotonic() - begin < 1.0
     assert len(manager.waiting()) <= queue_limit + 1
 
 
@@ -135,7 +135,7 @@ def test_children_cannot_speak_for_us(manager: Manager, monkeypatch: pytest.Monk
 async def until(manager: Manager, wanted: dict[str, str]) -> list[dict[str, str]]:
     """Everything that arrives up to the wanted datagram."""
     found: list[dict[str, str]] = []
-    async with asyncio.timeout(5.0):
+    async with within():
         while wanted not in found:
             await asyncio.sleep(0.01)
             found += manager.waiting()
@@ -146,19 +146,22 @@ async def test_the_watchdog_starves_while_nothing_progresses(
     manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    stuck, asked = [""], asyncio.Event()
+    stuck, asked = [""], [0]
 
     def what_is_stuck() -> str | None:
-        asked.set()
+        asked[0] += 1
         return stuck[0] or None
+
+    async def until_asked(times: int) -> None:
+        before = asked[0]
+        await eventually(lambda: asked[0] >= before + times)
 
     async with in_background(feed_watchdog(manager.notifier(WATCHDOG_USEC="40000"), what_is_stuck)):
         await until(manager, {"WATCHDOG": "1"})
         stuck[0] = "the lease was not looked at"
-        asked.clear()
-        await asyncio.wait_for(asked.wait(), 5.0)
+        await until_asked(1)
         manager.waiting()
-        await asyncio.sleep(0.2)  # ten periods
+        await until_asked(10)
         assert manager.waiting() == []
         stuck[0] = ""
         await until(manager, {"WATCHDOG": "1"})

@@ -10,6 +10,7 @@ import pytest
 from ccm.cli.start import start as start_command
 from ccm.settings import Settings
 from ccm.supervisor.systemd import STOP_MARGIN
+from tests.support.deadlines import timeout
 from tests.support.needed import needed
 
 SOURCE = Path(__file__).parents[3]
@@ -20,7 +21,7 @@ MISSING = "systemd-analyze is not installed: apt-get install systemd"
 
 
 def run(*command: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout(), check=False)
 
 
 @pytest.fixture

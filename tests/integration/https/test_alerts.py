@@ -77,7 +77,7 @@ async def the_cloud_throttles(it: Observed) -> None:
 
 async def the_cloud_is_well(it: Observed) -> None:
     await it.cure()
-    await it.env.nodes.until_initialized(len(await it.env.node_names()), 60)
+    await it.env.nodes.until_initialized(len(await it.env.node_names()))
 
 
 async def a_worker_is_killed_again_and_again(it: Observed) -> None:
@@ -132,7 +132,7 @@ async def observed(
     with Served(env.where, cluster, *FLAGS, *tls) as served:
         await served.ready()
         await env.add_nodes(NODES)
-        await env.nodes.until_initialized(NODES, 60)
+        await env.nodes.until_initialized(NODES)
         with Prometheus(tmp_path, served.place.port, reader(cluster)) as prometheus:
             yield Observed(env, served, prometheus, tmp_path)
 

@@ -90,7 +90,7 @@ async def test_what_happens_is_counted_and_a_death_takes_no_count_back(
     with Served(where, cluster, *ALL) as served:
         await served.ready()
         await add_machines_and_nodes(api, cloud.url, NODES)
-        await env.nodes.until_initialized(NODES, 60)
+        await env.nodes.until_initialized(NODES)
         silent = {"status": {"conditions": [ready_condition(False)]}}
         await api.patch("/api/v1/nodes/vm-1/status", MERGE_PATCH, silent)
         before = await eventually(

@@ -1,7 +1,6 @@
 """Child processes that cannot outlive this one, each with its output in a log file."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,14 +26,10 @@ class Child:
     def is_running(self) -> bool:
         return self.process.poll() is None
 
-    def end(self, number: signal.Signals, timeout: float = 10.0) -> None:
-        """Signal the process and wait for its end; SIGKILL follows after `timeout` seconds."""
-        self.process.send_signal(number)
-        try:
-            self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+    def kill(self) -> None:
+        """SIGKILL the process and wait for its end."""
+        self.process.kill()
+        self.process.wait()
 
     def log_tail(self, lines: int = 30) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
@@ -61,7 +56,7 @@ class Nursery:
     def close(self) -> None:
         """Kill what still runs, newest first, and return when it is gone."""
         for child in reversed(self._children):
-            child.end(signal.SIGKILL)
+            child.kill()
         self._thread.shutdown()
 
 

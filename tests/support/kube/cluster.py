@@ -10,7 +10,6 @@ No controller and no scheduler run: nothing makes default service accounts, endp
 import json
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
+from tests.support.deadlines import Deadline, timeout
 from tests.support.kube import access, audit
 from tests.support.kube.access import Rule, Subject
 from tests.support.kube.child import Child, Nursery
@@ -25,7 +25,7 @@ from tests.support.kube.ports import ReservedPort
 from tests.support.kube.rest import JSON, MERGE_PATCH, Answer, RestClient
 from tests.support.kube.servers import Layout, apiserver_command, etcd_command
 
-READY_TIMEOUT = 120.0
+START_LIMIT = 120.0  # seconds at rest; several may start at once
 ITS_EVENTS = "ipallocator-repair-controller"  # who tells of Services in the API server itself
 NAMESPACES = "/api/v1/namespaces"
 FIRST_OBJECTS = (
@@ -151,7 +151,7 @@ class RealCluster:
         )
         environment = {**os.environ, "KUBECACHEDIR": str(self.directory / "kubectl-cache")}
         done = subprocess.run(
-            command, input=stdin, env=environment, capture_output=True, text=True, timeout=120
+            command, input=stdin, env=environment, capture_output=True, text=True, timeout=timeout()
         )
         if done.returncode != 0:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
@@ -178,7 +178,7 @@ class RealCluster:
         Its next watch cache is new, so a watch from a version of before gets 410 (Expired).
         """
         if self._apiserver:
-            self._apiserver.end(signal.SIGKILL)
+            self._apiserver.kill()
 
     def back_up(self) -> Path:
         """Stop both servers, copy the data, and start them again; return the copy."""
@@ -204,7 +204,7 @@ class RealCluster:
         """Replace `target` with a copy of `source` while neither server runs."""
         self.kill_apiserver()
         if self._etcd:
-            self._etcd.end(signal.SIGKILL)
+            self._etcd.kill()
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(source, target)
         self._start_etcd()
@@ -216,12 +216,12 @@ class RealCluster:
 
     def _wait_for(self, child: Child, is_ready: Callable[[], bool]) -> None:
         """Until `is_ready`; a server that does not answer yet is not."""
-        deadline = time.monotonic() + READY_TIMEOUT
+        deadline = Deadline(START_LIMIT)
         while True:
             with suppress(OSError):
                 if is_ready():
                     return
-            if not child.is_running() or time.monotonic() > deadline:
+            if not child.is_running() or deadline.has_passed():
                 state = "is not ready" if child.is_running() else "ended"
                 raise ClusterError(f"{child.name} {state}; its log ends:\n{child.log_tail()}")
             time.sleep(0.05)
@@ -237,10 +237,10 @@ class RealCluster:
         made = self.request("POST", roles, role).expect()
         name = made.body["metadata"]["name"]
         self.request("POST", bindings, access.binding(subject, f"{prefix}Role", name)).expect()
-        deadline = time.monotonic() + READY_TIMEOUT
+        deadline = Deadline(START_LIMIT)
         for review in access.reviews(subject, rules, namespace):
             while not self._is_allowed(review):
-                if time.monotonic() > deadline:
+                if deadline.has_passed():
                     raise ClusterError(f"{name} is not in force: {review}")
                 time.sleep(0.01)
 

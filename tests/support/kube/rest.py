@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tests.support.deadlines import timeout
+
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -55,7 +57,6 @@ class RestClient:
         body: object = None,
         *,
         headers: Mapping[str, str],
-        timeout: float = 30.0,
     ) -> Answer:
         """Send one request; raise OSError when no answer came."""
         data = None if body is None else json.dumps(body).encode()
@@ -63,7 +64,7 @@ class RestClient:
             self._url + path, data=data, headers=dict(headers), method=method
         )
         try:
-            with self._opener.open(request, timeout=timeout) as response:
+            with self._opener.open(request, timeout=timeout()) as response:
                 return Answer(response.status, _parse(response.read()))
         except urllib.error.HTTPError as error:
             with error:
