@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from ccm.model.objects import UNINITIALIZED_TAINT, Json
 from tests.peers.cases import Cases, Wish
+from tests.support.deadlines import Deadline, timeout
 from tests.support.kube.cluster import RealCluster
 from tests.support.running import Running
 
@@ -34,6 +35,8 @@ BEGUN, FAILED = "EnsuringLoadBalancer", "SyncLoadBalancerFailed"
 DONE = ("EnsuredLoadBalancer", "UpdatedLoadBalancer", "DeletedLoadBalancer")
 
 Seen = Iterator[tuple[str, Any]]
+LONGEST_QUIET = 4.5
+"""Seconds without a call that show that nothing is left to be done; retries begin after 5."""
 
 
 @dataclass
@@ -53,8 +56,6 @@ class World(ABC):
     """Configurations in which Nodes alone are compared."""
     last_config: ClassVar[str] = ""
     """The configuration in which the second controller takes over."""
-    quiet: ClassVar[float] = 2.5
-    """Seconds without a call that show that nothing is left to be done; retries begin after 5."""
     settle_timeout: ClassVar[float] = 180.0
 
     directory: Path
@@ -185,7 +186,7 @@ class World(ABC):
 
         Before that so many `calls` to the services of load balancers have to be made.
         """
-        deadline = time.monotonic() + self.settle_timeout
+        deadline, quiet = Deadline(self.settle_timeout), min(timeout(1.25), LONGEST_QUIET)
         before: object = None
         since = time.monotonic()
         while True:
@@ -194,9 +195,9 @@ class World(ABC):
             now = self.doings(), waits, [one["metadata"]["resourceVersion"] for one in nodes]
             if now != before:
                 before, since = now, time.monotonic()
-            elif not waits and time.monotonic() > since + self.quiet:
+            elif not waits and time.monotonic() > since + quiet:
                 return
-            assert time.monotonic() < deadline, f"not settled: {waits}"
+            assert not deadline.has_passed(), f"not settled: {waits}"
             time.sleep(0.1)
 
     def _new(self, nodes: Sequence[Json]) -> list[str]:

@@ -14,14 +14,15 @@ from ccm.cloud.testkit.harness import node
 from ccm.model.cloud import Answer, Instance, Unknown
 from ccm.model.objects import Node
 from ccm.settings import Settings
+from tests.support.deadlines import timeout
 
 
 class StartedProvider(CloudProvider):
     """To be named as a parent before the provider's own class."""
 
-    def __init__(self, text: str, path: str, timeout: float = 10.0, **more: Any) -> None:
+    def __init__(self, text: str, path: str, **more: Any) -> None:
         super().__init__()
-        self.text, self.gate = text, KitGate(timeout)
+        self.text, self.gate = text, KitGate(timeout(7.5))
         given = {"cluster_name": "kit", "caller": "test", **more}
         self._context = ProviderContext(self.gate, text.encode(), path, **given)
 

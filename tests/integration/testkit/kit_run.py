@@ -12,6 +12,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from ccm.cli.main import main
+from tests.support import deadlines
 
 ROOT = Path(__file__).parents[3]
 INSTANCES_ONLY = frozenset(
@@ -65,7 +66,7 @@ def run_pytest(directory: Path, *arguments: str, timeout: float = 110) -> Run:
         env={**ours, "PYTHONPATH": f"{directory}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=deadlines.timeout(timeout),
         check=False,
     )
     return Run(done.returncode, done.stdout + done.stderr)

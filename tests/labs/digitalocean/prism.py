@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.labs.digitalocean.contract import CONTRACT
+from tests.support.deadlines import timeout
 from tests.support.running import wait_for
 
 PACKAGE = "@stoplight/prism-cli@5.16.0"
-INSTALL_LIMIT = 300.0  # seconds
-START_LIMIT = 60.0
+INSTALL_LIMIT = 300.0  # seconds at rest
 
 
 def installed() -> Path:
@@ -30,7 +30,7 @@ def installed() -> Path:
             folder.mkdir()
             (folder / "package.json").write_text("{}")
             command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", PACKAGE]
-            subprocess.run(command, cwd=folder, check=True, timeout=INSTALL_LIMIT)
+            subprocess.run(command, cwd=folder, check=True, timeout=timeout(INSTALL_LIMIT))
     return program
 
 
@@ -50,11 +50,11 @@ def proxy(url: str, log: Path) -> Iterator[str]:
         return False
 
     try:
-        wait_for("Prism listens", listens, START_LIMIT)
+        wait_for("Prism listens", listens)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(START_LIMIT)
+        process.wait(timeout())
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from aiohttp import web
 
 from tests.labs.digitalocean.contract import Contract
 from tests.labs.digitalocean.records import Json, droplet, error, load_balancer, volume, vpc
+from tests.support.deadlines import timeout
 
 TOKEN, OTHER_TOKEN = "dop_v1_cluster", "dop_v1_another-team"
 REGION, VPC = "nyc3", "760e09ef-dc84-11e8-981e-3cfdfeaae000"
 CREATED = "2026-08-07T12:00:00Z"
 LIMIT = 5000
-START_LIMIT = 30.0  # seconds
 BUSY = "Load Balancer can't be updated while it processes previous actions"
 SIZES = {"lb-small": 1, "lb-medium": 3, "lb-large": 6}
 
@@ -118,7 +118,7 @@ class DigitalOcean:
         thread.start()
 
         def run(work: Any) -> None:
-            asyncio.run_coroutine_threadsafe(work, self._loop).result(START_LIMIT)
+            asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout())
 
         try:
             run(self._start())
@@ -126,7 +126,7 @@ class DigitalOcean:
         finally:
             run(self._stop())
             self._loop.call_soon_threadsafe(self._loop.stop)
-            thread.join(START_LIMIT)
+            thread.join(timeout())
             self._loop.close()
 
     async def _start(self) -> None:

@@ -21,6 +21,7 @@ from ccm.sandbox.kubelets import pod_network, ready_condition, registration
 from ccm.sandbox.observer import ZONE, NodeObserver
 from ccm.sandbox.workload import WorkloadStatus
 from tests.labs.incus.lab import Failed, Lab, running_lab
+from tests.support.deadlines import Deadline
 
 NAMES = ("node-1", "node-2", "node-3")
 DRIVER, VOLUMES = "csi.incus.test", "/storage-pools/default/volumes/custom"
@@ -81,10 +82,10 @@ class Demo:
 
     async def until(self, what: str, is_there: Callable[[], bool]) -> None:
         """Wait for it, and note how long it took."""
-        began = time.monotonic()
+        began, deadline = time.monotonic(), Deadline(LIMIT)
         await self.look()
         while not is_there():
-            if time.monotonic() > began + LIMIT:
+            if deadline.has_passed():
                 raise SystemExit(f"not within {LIMIT:g} s: {what}; there is {self.workload}")
             await asyncio.sleep(0.1)
             await self.look()

@@ -6,7 +6,6 @@ import os
 import shlex
 import socket
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +15,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from tests.labs.incus.gateway import Gateway
+from tests.support.deadlines import PATIENCE, timeout
+from tests.support.running import wait_for
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "lab.sh"
@@ -47,7 +48,9 @@ class Lab:
     def run(self, *words: str) -> str:
         """What a command of lab.sh prints."""
         command = [str(SCRIPT), words[0], self.name, *words[1:]]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=timeout()
+        )
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout.strip()
 
@@ -178,7 +181,7 @@ class UnixConnection(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
     def __init__(self, path: str) -> None:
-        super().__init__("incus", timeout=90)
+        super().__init__("incus", timeout=timeout())
         self._path = path
 
     def connect(self) -> None:
@@ -187,13 +190,9 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def until(look: Callable[[], T], what: str, seconds: float = 30.0) -> T:
+def until(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
     """What `look` returns once it is true."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
-    return found
+    return wait_for(what, look, seconds, 0.1)
 
 
 def is_installed() -> bool:

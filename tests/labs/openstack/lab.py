@@ -13,6 +13,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
+from tests.support.deadlines import timeout
 from tests.support.running import wait_for
 
 HERE = Path(__file__).parent
@@ -22,7 +23,7 @@ CACHE = (
 )
 MISSING = "OpenStack is not installed: make lab-openstack"
 AGENT = "ccm-supervisor"
-WAIT = 60.0  # seconds
+WAIT = 60.0  # seconds at rest
 POLL_INTERVAL = 0.2  # seconds; the services have their work to do meanwhile
 RULES_READ_WITHIN = 0.06  # seconds; see gateway.py
 PATHS = {
@@ -103,7 +104,7 @@ class Lab:
             data=None if body is None else json.dumps(body).encode(),
         )
         try:
-            with build_opener(ProxyHandler({})).open(request, timeout=60) as answer:
+            with build_opener(ProxyHandler({})).open(request, timeout=timeout()) as answer:
                 content = answer.read()
                 return answer.headers, json.loads(content) if content else {}
         except HTTPError as error:

@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from tests.support.deadlines import Deadline, timeout
+
 SCRIPT = Path(__file__).with_name("lab.sh")
 MISSING = "the lab's vCenter is not built: make lab-vsphere"
-START_LIMIT = 120.0  # seconds; a thousand machines take forty
+START_LIMIT = 120.0  # seconds at rest; a thousand machines take forty
 LABELS = {"region": "k8s-region", "zone": "k8s-zone"}
 
 Json = dict[str, Any]
@@ -33,7 +35,7 @@ class Lab:
 
     def control(self, method: str, path: str, body: Any = None) -> Any:
         """What the control port answers."""
-        connection = http.client.HTTPConnection(self._control, timeout=60)
+        connection = http.client.HTTPConnection(self._control, timeout=timeout())
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
             answer = connection.getresponse()
@@ -148,13 +150,13 @@ def running_lab(folder: Path, flags: Sequence[str] = ("-vm", "12")) -> Iterator[
             yield Lab(_read_env(folder / "lab.env", run))
         finally:
             run.terminate()
-            run.wait(10)
+            run.wait(timeout())
 
 
 def _read_env(file: Path, run: "subprocess.Popen[bytes]") -> dict[str, str]:
-    end = time.monotonic() + START_LIMIT
+    deadline = Deadline(START_LIMIT)
     while not (file.exists() and file.read_text().endswith("\n")):
         assert run.poll() is None, file.with_name("log").read_text()
-        assert time.monotonic() < end, "the lab does not start"
+        assert not deadline.has_passed(), "the lab does not start"
         time.sleep(0.02)
     return dict(line.split("=", 1) for line in file.read_text().splitlines())

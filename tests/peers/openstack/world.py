@@ -18,7 +18,7 @@ RATES = ",".join(f"{one}=500" for one in QUOTAS)
 NETWORKS = "networks"
 ODD = "big one/1"
 """A flavor's name that no label can have."""
-WAIT = 120.0  # seconds
+WAIT = 120.0  # seconds at rest
 
 
 @dataclass

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ccm.cloud.testkit.adapter import (
-    Adapter,
     Disk,
     FaultKind,
     Machine,
@@ -27,6 +26,7 @@ from ccm.providers.aws.tags import tag_list
 from tests.providers.aws.emulator import CREDENTIALS, REGION, Emulator
 from tests.providers.aws.proxy import Fault, Garbage, Proxy, Refusal, Request, Silence, throttling
 from tests.providers.aws.world import MARK, ZONES, Account, config_text
+from tests.providers.patience import PatientAdapter
 
 TAGS = {
     Owner.NOBODY: {"Name": "theirs"},
@@ -41,7 +41,7 @@ FAULTS: Mapping[FaultKind, Fault] = {
 }
 
 
-class AwsAdapter(Adapter):
+class AwsAdapter(PatientAdapter):
     """Classic balancers, which is what a Service without annotations gets."""
 
     max_machines = 401

@@ -12,6 +12,7 @@ import boto3
 from botocore import session
 from botocore.config import Config
 
+from tests.support.deadlines import timeout
 from tests.support.running import wait_for
 
 REGION = "us-east-1"
@@ -42,7 +43,7 @@ class Emulator:
                 stderr=output,
                 env={**os.environ, "MOTO_EC2_LOAD_DEFAULT_AMIS": "false"},
             )
-        wait_for("moto listens", lambda: self._is_up(url_file), 60)
+        wait_for("moto listens", lambda: self._is_up(url_file))
         self.url = url_file.read_text()
 
     def __enter__(self) -> Self:
@@ -76,7 +77,7 @@ class Emulator:
 
     def _post(self, what: str, body: bytes) -> None:
         request = Request(f"{self.url}/moto-api/{what}", data=body, method="POST", headers=_PLAIN)
-        with urlopen(request, timeout=30) as response:
+        with urlopen(request, timeout=timeout()) as response:
             assert response.status == 200
 
     def _is_up(self, url_file: Path) -> bool:

@@ -14,6 +14,8 @@ from threading import Event, Lock, Thread
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support.deadlines import timeout
+
 CLIENTS = {"2012-06-01": "elb", "2015-12-01": "elbv2", "2011-06-15": "sts"}
 ERROR = """<?xml version="1.0"?><Response><Errors><Error><Code>{code}</Code>\
 <Message>{message}</Message></Error></Errors><RequestID>r</RequestID></Response>"""
@@ -230,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.upstream = HTTPConnection(*self.server.proxy.target, timeout=60)
+        self.upstream = HTTPConnection(*self.server.proxy.target, timeout=timeout())
 
     def finish(self) -> None:
         self.upstream.close()

@@ -16,6 +16,7 @@ from ccm.model.objects import Json
 from ccm.providers.aws.provider import OwnInstance, read_own_instance
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
 from tests.providers.aws.world import MARK, Aws, node, node_of
+from tests.support.deadlines import timeout
 
 MAC = "02:00:00:00:00:01"
 METADATA = {
@@ -82,12 +83,10 @@ def test_a_machine_in_aws_knows_where_it_is(metadata: dict[str, str]) -> None:
 
 def test_a_metadata_service_that_never_ends_an_answer_is_given_up(metadata: dict[str, str]) -> None:
     _Handler.drip.set()
-    began = time.monotonic()
     try:
         assert read_own_instance(total_timeout=0.5) == OwnInstance()
     finally:
         _Handler.drip.clear()
-    assert time.monotonic() - began < 5
 
 
 def test_the_metadata_service_is_where_the_configuration_says(
@@ -211,10 +210,10 @@ async def test_a_machine_without_a_tag_answers_for_a_name_if_there_is_no_cluster
 
 
 def test_tags_that_name_no_cluster_are_read_again_only_after_a_while() -> None:
-    reads: list[dict[str, str]] = [{}]
-    ownership = ClusterTagging("", lambda: reads.pop(), is_optional=True, reread_interval=0.5)
+    reads, interval = list[dict[str, str]]([{}]), timeout(0.25)
+    ownership = ClusterTagging("", lambda: reads.pop(), is_optional=True, reread_interval=interval)
     assert ownership.required_tag() is None
     assert ownership.required_tag() is None
-    time.sleep(0.5)
+    time.sleep(interval)
     reads.append({MARK: "owned"})
     assert ownership.required_tag() == ownership.cluster_tag() == ClusterTag("kit")

@@ -11,6 +11,7 @@ from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.providers.aws.config import AwsTimings
 from tests.providers.aws.proxy import Refusal, Request
 from tests.providers.aws.world import MARK, ZONES, Aws, asking, node_of
+from tests.support.deadlines import timeout
 
 IN_USE = Refusal(400, "ResourceInUse")
 
@@ -109,14 +110,15 @@ async def test_a_security_group_in_use_is_deleted_later_and_told_after_a_while_i
     aws: Aws,
 ) -> None:
     """A network interface of somebody else's may have it, which no rule shows."""
-    await aws.start(timings=AwsTimings(group_in_use_timeout=2.0))
+    limit = timeout(1.0)
+    await aws.start(timings=AwsTimings(group_in_use_timeout=limit))
     one = asking("classic")
     await aws.ensure(one)
     with aws.proxy.fault("DeleteSecurityGroup", Refusal(400, "DependencyViolation")):
         with pytest.raises(RetryAfter):
             await aws.delete(one)
         assert len(aws.security_groups()) == 3
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(limit)  # the fault, not a wait
         with pytest.raises(CloudError, match="something that is not ours") as failed:
             await aws.delete(one)
     assert not isinstance(failed.value, RetryAfter)

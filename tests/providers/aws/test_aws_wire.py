@@ -1,7 +1,6 @@
 """Answers that are none, or do not end: an error of the cloud each, and never a wrong belief."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -10,6 +9,7 @@ import pytest
 from ccm.errors import CloudError, Denied, Refused
 from tests.providers.aws.proxy import Drip, Request
 from tests.providers.aws.world import Aws, asking, node, node_of
+from tests.support.deadlines import timeout
 
 OTHER = b'<DescribeRegionsResponse xmlns="x"><regionInfo/></DescribeRegionsResponse>'
 BODIES = {
@@ -79,13 +79,11 @@ async def test_one_odd_answer_among_good_ones_is_an_error_of_the_cloud_injected(
 async def test_an_answer_that_never_ends_is_given_up_with_its_thread_injected(
     aws: Aws, drip: Drip
 ) -> None:
-    await aws.start("CallTimeout = 1s")
+    await aws.start(f"CallTimeout = {timeout(0.5):g}s")
     (made,) = aws.launch()
     await aws.describe(node_of(made))
-    began = time.monotonic()
     with aws.proxy.fault("DescribeInstances", drip):
         answers = [aws.describe(node_of(made)) for _ in range(8)]
         failures = await asyncio.gather(*answers, return_exceptions=True)
     assert {type(failure) for failure in failures} == {CloudError}
-    assert time.monotonic() - began < 30  # a second each, in as many threads as there are
     await aws.describe(node_of(made))

@@ -6,7 +6,6 @@ from copy import deepcopy
 from typing import Any
 
 from ccm.cloud.testkit.adapter import (
-    Adapter,
     Disk,
     FaultKind,
     Machine,
@@ -25,26 +24,25 @@ from ccm.providers.digitalocean.lb.annotations import PREFIX
 from ccm.providers.digitalocean.lb.request import KUBE_PROXY_PORT
 from ccm.providers.digitalocean.volumes import DigitalOceanVolumes
 from tests.labs.digitalocean.server import REGION, TOKEN, VPC, DigitalOcean
+from tests.providers.patience import PatientAdapter
 
 BATCH, PAGE = 3, 4  # the provider's, so that few objects are several batches and pages
 RETRY = 0.01  # seconds
-CALL_TIMEOUT = 0.5
 CLUSTER_ID = "kit"
 ABSENT = "00000000-0000-4000-8000-000000000000"
 FAULTS: dict[FaultKind, dict[str, Any]] = {
     FaultKind.DENIED: {"status": 403},
     FaultKind.THROTTLED: {"status": 429, "headers": {"Retry-After": "7"}},
     FaultKind.ERROR: {"status": 500},
-    FaultKind.SILENT: {"delay": CALL_TIMEOUT + 0.3, "status": 503},
+    FaultKind.SILENT: {"delay": PatientAdapter.call_timeout + 0.3, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "text": "<html>It works!</html>"},
 }
 
 
-class DigitalOceanAdapter(Adapter):
+class DigitalOceanAdapter(PatientAdapter):
     """Every request and answer has to keep to DigitalOcean's contract as well."""
 
     page_size = PAGE
-    call_timeout = CALL_TIMEOUT
 
     def __init__(self) -> None:
         self._running = ExitStack()

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ccm.cloud.testkit.adapter import (
-    Adapter,
     Disk,
     FaultKind,
     Machine,
@@ -32,13 +31,15 @@ from ccm.providers.incus.lb.request import (
 from ccm.providers.incus.routes import KEYS, MARK, routed_by
 from tests.labs.incus.gateway import Rule
 from tests.labs.incus.lab import Lab, running_lab
+from tests.providers.patience import PatientAdapter
+from tests.support.deadlines import timeout
 
 BATCH = 3  # the provider's, so that few instances are several batches
 SPARE = "kit-"
 ABSENT = "00000000-0000-4000-8000-000000000000"
 DRIVER, VOLUMES = "csi.incus.test", "/storage-pools/default/volumes/custom"
 FOREIGN = "192.0.2.99"
-CALL_TIMEOUT = 6.0  # seconds, on a machine that does something else as well
+CALL_TIMEOUT = timeout(3.0)
 FAULTS: dict[FaultKind, Rule] = {
     FaultKind.DENIED: {"status": 403},
     FaultKind.THROTTLED: {"status": 429, "retry_after": 7},
@@ -48,7 +49,7 @@ FAULTS: dict[FaultKind, Rule] = {
 }
 
 
-class IncusAdapter(Adapter):
+class IncusAdapter(PatientAdapter):
     """Instances are kept from test to test, as each takes half a second to make."""
 
     max_machines = 2 * BATCH + 1

@@ -18,7 +18,7 @@ class Started(StartedProvider, IncusCloud):
     """The provider with its gate."""
 
     def __init__(self, config: str, cluster: str = "kit", uid: str = "") -> None:
-        super().__init__(config, "incus.conf", 15.0, cluster_name=cluster, cluster_uid=uid)
+        super().__init__(config, "incus.conf", cluster_name=cluster, cluster_uid=uid)
 
 
 @pytest.fixture(scope="session")

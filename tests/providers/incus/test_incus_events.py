@@ -99,7 +99,7 @@ async def test_a_stop_is_heard_of_at_once(lab: Lab, way: str) -> None:
 
 async def test_without_rights_nothing_is_heard_and_nothing_fails(lab: Lab) -> None:
     async with heard(lab.config(who="OTHER")) as times:
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # nothing announces that nothing comes
     assert times == []
 
 
@@ -145,12 +145,11 @@ async def test_a_node_whose_instance_stops_has_its_taint_in_a_moment(
             await until("it is initialized", site.are_initialized, LIMIT)
             status = {"status": {"conditions": [ready_condition(False)]}}
             await api.patch(f"{NODES}/ev-1/status", MERGE_PATCH, status)
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(2.0)  # the pass that a kubelet's silence begins is over
             await asyncio.to_thread(lab.set_state, ["ev-1"], "stop")
             stopped = time.monotonic()
-            await until("the taint", is_tainted, 10.0)
+            await until("the taint", is_tainted, SOON)
             took = time.monotonic() - stopped
             print(f"shutdown taint {took:.2f} s after the stop")
-            assert took < SOON
     finally:
         lab.remove("ev-1")

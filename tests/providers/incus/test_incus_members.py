@@ -15,6 +15,7 @@ from tests.providers.incus.adapter import DRIVER, VOLUMES, disk_spec
 from tests.providers.incus.conftest import Started
 from tests.providers.incus.test_incus_balancers import NODES, Balancers
 from tests.providers.incus.test_incus_doubts import ABSENT
+from tests.support.deadlines import within
 from tests.support.needed import needed
 from tests.support.running import long, until, wait_for
 
@@ -102,7 +103,7 @@ async def test_a_member_that_is_down_costs_nobody_a_node_and_comes_back_whole(
 
 async def until_written(balancers: Balancers) -> None:
     """Writes go through again, as soon as all members see each other."""
-    async with asyncio.timeout(HEARTBEAT):
+    async with within(HEARTBEAT):
         while True:
             try:
                 return await balancers.update(service(), "node-1", "node-2")

@@ -16,6 +16,7 @@ from ccm.providers.incus.routes import MARK
 from tests.labs.incus.gateway import Gateway
 from tests.labs.incus.lab import SCRIPT, Lab, until
 from tests.providers.incus.conftest import Started
+from tests.support.deadlines import within
 
 POD, POD_CIDR, POD_CIDR6 = "10.244.7.5", "10.244.7.0/24", "fd00:244:7::/64"
 NAMES = ("rt-1", "rt-2", "rt-3")
@@ -97,7 +98,7 @@ async def test_packets_reach_a_pod_through_a_route_on_a_bridge(
     before = nic(lab, one)
     assert not is_reached(lab, POD)
     await create(cloud, node_of(one))
-    assert until(lambda: is_reached(lab, POD), "the pod answers", 5)
+    assert until(lambda: is_reached(lab, POD), "the pod answers")
     assert nic(lab, one) == {**before, "ipv4.routes": POD_CIDR}
     now = lab.instance(one["name"], "bridged")
     assert now["config"]["volatile.eth0.hwaddr"] == one["config"]["volatile.eth0.hwaddr"]
@@ -122,7 +123,7 @@ async def test_packets_reach_a_pod_through_a_route_on_ovn(
     await create(cloud, node_of(one))
     lab.set_state(["rt-1"], "start")
     lab.run("pod", "rt-1", POD)
-    assert until(lambda: is_answered(lab, "rt-2", POD), "the pod answers", 10)
+    assert until(lambda: is_answered(lab, "rt-2", POD), "the pod answers")
     with pytest.raises(Refused, match="runs"):
         await delete_all(cloud, node_of(one))
     lab.set_state(["rt-1"], "stop")
@@ -151,7 +152,7 @@ async def test_running_instances_on_ovn_are_replugged_one_after_the_other(
 
 async def replug(cloud: Started, record: Json, cidr: str = POD_CIDR) -> int:
     """How often a route had to wait until it was made."""
-    async with asyncio.timeout(60):
+    async with within(60):
         for waited in count():
             try:
                 await create(cloud, node_of(record), cidr)

@@ -20,6 +20,7 @@ from ccm.sandbox.kubelets import ready_condition, registration
 from tests.e2e.conftest import api, cluster
 from tests.labs.incus.lab import Lab
 from tests.providers.incus.test_incus_balancers import ROOT
+from tests.support.deadlines import within
 from tests.support.environment import NODES, SERVICES
 from tests.support.kube.cluster import RealCluster
 from tests.support.running import Supervisor, Where, in_background, long, until
@@ -73,7 +74,7 @@ class Load:
     async def _request(self) -> None:
         self.sent += 1
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with within(PATIENCE):
                 reader, writer = await asyncio.open_connection(self.url.hostname, self.url.port)
                 try:
                     writer.write(b"GET / HTTP/1.0\r\n\r\n")
@@ -116,7 +117,7 @@ class Traffic:
             load.nodes.clear()
         crashes = self.lab.crashes()
         yield
-        await asyncio.sleep(CALM)
+        await asyncio.sleep(CALM)  # of requests
         for family, load in self.loads.items():
             sent, failed = before[family]
             lost, nodes = (
@@ -259,14 +260,14 @@ async def check_events(site: Site, traffic: Traffic, one: Supervisor, two: Super
         await until("another", lambda: leader.is_replaced("service", pid), LIMIT)
     async with traffic.during("daemon held and resumed"):
         await asyncio.to_thread(site.lab.run, "api", "hold")
-        await asyncio.sleep(5)
+        await asyncio.sleep(5)  # the fault, not a wait
         await asyncio.to_thread(site.lab.run, "api", "resume")
     async with traffic.during("leader killed, fail-over"):
         leader.end(signal.SIGKILL)
         await until("the standby leads", standby.is_leading, LIMIT)
     async with traffic.during("the only supervisor killed"):
         standby.end(signal.SIGKILL)
-        await asyncio.sleep(5)
+        await asyncio.sleep(5)  # the fault, not a wait
 
 
 async def check_starts(site: Site, traffic: Traffic, running: ExitStack) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from ccm.cloud.testkit.adapter import (
     CLUSTER,
-    Adapter,
     Disk,
     FaultKind,
     Machine,
@@ -28,12 +27,14 @@ from ccm.providers.openstack.lb.names import CLUSTER_TAG, OWNER_TAG
 from ccm.providers.openstack.routes import GROUP_PREFIX
 from ccm.providers.openstack.volumes import CSI_DRIVER, OpenStackVolumes
 from tests.labs.openstack.lab import POLL_INTERVAL, Failed, Lab, running_lab
+from tests.providers.patience import PatientAdapter
+from tests.support.deadlines import timeout
 from tests.support.running import wait_for
 
 BATCH, PAGE = 3, 4  # the provider's, so that few objects are several batches and pages
 SPARE = "spare"
 ABSENT = "00000000-0000-4000-8000-000000000000"
-CALL_TIMEOUT = 15.0  # seconds, on a machine that does something else as well
+CALL_TIMEOUT = timeout(7.5)
 WAIT = 180.0
 FAULTS: dict[FaultKind, Json] = {
     FaultKind.DENIED: {"status": 403},
@@ -44,13 +45,13 @@ FAULTS: dict[FaultKind, Json] = {
 }
 
 
-class OpenStackAdapter(Adapter):
+class OpenStackAdapter(PatientAdapter):
     """Servers are kept from test to test, as others would take a second each to make."""
 
     page_size = PAGE
     max_machines = 2 * BATCH + 1
     call_timeout = CALL_TIMEOUT
-    operation_timeout = 120.0
+    operation_timeout = timeout(60.0)
 
     def __init__(self) -> None:
         self._running = ExitStack()

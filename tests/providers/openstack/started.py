@@ -13,7 +13,7 @@ class Started(StartedProvider, OpenStackCloud):
     def __init__(
         self, config: str, path: str = "", cluster: str = "kit", uid: str = "", caller: str = "test"
     ) -> None:
-        super().__init__(config, path, 30.0, cluster_name=cluster, cluster_uid=uid, caller=caller)
+        super().__init__(config, path, cluster_name=cluster, cluster_uid=uid, caller=caller)
 
     async def confirm_gone(self, asked: Node) -> Answer:
         assert isinstance(self.instances, OpenStackInstances)

@@ -11,6 +11,7 @@ from ccm.model.objects import Json
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.lb import security_groups
 from ccm.providers.openstack.lb.security_groups import PORT_FIELDS, Membership, PortGroups
+from tests.support.deadlines import timeout
 
 ADDRESSES = {f"server-{number}": f"10.0.0.{number}" for number in range(3)}
 FIELDS = urlencode([("fields", name) for name in PORT_FIELDS])
@@ -50,7 +51,7 @@ class FakeNeutron:
 
 @pytest.fixture
 def neutron(monkeypatch: pytest.MonkeyPatch) -> FakeNeutron:
-    monkeypatch.setattr(security_groups, "GATHER", 0.05)
+    monkeypatch.setattr(security_groups, "GATHER", timeout(0.1))
     return FakeNeutron()
 
 
@@ -66,7 +67,7 @@ async def test_groups_that_come_one_after_another_are_one_change_a_port(
     for number in range(4):
         membership = Membership(f"group-{number}", ADDRESSES)
         tasks.append(asyncio.create_task(groups.apply(membership)))
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.4 * security_groups.GATHER)  # together more than it
     await asyncio.gather(*tasks)
     assert sorted(neutron.changed) == sorted(ADDRESSES)
     there = neutron.ports["server-1"]["security_groups"]

@@ -7,8 +7,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ccm.cloud.testkit.adapter import Adapter, FaultKind, Machine, Owner, Untestable
+from ccm.cloud.testkit.adapter import FaultKind, Machine, Owner, Untestable
 from ccm.providers.proxmox.instances import ProxmoxInstances
+from tests.providers.patience import PatientAdapter
 from tests.providers.proxmox.served import Served, config_of
 
 BATCH = 3  # the provider's, so that few machines are several batches
@@ -21,7 +22,7 @@ FAULTS: dict[FaultKind, dict[str, Any]] = {
 }
 
 
-class ProxmoxAdapter(Adapter):
+class ProxmoxAdapter(PatientAdapter):
     """A new VMID for every machine, whatever the test."""
 
     def __init__(self) -> None:

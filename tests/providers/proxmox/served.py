@@ -11,10 +11,11 @@ from aiohttp import web
 from fakepve import FakePve
 from fakepve.certs import make_cert
 
+from tests.support.deadlines import timeout
+
 USER, TOKEN_NAME, SECRET = "ccm@pve", "k8s", "0f0e0d0c-0b0a-4908-8706-050403020100"
 TOKEN = f"{USER}!{TOKEN_NAME}"
 ALL_RIGHTS = ("VM.Audit", "VM.GuestAgent.Audit", "Sys.Audit")
-START_LIMIT = 30.0  # seconds
 LIST = "/cluster/resources"
 
 
@@ -95,7 +96,7 @@ class Served(FakePve):  # type: ignore[misc]
         thread.start()
 
         def run(call: Any) -> None:
-            asyncio.run_coroutine_threadsafe(call, loop).result(START_LIMIT)
+            asyncio.run_coroutine_threadsafe(call, loop).result(timeout())
 
         try:
             run(self.start(self.certificate, self._key))
@@ -103,7 +104,7 @@ class Served(FakePve):  # type: ignore[misc]
         finally:
             run(self.stop())
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(START_LIMIT)
+            thread.join(timeout())
             loop.close()
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from ccm.cloud.testkit.adapter import (
     CLUSTER,
-    Adapter,
     Disk,
     FaultKind,
     Machine,
@@ -25,6 +24,8 @@ from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
 from ccm.sandbox.cloud import records
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
+from tests.providers.patience import PatientAdapter
+from tests.support.deadlines import timeout
 from tests.support.running import wait_for
 
 PAGE = 4
@@ -38,7 +39,7 @@ FAULTS = {
 KINDS = ("machines", "load_balancers", "routes", "volumes")
 
 
-class SimulatedAdapter(Adapter):
+class SimulatedAdapter(PatientAdapter):
     """Works on the admin surface, which neither counts nor fails."""
 
     page_size = PAGE
@@ -53,13 +54,13 @@ class SimulatedAdapter(Adapter):
         file = Path(self._directory.name, "url")
         command = [sys.executable, "-m", "ccm.sandbox.cloud", f"--url-file={file}"]
         self._child = subprocess.Popen([*command, f"--page={PAGE}"], stdout=subprocess.DEVNULL)
-        wait_for("the cloud is ready", file.exists, 20)
+        wait_for("the cloud is ready", file.exists)
         self._url = file.read_text()
 
     def stop(self) -> None:
         if self._child:
             self._child.terminate()
-            self._child.wait(20)
+            self._child.wait(timeout())
         self._directory.cleanup()
 
     async def reset(self) -> bytes:
@@ -67,7 +68,7 @@ class SimulatedAdapter(Adapter):
             await admin.clear_faults()
             await admin.replace_state({})
         url = f"[Global]\nurl = {self._url}\ntoken = sandbox\n"
-        return f"{url}page-size = {PAGE}\ntimeout = 1s\n".encode()
+        return f"{url}page-size = {PAGE}\ntimeout = {timeout(0.5):g}s\n".encode()
 
     def is_write(self, operation: str, budget: str) -> bool:
         return budget == "write"
@@ -157,7 +158,7 @@ class SimulatedAdapter(Adapter):
         return _spec(source, "vol-404")
 
     def _admin(self) -> CloudAdmin:
-        return CloudAdmin(self._url)
+        return CloudAdmin(self._url, timeout())
 
     async def _state(self) -> Json:
         async with self._admin() as admin:

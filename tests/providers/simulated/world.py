@@ -13,6 +13,7 @@ from ccm.providers.simulated.routes import SimulatedRoutes
 from ccm.providers.simulated.volumes import CSI_DRIVER, SimulatedVolumes
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.server import CloudServer
+from tests.support.deadlines import timeout
 
 
 class World:
@@ -20,7 +21,7 @@ class World:
 
     def __init__(self, cloud: CloudServer) -> None:
         self.cloud = cloud
-        self.api = SimulatedApi(SimulatedConfig(cloud.url, cloud.token), KitGate(10.0), "test")
+        self.api = SimulatedApi(SimulatedConfig(cloud.url, cloud.token), KitGate(timeout()), "test")
         self.instances = SimulatedInstances(self.api, batch_size=100)
         self.volumes = SimulatedVolumes(self.api, batch_size=100)
         self.routes = SimulatedRoutes(self.api, "test")

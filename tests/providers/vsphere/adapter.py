@@ -6,9 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ccm.cloud.testkit.adapter import Adapter, FaultKind, Machine, Owner, Untestable
+from ccm.cloud.testkit.adapter import FaultKind, Machine, Owner, Untestable
 from ccm.providers.vsphere.instances import VsphereInstances
 from tests.labs.vsphere.lab import Lab, running_lab
+from tests.providers.patience import PatientAdapter
 
 BATCH = 3  # the provider's, so that few machines are several batches
 FAULTS: dict[FaultKind, dict[str, Any]] = {
@@ -20,7 +21,7 @@ FAULTS: dict[FaultKind, dict[str, Any]] = {
 }
 
 
-class VsphereAdapter(Adapter):
+class VsphereAdapter(PatientAdapter):
     """A machine's UUID is one that none had before."""
 
     sdk_modules = ("pyVmomi",)

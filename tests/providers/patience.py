@@ -1,0 +1,11 @@
+"""How long the kit waits for a cloud on this machine, which may be slow or busy."""
+
+from ccm.cloud.testkit.adapter import Adapter
+from tests.support.deadlines import timeout
+
+
+class PatientAdapter(Adapter):
+    """Of all clouds here; a real one gets more time for a call."""
+
+    call_timeout = timeout(1.0)
+    operation_timeout = timeout()
