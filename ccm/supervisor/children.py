@@ -310,7 +310,7 @@ class Children:
         if child.successor:
             self._promote(child, child.successor)
         elif child.is_leaving:
-            self._children.pop(child.name, None)
+            del self._children[child.name]
         elif code == ExitCode.NOT_NEEDED:
             child.last_faults = process.faults
             self.transition(child, WorkerEvent.NOT_NEEDED)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -104,7 +105,8 @@ class World:
         assert child.current
         if state is not WorkerState.STARTING:
             child.current.said_hello = True
-        child.current.is_synced = state in (WorkerState.STANDBY, WorkerState.RUNNING)
+        child.current.is_synced = state in WORKING
+        child.current.heard_at = child.current.started_at = time.monotonic()  # virtual, perhaps
         child.life = Life(state)
         self.told.clear()
         return child

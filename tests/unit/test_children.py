@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from ccm.supervisor.shards import Shards
 from tests.support.waiting import until
 
 from .children_world import Spawns, handle
+
+pytestmark = pytest.mark.virtual_time
 
 
 def new_children(
@@ -139,7 +142,7 @@ async def test_a_start_has_a_deadline_whatever_the_worker_says(
     monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(number))
     children, child, process = started(short_dir, spawns)
     limit = module.STARTUP_SILENCE_FACTOR * Settings().worker_silence_limit
-    process.started_at -= limit - 5.0
+    process.started_at = time.monotonic() - (limit - 5.0)
     children._check_silence(child, process)
     assert ended == []
     process.started_at -= 5.0

@@ -20,9 +20,11 @@ from ccm.supervisor.children import (
     ORDERLY_EXITS,
     STARTUP_SILENCE_FACTOR,
 )
-from tests.support.waiting import let_run, until
+from tests.support.waiting import until
 
 from .children_world import WORKING, Spawns, World, handle, said
+
+pytestmark = pytest.mark.virtual_time
 
 LIMIT = Settings().worker_silence_limit
 
@@ -30,7 +32,6 @@ LIMIT = Settings().worker_silence_limit
 # Workers that are replaced.
 
 
-@pytest.mark.virtual_time
 async def test_a_worker_that_is_silent_writes_its_stacks_and_is_killed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,9 +44,6 @@ async def test_a_worker_that_is_silent_writes_its_stacks_and_is_killed(
         world.start("service", WorkerState.RUNNING),
         world.start("route"),
     )
-    for child in world.children:
-        assert child.current
-        child.current.heard_at = child.current.started_at = now()
     running = asyncio.create_task(world.children.run())
     assert other.current
     await asyncio.sleep(0.5)
@@ -74,13 +72,13 @@ async def test_a_worker_that_is_silent_writes_its_stacks_and_is_killed(
     running.cancel()
 
 
-async def checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def checked(world: World) -> None:
     """One pass over all workers."""
-    monkeypatch.setattr("ccm.supervisor.children.CHECK_INTERVAL", 0.0)
     running = asyncio.create_task(world.children.run())
-    await let_run()
+    await asyncio.sleep(1.5 * CHECK_INTERVAL)
     running.cancel()
-    await asyncio.wait({running})
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 @pytest.mark.parametrize(
@@ -90,7 +88,6 @@ async def checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_worker_that_grew_too_large_is_replaced_once(
     short_dir: Path,
     spawns: Spawns,
-    monkeypatch: pytest.MonkeyPatch,
     limit: int,
     size: int | None,
     is_replaced: bool,
@@ -100,36 +97,34 @@ async def test_a_worker_that_grew_too_large_is_replaced_once(
     gone.current = None
     assert child.current
     child.current.status = {} if size is None else {"rss_bytes": size}
-    await checked(world, monkeypatch)
+    await checked(world)
     assert bool(child.successor) == is_replaced
     assert spawns.count == 2 + is_replaced
 
 
-async def test_one_byte_is_too_much_without_a_first_report(
-    short_dir: Path, spawns: Spawns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_byte_is_too_much_without_a_first_report(short_dir: Path, spawns: Spawns) -> None:
     """A worker that has reported no size yet has none that is too large."""
     world = World(short_dir, spawns, replace(Settings(), worker_memory_limit=1))
     child = world.start(state=WorkerState.RUNNING)
     assert child.current
     for size, is_replaced in ((None, False), (1, False), (2, True)):
         child.current.status = {} if size is None else {"rss_bytes": size}
-        await checked(world, monkeypatch)
+        await checked(world)
         assert bool(child.successor) == is_replaced
 
 
 @pytest.mark.parametrize("joining", [False, True])
 @pytest.mark.parametrize("state", [WorkerState.SYNCING, *WORKING])
 async def test_a_worker_that_may_run_more_controllers_is_replaced(
-    world: World, monkeypatch: pytest.MonkeyPatch, state: WorkerState, joining: bool
+    world: World, state: WorkerState, joining: bool
 ) -> None:
     child = world.start(state=state)
     gone = world.start("service", state)
     gone.current, child.is_joining = None, joining
-    await checked(world, monkeypatch)
+    await checked(world)
     assert child.successor is None
     world.of_controller["node"] = replace(Settings(), controllers=("cloud-node",))
-    await checked(world, monkeypatch)
+    await checked(world)
     assert bool(child.successor) == (state in WORKING and not joining)
     assert (handle(child.current).done, gone.successor) == ([], None)
 

@@ -17,6 +17,8 @@ from tests.support.waiting import let_run, until
 
 from .children_world import SERVER, WORKING, Spawns, World, handle, said
 
+pytestmark = pytest.mark.virtual_time
+
 SHUTDOWN = Settings().shutdown_timeout
 
 
@@ -145,7 +147,6 @@ async def test_a_worker_is_synced_with_its_snapshot(world: World) -> None:
     assert world.told == []
 
 
-@pytest.mark.virtual_time
 async def test_a_worker_is_down_until_it_has_been_up_for_the_steady_time(
     short_dir: Path, spawns: Spawns
 ) -> None:
@@ -207,7 +208,6 @@ async def test_a_stop_drains_all_processes_and_waits_for_their_ends(world: World
     assert not any("kill" in process.done for process in world.spawns.processes)
 
 
-@pytest.mark.virtual_time
 async def test_a_stop_kills_what_does_not_finish_in_time(world: World) -> None:
     child = world.start(state=WorkerState.RUNNING)
     stopping = asyncio.create_task(world.children.stop_all(7.0))
