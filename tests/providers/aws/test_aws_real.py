@@ -116,19 +116,15 @@ async def test_a_cluster_is_served_and_leaves_nothing_behind(
     for number, name in enumerate(instances):
         await api.post("/api/v1/nodes", registration(name, f"10.244.{number}.0/24"))
     with Supervisor(where, *FLAGS) as supervisor:
-        try:
-            nodes = await initialized(api, len(instances))
-            for name, instance in instances.items():
-                assert summary(nodes[name]) == expected(name, instance)
-            await check_balancers(api, account, instances)
-            await check_routes(api, account, instances)
-            await check_volume(api)
-            await check_a_terminated_machine(api, account, instances)
-            await delete_everything(api, account)
-            assert supervisor.end() == 0
-        except BaseException:
-            print(supervisor.tail(60))
-            raise
+        nodes = await initialized(api, len(instances))
+        for name, instance in instances.items():
+            assert summary(nodes[name]) == expected(name, instance)
+        await check_balancers(api, account, instances)
+        await check_routes(api, account, instances)
+        await check_volume(api)
+        await check_a_terminated_machine(api, account, instances)
+        await delete_everything(api, account)
+        assert supervisor.end() == 0
 
 
 async def check_balancers(api: Kube, account: Account, instances: dict[str, Json]) -> None:

@@ -85,13 +85,9 @@ async def test_a_cluster_costs_little_and_loses_nothing(
         await api.post(SERVICES, {"metadata": {"name": name}, "spec": spec})
     where = Where(tmp_path, cluster.kubeconfig("ccm"), config)
     with Supervisor(where, *FLAGS) as supervisor:
-        try:
-            await check_start(whole)
-            await check_token(whole, supervisor)
-            assert supervisor.end() == 0
-        except BaseException:
-            print(supervisor.tail(60))
-            raise
+        await check_start(whole)
+        await check_token(whole, supervisor)
+        assert supervisor.end() == 0
     await check_restart(whole, where)
 
 

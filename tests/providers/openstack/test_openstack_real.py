@@ -69,20 +69,16 @@ async def test_a_cluster_is_served_for_few_calls_and_leaves_nothing_behind(
     for number, name in enumerate(NAMES):
         await whole.register(name, number)
     with whole.supervisor() as supervisor:
-        try:
-            began = time.monotonic()
-            await until("all nodes are initialized", whole.are_initialized, LIMIT)
-            seconds = time.monotonic() - began
-            await until("all have networks", whole.have_networks, LIMIT)
-            await until("the volume has its zone", lambda: has_zone(whole))
-            check_costs(costs.take(), seconds, time.monotonic() - began)
-            await check_services(whole, costs)
-            await check_a_wrong_annotation(whole)
-            await check_a_deleted_server(whole, servers)
-            assert supervisor.end() == 0
-        except BaseException:
-            print(supervisor.tail(60))
-            raise
+        began = time.monotonic()
+        await until("all nodes are initialized", whole.are_initialized, LIMIT)
+        seconds = time.monotonic() - began
+        await until("all have networks", whole.have_networks, LIMIT)
+        await until("the volume has its zone", lambda: has_zone(whole))
+        check_costs(costs.take(), seconds, time.monotonic() - began)
+        await check_services(whole, costs)
+        await check_a_wrong_annotation(whole)
+        await check_a_deleted_server(whole, servers)
+        assert supervisor.end() == 0
     await check_a_restart(whole, costs, before)
 
 

@@ -108,13 +108,9 @@ async def test_nodes_cost_little_and_go_on_proof_alone(
         assert supervisor.end() == 0
     assert len(await whole.nodes()) == COUNT
     with Supervisor(where, *FLAGS, name="restarted") as supervisor:
-        try:
-            await check_doubts(whole, supervisor)
-            await check_what_follows(whole)
-            assert supervisor.end() == 0
-        except BaseException:
-            print(supervisor.tail(60))
-            raise
+        await check_doubts(whole, supervisor)
+        await check_what_follows(whole)
+        assert supervisor.end() == 0
 
 
 async def check_what_nodes_have(whole: Whole, machines: list[dict[str, Any]]) -> None:
