@@ -147,5 +147,12 @@ class Unreachable(Exception):
     """No answer from the API server: refused, reset, timed out or malformed."""
 
 
+class AccessRefused(Exception):
+    """The API server refuses our credentials (401) or grants us too little (403), by now.
+
+    What another machine says may change without us: wait, and try again. One line, with a remedy.
+    """
+
+
 class CannotListen(Exception):
     """An address to listen on is in use or missing; the text names the flag. A restart may help."""

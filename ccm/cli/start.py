@@ -5,15 +5,20 @@ import gc
 import logging
 import os
 import platform
+import random
+import signal
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING
 
 import click
 
 from ccm import __version__
 from ccm.cli.reporting import example, fail, say
-from ccm.errors import ExitCode
+from ccm.decide.backoff import Backoff
+from ccm.errors import AccessRefused, ExitCode
 from ccm.settings import (
     KNOWN_FEATURE_GATES,
     CommandLine,
@@ -32,6 +37,9 @@ if TYPE_CHECKING:  # loaded when it runs, so that the help is quick
     from ccm.supervisor.starter import WorkerStarter
 
 log = logging.getLogger(__name__)
+
+ACCESS_BACKOFF = Backoff(first=1.0, most=15.0)  # between two tries while access is refused
+ATTEMPT_TIMEOUT = 60.0  # seconds that systemd allows for one try
 
 OTHER_VARIABLES = frozenset({"CCM_SUPERVISOR_FLAGS"})
 """Variables of ours that are no flags: systemd's unit splits this one into a command line."""
@@ -150,11 +158,44 @@ async def _serve(line: CommandLine, reading: Reading, starter: "WorkerStarter") 
     with lock:
         for level, message, fields in startup_notices(reading, os.environ):
             log.log(level, message, extra=fields)
-        return await _supervise(line, settings, paths, starter)
+        return await _supervise_when_admitted(line, settings, paths, starter)
+
+
+async def _supervise_when_admitted(
+    line: CommandLine, settings: Settings, paths: "RuntimePaths", starter: "WorkerStarter"
+) -> int:
+    """Supervise as soon as the API server grants access: what it refuses now, it may grant soon.
+
+    Each try reads the credentials again. A signal ends the wait.
+    """
+    from ccm.supervisor.systemd import SystemdNotifier
+
+    notifier = SystemdNotifier(dict(os.environ))
+    loop, stop, refused = asyncio.get_running_loop(), asyncio.Event(), ""
+    for failures in count(1):
+        try:
+            return await _supervise(line, settings, paths, starter, refused)
+        except AccessRefused as error:
+            if str(error) != refused:
+                refused = str(error)
+                log.error("waiting for access to the API server", extra={"why": refused})
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        pause = ACCESS_BACKOFF.delay(failures, random.random())
+        notifier.waiting(refused, pause + ATTEMPT_TIMEOUT)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stop.wait()
+                break
+    return ExitCode.OK
 
 
 async def _supervise(
-    line: CommandLine, settings: Settings, paths: "RuntimePaths", starter: "WorkerStarter"
+    line: CommandLine,
+    settings: Settings,
+    paths: "RuntimePaths",
+    starter: "WorkerStarter",
+    was_refused: str,
 ) -> int:
     from ccm.kube import config
     from ccm.kube.client import Kube
@@ -183,6 +224,8 @@ async def _supervise(
         cluster_uid = await read_cluster_uid(kube)
         settings, accounts = await choose_accounts(kube, settings, worker_rules(settings))
         identities = Identities(accounts, cluster_uid)
+        if was_refused:
+            log.info("the API server grants access", extra={"after": was_refused})
         supervisor = Supervisor(settings, paths, kube, lease, identities, starter)
         supervisor.verbosity.reread = lambda: read(line, os.environ).settings
         exit_code = await supervisor.run()

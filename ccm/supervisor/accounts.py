@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ccm.background import gather_all
 from ccm.controllers import VOLUME
-from ccm.errors import ConfigurationFault, KubernetesError
+from ccm.errors import AccessRefused, ConfigurationFault, KubernetesError
 from ccm.kube.access_review import AccessReview, review_access
 from ccm.kube.client import Kube, RestConfig
 from ccm.kube.service_accounts import (
@@ -86,9 +86,9 @@ async def choose_accounts(
     """The settings without what nobody may do here, and whom each worker acts as, if not as us.
 
     Upstream's library has no volume-label controller, so its rights may be missing everywhere:
-    unless `--controllers` names that one, it is left out. Raises `ConfigurationFault` when nobody
+    unless `--controllers` names that one, it is left out. Raises `AccessRefused` when no account
     may do any of the work of another worker, and `Unreachable` or `KubernetesError` when the API
-    server does not say who may: what is chosen here lasts as long as this process.
+    server does not say which may: what is chosen here lasts as long as this process.
     """
     own = await own_account(kube) if settings.use_service_account_credentials else None
     reviewed = await gather_all(
@@ -100,7 +100,7 @@ async def choose_accounts(
         if chosen is None:
             fault = nobody(settings, worker, candidates)
             if not may_be_left_out(settings, worker):
-                raise fault
+                raise AccessRefused(str(fault))
             log.warning("controller left out", extra={"worker": worker, "why": str(fault)})
             settings = disable_controllers(settings, controller_names(worker))
         else:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
+from ccm.errors import AccessRefused, ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.settings import Settings
 
@@ -15,7 +15,7 @@ API_SERVER_TIMEOUT = 10.0  # seconds, as upstream waits for the API server
 async def check_api_server(
     kube: Kube, url: str, settings: Settings, timeout: float = API_SERVER_TIMEOUT
 ) -> None:
-    """Return when the API server answers; raise `ConfigurationFault` when it denies us access.
+    """Return when the API server answers; raise `AccessRefused` when it denies us access.
 
     An API server that starts denies everything until it has read all roles and accounts: denials
     count when it was ready before, or after `timeout` seconds. Raises `Unreachable` when it does
@@ -33,7 +33,7 @@ async def check_api_server(
             why = f"it is not ready ({readiness})"
         except KubernetesError as error:
             if (is_late or readiness == 200) and (fault := denied_fault(field, url, error)):
-                raise fault from error
+                raise AccessRefused(str(fault)) from error
             why = str(error)
         except Unreachable as error:
             why = str(error)

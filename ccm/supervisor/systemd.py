@@ -54,6 +54,11 @@ class SystemdNotifier:
         self.is_ready = False
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
+    def waiting(self, status: str, seconds: float) -> None:
+        """The start goes on; systemd is asked for `seconds` more."""
+        self.status(status)
+        self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
+
     def stopping(self, seconds: float) -> None:
         """A graceful stop begins, whose drain may take `seconds`: systemd is asked to wait."""
         timeout = int((seconds + STOP_MARGIN) * 1_000_000)

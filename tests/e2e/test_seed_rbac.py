@@ -1,15 +1,14 @@
 """In the place of an upstream controller: its command line and rights, and no manifest of ours."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ccm.controllers import VOLUME
-from ccm.errors import ExitCode
 from ccm.model.objects import Node
 from ccm.sandbox.cloud.records import Volume
 from ccm.sandbox.kubelets import new_machines, registration
@@ -23,7 +22,7 @@ from tests.support.environment import (
     service,
 )
 from tests.support.kube.access import Rule
-from tests.support.running import Controlled, Supervisor, Where, until
+from tests.support.running import Controlled, Supervisor, Where, until, waits_for_access
 
 pytestmark = pytest.mark.real
 
@@ -140,20 +139,18 @@ async def test_what_upstream_never_did_is_left_out_where_nobody_may(env: Environ
 
 
 @pytest.mark.parametrize("flags", [(), ("--use-service-account-credentials",)])
-async def test_who_may_do_nothing_ends_at_once_and_says_why(
+async def test_a_start_without_any_rights_waits_and_reports_why(
     env: Environment, flags: Sequence[str]
 ) -> None:
     readers = as_upstream(env, "reader", rule("nodes services persistentvolumes", "list watch"))
     with readers.supervisor(*flags, "--controllers=*") as supervisor:
-        code = await asyncio.to_thread(supervisor.exit_code)
-    assert code == ExitCode.CONFIGURATION
-    assert "nobody may do the work of the node worker" in supervisor.tail()
-    assert "ccm-supervisor manifests" in supervisor.tail()
+        log = await until("it waits", partial(waits_for_access, supervisor))
+    assert "nobody may do the work of the node worker" in log
+    assert "ccm-supervisor manifests" in log
 
 
 async def test_a_worker_asked_for_by_name_is_not_left_out(env: Environment) -> None:
     published = as_upstream(env, "published", *PUBLISHED)
     with published.supervisor(*FLAGS, f"--controllers={VOLUME}") as supervisor:
-        code = await asyncio.to_thread(supervisor.exit_code)
-    assert code == ExitCode.CONFIGURATION
-    assert "volume-label worker" in supervisor.tail()
+        log = await until("it waits", partial(waits_for_access, supervisor))
+    assert "volume-label worker" in log

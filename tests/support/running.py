@@ -240,6 +240,13 @@ class Supervisor(Controlled):
         return not is_busy and sum(worker["done"] for worker in workers) >= reconciles
 
 
+def waits_for_access(running: Running) -> str:
+    """Its log once it waits for the API server to grant access; fails when the process ended."""
+    log = running.log.read_text(errors="replace")
+    assert running.process.poll() is None, log
+    return log if "waiting for access" in log else ""
+
+
 def is_alive(pid: int) -> bool:
     """Whether the process exists and is not a zombie."""
     try:

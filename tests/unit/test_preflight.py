@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from ccm.errors import ConfigurationFault, KubernetesError
+from ccm.errors import AccessRefused, KubernetesError
 from ccm.kube.client import Kube
 from ccm.settings import Settings
 from ccm.supervisor.preflight import API_SERVER_TIMEOUT, check_api_server
@@ -51,8 +51,8 @@ async def test_a_server_that_is_ready_and_answers_is_asked_once() -> None:
 
 
 @pytest.mark.parametrize("denied", DENIED)
-async def test_who_is_denied_by_a_server_that_is_ready_ends_at_once(denied: int) -> None:
-    with pytest.raises(ConfigurationFault):
+async def test_a_refusal_by_a_server_that_is_ready_is_reported_at_once(denied: int) -> None:
+    with pytest.raises(AccessRefused):
         await check((READY, denied), (READY, OK))
 
 
@@ -73,7 +73,7 @@ async def test_a_server_that_never_says_that_it_is_ready_is_used_in_the_end(
     began = loop.time()
     try:
         assert await check(pair) > 1
-    except ConfigurationFault:
+    except AccessRefused:
         assert not is_used
     assert loop.time() - began == pytest.approx(API_SERVER_TIMEOUT, abs=0.6)
 

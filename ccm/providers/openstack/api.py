@@ -61,7 +61,7 @@ class Unauthorized(Denied):
 class OpenStackApi(JsonApi):
     """Requests to the services of one region, each once, with a token that renews itself.
 
-    Raises as any `JsonApi`, `RetryAfter` for what is at work, or was changed meanwhile, and `NoRoom`
+    Raises as any `JsonApi`, `RetryAfter` for what is at work or was changed meanwhile, and `NoRoom`
     for a quota. `read` gives the configuration as its file is now; credentials may be exchanged
     there any time.
     """

@@ -5,19 +5,28 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 
 import pytest
 
-from ccm.errors import ExitCode
 from ccm.kube.client import Kube
 from tests.e2e.rbac.grants import Grain, applied, removed, rendered, user
 from tests.e2e.rbac.story import FLAGS, Page, Story
 from tests.support.kube.audit import AuditEntry
 from tests.support.kube.cluster import RealCluster
 from tests.support.kube.ports import ReservedPort
-from tests.support.running import IS_LONG, Cloud, Supervisor, Where, command, long, until
+from tests.support.running import (
+    IS_LONG,
+    Cloud,
+    Supervisor,
+    Where,
+    command,
+    long,
+    until,
+    waits_for_access,
+)
 
 pytestmark = pytest.mark.real
 
@@ -149,7 +158,7 @@ async def until_refused(
 
 
 @pytest.mark.parametrize("deployed", [EACH], indirect=True)
-async def test_a_supervisor_that_may_not_have_a_token_says_so_and_ends(
+async def test_a_supervisor_that_may_not_have_a_token_reports_that_and_waits(
     deployed: Deployed, api: Kube, tmp_path: Path
 ) -> None:
     account = ("kube-system", "route-controller")
@@ -157,10 +166,9 @@ async def test_a_supervisor_that_may_not_have_a_token_says_so_and_ends(
     with removed(deployed.cluster, grain, deployed.grains[grain]):
         async with deployed.stage(api, tmp_path) as (_, where):
             with Supervisor(where, *deployed.flags) as supervisor:
-                code = await asyncio.to_thread(supervisor.exit_code)
-    assert code == ExitCode.CONFIGURATION
-    assert "kube-system/route-controller" in supervisor.tail()
-    assert "ccm-supervisor manifests" in supervisor.tail()
+                log = await until("it waits", partial(waits_for_access, supervisor))
+    assert "kube-system/route-controller" in log
+    assert "ccm-supervisor manifests" in log
 
 
 @long
