@@ -3,13 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.deadlines import timeout
 from tests.support.kube.cluster import RealCluster
-from tests.support.running import RULES, Cloud, Supervisor, Where, wait_for
+from tests.support.running import RULES, Cloud, Supervisor, Where, wait_for, waits_for_access
 
 CONFIGURATION, FAILED = 78, 1
 SIMULATED = "--cloud-provider=simulated"
@@ -85,7 +86,7 @@ def test_one_line_names_the_flag_and_the_fault(flags: Sequence[str], tmp_path: P
 
 
 @pytest.mark.real
-def test_credentials_that_are_not_accepted_or_have_no_rights(
+def test_credentials_that_are_not_accepted_or_have_no_rights_are_waited_for(
     tmp_path: Path, kube: RealCluster
 ) -> None:
     rightless, wrong = kube.kubeconfig("nobody"), tmp_path / "wrong-token"
@@ -98,9 +99,9 @@ def test_credentials_that_are_not_accepted_or_have_no_rights(
             "grant this identity the rights in docs/permissions.md",
         ),
     ):
-        code, [line] = start(SIMULATED, f"--kubeconfig={file}", f"--runtime-dir={tmp_path}/run")
-        assert code == CONFIGURATION
-        assert all(part in line for part in parts), line
+        with Supervisor(Where(tmp_path, file, tmp_path / "cloud.conf"), name=file.stem) as started:
+            log = wait_for("it waits", partial(waits_for_access, started))
+        assert all(part in log for part in parts), log
 
 
 @pytest.mark.real
