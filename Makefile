@@ -6,6 +6,7 @@ READY  := $(VENV)/.ready
 LOOK   := $(VENV)-demo
 CODE   := ccm workers tests bench release
 PIP    := bin/pip install --quiet --disable-pip-version-check
+CACHE  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ccm-supervisor
 
 # Otherwise each of the processes that tests start would compile all code anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -21,19 +22,22 @@ help: ## List the targets
 
 venv: $(READY) ## Create .venv with the project and its development extras
 
+# uv takes seconds where pip takes a minute; pip is for hosts whose index only pip knows.
+WANTED = --require-hashes -r requirements/build.txt -r requirements/$(1).txt
 $(READY): requirements/dev.txt
 $(READY): PINS := dev
 $(LOOK)/.ready: requirements/all.txt
 $(LOOK)/.ready: PINS := all
-$(READY) $(LOOK)/.ready: %/.ready: setup.cfg pyproject.toml requirements/build.txt
+$(READY) $(LOOK)/.ready: %/.ready: setup.cfg pyproject.toml requirements/build.txt requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $*
-	$*/$(PIP) --require-hashes -r requirements/build.txt -r requirements/$(PINS).txt
+	$*/$(PIP) --require-hashes -r requirements/uv.txt
+	$*/bin/uv pip install --quiet --python $* $(call WANTED,$(PINS)) || $*/$(PIP) $(call WANTED,$(PINS))
 	$*/$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# `build` makes the package, `dev` is what CI runs with, `release` what checks a release, `mutants` what
+# `build` makes the package, `uv` installs, `dev` is what CI runs with, `release` what checks a release, `mutants` what
 # changes the code, `all` what the image holds.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade \
   --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
@@ -42,6 +46,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrad
 lock: venv ## Pin all dependencies with their hashes, at the newest that setup.cfg allows
 	echo 'setuptools>=77' | $(LOCK) - -o requirements/build.txt
 	$(LOCK) setup.cfg --extra dev -o requirements/dev.txt
+	echo uv | $(LOCK) - -c requirements/dev.txt -o requirements/uv.txt
 	for extra in all release mutants; do \
 	  $(LOCK) setup.cfg --extra $$extra -c requirements/dev.txt -o requirements/$$extra.txt; done
 	command -v apt-get && $(BIN)/python -m release lock
@@ -193,7 +198,7 @@ lint: venv ## Lint, and find dead code
 	$(BIN)/vulture
 
 types: venv ## Check types
-	$(BIN)/mypy
+	$(BIN)/mypy --cache-dir=$(CACHE)/mypy
 
 layers: venv ## Check that imports point downwards only
 	$(BIN)/lint-imports

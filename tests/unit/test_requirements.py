@@ -35,7 +35,7 @@ def test_the_pins_are_within_what_the_package_asks_for(name: str) -> None:
         assert version in requirement.specifier, f"{requirement} is not pinned: `make lock`"
 
 
-@pytest.mark.parametrize("name", ["build", "dev", "all", "mutants", "release"])
+@pytest.mark.parametrize("name", ["build", "dev", "all", "mutants", "release", "uv"])
 def test_every_pin_has_a_hash(name: str) -> None:
     blocks = re.split(r"\n(?=\S)", (ROOT / "requirements" / f"{name}.txt").read_text())
     assert [b for b in blocks if not b.startswith("#") and "--hash=sha256:" not in b] == []
