@@ -38,6 +38,7 @@ MUTMUT = {
         "-pno:cacheprovider",
         "-pno:unraisableexception",  # it collects garbage twice, a third of the time of a mutant
         "-ptests.mutation.plugin",
+        "-mnot real",
     ],
     "process_isolation": ["forkserver"],
     "timeout_constant": ["3"],

@@ -16,6 +16,8 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.support import deadlines
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -48,7 +50,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._no_waiting.now
 
     def run_forever(self) -> None:
-        with patch.object(time, "monotonic", self.time):
+        at_rest = patch.object(deadlines, "slowness", lambda: 1.0)  # the load costs no time here
+        with patch.object(time, "monotonic", self.time), at_rest:
             super().run_forever()
 
     def run_in_executor(
