@@ -211,7 +211,8 @@ async def _supervise(
     access = await config.load(settings.kubeconfig, settings.master)
     kube = Kube(access, "ccm-supervisor/supervisor", settings.kube_api_in_flight)
     # Its own client, so that a slow list does not hold up a renewal.
-    election = Kube(access, "ccm-supervisor/leader-election", in_flight=2)
+    retry = settings.leader_elect_retry_period
+    election = Kube(access, "ccm-supervisor/leader-election", in_flight=2, longest_pause=retry)
     lease = LeaseClient(
         election,
         settings.leader_elect_resource_namespace,

@@ -29,6 +29,7 @@ _JSON = "application/json"
 METADATA_ONLY = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
 """What is accepted of an object's kind in answer to a write, of which only the version is news."""
 MAX_ATTEMPTS = 5  # of a request that is answered with 429
+LONGEST_PAUSE = 60.0  # seconds for which a 429 is obeyed, whatever its Retry-After says
 
 
 Check = Callable[[], None]
@@ -119,7 +120,8 @@ class Kube:
     """One process's connection to the API server.
 
     Raises `KubernetesError` when the server answered with an error and `Unreachable` when there is
-    no usable answer. A 429 is obeyed and retried within the deadline: it was not executed.
+    no usable answer. A 429 is obeyed, for `longest_pause` seconds at most, and retried within the
+    deadline: it was not executed.
     """
 
     def __init__(
@@ -130,8 +132,9 @@ class Kube:
         rate: RateLimit | None = None,
         fence: Fence = Fence(),
         max_attempts: int = MAX_ATTEMPTS,
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
-        self.config = config
+        self.config, self._longest_pause = config, longest_pause
         self._agent = user_agent
         self._slots = asyncio.Semaphore(in_flight)
         self._rate, self._fence, self._max_attempts = rate, fence, max_attempts
@@ -225,7 +228,7 @@ class Kube:
                 self.on_unauthorized()
             if error.status != 429 or attempt == self._max_attempts:
                 raise error
-            wait = (error.retry_after or 1.0) * random.uniform(1.0, 1.2)
+            wait = min(error.retry_after or 1.0, self._longest_pause) * random.uniform(1.0, 1.2)
             self._throttled_until = max(self._throttled_until, time.monotonic() + wait)
         raise AssertionError("the last attempt returns or raises")
 

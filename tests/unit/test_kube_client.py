@@ -157,6 +157,14 @@ async def test_while_the_server_is_busy_nobody_else_asks_it_either() -> None:
         assert len(server.requests) == 1
 
 
+async def test_no_server_sends_us_away_for_an_hour() -> None:
+    busy = failure(429, "TooManyRequests", Retry_After="3600")
+    async with serving(busy, json_answer(NODE)) as (server, _):
+        kube = Kube(server.config, "test-agent", longest_pause=0.01)
+        assert await kube.request("PATCH", "/api", timeout=timeout()) == NODE
+        await kube.close()
+
+
 async def test_what_is_slowed_down_in_a_lane_holds_up_nobody_else() -> None:
     busy = failure(429, "TooManyRequests", Retry_After="3600")
     async with serving(busy, json_answer(NODE)) as (server, kube):
