@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
 from ccm import __version__
+from ccm.cli.manifests import IMAGE
 from ccm.manifests.workload import USER
 from release import debian
 from release.debian import PYTHON
@@ -79,7 +80,7 @@ def make_image(out: Path) -> tuple[Path, Path]:
         root, work = Path(directory, "root"), Path(directory, "work")
         _, wheel = make_packages(out)
         make_root(root, wheel, work)
-        digest, archive = image_archive(root, architecture, CONFIG, f"{NAME}:{__version__}")
+        digest, archive = image_archive(root, architecture, CONFIG, IMAGE)
         bill = bill_of_materials(digest, architecture, debian.pinned(), root / SITE)
     name = f"{NAME}-{__version__}-{architecture}"
     made = out / f"{name}.oci.tar", out / f"{name}.cdx.json"

@@ -17,6 +17,10 @@ from release.tree import epoch
 TYPE = "application/vnd.oci.image"
 
 
+DEFAULT_REGISTRY = "docker.io/library"
+"""What a name without a registry stands for, to containerd and kubelets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Blob:
     """Some content, and what it is called by its hash."""
@@ -36,7 +40,11 @@ class Blob:
 def image_archive(
     root: Path, architecture: str, config: Mapping[str, Any], name: str
 ) -> tuple[str, bytes]:
-    """The digest of the image and its archive; `name` is what it is loaded as."""
+    """The digest of the image and its archive; `name` is what manifests call the image.
+
+    Kubelets ask for it by the whole name, which containerd keeps as the archive says it: without
+    the registry that a short name stands for, no Pod would find an image that was imported.
+    """
     content = layer(root)
     packed_layer = Blob(f"{TYPE}.layer.v1.tar+gzip", compressed(content))
     created = datetime.fromtimestamp(epoch(), UTC).isoformat().replace("+00:00", "Z")
@@ -58,7 +66,7 @@ def image_archive(
     top = Blob(f"{TYPE}.manifest.v1+json", orjson.dumps(manifest))
     names = {
         "org.opencontainers.image.ref.name": name.partition(":")[2],
-        "io.containerd.image.name": name,
+        "io.containerd.image.name": f"{DEFAULT_REGISTRY}/{name}",
     }
     index = {"schemaVersion": 2, "manifests": [{**top.descriptor, "annotations": names}]}
     blobs = {

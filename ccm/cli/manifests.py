@@ -12,6 +12,9 @@ from ccm.cli.reporting import example, say, say_json
 from ccm.printable import printable
 from ccm.settings import Reading, flags, read, read_arguments
 
+IMAGE = f"ccm-supervisor:{__version__}"
+"""What manifests call the image, and what its archive says that it is."""
+
 
 @click.command(
     context_settings={"ignore_unknown_options": True},
@@ -25,7 +28,7 @@ from ccm.settings import Reading, flags, read, read_arguments
     help="What keeps the Pods running; none prints no Pods, for a start outside of the cluster.",
 )
 @click.option("--namespace", default="kube-system", show_default=True, help="Where they run.")
-@click.option("--image", default=f"ccm-supervisor:{__version__}", show_default=True)
+@click.option("--image", default=IMAGE, show_default=True)
 @click.option(
     "--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="Of a Deployment."
 )

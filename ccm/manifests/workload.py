@@ -27,6 +27,8 @@ TOLERATIONS = (
     # These are on a node until we, or a network that waits for us, have done our part.
     {"key": "node.cloudprovider.kubernetes.io/uninitialized", "operator": "Exists"},
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
+    # Of kube-controller-manager while a node has no route: our own route controller takes it away.
+    {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists"},
 )
 
 _REPLICAS = {"labelSelector": {"matchLabels": LABELS}, "topologyKey": "kubernetes.io/hostname"}
