@@ -1,10 +1,12 @@
 """Values in configuration files: how they are read, and why a file that one names is wrong."""
 
+import errno
 import os
 import re
 import ssl
 import stat
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +17,19 @@ READABLE = "give the path of a file that this user may read"
 """The remedy for what `why_unreadable` says."""
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+MAX_FILE = 1 << 20
+"""Bytes: what is longer is no configuration."""
+
+
+def read_bounded(file: Path) -> bytes:
+    """The content of a file; OSError when it cannot be read, or is too long."""
+    with file.open("rb") as opened:
+        content = opened.read(MAX_FILE + 1)
+    if len(content) > MAX_FILE:
+        raise OSError(errno.EFBIG, f"it has more than {MAX_FILE} bytes")
+    return content
 
 
 def why_unreadable(file: str) -> str:
@@ -64,10 +79,10 @@ def one_of(choices: Collection[str]) -> Callable[[str], str]:
 
 
 def whole_number(minimum: int, maximum: int, what: str = "") -> Reading:
-    """A whole number from `minimum` to `maximum`."""
+    """A whole number from `minimum` to `maximum`; none with a 0 before it, which may be octal."""
 
     def read(value: str) -> int:
-        if not value.isdecimal() or not minimum <= int(value) <= maximum:
+        if not re.fullmatch("0|[1-9][0-9]{0,9}", value) or not minimum <= int(value) <= maximum:
             raise ValueError(value)
         return int(value)
 
@@ -88,6 +103,11 @@ def of_form(form: str | re.Pattern[str], remedy: str) -> TextReading:
 def boolean(value: str) -> bool:
     """What Go's gcfg takes for a switch, in any case of letters."""
     return one_of(_TRUE + _FALSE)(value.lower()) in _TRUE
+
+
+def yaml_boolean(value: str) -> bool:
+    """The same, and what YAML adds."""
+    return boolean({"y": "yes", "n": "no"}.get(value.lower(), value))
 
 
 def positive_duration(value: str) -> float:

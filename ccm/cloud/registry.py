@@ -71,8 +71,10 @@ def read_config(path: str) -> bytes:
     """
     if not path:
         return b""
+    from ccm.cloud.config_file import read_bounded  # imports ssl
+
     try:
-        return Path(path).read_bytes()
+        return read_bounded(Path(path))
     except OSError as error:
         raise ConfigurationFault(
             "--cloud-config",

@@ -17,7 +17,7 @@ def secret_reader(kube: Kube) -> SecretReader:
         try:
             found = await kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
             data = mapping(found.get("data"))
-            return {key: base64.b64decode(text(data[key]), validate=True).decode() for key in data}
+            return {key: _value(text(data[key])) for key in data}
         except KubernetesError as error:
             failure = Denied if error.status in (401, 403, 404) else CloudError
             raise failure(f"{place} cannot be read: {error}") from error
@@ -27,3 +27,8 @@ def secret_reader(kube: Kube) -> SecretReader:
             raise Denied(f"{place} holds what is no text") from wrong
 
     return read
+
+
+def _value(encoded: str) -> str:
+    """A value; `--from-file` and editors leave a line break at its end."""
+    return base64.b64decode(encoded, validate=True).decode().rstrip("\r\n")

@@ -5,7 +5,7 @@ What is wrong is collected, so that a person sees all of it at once, with the li
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar, get_origin
 
 from ccm.cloud.config_file import Reading, boolean, positive_duration
@@ -14,39 +14,50 @@ from ccm.errors import ConfigurationFault, ConfigurationFaults
 
 T = TypeVar("T")
 
-Spelling = Callable[[str], str]
-"""What a file calls the key of a field."""
 
-_BY_TYPE: Mapping[object, Reading] = {
-    bool: (boolean, "give true or false"),
-    float: (positive_duration, "give a duration as 5s"),
-}
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What a file calls the key of a field, and what it takes for a switch."""
+
+    spell: Callable[[str], str]
+    boolean: Callable[[str], bool] = boolean
+
+
+INI = Format(lambda name: name.replace("_", "-"))
+"""Keys in any case of letters."""
 
 
 def setting(
-    default: T, reading: Reading | None = None, *, name: str = "", is_secret: bool = False
+    default: T,
+    reading: Reading | None = None,
+    *,
+    name: str = "",
+    separator: str = "",
+    is_secret: bool = False,
 ) -> T:
     """A field that is a key: what holds without it, how it is read, and its name in the file.
 
-    Without a reading, the type says how; without a name, the spelling of the file. What is secret
-    is shown nowhere.
+    Without a reading, the type says how; without a name, the format of the file. A separator is
+    that of a list in one text. What is secret is shown nowhere.
     """
-    metadata = {"reading": reading, "name": name, "is_secret": is_secret}
+    metadata = {"reading": reading, "name": name, "separator": separator, "is_secret": is_secret}
     return field(default=default, repr=not is_secret, metadata=metadata)
 
 
-def with_dashes(name: str) -> str:
-    """The spelling of INI files."""
-    return name.replace("_", "-")
-
-
-def keys_of(kind: type, spelling: Spelling = with_dashes) -> list[str]:
+def keys_of(kind: type, form: Format = INI) -> list[str]:
     """The keys that a section has."""
-    return [_key_of(one, spelling) for one in fields(kind)]
+    return [key_of(one, form) for one in fields(kind)]
 
 
-def _key_of(one: Field[Any], spelling: Spelling) -> str:
-    return one.metadata.get("name") or spelling(one.name)
+def key_of(one: Field[Any], form: Format) -> str:
+    """What a file calls a field."""
+    return one.metadata.get("name") or form.spell(one.name)
+
+
+class Item(str):
+    """A text that is one of a list already."""
+
+    __slots__ = ()
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -95,36 +106,42 @@ def read_section(
     values: Mapping[str, Texts],
     place: str,
     faults: Faults,
-    spelling: Spelling = with_dashes,
+    form: Format = INI,
 ) -> T:
     """A section with the defaults of its fields; a blank value is as none, a faulty one as well.
 
-    `values` are by key, in lower case where the spelling is that of INI.
+    `values` are by key, in lower case for INI.
     """
     found: dict[str, Any] = {}
     for one in fields(kind):  # type: ignore[arg-type]
-        shown = _key_of(one, spelling)
-        texts = values.get(shown.lower() if spelling is with_dashes else shown, ())
-        items = list(_items(one, texts, f"{place} {shown}", faults))
-        if _is_list(one):
+        shown = key_of(one, form)
+        texts = values.get(shown.lower() if form is INI else shown, ())
+        items = list(_items(one, texts, f"{place} {shown}".strip(), faults, form))
+        if is_list(one):
             found[one.name] = tuple(items) or one.default
         elif items:
             found[one.name] = items[-1]
     return kind(**found)
 
 
-def _items(one: Field[Any], texts: Texts, place: str, faults: Faults) -> Iterator[Any]:
+def _items(
+    one: Field[Any], texts: Texts, place: str, faults: Faults, form: Format
+) -> Iterator[Any]:
     """What is read of each text that is not blank."""
-    read, remedy = one.metadata.get("reading") or _BY_TYPE.get(one.type) or (str, "")
+    by_type: dict[object, Reading] = {
+        bool: (form.boolean, "give true or false"),
+        float: (positive_duration, "give a duration as 5s"),
+    }
+    read, remedy = one.metadata.get("reading") or by_type.get(one.type) or (str, "")
     for text, origin in _given(one, texts, place, faults):
         faults.origins[place] = origin
         try:
             if (item := read(text)) is not None:
                 yield item
         except ValueError:
-            is_hidden = one.metadata.get("is_secret")
-            shown = "has not the form" if is_hidden else f"is {text!r}"
-            faults.add(place, "has a value with credentials" if "@" in text else shown, remedy)
+            problem = "has a value with credentials" if "@" in text else f"is {text!r}"
+            is_secret = one.metadata.get("is_secret")
+            faults.add(place, "has not the form" if is_secret else problem, remedy)
 
 
 def _given(
@@ -134,17 +151,20 @@ def _given(
     given: list[tuple[str, Origin]] = []
     for text, origin in texts:
         if text:
-            given.append((text, origin))
+            separator = None if isinstance(text, Item) else one.metadata.get("separator")
+            items = map(str.strip, text.split(separator)) if separator else (text,)
+            given += [(item, origin) for item in items if item]
         elif text is None and one.type is bool:
             given.append(("true", origin))
-        elif text is None and not _is_list(one):
+        elif text is None and not is_list(one):
             faults.add(place, "has no value", "write it as key = value", origin)
-        elif text is None or not _is_list(one):
+        elif text is None or not is_list(one):
             given.clear()  # the last of several counts, and a blank one is none
     return given
 
 
-def _is_list(one: Field[Any]) -> bool:
+def is_list(one: Field[Any]) -> bool:
+    """Whether a field has each of several values."""
     return get_origin(one.type) is tuple
 
 
@@ -170,7 +190,10 @@ class Sections:
         self._on_unknown = on_unknown
         self._values: dict[tuple[str, str], dict[str, Texts]] = {}
         titles = {title.lower(): title for title in kinds}
+        self.places: dict[str, str] = {}  # of all sections of the file, by title in lower case
         for (title, name), section in self._parse(content).items():
+            self.places[title] = place = place_of(section.title, name)
+            self.faults.origins[place] = section.line
             if title in titles and (not name or titles[title] in named):
                 self._values[titles[title], name] = self._values_of(titles[title], section)
             elif title not in map(str.lower, self._unused):

@@ -1,93 +1,271 @@
-"""YAML files of providers: mappings in mappings, whose values have types of their own."""
+"""YAML as Go's readers take it: every scalar is the text that was written."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+import base64
+import binascii
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import yaml
 
-from ccm.cloud.sections import Faults
-from ccm.model.objects import mapping, text
+from ccm.cloud.config_file import yaml_boolean
+from ccm.cloud.sections import (
+    Faults,
+    Format,
+    Item,
+    Origin,
+    add_unknown_key,
+    is_list,
+    key_of,
+    keys_of,
+    read_section,
+)
+
+T = TypeVar("T")
+
+MAX_VALUES = 100_000
+"""Of a document, those of aliases counted wherever they stand."""
+_TAG = "tag:yaml.org,2002:"
+_REMEDIES = {
+    r"'\t' that cannot start": "indent with spaces, not with tabs",
+    "that cannot start": "put a value that begins with a special character into quotes",
+    "undefined alias": "put a value that begins with * into quotes",
+    "anchor": "put a value that begins with & or * into quotes",
+    "tag": "put a value that begins with ! into quotes",
+    "mapping values are not allowed": "put a value with ': ' in it into quotes, or mend the indent",
+    "could not find expected ':'": "write it as key: value",
+    "<block end>": "mend the indent of this line",
+    "end of stream": "close the quote",
+    "stream end": "close each bracket",
+    "escape": r"write \\ for a backslash in double quotes, or use single quotes",
+}
+
+
+class YamlError(ValueError):
+    """A text that is not YAML. Nothing of the text is shown, since it may be a secret."""
+
+    def __init__(self, line: int, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.line, self.problem, self.remedy = line, problem, remedy
+
+
+class YamlMapping(dict[str, Any]):
+    """Texts, lists, mappings, or None, by key; with the lines of the keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, int] = {}
+
+    def put(self, key: str, value: Any, line: int) -> None:
+        """Set a key."""
+        self[key], self.lines[key] = value, line
+
+
+class _Loader(yaml.SafeLoader):
+    """As in Go, tabs are blanks outside indents, and the last anchor of a name counts."""
+
+    def scan_to_next_token(self) -> None:
+        with self._tabs_as_spaces(lambda: self.flow_level or not self.allow_simple_key):
+            super().scan_to_next_token()
+
+    def scan_plain_spaces(self, indent: int, start_mark: yaml.Mark) -> list[str] | None:
+        with self._tabs_as_spaces(lambda: self.column >= indent):
+            return super().scan_plain_spaces(indent, start_mark)
+
+    def scan_block_scalar_ignored_line(self, start_mark: yaml.Mark) -> None:
+        with self._tabs_as_spaces(lambda: True):
+            super().scan_block_scalar_ignored_line(start_mark)
+
+    @contextmanager
+    def _tabs_as_spaces(self, may_be: Callable[[], object]) -> Iterator[None]:
+        """PyYAML looks for spaces alone where a blank may be."""
+
+        def peek(index: int = 0) -> str:
+            found = read(index)
+            return " " if found == "\t" and may_be() else found
+
+        read = self.peek
+        self.peek = peek  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            self.peek = read  # type: ignore[method-assign]
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if not isinstance(event, yaml.AliasEvent):
+            self.anchors.pop(getattr(event, "anchor", None), None)
+        return super().compose_node(parent, index)
+
+
+def parse_yaml(content: bytes, faults: Faults, *, merges: bool = False) -> Any:
+    """What the first document holds; raises `YamlError`.
+
+    A key that stands twice is a fault, as Go's yaml.v3 has it, and `<<` gives what a mapping lacks.
+    With `merges` it is as in yaml.v2: the last one counts, but sections of one name are merged, and
+    `<<` is written over what is before it.
+    """
+    try:
+        loader = _Loader(content)
+        root = loader.get_node() if loader.check_node() else None
+        return _Values(faults, merges).read(root, 0) if root else None
+    except yaml.MarkedYAMLError as error:
+        mark, problem = error.problem_mark, f"{error.problem} {error.context}"
+        remedy = next((_REMEDIES[words] for words in _REMEDIES if words in problem), "")
+        line = mark.line + 1 if mark else 0
+        raise YamlError(line, "is not YAML", remedy or "mend this line") from None
+    except yaml.reader.ReaderError as error:
+        line = content.count(b"\n", 0, error.position) + 1
+        remedy = "save the file as UTF-8, without control characters"
+        raise YamlError(line, "is not text", remedy) from None
+    except RecursionError:
+        raise YamlError(0, "is nested too deep", "write it flat") from None
+
+
+class _Values:
+    """Makes texts, lists and mappings of nodes."""
+
+    def __init__(self, faults: Faults, merges: bool) -> None:
+        self._faults, self._merges = faults, merges
+        self._count, self._open = 0, set[int]()
+
+    def read(self, node: yaml.Node, depth: int) -> Any:
+        """The value of a node; `depth` is 0 for the document's."""
+        self._count += 1
+        if self._count > MAX_VALUES or id(node) in self._open:
+            raise YamlError(_line(node), "repeats too much by aliases", "write it without them")
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.ScalarNode):
+                return self._text(node)
+            if isinstance(node, yaml.SequenceNode):
+                return [self.read(item, depth + 1) for item in node.value]
+            assert isinstance(node, yaml.MappingNode)
+            return self._mapping(node, depth)
+        finally:
+            self._open.discard(id(node))
+
+    def _text(self, node: yaml.ScalarNode) -> str | None:
+        if node.tag == f"{_TAG}null":
+            return None
+        if node.tag != f"{_TAG}binary":
+            return str(node.value)
+        try:
+            return base64.b64decode(node.value.replace("\n", ""), validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            raise YamlError(_line(node), "is not base64", "write it without !!binary") from None
+
+    def _mapping(self, node: yaml.MappingNode, depth: int) -> YamlMapping:
+        found, merged = YamlMapping(), YamlMapping()
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == f"{_TAG}null":
+                raise YamlError(
+                    _line(key), "has a key that is not a text", "write it as key: value"
+                )
+            text, line = key.value, _line(key)
+            if not self._merges and text in seen:
+                problem = f"stands twice, in line {seen[text]} too"
+                self._faults.add(text, problem, "keep one of them", line)
+                continue
+            seen[text] = line
+            if key.tag == f"{_TAG}merge":
+                for one in self._bases(value, depth):
+                    self._update(found if self._merges else merged, one, depth)
+            else:
+                self._put(found, text, self.read(value, depth + 1), line, depth)
+        for text in merged.keys() - found.keys():
+            found.put(text, merged[text], merged.lines[text])
+        return found
+
+    def _bases(self, node: yaml.Node, depth: int) -> Iterator[YamlMapping]:
+        """The mappings that `<<` names, those that count less first."""
+        is_list = isinstance(node, yaml.SequenceNode)
+        for one in reversed(node.value) if is_list else (node,):
+            if not isinstance(one, yaml.MappingNode):
+                raise YamlError(_line(node), "merges what is not a mapping", "remove <<")
+            yield self.read(one, depth)
+
+    def _update(self, found: YamlMapping, other: YamlMapping, depth: int) -> None:
+        for key, value in other.items():
+            self._put(found, key, value, other.lines[key], depth)
+
+    def _put(self, found: YamlMapping, key: str, value: Any, line: int, depth: int) -> None:
+        known = found.get(key)
+        is_section = self._merges and depth == 0
+        if is_section and isinstance(known, YamlMapping) and isinstance(value, YamlMapping):
+            self._update(known, value, depth + 1)
+        else:
+            found.put(key, value, line)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
 
 
 class YamlReader:
-    """Reads a value of a mapping at a time; a faulty one is recorded and reads as none.
+    """The mappings of a YAML file, each read into a dataclass; what is wrong is collected.
 
-    `place` is where the mapping is in the file. Credentials are not shown.
+    `spell` is what the file calls a field; `merges` is as for `parse_yaml`.
     """
 
-    def __init__(self, path: str, first_key: str) -> None:
-        faults, self._first_key = Faults(path), first_key
-        self.fault, self.check = faults.add, faults.check
+    def __init__(
+        self, path: str, spell: Callable[[str], str] = str, *, merges: bool = False
+    ) -> None:
+        self.faults = Faults(path)
+        self._format, self._merges = Format(spell, yaml_boolean), merges
 
-    def parse(self, content: bytes) -> Mapping[str, Any]:
-        """The document, an empty one as well; `ConfigurationFaults` for what is none."""
-        remedy = f"start it with {self._first_key}:"
+    def parse(self, content: bytes, first_key: str) -> YamlMapping:
+        """The document, which is a mapping; `ConfigurationFaults` for what is not YAML."""
         try:
-            found = yaml.safe_load(content) or {}
-        except (yaml.YAMLError, UnicodeDecodeError) as wrong:
-            mark = getattr(wrong, "problem_mark", None)
-            where = f": line {mark.line + 1} is not understood" if mark else ""
-            self.fault("", f"is not YAML{where}", remedy)
-            self.check()
+            found = parse_yaml(content, self.faults, merges=self._merges)
+        except YamlError as error:
+            self.faults.add("", error.problem, error.remedy, error.line)
+            self.faults.check()
             raise
-        if not isinstance(found, dict):
-            self.fault("", "is no mapping", remedy)
-        return mapping(found)
+        if found is not None and not isinstance(found, YamlMapping):
+            self.faults.add("", "is not a mapping", f"start it with {first_key}:", 1)
+        return found if isinstance(found, YamlMapping) else YamlMapping()
 
-    def mapping(self, place: str, value: object, keys: Collection[str] = ()) -> Mapping[str, Any]:
-        """A mapping of these keys; of any where none are given."""
-        if value is not None and not isinstance(value, dict):
-            self.fault(place, "is no mapping", f"give it {', '.join(keys) or 'names'}")
-        found = mapping(value)
-        for key in sorted(map(str, found.keys() - set(keys))) if keys else ():
-            remedy = f"remove it or use one of {', '.join(keys)}"
-            self.fault(f"{place} {key}".strip(), "is not a key of this file", remedy)
-        return found
+    def mapping(self, parent: YamlMapping, key: str, place: str = "") -> YamlMapping:
+        """What the parent, which is at this place, has at a key: a mapping, or nothing."""
+        place, value = f"{place} {key}".strip(), parent.get(key)
+        self.faults.origins[place] = parent.lines.get(key, 0)
+        return self.as_mapping(value, place)
 
-    def text(self, place: str, raw: Mapping[str, Any], key: str) -> str:
-        """A text; digits without quotes are one."""
-        value = raw.get(key)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        if value is not None and not isinstance(value, str):
-            self.fault(f"{place} {key}", "is no text", "put it into quotes")
-        return text(value)
+    def as_mapping(self, value: Any, place: str) -> YamlMapping:
+        """The value of a place, which has to be a mapping where there is one."""
+        if isinstance(value, YamlMapping):
+            return value
+        if value:
+            self.faults.add(place, "is not a mapping", "write its keys below it, indented")
+        return YamlMapping()
 
-    def words(
-        self,
-        place: str,
-        raw: Mapping[str, Any],
-        key: str,
-        reading: tuple[Callable[[str], object], str] = (str, "give a list of texts"),
-    ) -> tuple[str, ...]:
-        """A list of texts, or one with commas; for a wrong one, `reading` raises ValueError or is
-        falsy, and gives the remedy.
-        """
-        value, (is_right, remedy) = raw.get(key), reading
-        some = value.split(",") if isinstance(value, str) else [] if value is None else value
-        if not isinstance(some, list) or not all(isinstance(one, str) for one in some):
-            self.fault(f"{place} {key}", "is no list of texts", remedy)
-            return ()
-        found = tuple(one.strip() for one in some if one.strip())
-        for one in found:
-            try:
-                if is_right(one):
-                    continue
-            except ValueError:
-                pass
-            shown = "has a value with credentials" if "@" in one else f"has {one!r}"
-            self.fault(f"{place} {key}", shown, remedy)
-        return found
+    def read(self, kind: type[T], raw: YamlMapping, place: str, more: Collection[str] = ()) -> T:
+        """A mapping as this kind; `more` are keys that have no field."""
+        self.check_keys(raw, place, [*keys_of(kind, self._format), *more])
+        values = {}
+        for one in fields(kind):  # type: ignore[arg-type]
+            key = key_of(one, self._format)
+            if (value := raw.get(key)) is not None:
+                values[key] = self._texts(value, f"{place} {key}", raw.lines[key], is_list(one))
+        return read_section(kind, values, place, self.faults, self._format)
 
-    def boolean(self, place: str, raw: Mapping[str, Any], key: str) -> bool:
-        value = raw.get(key)
-        if value not in (None, True, False):
-            self.fault(f"{place} {key}", f"is {value!r}", "give true or false")
-        return value is True
+    def _texts(
+        self, value: Any, place: str, line: int, has_several: bool
+    ) -> list[tuple[str | None, Origin]]:
+        if isinstance(value, str):
+            return [(value, line)]
+        if has_several and isinstance(value, list):
+            some = [one for one in value if one is not None]
+            if all(isinstance(one, str) for one in some):
+                return [(Item(one), line) for one in some]
+        problem = "is not a list of texts" if has_several else "is not a text"
+        self.faults.add(place, problem, "write the value behind the key", line)
+        return []
 
-    def choice(self, place: str, raw: Mapping[str, Any], key: str, choices: Sequence[str]) -> str:
-        """One of these; the first is the default."""
-        value = raw.get(key, choices[0])
-        if value not in choices:
-            self.fault(f"{place} {key}", f"is {value!r}", f"use {', '.join(choices)}")
-        return text(value)
+    def check_keys(self, raw: YamlMapping, place: str, known: Collection[str]) -> None:
+        """Record each key that is not one of these."""
+        for key in sorted(raw.keys() - set(known)):
+            add_unknown_key(self.faults, f"{place} {key}".strip(), raw.lines[key], list(known))

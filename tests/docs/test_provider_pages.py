@@ -8,7 +8,7 @@ import pytest
 import yaml
 from fakepve.certs import make_cert
 
-from ccm.cloud.sections import keys_of
+from ccm.cloud.sections import Format, keys_of
 from ccm.kube.service_accounts import accounts_of
 from ccm.manifests.rbac import subjects
 from ccm.providers.digitalocean import config as digitalocean
@@ -74,18 +74,22 @@ def test_the_table_of_digitalocean_has_every_key() -> None:
 
 def test_the_table_of_proxmox_has_every_key() -> None:
     refused = {"insecure", "username", "password", "ha_group"}
-    features = {f"features.{key}" for key in ("provider", "force_update_labels")}
-    network = {f"features.network.{key}" for key in proxmox._NETWORK}
-    cluster = {*proxmox._CLUSTER} - refused
+    as_named = Format(str)
+    features = {f"features.{key}" for key in {*keys_of(proxmox.FeatureSection, as_named)} - refused}
+    network = {f"features.network.{key}" for key in keys_of(proxmox.AddressSection, as_named)}
+    cluster = {*keys_of(proxmox.ClusterSection, as_named)} - refused
     assert told_keys("proxmox") == {"clusters"} | cluster | features | network
 
 
 def test_the_table_of_vsphere_has_every_key() -> None:
-    keys = {*vsphere._GLOBAL, *vsphere._SECTIONS} - {"global", "insecureFlag"}
+    as_yaml = Format(vsphere.camel)
+    keys = {*keys_of(vsphere.GlobalSection, as_yaml), "vcenter", "labels", "nodes"} - {
+        "insecureFlag"
+    }
     told = told_keys("vsphere")
     assert keys <= told
     page = (DOCS / "providers" / "vsphere.md").read_text()
-    assert [key for key in vsphere._NODES if f"`{key}`" not in page] == []
+    assert [key for key in keys_of(vsphere.NodeSection, as_yaml) if f"`{key}`" not in page] == []
 
 
 def test_whoever_reads_the_secret_of_vsphere_may() -> None:

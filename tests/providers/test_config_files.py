@@ -1,6 +1,7 @@
 """Files as people have them: what each is read as, or what is wrong in it."""
 
 from collections.abc import Callable
+from ipaddress import ip_network
 from operator import attrgetter
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from ccm.errors import ConfigurationFaults
 from ccm.providers.aws import config as aws
 from ccm.providers.incus import config as incus
 from ccm.providers.openstack import config as openstack
+from ccm.providers.proxmox import config as proxmox
 from ccm.providers.vsphere import config as vsphere
 
 FILES = Path(__file__).with_name("files")
@@ -17,6 +19,8 @@ READERS: dict[str, Callable[[bytes, str], object]] = {
     "aws": aws.read_config,
     "incus": incus.read_config,
     "os": openstack.read_config,
+    "pve": proxmox.read_config,
+    "px": proxmox.read_config,
     "vs": vsphere.read_config,
 }
 
@@ -42,6 +46,32 @@ def read(name: str) -> object:
         ("os-values-that-upstream-starts-with.conf", "balancers.monitor_max_retries", 1),
         ("os-values-that-upstream-starts-with.conf", "balancers.container_store", "barbican"),
         ("os-values-that-upstream-starts-with.conf", "metadata.request_timeout", 60.0),
+        ("px-cidrs-as-documented.yaml", "network.external.1", ip_network("2001:db8:1::/64")),
+        ("px-cidrs-as-documented.yaml", "network.order.0", ip_network("192.0.2.0/24")),
+        ("px-digits.yaml", "clusters.0.region", "1"),
+        ("px-flat.yaml", "network.mode", "auto"),
+        ("px-flat.yaml", "network.excluded.0", ip_network("203.0.113.0/24")),
+        ("px-flat.yaml", "clusters.0.urls.0", "https://pve.example:8006"),
+        ("px-yes.yaml", "clusters.0.region", "no"),
+        ("vs-bom.yaml", "vcenters.0.password", "s3cret"),
+        ("vs-bom.yaml", "vcenters.0.datacenters", ("DC 1", "/folder/DC2")),
+        ("vs-empty-values-in-entry.yaml", "vcenters.0.user", "svc@vsphere.example"),
+        ("vs-empty-values-in-entry.yaml", "vcenters.0.password", "s3cret"),
+        ("vs-empty-values-in-entry.yaml", "vcenters.0.port", 8443),
+        ("vs-empty-values-in-entry.yaml", "vcenters.0.datacenters", ("DC1",)),
+        ("vs-empty-values-in-entry.yaml", "vcenters.0.families", ("ipv6",)),
+        (
+            "vs-empty-values-in-entry.yaml",
+            "vcenters.0.thumbprint",
+            "aabbccddeeff00112233445566778899aabbccdd",
+        ),
+        ("vs-empty-values-in-entry.yaml", "zone_category", ""),
+        ("vs-helm-chart.yaml", "vcenters.0.datacenters", ("DC 1", "/folder/DC2")),
+        ("vs-helm-chart.yaml", "region_category", "site"),
+        ("vs-openshift.yaml", "vcenters.0.secret_name", "vsphere-creds"),
+        ("vs-openshift.yaml", "vcenters.0.datacenters", ("DC1",)),
+        ("vs-openshift.yaml", "zone_category", "openshift-zone"),
+        ("vs-password-of-digits.yaml", "vcenters.0.password", "0123456"),
         ("vs-in-tree-leftovers.conf", "vcenters.0.server", "192.0.2.10"),
         ("vs-in-tree-leftovers.conf", "vcenters.0.datacenters", ("DC1",)),
         ("vs-ini-comments.conf", "vcenters.0.password", 'a"b#c;d\\e'),
@@ -84,6 +114,22 @@ def test_a_file_is_read_as_its_controller_reads_it(
             "os-wrongkey.conf",
             "os-wrongkey.conf:2: is not a section or a key; did you mean auth-url? "
             "write it as key = value; a key has letters, digits and dashes",
+        ),
+        ("pve-badyaml.yaml", "pve-badyaml.yaml:6: is not YAML; mend the indent of this line"),
+        (
+            "px-clusters-block-twice.yaml",
+            "px-clusters-block-twice.yaml:3 clusters: "
+            "stands twice, in line 1 too; keep one of them",
+        ),
+        (
+            "vs-env-unexpanded.yaml",
+            "vs-env-unexpanded.yaml:7 vcenter team server: is '${VC_ADDRESS}'; "
+            "give a host name or an IP address; the port is a key of its own",
+        ),
+        (
+            "vs-server-with-port.yaml",
+            "vs-server-with-port.yaml:4 vcenter main server: is 'vc.example:9443'; "
+            "give a host name or an IP address; the port is a key of its own",
         ),
         (
             "vs-ini-backslash-in-quotes.conf",

@@ -29,9 +29,10 @@ def encoded(value: bytes) -> str:
 
 
 async def test_what_it_holds_is_text() -> None:
-    server = Server({"data": {"a": encoded("pässword".encode()), "b": ""}})
+    data = {"a": encoded("pässword".encode()), "b": "", "c": encoded(b" of a file\r\n")}
+    server = Server({"data": data})
     found = await secret_reader(cast(Kube, server))("kube-system", "vsphere")
-    assert found == {"a": "pässword", "b": ""}
+    assert found == {"a": "pässword", "b": "", "c": " of a file"}
     assert server.paths == ["/api/v1/namespaces/kube-system/secrets/vsphere"]
     assert await secret_reader(cast(Kube, Server({})))("n", "s") == {}
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from ccm.cloud.config_file import one_of
+from ccm.cloud.config_file import one_of, read_bounded, yaml_boolean
 from ccm.cloud.sections import fault_in, setting
+from ccm.cloud.yaml_file import YamlReader
 from ccm.errors import ConfigurationFaults
 from ccm.model.objects import mapping, text
 
@@ -103,13 +102,7 @@ def with_clouds(known: GlobalSection, path: str) -> GlobalSection:
         where = known.clouds_file or ", ".join(CLOUDS_DIRECTORIES)
         fault = fault_in(path, "[Global] use-clouds", f"no clouds.yaml in {where}", "make one")
         raise ConfigurationFaults([fault])
-    try:
-        clouds = _clouds_in(file)
-        secrets = _clouds_in(file.with_name(SECURE_FILE))
-    except (OSError, ValueError, yaml.YAMLError) as wrong:
-        reason = type(wrong).__name__  # its text may show a secret
-        fault = fault_in(str(file), "", f"cannot be read: {reason}", "make it valid YAML")
-        raise ConfigurationFaults([fault]) from None
+    clouds, secrets = (_clouds_in(one) for one in (file, file.with_name(SECURE_FILE)))
     name = known.cloud or os.environ.get("OS_CLOUD", "") or (next(iter(clouds), ""))
     if name not in clouds or (len(clouds) > 1 and not (known.cloud or os.environ.get("OS_CLOUD"))):
         choice = f"give one of {', '.join(clouds) or 'none that is there'}"
@@ -121,7 +114,7 @@ def with_clouds(known: GlobalSection, path: str) -> GlobalSection:
 def merge_cloud(known: GlobalSection, cloud: Mapping[str, Any]) -> GlobalSection:
     """`known`, and for what is empty in it the entry of one cloud."""
     found = _renamed(cloud, CLOUD_KEYS) | _renamed(mapping(cloud.get("auth")), AUTH_KEYS)
-    if cloud.get("verify") is False or cloud.get("insecure") is True:
+    if _is(cloud, "insecure") or not _is(cloud, "verify", default=True):
         found["tls_insecure"] = True
     if "os_endpoint_type" in found:
         found["os_endpoint_type"] = str(found["os_endpoint_type"]).removesuffix("URL")
@@ -138,10 +131,27 @@ def find_clouds_file(known: GlobalSection) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
+def _is(cloud: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
+    """A switch of a cloud; what is none has no effect."""
+    try:
+        return yaml_boolean(text(cloud.get(key)))
+    except ValueError:
+        return default
+
+
 def _clouds_in(file: Path) -> Mapping[str, Any]:
     if not file.is_file():
         return {}
-    return mapping(mapping(yaml.safe_load(file.read_bytes())).get("clouds"))
+    reader = YamlReader(str(file))
+    try:
+        root = reader.parse(read_bounded(file), "clouds")
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        fault = fault_in(str(file), "", problem, "let this user read it")
+        raise ConfigurationFaults([fault]) from None
+    clouds = reader.mapping(root, "clouds")
+    reader.faults.check()
+    return clouds
 
 
 def _merged(below: Any, above: Any) -> dict[str, Any]:

@@ -1,44 +1,87 @@
 """The --cloud-config file, as Proxmox' other controller has it; all faults are told at once."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from ipaddress import ip_network
-from typing import Any
-from urllib.parse import urlsplit
+from dataclasses import dataclass, fields
 
-from ccm.cloud.config_file import READABLE, why_no_certificate, why_unreadable
-from ccm.cloud.yaml_file import YamlReader
+from ccm.cloud.config_file import (
+    READABLE,
+    choice,
+    network,
+    of_form,
+    url,
+    why_no_certificate,
+    why_unreadable,
+)
+from ccm.cloud.sections import setting
+from ccm.cloud.yaml_file import YamlMapping, YamlReader
 from ccm.model.cloud import Network
-from ccm.model.objects import text
 from ccm.providers.proxmox.ids import REGION
 
 DEFAULT, QEMU, AUTO, CAPMOX = "default", "qemu", "auto", "capmox"
 TOKEN_ID = re.compile(r"[^\s!@:]+@[^\s!@:]+![A-Za-z][A-Za-z0-9._-]*")
 TOKEN_SECRET = re.compile(r"[!-~]+")
 
-_FEATURES = ("provider", "network", "ha_group", "force_update_labels")
-_NETWORK = ("mode", "ipv6_support_disabled", "external_ip_cidrs", "ip_sort_order")
-_LOGIN = ("token_id", "token_id_file", "token_secret", "token_secret_file")
-_CLUSTER = ("region", "url", "ca_file", *_LOGIN, "insecure", "username", "password")
+
+def _url(value: str) -> str:
+    return url(value, paths=("", "/api2/json")).removesuffix("/api2/json")
+
+
+def _cidr(value: str) -> tuple[Network, bool]:
+    """A network, and whether it is to be left out."""
+    return network(value.removeprefix("!")), value.startswith("!")
+
+
+_URL = _url, "give https://host:8006, or a list of such"
+_CIDR = _cidr, "give networks as 192.0.2.0/24"
+_REGION = of_form(REGION, "give the name of a region that a label can have")
+_TOKEN_ID = of_form(TOKEN_ID, "give user@realm!name")
+_TOKEN_SECRET = of_form(TOKEN_SECRET, "give its UUID")
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A Proxmox cluster: its region's name, and hosts that answer for all of it."""
 
-    region: str
-    urls: tuple[str, ...]
+    region: str = setting("", _REGION)
+    urls: tuple[str, ...] = setting((), _URL, name="url", separator=",")
     ca_file: str = ""
-    token_id: str = ""
+    token_id: str = setting("", _TOKEN_ID, is_secret=True)
     token_id_file: str = ""
-    token_secret: str = field(default="", repr=False)
+    token_secret: str = setting("", _TOKEN_SECRET, is_secret=True)
     token_secret_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSection(Cluster):
+    """An entry of `clusters`: upstream's keys."""
+
+    insecure: bool = False
+    username: str = ""
+    password: str = setting("", is_secret=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSection:
+    """`features`."""
+
+    provider: str = setting(DEFAULT, choice(DEFAULT, CAPMOX))
+    ha_group: bool = False
+    force_update_labels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSection:
+    """`features.network`."""
+
+    mode: str = setting(DEFAULT, choice(DEFAULT, QEMU, AUTO))
+    ipv6_support_disabled: bool = False
+    external_ip_cidrs: tuple[tuple[Network, bool], ...] = setting((), _CIDR, separator=",")
+    ip_sort_order: tuple[tuple[Network, bool], ...] = setting((), _CIDR, separator=",")
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkSection:
-    """`features.network`: where the addresses of Nodes are from, and what they are."""
+    """Where the addresses of Nodes are from, and what they are."""
 
     mode: str = DEFAULT
     has_ipv6: bool = True
@@ -58,104 +101,74 @@ class ProxmoxConfig:
 
 def read_config(content: bytes, path: str) -> ProxmoxConfig:
     """The configuration in `content`; raises `ConfigurationFaults` with everything wrong in it."""
-    reader = YamlReader(path, "clusters")
-    raw = reader.mapping("", reader.parse(content), ("features", "clusters"))
-    features = reader.mapping("features", raw.get("features"), _FEATURES)
-    if reader.boolean("features", features, "ha_group"):
+    reader = YamlReader(path)
+    root = reader.parse(content, "clusters")
+    reader.check_keys(root, "", ("clusters", "features"))
+    raw = reader.mapping(root, "features")
+    features = reader.read(FeatureSection, raw, "features", ("network",))
+    if features.ha_group:
         remedy = "remove it: Proxmox VE 9 has no HA groups; a Node's zone is its machine's host"
-        reader.fault("features ha_group", "is not supported", remedy)
-    reader.boolean("features", features, "force_update_labels")
-    provider = reader.choice("features", features, "provider", (DEFAULT, CAPMOX))
-    config = ProxmoxConfig(
-        clusters=_read_clusters(reader, raw.get("clusters")),
-        network=_read_network(reader, features.get("network")),
-        has_uuid_ids=provider == CAPMOX,
+        reader.faults.add("features ha_group", "is not supported", remedy)
+    addresses = reader.read(
+        AddressSection, reader.mapping(raw, "network", "features"), "features network"
     )
-    reader.check()
+    config = ProxmoxConfig(
+        clusters=_read_clusters(reader, root),
+        network=NetworkSection(
+            mode=addresses.mode,
+            has_ipv6=not addresses.ipv6_support_disabled,
+            external=tuple(one for one, is_out in addresses.external_ip_cidrs if not is_out),
+            excluded=tuple(one for one, is_out in addresses.external_ip_cidrs if is_out),
+            order=tuple(one for one, _ in addresses.ip_sort_order),
+        ),
+        has_uuid_ids=features.provider == CAPMOX,
+    )
+    reader.faults.check()
     return config
 
 
-def _read_network(reader: YamlReader, value: object) -> NetworkSection:
-    place = "features network"
-    raw = reader.mapping(place, value, _NETWORK)
-    reading = _is_cidr, "give networks as 192.0.2.0/24"
-    cidrs = [
-        reader.words(place, raw, key, reading) for key in ("external_ip_cidrs", "ip_sort_order")
-    ]
-    external, order = ([one for one in some if _is_network(one)] for some in cidrs)
-    return NetworkSection(
-        mode=reader.choice(place, raw, "mode", (DEFAULT, QEMU, AUTO)),
-        has_ipv6=not reader.boolean(place, raw, "ipv6_support_disabled"),
-        external=tuple(ip_network(one) for one in external if one[0] != "!"),
-        excluded=tuple(ip_network(one[1:]) for one in external if one[0] == "!"),
-        order=tuple(ip_network(one.removeprefix("!")) for one in order),
-    )
-
-
-def _read_clusters(reader: YamlReader, value: object) -> tuple[Cluster, ...]:
-    if not isinstance(value, list) or not value:
-        reader.fault("clusters", "is missing", "give a list with url, region and token of each")
+def _read_clusters(reader: YamlReader, root: YamlMapping) -> tuple[Cluster, ...]:
+    entries = root.get("clusters")
+    reader.faults.origins["clusters"] = root.lines.get("clusters", 0)
+    if not isinstance(entries, list) or not entries:
+        remedy = "give a list with url, region and token of each"
+        reader.faults.add("clusters", "is missing", remedy)
         return ()
-    found = [_read_cluster(reader, at, raw) for at, raw in enumerate(value, 1)]
+    found = [_read_cluster(reader, at, raw) for at, raw in enumerate(entries, 1)]
     regions = [one.region for one in found if one.region]
     for region in sorted({one for one in regions if regions.count(one) > 1}):
-        reader.fault("clusters", f"have region {region!r} twice", "give each its own")
+        reader.faults.add("clusters", f"have region {region!r} twice", "give each its own")
     return tuple(found)
 
 
 def _read_cluster(reader: YamlReader, at: int, value: object) -> Cluster:
-    place = f"clusters {at}"
-    raw = reader.mapping(place, value, _CLUSTER)
-    region, ca_file = text(raw.get("region")), text(raw.get("ca_file"))
-    if not REGION.fullmatch(region):
-        remedy = "give the name of a region that a label can have"
-        reader.fault(f"{place} region", "is missing or is none", remedy)
-    remedy = "give https://host:8006, or a list of such"
-    urls = reader.words(place, raw, "url", (_is_url, remedy))
-    if not urls:
-        reader.fault(f"{place} url", "is missing", remedy)
-    if why := raw.get("ca_file") and why_no_certificate(ca_file):
-        reader.fault(f"{place} ca_file", why, "give the cluster's /etc/pve/pve-root-ca.pem")
-    if reader.boolean(place, raw, "insecure"):
+    place, faults = f"clusters {at}", reader.faults
+    raw = reader.as_mapping(value, place)
+    faults.origins[place] = min(raw.lines.values(), default=0)
+    found = reader.read(ClusterSection, raw, place)
+    for key, reading in (("region", _REGION), ("url", _URL)):
+        if f"{place} {key}" not in faults.origins:
+            faults.add(f"{place} {key}", "is missing", reading[1])
+    if why := found.ca_file and why_no_certificate(found.ca_file):
+        faults.add(f"{place} ca_file", why, "give the cluster's /etc/pve/pve-root-ca.pem")
+    if found.insecure:
         remedy = "give the cluster's /etc/pve/pve-root-ca.pem as ca_file"
-        reader.fault(
-            f"{place} insecure", "is not supported: whoever answers gets the token", remedy
-        )
-    _check_login(reader, place, raw)
-    hosts = tuple(one.rstrip("/").removesuffix("/api2/json") for one in urls)
-    login = {key: text(raw.get(key)) for key in _LOGIN}
-    return Cluster(region, hosts, ca_file, **login)
-
-
-def _check_login(reader: YamlReader, place: str, raw: Mapping[str, Any]) -> None:
-    """Exactly one token, in the file or in files of its own, which may change."""
-    if raw.get("username") or raw.get("password"):
+        problem = "is not supported: whoever answers gets the token"
+        faults.add(f"{place} insecure", problem, remedy)
+    if found.username or found.password:
         remedy = "give token_id and token_secret of a token with few rights"
-        reader.fault(f"{place} username", "is not supported", remedy)
-    forms = ("token_id", TOKEN_ID, "user@realm!name"), ("token_secret", TOKEN_SECRET, "its UUID")
-    for key, form, example in forms:
-        given, file = raw.get(key), raw.get(f"{key}_file")
-        if bool(given) == bool(file):
-            problem = "is given twice" if given else "is missing"
-            reader.fault(f"{place} {key}", problem, f"give {key} or {key}_file")
-        elif given and not form.fullmatch(text(given)):
-            reader.fault(f"{place} {key}", "has not the form", f"give {example}")
-        elif file and (why := why_unreadable(text(file))):
-            reader.fault(f"{place} {key}_file", why, READABLE)
+        faults.add(f"{place} username", "is not supported", remedy)
+    for key in ("token_id", "token_secret"):
+        _check_token(reader, f"{place} {key}", getattr(found, f"{key}_file"))
+    return Cluster(*(getattr(found, one.name) for one in fields(Cluster)))
 
 
-def _is_url(value: str) -> bool:
-    url = urlsplit(value)
-    is_api = url.path in ("", "/", "/api2/json", "/api2/json/") and not url.query
-    return bool(url.scheme == "https" and url.hostname and is_api and not url.username)
-
-
-def _is_cidr(value: str) -> bool:
-    return bool(ip_network(value.removeprefix("!")))
-
-
-def _is_network(value: str) -> bool:
-    try:
-        return _is_cidr(value)
-    except ValueError:
-        return False
+def _check_token(reader: YamlReader, place: str, file: str) -> None:
+    """Exactly one, in the file or in a file of its own, which may change."""
+    faults, key = reader.faults, place.rpartition(" ")[2]
+    is_given = place in faults.origins
+    if is_given == bool(file):
+        problem = "is given twice" if is_given else "is missing"
+        faults.add(place, problem, f"give {key} or {key}_file")
+    elif why := file and why_unreadable(file):
+        faults.add(f"{place}_file", why, READABLE)

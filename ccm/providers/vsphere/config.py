@@ -1,40 +1,114 @@
 """The --cloud-config file of upstream's controller, YAML or INI; all faults are told at once."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import codecs
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-from ccm.cloud.config_file import boolean, why_no_certificate
-from ccm.cloud.ini_file import IniEntry, IniError, parse_ini
+from ccm.cloud.config_file import NETWORK, one_of, whole_number, why_no_certificate
+from ccm.cloud.sections import INI, Faults, Sections, place_of, setting
 from ccm.cloud.yaml_file import YamlReader
-from ccm.model.cloud import Network, read_network
-from ccm.model.objects import mapping
+from ccm.model.cloud import Network
 
 IPV4, IPV6 = "ipv4", "ipv6"
 DEFAULT_PORT = 443
 DEFAULT_SECRETS = "/etc/cloud/secrets"
 THUMBPRINT_SIZES = (40, 64)  # hexadecimal digits of SHA-1 and of SHA-256
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
-_LOGIN = ("user", "password", "secretName", "secretNamespace")
-_TLS = ("insecureFlag", "caFile", "thumbprint")
-_SERVER = ("server", "port", *_LOGIN, *_TLS, "datacenters", "ipFamily", "soapRoundtripCount")
-_NO_EFFECT = ("apiDisable", "apiBinding")
-_GLOBAL = (*_SERVER, "secretsDirectory", *_NO_EFFECT)
-_NODES = (
-    "internalNetworkSubnetCidr",
-    "externalNetworkSubnetCidr",
-    "internalVmNetworkName",
-    "externalVmNetworkName",
-    "excludeInternalNetworkSubnetCidr",
-    "excludeExternalNetworkSubnetCidr",
+
+def _server(value: str) -> str:
+    """A host without a port, which has a key of its own."""
+    if not _HOST.fullmatch(value):
+        ip_address(value.strip("[]"))
+    return value.strip("[]")
+
+
+def _thumbprint(value: str) -> str:
+    written = value.replace(":", "").lower()
+    if len(written) not in THUMBPRINT_SIZES or not re.fullmatch("[0-9a-f]+", written):
+        raise ValueError(value)
+    return written
+
+
+def _port(value: str) -> int | None:
+    """0 is none."""
+    return whole_number(0, 65535)[0](value) or None
+
+
+_SERVER = _server, "give a host name or an IP address; the port is a key of its own"
+_PORT = _port, "give a number up to 65535"
+_THUMBPRINT = (
+    _thumbprint,
+    "give SHA-256 of the certificate, as openssl x509 -fingerprint -sha256 prints it",
 )
+_FAMILY = (lambda value: one_of((IPV4, IPV6))(value.lower())), f"use {IPV4}, {IPV6} or both"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSection:
+    """A vCenter's own keys, which hold for all where they are those of the whole file."""
+
+    server: str = setting("", _SERVER)
+    port: int = setting(0, _PORT)
+    user: str = ""
+    password: str = setting("", is_secret=True)
+    secret_name: str = ""
+    secret_namespace: str = ""
+    insecure_flag: bool = False
+    ca_file: str = ""
+    thumbprint: str = setting("", _THUMBPRINT)
+    datacenters: tuple[str, ...] = setting((), separator=",")
+    ip_family: tuple[str, ...] = setting((), _FAMILY, separator=",")
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalSection(ServerSection):
+    """What holds for each vCenter that says nothing else."""
+
+    secrets_directory: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSection:
+    """The tag categories that have the region and the zone of a machine."""
+
+    region: str = ""
+    zone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSection:
+    """Which of a machine's addresses is the internal one, and which the external."""
+
+    internal_network_subnet_cidr: tuple[Network, ...] = setting((), NETWORK, separator=",")
+    external_network_subnet_cidr: tuple[Network, ...] = setting((), NETWORK, separator=",")
+    internal_vm_network_name: str = ""
+    external_vm_network_name: str = ""
+    exclude_internal_network_subnet_cidr: tuple[Network, ...] = setting((), NETWORK, separator=",")
+    exclude_external_network_subnet_cidr: tuple[Network, ...] = setting((), NETWORK, separator=",")
+
+
+def camel(name: str) -> str:
+    """What YAML calls a field."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+_ONE = "VirtualCenter"
+_KINDS = {
+    "Global": GlobalSection,
+    _ONE: ServerSection,
+    "Labels": LabelSection,
+    "Nodes": NodeSection,
+}
+_UNUSED = ("soap_roundtrip_count", "api_disable", "api_binding", "tenantref", "secretref")
+_IN_TREE = ("datacenter", "datastore", "working-dir", "vm-uuid", "vm-name")
+_IN_TREE_SECTIONS = ("Workspace", "Disk", "Network")
+"""What Kubernetes once read itself, without effect as the keys before."""
 _NSXT = ("nsxt", "loadBalancer", "loadBalancerClass", "route")
-_SECTIONS = ("global", "vcenter", "labels", "nodes")
-_SWITCHES = ("insecure-flag", "api-disable")  # of INI
-_IN_TREE = ("workspace", "disk", "network")  # what Kubernetes once read itself; without effect
-_INI_SECTIONS = {"virtualcenter": "vcenter", "loadbalancer": "loadBalancer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,181 +154,188 @@ class VsphereConfig:
     external: AddressRules = AddressRules()
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The sections of a file in either form; `place` is where a section is, by title and name."""
+
+    faults: Faults
+    spell: Callable[[str], str]
+    place: Callable[[str, str], str]
+    common: GlobalSection
+    vcenters: Mapping[str, ServerSection]
+    labels: LabelSection
+    nodes: NodeSection
+
+    def add(self, vcenter: str, field_name: str, problem: str, remedy: str) -> None:
+        """Record a fault of a vCenter's field, which may be one for all."""
+        key = self.spell(field_name)
+        own, common = (f"{self.place(*at)} {key}" for at in ((_ONE, vcenter), ("Global", "")))
+        is_common = own not in self.faults.origins and common in self.faults.origins
+        self.faults.add(common if is_common else own, problem, remedy)
+
+
 def read_config(content: bytes, path: str) -> VsphereConfig:
     """The configuration in `content`; raises `ConfigurationFaults` with everything wrong in it."""
-    reader = YamlReader(path, "global")
-    raw = _parse(reader, content, path)
-    for section in sorted(raw.keys() & set(_NSXT)):
-        remedy = "remove it, and leave balancers and routes to another controller"
-        reader.fault(section, "is not supported: NSX-T", remedy)
-    raw = {key: value for key, value in raw.items() if key not in _NSXT}
-    raw = reader.mapping("", raw, _SECTIONS)
-    labels = reader.mapping("labels", raw.get("labels"), ("region", "zone"))
-    region, zone = (reader.text("labels", labels, key) for key in ("region", "zone"))
-    if bool(region) != bool(zone):
+    file = _read_ini(content, path) if _is_ini(content) else _read_yaml(content, path)
+    labels, nodes = file.labels, file.nodes
+    if bool(labels.region) != bool(labels.zone):
         problem = "has only one of region and zone"
-        reader.fault("labels", problem, "name the tag categories of both")
-    nodes = reader.mapping("nodes", raw.get("nodes"), _NODES)
+        file.faults.add(file.place("Labels", ""), problem, "name the tag categories of both")
     config = VsphereConfig(
-        vcenters=tuple(_read_vcenters(reader, raw)),
-        region_category=region,
-        zone_category=zone,
-        internal=_read_rules(reader, nodes, "internal"),
-        external=_read_rules(reader, nodes, "external"),
+        vcenters=tuple(_vcenters(file)),
+        region_category=labels.region,
+        zone_category=labels.zone,
+        internal=AddressRules(
+            nodes.internal_network_subnet_cidr,
+            nodes.internal_vm_network_name,
+            nodes.exclude_internal_network_subnet_cidr,
+        ),
+        external=AddressRules(
+            nodes.external_network_subnet_cidr,
+            nodes.external_vm_network_name,
+            nodes.exclude_external_network_subnet_cidr,
+        ),
     )
-    reader.check()
+    file.faults.check()
     return config
 
 
-def _parse(reader: YamlReader, content: bytes, path: str) -> Mapping[str, Any]:
-    """The sections by the names that they and their keys have in YAML."""
-    lines = [line.strip() for line in content.splitlines()]
+def _is_ini(content: bytes) -> bool:
+    lines = [line.strip() for line in content.removeprefix(codecs.BOM_UTF8).splitlines()]
     written = [line for line in lines if line and line[:1] not in (b"#", b";")]
-    if not written or not written[0].startswith(b"["):
-        return reader.parse(content)
-    sections: dict[str, Any] = {}
-    try:
-        parsed = parse_ini(content)
-    except IniError as error:
-        reader.fault("", error.problem, error.remedy, error.line)
-        reader.check()
-        raise
-    for (title, name), one in parsed.items():
-        if title in _IN_TREE:
-            continue
-        section = _INI_SECTIONS.get(title, title)
-        found = sections.setdefault(section, {})
-        if section == "vcenter":
-            found = found.setdefault(name, {})
-        found.update({_camel(entry.key): _plain(entry) for entry in one.entries})
-    for name, vcenter in mapping(sections.get("vcenter")).items():
-        vcenter.setdefault("server", name)
-    return sections
+    return bool(written) and written[0].startswith(b"[")
 
 
-def _plain(entry: IniEntry) -> str | bool:
-    """Its value; that of a switch is one, if it is understood."""
-    try:
-        value = "true" if entry.value is None else entry.value
-        return boolean(value) if entry.key in _SWITCHES else value
-    except ValueError:
-        return value
+def _read_ini(content: bytes, path: str) -> _File:
+    unused = [INI.spell(one) for one in _UNUSED]
+    sections = Sections(
+        content,
+        path,
+        _KINDS,
+        named=(_ONE,),
+        unused={
+            "Global": (*unused, *_IN_TREE),
+            _ONE: unused,
+            **dict.fromkeys((*_IN_TREE_SECTIONS, *_NSXT), ()),
+        },
+    )
+    file = _File(
+        sections.faults,
+        INI.spell,
+        place_of,
+        sections.read(GlobalSection),
+        {name: _with_server(name, one) for name, one in sections.read_named(ServerSection).items()},
+        sections.read(LabelSection),
+        sections.read(NodeSection),
+    )
+    _refuse_nsxt(sections.faults, sections.places)
+    return file
 
 
-def _camel(key: str) -> str:
-    first, *rest = key.split("-")
-    return first + "".join(word.capitalize() for word in rest)
+def _with_server(name: str, section: ServerSection) -> ServerSection:
+    """In INI the name of a section is the address of what has no other."""
+    return section if section.server else replace(section, server=name.strip("[]"))
 
 
-def _number(reader: YamlReader, place: str, raw: Mapping[str, Any], key: str, highest: int) -> int:
-    """A whole number, as text in INI; 0 where there is none."""
-    value = reader.text(place, raw, key) or "0"
-    if not value.isdecimal() or int(value) > highest:
-        reader.fault(f"{place} {key}", f"is {value!r}", f"give a number up to {highest}")
-        return 0
-    return int(value)
+def _read_yaml(content: bytes, path: str) -> _File:
+    reader = YamlReader(path, camel, merges=True)
+    root = reader.parse(content, "global")
+    reader.check_keys(root, "", ("global", "vcenter", "labels", "nodes", *_NSXT))
+    unused = [camel(one) for one in _UNUSED]
+    common, entries, labels, nodes = (
+        reader.mapping(root, key) for key in ("global", "vcenter", "labels", "nodes")
+    )
+    vcenters = {name: reader.mapping(entries, name, "vcenter") for name in entries}
+    file = _File(
+        reader.faults,
+        camel,
+        _yaml_place,
+        reader.read(GlobalSection, common, "global", unused),
+        {
+            name: reader.read(ServerSection, one, f"vcenter {name}", unused)
+            for name, one in vcenters.items()
+        },
+        reader.read(LabelSection, labels, "labels"),
+        reader.read(NodeSection, nodes, "nodes"),
+    )
+    _refuse_nsxt(reader.faults, {key.lower(): key for key in root})
+    return file
 
 
-def _read_vcenters(reader: YamlReader, raw: Mapping[str, Any]) -> list[VCenter]:
-    shared = reader.mapping("global", raw.get("global"), _GLOBAL)
-    entries = dict(reader.mapping("vcenter", raw.get("vcenter")))
-    server = reader.text("global", shared, "server")
-    if server and server not in entries:
-        entries[server] = {"server": server}
+def _yaml_place(title: str, name: str) -> str:
+    return f"vcenter {name}".strip() if title == _ONE else title.lower()
+
+
+def _refuse_nsxt(faults: Faults, places: Mapping[str, str]) -> None:
+    """Those of sections by their titles."""
+    for title in places.keys() & set(map(str.lower, _NSXT)):
+        remedy = "remove it, and leave balancers and routes to another controller"
+        faults.add(places[title], "is not supported: NSX-T", remedy)
+
+
+def _vcenters(file: _File) -> Iterator[VCenter]:
+    entries, common = dict(file.vcenters), file.common
+    if common.server and common.server not in entries:
+        entries[common.server] = ServerSection(server=common.server)
     if not entries:
-        reader.fault("vcenter", "is missing", "name one or more, each with its server")
-    found = [_read_vcenter(reader, str(name), one, shared) for name, one in entries.items()]
-    servers = [(one.server, one.port) for one in found]
-    for server, port in sorted({one for one in servers if servers.count(one) > 1}):
-        reader.fault("vcenter", f"has {server}:{port} twice", "remove one of them")
-    return found
+        file.faults.add("vcenter", "is missing", "name one or more, each with its server")
+    hosts = set[tuple[str, int]]()
+    for name, own in entries.items():
+        found = _vcenter(file, name, own)
+        if (host := (found.server, found.port)) in hosts and found.server:
+            problem = f"has {found.server}:{found.port} twice"
+            file.faults.add(file.place(_ONE, ""), problem, "remove one of them")
+        hosts.add(host)
+        yield found
 
 
-def _read_vcenter(
-    reader: YamlReader, name: str, value: object, shared: Mapping[str, Any]
-) -> VCenter:
-    place = f"vcenter {name}"
-    own = reader.mapping(place, value, _SERVER)
-    both = {**{key: one for key, one in shared.items() if key in _SERVER}, **own}
-    server = reader.text(place, own, "server")
-    if not server or urlsplit(f"//{server}").path or "@" in server:
-        reader.fault(f"{place} server", "is missing or is none", "give a host name or an IP")
-    if reader.boolean(place, both, "insecureFlag"):
+def _vcenter(file: _File, name: str, own: ServerSection) -> VCenter:
+    """With what holds for all where it has nothing of its own."""
+    names = [one.name for one in fields(ServerSection) if one.name != "server"]
+    both = replace(own, **{one: getattr(own, one) or getattr(file.common, one) for one in names})
+    if not own.server and f"{file.place(_ONE, name)} server" not in file.faults.origins:
+        file.add(name, "server", "is missing", _SERVER[1])
+    if both.insecure_flag:
         problem = "is not supported: whoever answers would get the password"
-        reader.fault(f"{place} insecureFlag", problem, "give caFile, or thumbprint of the server")
-    _number(reader, place, both, "soapRoundtripCount", 1000)
-    ca_file = reader.text(place, both, "caFile")
-    if why := ca_file and why_no_certificate(ca_file):
+        file.add(name, "insecure_flag", problem, "give caFile, or thumbprint of the server")
+    if why := both.ca_file and why_no_certificate(both.ca_file):
         remedy = "give the file of the authority's certificate, or of the server's own"
-        reader.fault(f"{place} caFile", why, remedy)
+        file.add(name, "ca_file", why, remedy)
+    if len(both.ip_family) != len(set(both.ip_family)):
+        file.add(name, "ip_family", f"is {', '.join(both.ip_family)}", _FAMILY[1])
     return VCenter(
         name=name,
-        server=server.strip("[]"),
-        port=_number(reader, place, both, "port", 65535) or DEFAULT_PORT,
-        ca_file=ca_file,
-        thumbprint=_read_thumbprint(reader, place, both),
-        datacenters=reader.words(place, both, "datacenters"),
-        families=_read_families(reader, place, both),
-        **_read_login(reader, place, own, shared),
+        server=own.server,
+        port=both.port or DEFAULT_PORT,
+        ca_file=both.ca_file,
+        thumbprint=both.thumbprint,
+        datacenters=both.datacenters,
+        families=both.ip_family or (IPV4,),
+        **_login(file, name, own),
     )
 
 
-def _read_login(
-    reader: YamlReader, place: str, own: Mapping[str, Any], shared: Mapping[str, Any]
-) -> dict[str, str]:
+def _login(file: _File, name: str, own: ServerSection) -> dict[str, str]:
     """A Secret or user and password, its own before those of all; or a directory of all."""
-    secrets = [(raw.get("secretName"), raw.get("secretNamespace")) for raw in (own, shared)]
-    if any(bool(name) != bool(namespace) for name, namespace in secrets):
+    common = file.common
+    if any(bool(one.secret_name) != bool(one.secret_namespace) for one in (own, common)):
         remedy = "give secretName and secretNamespace"
-        reader.fault(f"{place} secretName", "is one half of a Secret", remedy)
-    has_own_login = any(own.get(key) for key in ("user", "password"))
-    chosen = own if own.get("secretName") or has_own_login else shared
-    directory = reader.text("global", shared, "secretsDirectory")
-    both = {**shared, **own}
+        file.add(name, "secret_name", "is one half of a Secret", remedy)
+    chosen = own if own.secret_name or own.user or own.password else common
     login = {
-        "user": reader.text(place, both, "user"),
-        "password": reader.text(place, both, "password"),
-        "secret_name": reader.text(place, chosen, "secretName"),
-        "secret_namespace": reader.text(place, chosen, "secretNamespace"),
+        "user": own.user or common.user,
+        "password": own.password or common.password,
+        "secret_name": chosen.secret_name,
+        "secret_namespace": chosen.secret_namespace,
     }
-    if directory and shared.get("secretName"):
-        reader.fault("global secretsDirectory", "stands beside a Secret", "remove one of them")
+    directory = common.secrets_directory
+    if directory and common.secret_name:
+        place = f"{file.place('Global', '')} {file.spell('secrets_directory')}"
+        file.faults.add(place, "stands beside a Secret", "remove one of them")
     if not directory and not login["secret_name"] and not login["user"]:
         directory = DEFAULT_SECRETS if Path(DEFAULT_SECRETS).is_dir() else ""
     has_login = login["user"] and login["password"]
     if not (has_login or login["secret_name"] or directory):
         remedy = "give user and password, secretName and secretNamespace, or secretsDirectory"
-        reader.fault(place, "has no credentials", remedy)
+        file.faults.add(file.place(_ONE, name), "has no credentials", remedy)
     return login | ({} if login["secret_name"] else {"secrets_directory": directory})
-
-
-def _read_thumbprint(reader: YamlReader, place: str, raw: Mapping[str, Any]) -> str:
-    written = reader.text(place, raw, "thumbprint").replace(":", "").lower()
-    is_right = len(written) in THUMBPRINT_SIZES and set(written) <= set("0123456789abcdef")
-    if written and not is_right:
-        remedy = "give SHA-256 of the certificate, as openssl x509 -fingerprint -sha256 prints it"
-        reader.fault(f"{place} thumbprint", "has not the form", remedy)
-        return ""
-    return written
-
-
-def _read_families(reader: YamlReader, place: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
-    found = tuple(one.lower() for one in reader.words(place, raw, "ipFamily"))
-    if set(found) - {IPV4, IPV6} or len(found) != len(set(found)):
-        reader.fault(f"{place} ipFamily", f"is {', '.join(found)}", f"use {IPV4}, {IPV6} or both")
-    return found or (IPV4,)
-
-
-def _read_rules(reader: YamlReader, nodes: Mapping[str, Any], which: str) -> AddressRules:
-    keys = f"{which}NetworkSubnetCidr", f"exclude{which.capitalize()}NetworkSubnetCidr"
-    networks, excluded = (_read_networks(reader, nodes, key) for key in keys)
-    return AddressRules(networks, reader.text("nodes", nodes, f"{which}VmNetworkName"), excluded)
-
-
-def _read_networks(reader: YamlReader, nodes: Mapping[str, Any], key: str) -> tuple[Network, ...]:
-    words = reader.words("nodes", nodes, key)
-    found = [(word, read_network(word)) for word in words]
-    for word, network in found:
-        if network is None:
-            reader.fault(f"nodes {key}", f"has {word!r}", "give networks as 192.0.2.0/24")
-    return tuple(network for _, network in found if network)

@@ -176,6 +176,33 @@ def test_what_the_file_leaves_out_is_taken_from_clouds_yaml(
     assert read_config(clouds.encode(), "").credentials.region == "Here"
 
 
+def test_clouds_yaml_keeps_texts_as_they_are_written(clouds: str) -> None:
+    file = Path(clouds.partition("clouds-file = ")[2].strip())
+    auth = "{auth_url: http://k, username: 1e3, user_domain_name: no, password: 0123456}"
+    file.write_text(f"clouds: {{one: {{region_name: off, insecure: no, auth: {auth}}}}}")
+    file.with_name("secure.yaml").unlink()
+    known = read_config(clouds.encode(), "").credentials
+    assert (known.username, known.user_domain_name) == ("1e3", "no")
+    assert (known.password, known.region, known.tls_insecure) == ("0123456", "off", False)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("clouds: {one: {}}\nclouds: {}", "clouds.yaml:2 clouds: stands twice, in line 1 too"),
+        ("clouds:\n  one: {auth: {password: %x}}", "clouds.yaml:2: is not YAML; put a value that"),
+        ("- clouds", "clouds.yaml:1: is not a mapping; start it with clouds:"),
+        ("a: " + "x" * (1 << 20), "clouds.yaml: cannot be read: it has more than 1048576 bytes"),
+    ],
+)
+def test_what_is_wrong_in_clouds_yaml_is_told(clouds: str, content: str, told: str) -> None:
+    file = Path(clouds.partition("clouds-file = ")[2].strip())
+    file.write_text(content)
+    with pytest.raises(ConfigurationFaults) as raised:
+        read_config(clouds.encode(), "")
+    assert told in str(raised.value)
+
+
 @pytest.mark.parametrize("chosen", ["", "cloud = three"])
 def test_one_cloud_of_several_has_to_be_chosen(clouds: str, chosen: str) -> None:
     with pytest.raises(ConfigurationFaults, match="give one of one, two"):

@@ -142,28 +142,37 @@ LOGIN = "user: u, password: p"
     [
         # VS56
         (f"vcenter: {{a: {{server: vc, {LOGIN}, Port: 1}}}}", "vcenter a Port: is not a key"),
-        ("[Global]\nserver = vc\nuser = u\npassword = p\nzone = z\n", "global zone: is not a key"),
+        (
+            "[Global]\nserver = vc\nuser = u\npassword = p\nzone = z\n",
+            ":5 [Global] zone: is not a key",
+        ),
         (f"vcenter: {{a: {{server: vc, {LOGIN}}}}}\nsecret: {{}}", "secret: is not a key"),
         # VS48
         (
             f"vcenter: {{a: {{server: vc, {LOGIN}}}}}\nlabels: {{zone: z}}",
             "labels: has only one of region and zone; name the tag categories of both",
         ),
-        (f"vcenter: {{a: {{{LOGIN}}}}}", "vcenter a server: is missing or is none"),
-        (f"vcenter: {{a: {{server: 'https://vc/sdk', {LOGIN}}}}}", "vcenter a server: is missing"),
+        (f"vcenter: {{a: {{{LOGIN}}}}}", ":1 vcenter a server: is missing; give a host name or"),
+        (f"vcenter: {{a: {{server: 'https://vc/sdk', {LOGIN}}}}}", "a server: is 'https://vc/sdk'"),
         (
             f"vcenter: {{a: {{server: vc, {LOGIN}, insecureFlag: true}}}}",
             "vcenter a insecureFlag: is not supported: whoever answers would get the password",
         ),
         (
             "[Global]\nserver = vc\nuser = u\npassword = p\ninsecure-flag = 1\n",
-            "vcenter vc insecureFlag: is not supported",
+            ":5 [Global] insecure-flag: is not supported",
         ),
         (f"vcenter: {{a: {{server: vc, {LOGIN}, caFile: /no}}}}", "caFile: is '/no', which"),
-        (f"vcenter: {{a: {{server: vc, {LOGIN}, thumbprint: AB}}}}", "thumbprint: has not the for"),
-        (f"vcenter: {{a: {{server: vc, {LOGIN}, ipFamily: [ipv5]}}}}", "ipFamily: is ipv5; use"),
+        (
+            f"vcenter: {{a: {{server: vc, {LOGIN}, thumbprint: AB}}}}",
+            "thumbprint: is 'AB'; give SHA-2",
+        ),
+        (f"vcenter: {{a: {{server: vc, {LOGIN}, ipFamily: [ipv5]}}}}", "ipFamily: is 'ipv5'; use"),
         (f"vcenter: {{a: {{server: vc, {LOGIN}, port: 70000}}}}", "port: is '70000'; give a num"),
-        (f"vcenter: {{a: {{server: vc, {LOGIN}, datacenters: 1}}}}", "datacenters: is no list"),
+        (
+            f"vcenter: {{a: {{server: vc, {LOGIN}, datacenters: {{a: b}}}}}}",
+            "datacenters: is not a list",
+        ),
         (f"vcenter: {{a: {{server: vc, {LOGIN}, secretName: s}}}}", "is one half of a Secret"),
         (
             f"vcenter: {{a: {{server: vc, {LOGIN}}}, b: {{server: vc, {LOGIN}}}}}",
@@ -171,7 +180,7 @@ LOGIN = "user: u, password: p"
         ),
         (
             f"vcenter: {{a: {{server: vc, {LOGIN}}}}}\nnodes: {{internalNetworkSubnetCidr: x}}",
-            "nodes internalNetworkSubnetCidr: has 'x'; give networks as 192.0.2.0/24",
+            "nodes internalNetworkSubnetCidr: is 'x'; give a network as 192.0.2.0/24",
         ),
         (
             f"vcenter: {{a: {{server: vc, {LOGIN}}}}}\nloadBalancer: {{size: SMALL}}",
@@ -182,9 +191,9 @@ LOGIN = "user: u, password: p"
             "global secretsDirectory: stands beside a Secret",
         ),
         ("", "vcenter: is missing"),
-        ("- a", "is no mapping"),
-        ("a: [", "is not YAML: line 1 is not understood"),
-        ("vcenter: [a]", "vcenter: is no mapping"),
+        ("- a", ":1: is not a mapping; start it with global:"),
+        ("a: [", ":1: is not YAML; close each bracket"),
+        ("vcenter: [a]", ":1 vcenter: is not a mapping"),
     ],
 )
 def test_what_is_wrong_is_told(content: str, told: str) -> None:
