@@ -1,4 +1,7 @@
-"""Certificate authorities of a test, and what they sign."""
+"""Certificate authorities of a test, and what they sign, as RFC 5280 has it.
+
+Python verifies strictly since 3.13: key identifiers everywhere, and the usage of a CA's key.
+"""
 
 import datetime
 import ssl
@@ -63,6 +66,8 @@ class Authority:
         self.name = _name(name, ())
         builder = _builder(self.name, key).issuer_name(issuer.name if issuer else self.name)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        builder = builder.add_extension(_signs_certificates(), True)
+        builder = builder.add_extension(_identifier_of(signer), False)
         self.own: Signed = Signed(builder.sign(signer, hashes.SHA256()), key)
 
     @property
@@ -87,8 +92,8 @@ class Authority:
         return self._sign(builder, key)
 
     def _sign(self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> Signed:
-        signed = builder.issuer_name(self.name).sign(self.own.key, hashes.SHA256())
-        return Signed(signed, key)
+        builder = builder.issuer_name(self.name).add_extension(_identifier_of(self.own.key), False)
+        return Signed(builder.sign(self.own.key, hashes.SHA256()), key)
 
 
 PURPOSES = {"client": ExtendedKeyUsageOID.CLIENT_AUTH, "server": ExtendedKeyUsageOID.SERVER_AUTH}
@@ -117,4 +122,15 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(NOW - 2 * HOUR)
         .not_valid_after(NOW + ends_in)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
     )
+
+
+def _identifier_of(issuer: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key())
+
+
+def _signs_certificates() -> x509.KeyUsage:
+    others = "digital_signature content_commitment key_encipherment data_encipherment key_agreement"
+    none = dict.fromkeys([*others.split(), "crl_sign", "encipher_only", "decipher_only"], False)
+    return x509.KeyUsage(key_cert_sign=True, **none)
