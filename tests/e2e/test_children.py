@@ -14,7 +14,6 @@ from tests.support.cluster_nodes import kill
 from tests.support.deadlines import Deadline, dilation
 from tests.support.environment import Environment
 from tests.support.installed import install
-from tests.support.replicas import Durations
 from tests.support.running import (
     ALL_CONTROLLERS,
     IS_LONG,
@@ -78,9 +77,7 @@ async def test_killed_workers_are_back_within_a_second(env: Environment) -> None
 
 async def test_a_hanging_worker_is_replaced_and_leaves_its_stacks(env: Environment) -> None:
     """It is silent for too long before its permission ends, which would end it as well."""
-    times = dilation()
-    elected = Durations(15.0 * times, 10.0 * times, 2.0 * times).flags()
-    with env.supervisor(f"--worker-silence-limit={2 * times}s", *elected) as supervisor:
+    with env.supervisor(f"--worker-silence-limit={2 * dilation()}s") as supervisor:
         old = supervisor.wait_running()["node-0"]["pid"]
         os.kill(old, signal.SIGSTOP)
         await env.add_nodes(20)

@@ -43,6 +43,15 @@ NODES_ONLY = "--controllers=cloud-node,cloud-node-lifecycle"
 ALL_CONTROLLERS = ("--controllers=*", "--cluster-cidr=10.240.0.0/12", "--cloud-rate=write=200")
 
 
+def steady_lease() -> tuple[str, str]:
+    """So long a lease that no leader loses it because the machine is busy; at rest the default."""
+    times = deadlines.dilation()
+    return (
+        f"--leader-elect-lease-duration={15 * times}s",
+        f"--leader-elect-renew-deadline={10 * times}s",
+    )
+
+
 def wait_for(
     what: str, condition: Callable[[], T | None], timeout: float = PATIENCE, pause: float = 0.02
 ) -> T:
@@ -215,6 +224,7 @@ class Supervisor(Controlled):
                 f"--runtime-dir={self.runtime}",
                 NODES_ONLY,
                 "--secure-port=0",
+                *steady_lease(),
                 *flags,
             ],
         )

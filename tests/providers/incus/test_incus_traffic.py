@@ -20,7 +20,7 @@ from ccm.sandbox.kubelets import ready_condition, registration
 from tests.e2e.conftest import api, cluster
 from tests.labs.incus.lab import Lab
 from tests.providers.incus.test_incus_balancers import ROOT
-from tests.support.deadlines import within
+from tests.support.deadlines import dilation, within
 from tests.support.environment import NODES, SERVICES
 from tests.support.kube.cluster import RealCluster
 from tests.support.running import Supervisor, Where, in_background, long, until
@@ -35,8 +35,8 @@ FLAGS = (
     "--controllers=*",
     "--node-monitor-period=500ms",
     "--node-deletion-confirmation-period=0",
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
+    f"--leader-elect-lease-duration={4 * dilation()}s",
+    f"--leader-elect-renew-deadline={3 * dilation()}s",
     "--leader-elect-retry-period=500ms",
 )
 LIMIT = 120.0  # seconds, on a machine that does something else as well
