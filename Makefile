@@ -157,9 +157,9 @@ test-oldest: venv ## Run the tests with the oldest dependencies that setup.cfg a
 test-fast: venv ## Run the unit tests only, within a minute
 	$(BIN)/python -m pytest tests/unit -q -n 2
 
-# Not in CI: it takes an hour. MODULE names a file of tests/mutation/modules.tsv; what was interrupted
+# Not in CI: it takes hours. MODULE names a file of tests/mutation/modules.tsv; what was interrupted
 # goes on, and with FRESH=1 all is tried again.
-mutants: mutants-tools ## Change the code in 3,000 places, and list what no unit test notices
+mutants: mutants-tools ## Change the code in 3,700 places, and list what no unit test notices
 	$(BIN)/python -m tests.mutation $(MODULE) --jobs $(or $(JOBS),2) $(if $(FRESH),--fresh)
 
 mutants-tools: venv # What changes the code
