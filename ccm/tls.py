@@ -30,8 +30,7 @@ class Server:
 
     `url` may be `unix:///<path>` of a socket. `tls_name` is the name in its certificate, when that
     is not the host of `url`; with `is_pinned` the name does not count, as `ca_file` is the server's
-    very certificate. Without `is_strict`, certificates may bend RFC 5280, as those of old clusters
-    do. `ca_data` are certificates in PEM, which count beside those in `ca_file`.
+    very certificate. `ca_data` are certificates in PEM, which count beside those in `ca_file`.
     """
 
     url: str
@@ -42,7 +41,6 @@ class Server:
     key_file: str = ""
     tls_name: str = ""
     is_verified: bool = True
-    is_strict: bool = True
     is_pinned: bool = False
 
     def without_certificate(self) -> "Server":
@@ -51,7 +49,10 @@ class Server:
 
 
 def client_tls(server: Server) -> ssl.SSLContext | None:
-    """The TLS context for connections to the server; None for plain HTTP."""
+    """The TLS context for connections to the server; None for plain HTTP.
+
+    It takes every certificate that kubectl and kubelets take.
+    """
     if not server.url.startswith("https"):
         return None
     context = ssl.create_default_context(
@@ -64,8 +65,9 @@ def client_tls(server: Server) -> ssl.SSLContext | None:
         context.verify_mode = ssl.CERT_NONE
     if server.is_pinned:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    if not server.is_strict:
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # As Go's library: Python sets this since 3.13, and would refuse CAs without key usage, which
+    # `openssl req -x509` makes, and certificates without their authority's key identifier.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 

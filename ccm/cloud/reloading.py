@@ -72,4 +72,4 @@ def with_trust(server: Server) -> Server:
     found = x509.load_pem_x509_certificate(Path(server.ca_file).read_bytes()).extensions
     constraints = [one.value for one in found if isinstance(one.value, x509.BasicConstraints)]
     is_authority = any(one.ca for one in constraints)
-    return replace(server, is_strict=False, is_pinned=not is_authority)
+    return replace(server, is_pinned=not is_authority)

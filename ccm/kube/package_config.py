@@ -47,7 +47,6 @@ def _server(configuration: Configuration) -> Server:
         key_file=configuration.key_file or "",
         tls_name=configuration.tls_server_name or "",
         is_verified=configuration.verify_ssl,
-        is_strict=not configuration.disable_strict_ssl_verification,
     )
 
 

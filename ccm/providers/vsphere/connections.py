@@ -33,7 +33,7 @@ class Connections:
         """The client to send with; raises `OSError` or `ValueError` when there can be none."""
         if self._client is None:
             pem = await asyncio.to_thread(fetch_certificate, self._vcenter)
-            server = Server(self._vcenter.url, ca_data=pem, is_strict=False, is_pinned=True)
+            server = Server(self._vcenter.url, ca_data=pem, is_pinned=True)
             self._client = ReloadingClient(server, IDLE_TIMEOUT)
         return self._client.current()
 
