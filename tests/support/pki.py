@@ -58,16 +58,24 @@ class Signed:
 
 
 class Authority:
-    """A CA; one of another CA when `issuer` is given."""
+    """A CA; one of another CA when `issuer` is given.
 
-    def __init__(self, name: str, issuer: "Authority | None" = None) -> None:
+    Without `is_strict`, it and what it signs lack usage and key identifiers, as what
+    `openssl req -x509` makes.
+    """
+
+    def __init__(
+        self, name: str, issuer: "Authority | None" = None, is_strict: bool = True
+    ) -> None:
+        self._is_strict = is_strict
         key = ec.generate_private_key(ec.SECP256R1())
         signer = issuer.own.key if issuer else key
         self.name = _name(name, ())
         builder = _builder(self.name, key).issuer_name(issuer.name if issuer else self.name)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        builder = builder.add_extension(_signs_certificates(), True)
-        builder = builder.add_extension(_identifier_of(signer), False)
+        if is_strict:
+            builder = builder.add_extension(_signs_certificates(), True)
+            builder = builder.add_extension(_identifier_of(signer), False)
         self.own: Signed = Signed(builder.sign(signer, hashes.SHA256()), key)
 
     @property
@@ -92,7 +100,9 @@ class Authority:
         return self._sign(builder, key)
 
     def _sign(self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> Signed:
-        builder = builder.issuer_name(self.name).add_extension(_identifier_of(self.own.key), False)
+        builder = builder.issuer_name(self.name)
+        if self._is_strict:
+            builder = builder.add_extension(_identifier_of(self.own.key), False)
         return Signed(builder.sign(self.own.key, hashes.SHA256()), key)
 
 
