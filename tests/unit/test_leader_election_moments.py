@@ -41,6 +41,14 @@ async def test_a_replica_without_a_lease_asks_four_times_a_retry_period() -> Non
     assert len(two.wire.timeouts) - began in (39, 40)  # the answer takes a moment
 
 
+async def test_a_replica_that_is_not_ready_asks_no_more_often() -> None:
+    one = Replica(ApiServer(), "one")
+    one.is_ready = False
+    one.start()
+    await asyncio.sleep(10.0)
+    assert len(one.wire.timeouts) in (19, 20, 21)
+
+
 async def test_a_holder_that_fails_tries_again_sooner_until_its_permission_ends() -> None:
     server, [one] = await started("one")
     one.wire.normally = Request(Fate.FAILED)
@@ -192,6 +200,15 @@ async def test_half_of_the_permission_is_for_workers_to_stop(
     assert (server.holder() == "") == is_offered
     told = reasons(caplog, "this leader cannot run all controllers", "why")
     assert told == ["node-0: no credentials"]
+
+
+async def test_a_lease_that_is_deleted_while_a_worker_does_not_stop_is_made_anew() -> None:
+    server, [one] = await started("one", timing=OFFERING)
+    one.hurt(None)
+    await until(lambda: not one.leader.is_leading(), 62.0)
+    server.lease = None
+    await leads_at(one, 6.0)
+    assert server.holder() == "one"
 
 
 async def test_another_replica_takes_an_offered_lease_and_the_one_before_ends() -> None:
