@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from ccm.cloud.gate import WorkerGate
 from ccm.decide.budget import Priority
 
+from .deadlines import timeout
 from .nodes import PROVIDER_IDS, SCHEME
-from .waiting import DEADLINE
 
 GRANTED = 123.0  # when the source says that every call was granted
 PARTS = ("instances", "load_balancers", "routes", "volumes")
@@ -68,7 +68,7 @@ class Inventory:
         self.gate.set()
         self.grants = GrantSource()
         self.check: Callable[[], None] = lambda: None
-        self._calls = WorkerGate(self.grants, timeout=DEADLINE, check=lambda: self.check())
+        self._calls = WorkerGate(self.grants, timeout=timeout(), check=lambda: self.check())
 
     async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
         names = [one.name for one in objects]

@@ -11,7 +11,7 @@ import time
 from asyncio import Future
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 from unittest.mock import patch
 
 import pytest
@@ -35,7 +35,7 @@ class _NoWaiting(selectors.SelectSelector):
             return super().select(None)
         if timeout is None:
             raise AssertionError("nothing will ever happen again")
-        self.now += max(timeout, 1e-6)  # time never stands still
+        self.now += max(timeout, 1e-6)  # a turn of the loop takes its time
         return super().select(0)
 
 
@@ -47,6 +47,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._no_waiting)
 
     def time(self) -> float:
+        self._no_waiting.now += 1e-9  # as to the real clock, no two moments are the same
         return self._no_waiting.now
 
     def run_forever(self) -> None:
@@ -61,6 +62,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._on_thread_done)
         return future
+
+    async def shutdown_default_executor(self, *timeout: Any) -> None:
+        self._no_waiting.threads += 1
+        await super().shutdown_default_executor(*timeout)
+        self._no_waiting.threads -= 1
 
     def _on_thread_done(self, _: object) -> None:
         self._no_waiting.threads -= 1

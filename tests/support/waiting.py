@@ -7,8 +7,6 @@ import pytest
 
 from tests.support.deadlines import Deadline
 
-DEADLINE = 5.0  # seconds that are handed to the product, as a deadline of its own
-
 
 async def until(condition: Callable[[], object], what: str = "the condition") -> None:
     """Return once `condition()` is true; fail the test when it does not come true."""

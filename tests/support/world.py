@@ -23,7 +23,7 @@ from .context import (
     new_executor,
     snapshot,
 )
-from .waiting import DEADLINE
+from .deadlines import timeout, within
 
 MANY = 1000  # keys that may execute at the same time unless a test says otherwise
 
@@ -93,7 +93,7 @@ class World:
         await executor.acquire_slot()
         try:
             with executor.executing(key):
-                async with asyncio.timeout(DEADLINE):
+                async with within():
                     result: Result = await self.controller.reconcile(key)
             return result
         finally:
@@ -106,7 +106,7 @@ class World:
 
     async def events(self) -> list[tuple[str, str, str]]:
         """The Events so far: type, reason, message."""
-        await self.context.recorder.drain(DEADLINE)
+        await self.context.recorder.drain(timeout())
         return [(one["type"], one["reason"], one["message"]) for one in self.cluster.events]
 
     @asynccontextmanager

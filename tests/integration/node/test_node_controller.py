@@ -31,6 +31,8 @@ from workers.controller import Result
 
 from .world import World, world
 
+pytestmark = pytest.mark.virtual_time
+
 SYNCED = ("Normal", "Synced", "Node synced successfully")
 
 

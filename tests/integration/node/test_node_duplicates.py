@@ -10,6 +10,8 @@ from workers.store import MachineHolders
 
 from .world import World, world
 
+pytestmark = pytest.mark.virtual_time
+
 OLDER, OLD, NEW = (created(f"{year}-01-01T00:00:00Z") for year in (2024, 2025, 2026))
 MACHINE = machine("fake://1", "InternalIP 10.0.0.1")
 

@@ -3,11 +3,15 @@
 import asyncio
 from itertools import pairwise
 
+import pytest
+
 from ccm.bus.frames import Objects
 from ccm.model.objects import Node
 from workers.node.controller import PROJECTIONS
 from workers.node.passes import NODES_AT_ONCE, nodes_where
 from workers.store import Store
+
+pytestmark = pytest.mark.virtual_time
 
 
 def filled(number: int) -> Store:

@@ -24,6 +24,8 @@ from tests.support.waiting import until
 
 from .world import World, world
 
+pytestmark = pytest.mark.virtual_time
+
 PERIOD = 0.02  # seconds of a pass
 
 

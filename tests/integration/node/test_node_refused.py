@@ -13,6 +13,8 @@ from workers.node import controller as module
 
 from .world import World, world
 
+pytestmark = pytest.mark.virtual_time
+
 TYPE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
 
 

@@ -29,6 +29,8 @@ from workers.node.plan import SHUTDOWN, Action, SetLabels, SetTaints, patch_for,
 from .test_node_interrupted import cases
 from .world import world
 
+pytestmark = pytest.mark.virtual_time
+
 OTHERS: list[Action] = [
     SetTaints([]),
     SetTaints([SHUTDOWN, OTHER_TAINT]),

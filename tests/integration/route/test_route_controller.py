@@ -25,6 +25,8 @@ from tests.support.rows import row
 from workers.controller import NotNeeded
 from workers.route import controller as worker
 
+pytestmark = pytest.mark.virtual_time
+
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
 A6, B6, C6 = "fd00:244::/64", "fd00:244:0:1::/64", "fd00:244:0:2::/64"
 

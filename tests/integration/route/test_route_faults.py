@@ -31,6 +31,8 @@ from workers.route.controller import FULL_PASS
 from workers.route.listing import Listing
 from workers.timings import Timings
 
+pytestmark = pytest.mark.virtual_time
+
 A4, B4, C4, D4 = (f"10.244.{number}.0/24" for number in range(4))
 A6 = "fd00:244::/64"
 COULD_NOT = "Could not create route uid-of-{0} {1} for node {0}: {2}"

@@ -13,6 +13,8 @@ from tests.support.nodes import (
     with_provider_id,
 )
 
+pytestmark = pytest.mark.virtual_time
+
 A4, B4, C4 = "10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"
 
 

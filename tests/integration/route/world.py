@@ -13,7 +13,8 @@ from tests.integration.route.cloud import FakeRoutes
 from tests.support.cloud import new_provider
 from tests.support.cluster import Cluster
 from tests.support.context import SETTINGS
-from tests.support.waiting import DEADLINE, let_run
+from tests.support.deadlines import within
+from tests.support.waiting import let_run
 from tests.support.world import World as ControllerWorld
 from workers.controller import Result
 from workers.route import controller as module
@@ -50,7 +51,7 @@ class World(ControllerWorld):
     async def settle(self) -> None:
         """Feed and reconcile, side by side, until there is nothing left but failures."""
         self.feed()
-        async with asyncio.timeout(DEADLINE):
+        async with within():
             while True:
                 await self._drain()
                 if not self.feed() and not len(self.queue):

@@ -13,6 +13,8 @@ from workers.service.plan import Capabilities
 from .objects import KEY, annotated, being_deleted, node, port, service, spec
 from .world import World, running, running_with
 
+pytestmark = pytest.mark.virtual_time
+
 N1 = node("n1")
 ALL, NONE = frozenset(Feature), frozenset[Feature]()
 RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/8"])

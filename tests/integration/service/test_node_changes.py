@@ -10,6 +10,7 @@ from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.objects import SHUTDOWN_TAINT
 from tests.support.context import TIMINGS
+from tests.support.deadlines import within
 from tests.support.nodes import Tweak, created, labelled, with_provider_id
 from tests.support.rows import row
 from tests.support.waiting import until
@@ -33,6 +34,8 @@ from .objects import (
     with_taint,
 )
 from .world import World, running_with
+
+pytestmark = pytest.mark.virtual_time
 
 N1, N2, N3 = node("n1"), node("n2"), node("n3")
 BOTH = ("n1", "n2")
@@ -115,7 +118,7 @@ async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever() -> None
             w.cluster.put(node(f"n{next(numbers)}"))
 
         w.balancers.before_write = change
-        async with asyncio.timeout(10):
+        async with within():
             while names != {name for name, *_ in updates(w)}:
                 change()
                 await asyncio.sleep(0.005)

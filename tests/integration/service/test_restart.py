@@ -27,6 +27,8 @@ from .objects import (
 )
 from .world import World, running, running_with
 
+pytestmark = pytest.mark.virtual_time
+
 N1 = node("n1")
 MINE = spec(loadBalancerClass="mine")
 

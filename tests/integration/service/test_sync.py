@@ -33,6 +33,8 @@ from .objects import (
 )
 from .world import World, running, running_with
 
+pytestmark = pytest.mark.virtual_time
+
 
 async def with_balancer(*tweaks: Tweak) -> World:
     """A cluster and a cloud as an earlier start left them: one Service with its balancer."""

@@ -15,6 +15,7 @@ from tests.support.cloud import new_provider
 from tests.support.cluster import Cluster
 from tests.support.context import SETTINGS, TIMINGS
 from tests.support.context import running as under_runner
+from tests.support.deadlines import within
 from tests.support.nodes import Tweak
 from tests.support.world import World as ControllerWorld
 from workers.queue import WorkQueue
@@ -24,8 +25,6 @@ from workers.timings import Timings
 
 from .cloud import Balancers
 from .objects import KEY
-
-TIMEOUT = 10.0  # seconds after which what a test waits for will not come any more
 
 
 class Queue(WorkQueue):
@@ -156,7 +155,7 @@ class World(ControllerWorld):
         return self.queue.is_idle() and self.controller._hosts.is_debounced
 
     async def rest(self) -> None:
-        async with asyncio.timeout(TIMEOUT):
+        async with within():
             while True:
                 await asyncio.sleep(0.002)
                 if self.is_idle():

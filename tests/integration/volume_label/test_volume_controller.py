@@ -24,6 +24,8 @@ from .volumes import (
 )
 from .world import World, world
 
+pytestmark = pytest.mark.virtual_time
+
 
 async def test_a_volume_gets_labels_and_affinity_in_one_write_and_then_rests() -> None:
     async with world() as w:
