@@ -1,6 +1,5 @@
 """A bare client of an API server, which sends what a case says and hides nothing."""
 
-import asyncio
 import itertools
 import ssl
 import uuid
@@ -12,6 +11,8 @@ from typing import Any
 
 import aiohttp
 import orjson
+
+from tests.support.deadlines import within
 
 NODES = "/api/v1/nodes"
 NAMESPACES = "/api/v1/namespaces"
@@ -32,8 +33,6 @@ JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-
-WITHIN = 10.0
 
 Body = dict[str, Any]
 
@@ -94,7 +93,7 @@ class Watch:
 
     async def next(self) -> Event:
         """Return the next event; TimeoutError when none comes."""
-        async with asyncio.timeout(WITHIN):
+        async with within():
             line = await self.response.content.readline()
         assert line, "the watch has ended"
         raw = orjson.loads(line)
@@ -102,7 +101,7 @@ class Watch:
 
     async def rest(self) -> list[Event]:
         """Return what comes until the server ends the watch."""
-        async with asyncio.timeout(WITHIN):
+        async with within():
             lines = [orjson.loads(line) async for line in self.response.content]
         return [Event(raw["type"], raw["object"]) for raw in lines]
 

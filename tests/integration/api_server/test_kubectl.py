@@ -16,6 +16,7 @@ from tests.integration.api_server.client import (
     new_balancer,
     new_volume,
 )
+from tests.support.deadlines import timeout, within
 from tests.support.kube.build import find_binaries
 
 NODE = """
@@ -60,7 +61,7 @@ class Kubectl:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        async with asyncio.timeout(30):
+        async with within():
             output, complaint = await process.communicate(stdin.encode())
         assert process.returncode == 0, complaint.decode()
         return output.decode()
@@ -163,7 +164,8 @@ async def test_kubectl_may_taint_label_and_cordon(api: Api, kubectl: Kubectl) ->
 
 async def test_kubectl_waits_until_a_finalized_object_is_gone(api: Api, kubectl: Kubectl) -> None:
     node = await api.new(NODES, metadata={"finalizers": ["example.com/hold"]})
-    deleting = asyncio.ensure_future(kubectl("delete", "node", node.name, "--timeout=20s"))
+    limit = f"--timeout={timeout():.0f}s"
+    deleting = asyncio.ensure_future(kubectl("delete", "node", node.name, limit))
     async with api.watch(NODES, resourceVersion=node.version) as watch:
         assert "deletionTimestamp" in (await watch.next()).object["metadata"]
     assert not deleting.done()

@@ -14,6 +14,7 @@ import pytest
 
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.integration.api_server.client import NODES, Api
+from tests.support.deadlines import within
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ async def test_the_process_tells_where_it_is_and_ends_on_sigterm(tmp_path: Path)
     flags = [f"--url-file={url_file}", f"--kubeconfig={kubeconfig}"]
     async with process(*flags) as child, aiohttp.ClientSession() as session:
         assert child.stdout is not None
-        async with asyncio.timeout(10):
+        async with within():
             url = (await child.stdout.readline()).decode().strip()
         assert url_file.read_text().strip() == url
         assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
@@ -73,5 +74,5 @@ async def test_the_process_tells_where_it_is_and_ends_on_sigterm(tmp_path: Path)
         node = await api.new(NODES)
         async with api.watch(NODES, resourceVersion=node.version):
             child.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(5):
+            async with within():
                 assert await child.wait() == 0

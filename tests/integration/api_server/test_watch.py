@@ -8,6 +8,7 @@ import pytest
 from ccm.sandbox.kubernetes.server import SandboxServer
 from tests.integration.api_server.client import LEASES, NODES, Api
 from tests.integration.api_server.conftest import client_of
+from tests.support.deadlines import timeout
 from tests.support.kube.cluster import RealCluster
 
 
@@ -72,7 +73,8 @@ async def test_a_watch_of_one_namespace_or_one_name_shows_no_other(api: Api) -> 
 
 async def test_a_bookmark_tells_of_progress_two_seconds_before_the_timeout(api: Api) -> None:
     selector = f"case={api.new_name()}"
-    options = {"allowWatchBookmarks": "true", "timeoutSeconds": 3, "labelSelector": selector}
+    seconds = 2 + round(timeout(0.5))  # so long does what is told of have
+    options = {"allowWatchBookmarks": "true", "timeoutSeconds": seconds, "labelSelector": selector}
     start = (await api.get(NODES)).version
     async with api.watch(NODES, resourceVersion=start, **options) as watch:
         node = await api.new(NODES)

@@ -16,6 +16,7 @@ from tests.integration.check import (
 )
 from tests.integration.check.planting import Ground, PlantedFault
 from tests.integration.check.world import CheckWorld
+from tests.support.deadlines import timeout
 from tests.support.kube.audit import AuditEntry
 
 pytestmark = pytest.mark.real
@@ -107,7 +108,7 @@ def test_too_few_open_files_and_the_exit_code_of_a_real_process(world: CheckWorl
         ["sh", "-c", f"ulimit -n 100; exec {shlex.join(command)}"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=timeout(),
         check=False,
     )
     assert done.returncode == 1, done.stderr

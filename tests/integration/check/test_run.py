@@ -17,6 +17,8 @@ from ccm.errors import CloudError, KubernetesError, Unreachable
 from ccm.settings import Settings
 from tests.docs.pages import table_rows
 
+pytestmark = pytest.mark.virtual_time
+
 
 def a_context() -> CheckContext:
     return CheckContext(Settings(cloud_provider="simulated"), {})

@@ -18,6 +18,7 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import CloudFault
 from ccm.settings import Settings
 from tests.support.cluster_nodes import add_machines_and_nodes, connect
+from tests.support.deadlines import within
 from tests.support.kube.cluster import RealCluster
 from tests.support.running import Cloud, Json, Supervisor, Where, wait_for
 
@@ -124,7 +125,7 @@ def make_healthy(cluster: RealCluster, cloud: Cloud, supervisor: Supervisor) -> 
             async with CloudAdmin(cloud.url) as admin:
                 await add_machines_and_nodes(kube, cloud.url, len(NODES))
                 await workload.create(kube, admin)
-                async with asyncio.timeout(60):
+                async with within():
                     while not _is_served(await workload.observe(kube, admin)):  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
         finally:

@@ -18,6 +18,7 @@ from ccm.supervisor.https.server import HttpsServer
 from ccm.supervisor.https.timings import HttpsTimings
 from ccm.supervisor.listening import listen
 from tests.integration.https.review_api import ReviewApi
+from tests.support.deadlines import timeout, within
 from tests.support.kube.ports import ReservedPort
 from tests.support.pki import trusting_anybody
 
@@ -67,7 +68,7 @@ class ServerAddress:
                 headers=sent,
                 data=body,
                 server_hostname=name,
-                timeout=aiohttp.ClientTimeout(total=20),
+                timeout=aiohttp.ClientTimeout(total=timeout()),
             ) as response,
         ):
             return Response(response.status, await response.text(), response.headers)
@@ -95,11 +96,10 @@ class LocalServer(ServerAddress):
 async def eventually(
     look: Callable[[], Awaitable[T]],
     is_right: Callable[[T], object] = bool,
-    seconds: float = 10.0,
     pause: float = 0.01,
 ) -> T:
     """What `look` finds once it is right; fails the test when it does not become so."""
-    async with asyncio.timeout(seconds):
+    async with within():
         while not is_right(found := await look()):  # noqa: ASYNC110 - others may make it so
             await asyncio.sleep(pause)
     return found
@@ -112,7 +112,8 @@ async def who(request: web.Request) -> web.Response:
 ROUTES = (web.get("/page", who), web.put("/page", who), web.get("/healthz", who))
 
 
-QUICK = HttpsTimings(file_poll_interval=0.02)
+QUICK = HttpsTimings(handshake_timeout=timeout(), review_timeout=timeout(), file_poll_interval=0.02)
+"""Quick where tests would wait, and patient where they would race."""
 
 
 def serving(

@@ -129,8 +129,8 @@ async def test_results_are_cached_for_the_ttl_of_the_flags(reviews: ReviewApi) -
     reviews.add_token("good", "alice")
     reviews.allow("alice", "/page")
     flags = {
-        "authentication_token_webhook_cache_ttl": 60.0,
-        "authorization_webhook_cache_authorized_ttl": 60.0,
+        "authentication_token_webhook_cache_ttl": 3600.0,
+        "authorization_webhook_cache_authorized_ttl": 3600.0,
         "authorization_webhook_cache_unauthorized_ttl": 0.0,
     }
     async with serving(reviews, **flags) as server:
@@ -202,7 +202,6 @@ async def test_a_review_that_keeps_failing_refuses_the_request(
     assert again.status == 200, "a failure must not be remembered as an answer"
 
 
-@pytest.mark.timings(review_timeout=2.0)
 async def test_a_review_that_hangs_blocks_no_other_request(
     server: LocalServer, reviews: ReviewApi
 ) -> None:
@@ -211,8 +210,13 @@ async def test_a_review_that_hangs_blocks_no_other_request(
     await until(lambda: reviews.counts["TokenReview"])
     assert (await server.get("/healthz")).status == 200
     assert not waiting.done()
-    async with asyncio.timeout(6):
-        assert (await waiting).status == 500
+    waiting.cancel()
+
+
+@pytest.mark.timings(review_timeout=0.05)
+async def test_a_review_that_hangs_is_given_up(server: LocalServer, reviews: ReviewApi) -> None:
+    reviews.hangs = asyncio.Event()
+    assert (await server.get("/page", token="good")).status == 500
 
 
 async def test_without_an_api_server_only_open_paths_are_served(reviews: ReviewApi) -> None:

@@ -11,6 +11,7 @@ import pytest
 from ccm.processes import resident_bytes
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, serving
+from tests.support.deadlines import timeout, within
 from tests.support.pki import trusting_anybody
 from tests.support.rows import row
 from tests.support.waiting import until
@@ -94,7 +95,7 @@ async def test_a_client_that_pipelines_takes_no_memory(reviews: ReviewApi, hangs
 @pytest.mark.timings(handshake_timeout=0.05)
 async def test_a_handshake_that_takes_too_long_is_given_up(server: LocalServer) -> None:
     with connected(server) as slow:
-        slow.settimeout(5)
+        slow.settimeout(timeout())
         assert await asyncio.to_thread(slow.recv, 1) == b""
 
 
@@ -104,7 +105,7 @@ async def test_a_request_that_never_ends_leaves_the_stop_to_others(reviews: Revi
         asking = asyncio.create_task(server.get("/page"))
         await until(lambda: reviews.counts["SubjectAccessReview"])
         asking.add_done_callback(lambda task: task.exception())
-    async with asyncio.timeout(5):
+    async with within():
         await asyncio.wait({asking})
 
 

@@ -14,6 +14,7 @@ import yaml
 
 from ccm.metrics import MetricType, catalogue
 from tests.integration.https.prometheus import ALERTS, scrape_config
+from tests.support.deadlines import timeout
 from tests.support.needed import needed
 
 MISSING = "promtool is not installed: apt-get install prometheus"
@@ -24,7 +25,7 @@ def promtool(*arguments: str | Path) -> str:
     """What it says; fails when it complains."""
     program = needed(shutil.which("promtool"), MISSING)
     done = subprocess.run(
-        [program, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [program, *arguments], capture_output=True, text=True, timeout=timeout(), check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -16,6 +16,7 @@ from tests.integration.https.served import ServerAddress, eventually
 from tests.integration.https.test_real import REVIEWER
 from tests.integration.https.test_rotation import replace_pair, under_load, until_served
 from tests.support.cluster_nodes import add_machines_and_nodes, kill
+from tests.support.deadlines import timeout
 from tests.support.environment import Environment
 from tests.support.kube.cluster import RealCluster
 from tests.support.kube.ports import ReservedPort
@@ -56,7 +57,7 @@ class Served:
             return False  # nobody listens yet
 
     async def ready(self) -> None:
-        await eventually(self.is_ready, seconds=60, pause=0.1)
+        await eventually(self.is_ready, pause=0.1)
 
     async def samples(self) -> dict[Sample, float]:
         answer = await self.place.get("/metrics", token=self._token)
@@ -109,7 +110,6 @@ async def test_what_happens_is_counted_and_a_death_takes_no_count_back(
         after = await eventually(
             served.samples,  # passes over nodes that are not ready have a period of their own
             lambda found: total(found, MONITOR_CALLS.name),
-            seconds=30,
             pause=0.1,
         )
     went_back = {it: n for it, n in counters(before).items() if after.get(it, 0) < n}
@@ -189,7 +189,7 @@ def test_a_port_in_use_ends_the_start_with_one_line_and_another_try_may_work(
 ) -> None:
     port = ReservedPort()
     with Supervisor(where, "--bind-address=127.0.0.1", f"--secure-port={port.number}") as taken:
-        assert taken.process.wait(30) == 1
+        assert taken.process.wait(timeout()) == 1
     port.release()
     assert "supervisor started" not in taken.tail(100)
     complaints = [line for line in taken.tail().splitlines() if "--secure-port" in line]
@@ -208,7 +208,7 @@ async def test_an_api_server_that_hangs_leaves_a_replica_alive_and_not_ready(
         await served.ready()
         os.kill(cluster.pids["kube-apiserver"], signal.SIGSTOP)
         try:
-            await eventually(served.is_ready, lambda is_ready: not is_ready, 60, pause=0.1)
+            await eventually(served.is_ready, lambda is_ready: not is_ready, pause=0.1)
             told = await served.place.get("/readyz")
             assert "[-]freshness failed: reason withheld" in told.text
             assert "[+]watches ok" in told.text

@@ -16,6 +16,7 @@ import pytest
 from ccm.settings import CertKey
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import QUICK, ServerAddress, eventually, serving
+from tests.support.deadlines import timeout
 from tests.support.pki import Authority, Signed, trusting_anybody
 from tests.support.waiting import until
 
@@ -53,7 +54,8 @@ class Load:
         url = f"https://127.0.0.1:{self._site.port}/healthz"
         async with aiohttp.ClientSession(connector=connector) as session:
             while True:
-                async with session.get(url, timeout=aiohttp.ClientTimeout(total=10)) as answer:
+                limit = aiohttp.ClientTimeout(total=timeout())
+                async with session.get(url, timeout=limit) as answer:
                     assert await answer.text() in ("page", "ok")
                 self.answered += 1
 

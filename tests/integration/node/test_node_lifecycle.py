@@ -12,10 +12,10 @@ from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.integration.edge_cases.servers import ApiServer
 from tests.support.cloud import Inventory
+from tests.support.deadlines import timeout, within
 from tests.support.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
 from tests.support.rows import row
 from tests.support.waiting import until
-from workers.cloud_changes import HINTED_INTERVAL
 
 from .world import SupervisedWorld, supervised_world
 
@@ -143,27 +143,8 @@ async def turn(api_server: ApiServer, w: SupervisedWorld, made: Node, status: st
     await until(lambda: not len(w.context.queue))
 
 
-async def test_a_node_that_ceases_to_be_ready_is_asked_about_at_once_and_once_a_period(
-    api_server: ApiServer,
-) -> None:
-    async with supervised_world(api_server.kube, period=1000.0) as w:
-        made = await put(api_server, w, is_ready("True"), OURS)
-        other = await put(api_server, w, is_ready("True"), with_provider_id("fake://2"))
-        never = await put(api_server, w, is_ready("False"), with_provider_id("fake://3"))
-        await until(lambda: not len(w.context.queue))
-        assert w.machines.reads == [], "one that never was Ready waits for its turn"
-        await turn(api_server, w, made, "False")
-        await until(lambda: len(w.proposals) == 1, "a pass at once")
-        assert w.machines.reads == [sorted([made.name, never.name])]
-        await turn(api_server, w, other, "False")
-        await turn(api_server, w, made, "True")
-        await turn(api_server, w, made, "False")
-        await asyncio.sleep(2 * HINTED_INTERVAL)
-        assert len(w.machines.reads) == 1, "a Node that flaps would cause reads without end"
-
-
 async def until_gone(api_server: ApiServer, made: Node) -> None:
-    async with asyncio.timeout(10.0):
+    async with within():
         while await api_server.find(made):  # noqa: ASYNC110 - the server is asked
             await asyncio.sleep(0.01)
 
@@ -222,7 +203,7 @@ async def test_a_node_whose_machine_is_off_is_tainted_until_it_is_on(
 
 async def until_taints(api_server: ApiServer, of: Node, expected: list[Json]) -> Json:
     """The Node as soon as it has these taints."""
-    async with asyncio.timeout(10.0):
+    async with within():
         while True:
             found = await api_server.find(of)
             assert found
@@ -260,7 +241,7 @@ async def test_a_deletion_is_told_with_a_whole_reference(api_server: ApiServer) 
         made = await put(api_server, w, is_ready("False"), OURS)
         w.machines.answers[made.name] = GONE
         await until_gone(api_server, made)
-        await w.context.recorder.drain(10.0)
+        await w.context.recorder.drain(timeout())
         events = (await api_server.kube.get("/api/v1/namespaces/default/events"))["items"]
     (told,) = [one for one in events if one["involvedObject"]["name"] == made.name]
     object_ref = {"apiVersion": "v1", "kind": "Node", "name": made.name, "uid": made.uid}

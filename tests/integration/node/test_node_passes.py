@@ -6,10 +6,15 @@ from itertools import pairwise
 import pytest
 
 from ccm.bus.frames import Objects
+from ccm.controllers import LIFECYCLE
 from ccm.model.objects import Node
+from tests.support.nodes import node, ready, with_provider_id
+from workers.cloud_changes import HINTED_INTERVAL
 from workers.node.controller import PROJECTIONS
 from workers.node.passes import NODES_AT_ONCE, nodes_where
 from workers.store import Store
+
+from .world import World, world
 
 pytestmark = pytest.mark.virtual_time
 
@@ -48,3 +53,33 @@ async def test_a_node_that_goes_meanwhile_is_left_out() -> None:
     await asyncio.sleep(0)
     store.absorb(Objects.of(1, 2, False, [["Node", max(names), 0, None]]))
     assert len(await looking) == 2 * NODES_AT_ONCE - 1
+
+
+PERIOD = 1000.0
+
+
+async def test_a_node_that_ceases_to_be_ready_is_asked_about_at_once_and_once_a_period() -> None:
+    async with world(controllers=(LIFECYCLE,), node_monitor_period=PERIOD) as w:
+        await turn(w, "was-1", is_ready=True)
+        await turn(w, "was-2", is_ready=True)
+        await turn(w, "never", is_ready=False)
+        await asyncio.sleep(PERIOD / 2)
+        assert w.machines.reads == [], "one that never was Ready waits for its turn"
+        await turn(w, "was-1", is_ready=False)
+        await asyncio.sleep(HINTED_INTERVAL)
+        assert w.machines.reads == [["never", "was-1"]]
+        for _ in range(5):  # a Node that flaps would cause reads without end
+            await turn(w, "was-1", is_ready=True)
+            await turn(w, "was-1", is_ready=False)
+            await turn(w, "was-2", is_ready=False)
+            await asyncio.sleep(2 * HINTED_INTERVAL)
+        assert len(w.machines.reads) == 1
+        await asyncio.sleep(PERIOD)
+        assert w.machines.reads[1:] == [["never", "was-1", "was-2"]]
+
+
+async def turn(w: World, name: str, is_ready: bool) -> None:
+    """Let the Node be Ready or not, and the controller see it."""
+    w.cluster.put(node(with_provider_id(f"fake://{name}"), *[ready] * is_ready, name=name))
+    for key in w.feed():
+        await w.reconcile(key)

@@ -12,6 +12,7 @@ import pytest
 
 from ccm.errors import ExitCode
 from ccm.sandbox.cloud.client import CloudAdmin
+from tests.support.deadlines import timeout
 from tests.support.running import wait_for
 
 Launch = Callable[..., "subprocess.Popen[str]"]
@@ -51,7 +52,7 @@ async def test_it_writes_its_url_serves_its_seed_and_stops_cleanly(
     assert (limits["page"], limits["latency"], limits["write"]) == (7, 0.001, None)
     assert (limits["retention"], limits["max_routes"]) == (5, 3)
     child.send_signal(ending)
-    _, errors = child.communicate(timeout=10)
+    _, errors = child.communicate(timeout=timeout())
     assert (child.returncode, errors) == (0, "")
     assert sorted(os.listdir(tmp_path)) == ["seed.json", "url"]
 
@@ -66,7 +67,7 @@ def test_a_wrong_seed_ends_it_at_once(
     seed = tmp_path / "seed.json"
     seed.write_text(content)
     child = launch(f"--seed-file={seed}")
-    _, errors = child.communicate(timeout=20)
+    _, errors = child.communicate(timeout=timeout())
     assert child.returncode == ExitCode.CONFIGURATION
     assert word in errors
     assert "Traceback" not in errors
@@ -77,6 +78,6 @@ def test_a_wrong_seed_ends_it_at_once(
 )
 def test_a_wrong_argument_is_a_usage_error(launch: Launch, argument: str) -> None:
     child = launch(argument)
-    _, errors = child.communicate(timeout=20)
+    _, errors = child.communicate(timeout=timeout())
     assert child.returncode == ExitCode.USAGE
     assert "Traceback" not in errors

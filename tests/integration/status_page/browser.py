@@ -15,12 +15,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.deadlines import timeout, within
 from tests.support.kube.child import Nursery
 from tests.support.needed import needed
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "no Chromium to read the page with: apt-get install chromium"
-RESPONSE_TIMEOUT = 30.0  # seconds
 FLAGS = (
     "--headless=new",
     "--no-sandbox",  # the tests may run as root, and show it only our own pages
@@ -110,7 +110,7 @@ class Tab:
         return [entry["text"] for entry in entries]
 
     async def _hear(self) -> Json:
-        message: Json = await self.socket.receive_json(timeout=RESPONSE_TIMEOUT)
+        message: Json = await self.socket.receive_json(timeout=timeout())
         return message
 
 
@@ -143,7 +143,7 @@ async def opened(chromium: str, directory: Path, scripts: bool = False) -> Async
 
 async def _address(file: Path) -> str:
     """Where the browser listens, once it does."""
-    async with asyncio.timeout(RESPONSE_TIMEOUT):
+    async with within():
         while not (file.exists() and len(lines := file.read_text().splitlines()) == 2):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return f"ws://127.0.0.1:{lines[0]}{lines[1]}"

@@ -98,4 +98,6 @@ def generate(directory: Path, name: str) -> Path:
 def install(package: Path) -> None:
     """Let setuptools read the package's own configuration and write its entry points beside it."""
     command = [sys.executable, "-W", "ignore", "-c", "import setuptools; setuptools.setup()"]
-    subprocess.run([*command, "-q", "egg_info"], cwd=package, check=True, timeout=60)
+    subprocess.run(
+        [*command, "-q", "egg_info"], cwd=package, check=True, timeout=deadlines.timeout()
+    )
