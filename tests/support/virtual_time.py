@@ -47,12 +47,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._no_waiting)
 
     def time(self) -> float:
-        self._no_waiting.now += 1e-9  # as to the real clock, no two moments are the same
+        return self._no_waiting.now
+
+    def _monotonic(self) -> float:
+        """The same, but as to the real clock, no two looks are at the same moment."""
+        self._no_waiting.now += 1e-9
         return self._no_waiting.now
 
     def run_forever(self) -> None:
         at_rest = patch.object(deadlines, "slowness", lambda: 1.0)  # the load costs no time here
-        with patch.object(time, "monotonic", self.time), at_rest:
+        with patch.object(time, "monotonic", self._monotonic), at_rest:
             super().run_forever()
 
     def run_in_executor(
