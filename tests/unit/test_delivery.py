@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.bus.frames import Ack, Resync
+from ccm.bus.frames import Ack, Objects, Resync, decode
 from ccm.supervisor.delivery import FRAME_SIZE_LIMIT, MAX_UNACKED_FRAMES
 from tests.support.properties import examples
 
@@ -119,6 +119,38 @@ def test_a_full_socket_is_not_tried_at_each_change() -> None:
         world.put(f"n{number}", number)
     assert len(tries) == 1
     assert world.queue.depth == 1000
+
+
+def test_changes_that_waited_leave_together_and_each_frame_counts() -> None:
+    world = World().listed()
+    assert world.queue.frames_sent == 1
+    world.settle()
+    world.worker.is_reachable = False
+    for number in range(10):
+        world.put(f"n{number}", number)
+    world.worker.is_reachable = True
+    world.queue.retry()
+    assert (world.queue.frames_sent, world.queue.in_flight, world.queue.depth) == (2, 1, 0)
+    world.put("n0", "again")
+    assert (world.queue.frames_sent, world.queue.in_flight) == (3, 2)
+
+
+def test_each_frame_says_how_often_the_api_server_was_restored() -> None:
+    world, restores = World().listed(), []
+    for _ in range(3):
+        frame = decode(world.worker.in_transit[-1])
+        assert isinstance(frame, Objects)
+        restores.append(frame.restores)
+        world.queue.on_restored()
+    assert restores == [0, 1, 2]
+
+
+def test_a_frame_that_is_just_long_enough_is_closed() -> None:
+    world = World()
+    for key in "abc":
+        world.put(key, "x" * (FRAME_SIZE_LIMIT - len('{"is":""}')))
+    world.listed()
+    assert len(world.worker.in_transit) == 3
 
 
 def test_a_key_that_moves_away_is_named_although_a_snapshot_begins_anew() -> None:
