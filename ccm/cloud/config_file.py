@@ -48,12 +48,18 @@ def why_unreadable(file: str) -> str:
 
 def why_no_certificate(file: str) -> str:
     """Why nobody can be believed by a file, as the problem of a fault; empty when one can."""
+    why = certificate_problem(file)
+    return why and f"is {file!r}, which {why}"
+
+
+def certificate_problem(file: str) -> str:
+    """The same without the path, which is not for tenants."""
     if why := why_unreadable(file):
-        return f"is {file!r}, which {why}"
+        return why
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
     except ssl.SSLError:
-        return f"is {file!r}, which holds no certificate in PEM"
+        return "holds no certificate in PEM"
     return ""
 
 

@@ -79,20 +79,21 @@ class Faults:
     def __init__(self, path: str) -> None:
         self.origins: dict[str, Origin] = {}
         self._path = path
-        self._faults: list[ConfigurationFault] = []
+        self._faults: dict[str, ConfigurationFault] = {}
 
     def add(self, place: str, problem: str, remedy: str, origin: Origin = 0) -> None:
         """Record a fault; an empty `place` is the whole file."""
         found = origin or self.origins.get(place) or self.origins.get(place.rpartition(" ")[0], 0)
         if isinstance(found, str):
-            self._faults.append(ConfigurationFault(found, problem, remedy))
+            fault = ConfigurationFault(found, problem, remedy)
         else:
-            self._faults.append(fault_in(self._path, place, problem, remedy, found))
+            fault = fault_in(self._path, place, problem, remedy, found)
+        self._faults.setdefault(str(fault), fault)  # of what holds for several, once
 
     def check(self) -> None:
         """Raise `ConfigurationFaults` if there are any."""
         if self._faults:
-            raise ConfigurationFaults(self._faults)
+            raise ConfigurationFaults([*self._faults.values()])
 
 
 def fault_in(path: str, place: str, problem: str, remedy: str, line: int = 0) -> ConfigurationFault:

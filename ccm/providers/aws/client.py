@@ -319,6 +319,13 @@ def sdk_region() -> str:
     return get_session().get_config_variable("region") or ""
 
 
+def sdk_regions() -> list[str]:
+    """All regions that this version of the SDK knows."""
+    session = get_session()
+    partitions = session.get_available_partitions()
+    return [one for name in partitions for one in session.get_available_regions("ec2", name)]
+
+
 def _client(session: Session, name: str, config: AwsConfig, region: str, caller: str) -> Any:
     options, endpoint = _options(config, caller), config.endpoint(name, region)
     if endpoint and endpoint.signing_name:

@@ -9,10 +9,11 @@ from urllib.error import URLError
 from urllib.request import HTTPHandler, ProxyHandler, Request, build_opener
 
 from ccm.cloud.interface import CloudProvider, ProviderContext
+from ccm.cloud.sections import did_you_mean
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.model.objects import mapping
 from ccm.providers.aws.api_actions import QUOTAS
-from ccm.providers.aws.client import AwsApi, sdk_region
+from ccm.providers.aws.client import AwsApi, sdk_region, sdk_regions
 from ccm.providers.aws.config import METADATA, AwsConfig, AwsTimings, read_config
 from ccm.providers.aws.elb.annotations import CLASSIC, NLB
 from ccm.providers.aws.elb.classic import ClassicElbs
@@ -34,6 +35,10 @@ from ccm.providers.aws.volumes import AwsVolumes
 from ccm.providers.aws.vpc import Vpc
 from ccm.providers.aws.wire import TimedResponse, time_limit
 
+_REGION_NAME = re.compile(
+    r"[a-z]{2,4}(-(gov|iso[a-z]?|[a-z]{2}))?-(central|(north|south)?(east|west)|north|south)-\d+"
+)
+"""New regions are as those before, in all of AWS's partitions."""
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
 DEFAULT_ENDPOINT = "http://169.254.169.254"
 REQUEST_TIMEOUT = 2.0  # seconds for each of a few small requests to the machine's own host
@@ -107,6 +112,11 @@ def region_of(config: AwsConfig, own: OwnInstance) -> str:
         fault = ConfigurationFault(
             "AWS region", "is not known", "set Region in the cloud-config or AWS_REGION"
         )
+        raise ConfigurationFaults([fault])
+    if not (_REGION_NAME.fullmatch(region) or region in {of for _, of in config.endpoints}):
+        hint = did_you_mean(region, sdk_regions())
+        remedy = f"{hint} Set Region in the cloud-config or AWS_REGION".strip()
+        fault = ConfigurationFault("AWS region", f"there is no such region: {region!r}", remedy)
         raise ConfigurationFaults([fault])
     return region
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ccm.cloud.config_file import why_no_certificate, why_unreadable
+from ccm.cloud.config_file import certificate_problem, why_unreadable
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, read_list
 from ccm.errors import (
@@ -256,7 +256,7 @@ class OpenStackApi(JsonApi):
 def check_files(known: GlobalSection) -> None:
     """Raise `ValueError` for a file with which no connection can be made; TLS names no key."""
     for key, file in (("ca-file", known.ca_file), ("cert-file", known.cert_file)):
-        if why := file and why_no_certificate(file):
+        if why := file and certificate_problem(file):
             raise ValueError(f"[Global] {key} {why}")
     if why := known.key_file and why_unreadable(known.key_file):
         raise ValueError(f"[Global] key-file {why}")

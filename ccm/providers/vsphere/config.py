@@ -224,7 +224,10 @@ def _read_ini(content: bytes, path: str) -> _File:
         INI.spell,
         place_of,
         sections.read(GlobalSection),
-        {name: _with_server(name, one) for name, one in sections.read_named(ServerSection).items()},
+        {
+            name: one if one.server else replace(one, server=_read_name(name, sections.faults))
+            for name, one in sections.read_named(ServerSection).items()
+        },
         sections.read(LabelSection),
         sections.read(NodeSection),
     )
@@ -232,9 +235,17 @@ def _read_ini(content: bytes, path: str) -> _File:
     return file
 
 
-def _with_server(name: str, section: ServerSection) -> ServerSection:
+def _read_name(name: str, faults: Faults) -> str:
     """In INI the name of a section is the address of what has no other."""
-    return section if section.server else replace(section, server=name.strip("[]"))
+    place = place_of(_ONE, name)
+    if f"{place} server" in faults.origins:
+        return ""
+    faults.origins[f"{place} server"] = faults.origins[place]
+    try:
+        return _server(name)
+    except ValueError:
+        faults.add(place, "is not an address", _SERVER[1])
+        return ""
 
 
 def _read_yaml(content: bytes, path: str) -> _File:

@@ -1,5 +1,7 @@
 """The cloud-config file as upstream has it, and what is told about a wrong one."""
 
+from dataclasses import replace
+
 import pytest
 
 from ccm.errors import ConfigurationFaults
@@ -168,6 +170,25 @@ def test_the_region_is_configured_of_the_environment_or_the_machines(
     if environment:
         monkeypatch.setenv("AWS_DEFAULT_REGION", environment)
     assert region_of(config, OwnInstance(region=machine)) == region
+
+
+@pytest.mark.parametrize(
+    "region", ["us-gov-east-1", "cn-northwest-1", "us-isob-east-1", "mx-central-7"]
+)
+def test_regions_of_all_partitions_and_new_ones_are_taken(region: str) -> None:
+    assert region_of(AwsConfig(region=region), OwnInstance()) == region
+
+
+def test_a_region_that_cannot_be_is_told_with_the_nearest() -> None:
+    """An override makes any name a region."""
+    config = AwsConfig(region="eu-centrall-1")
+    with pytest.raises(
+        ConfigurationFaults,
+        match="no such region: 'eu-centrall-1'; did you mean eu-central-1",
+    ):
+        region_of(config, OwnInstance())
+    own = replace(config, endpoints={("ec2", "eu-centrall-1"): ELB})
+    assert region_of(own, OwnInstance()) == "eu-centrall-1"
 
 
 def test_no_region_anywhere_is_told_with_what_to_do() -> None:

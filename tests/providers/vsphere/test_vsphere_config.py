@@ -191,6 +191,10 @@ LOGIN = "user: u, password: p"
             "global secretsDirectory: stands beside a Secret",
         ),
         ("", "vcenter: is missing"),
+        (
+            '[Global]\nuser = u\npassword = p\n[VirtualCenter "vc:9443"]\n',
+            ':4 [VirtualCenter "vc:9443"]: is not an address; give a host name or',
+        ),
         ("- a", ":1: is not a mapping; start it with global:"),
         ("a: [", ":1: is not YAML; close each bracket"),
         ("vcenter: [a]", ":1 vcenter: is not a mapping"),
