@@ -42,8 +42,10 @@ def why_unreadable(file: str) -> str:
             return "is no file"
         with open(file, "rb"):
             return ""
-    except (OSError, ValueError) as wrong:
-        return f"cannot be read: {getattr(wrong, 'strerror', '') or wrong}"
+    except OSError as wrong:
+        return f"cannot be read: {wrong.strerror or wrong}"
+    except ValueError:
+        return "cannot be read: its name has a null character"
 
 
 def why_no_certificate(file: str) -> str:

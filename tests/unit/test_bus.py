@@ -194,15 +194,17 @@ async def test_a_handler_that_fails_does_not_end_the_bus(
 
 
 LAST_WORDS = """
-import os, sys
+import asyncio, os, sys
 from pathlib import Path
 from ccm.bus.frames import Ack
 from ccm.bus.sockets import Port
-port = Port(Path(sys.argv[1]), "node-0.1", print)
-for number in range(1000):
-    port.send(Ack(1, number))
-port.close()
-os._exit(0)
+async def main():
+    port = Port(Path(sys.argv[1]), "node-0.1", print)
+    for number in range(1000):
+        port.send(Ack(1, number))
+    port.close()
+    os._exit(0)
+asyncio.run(main())
 """
 
 

@@ -26,7 +26,7 @@ def test_a_file_that_can_be_read_is_no_fault(tmp_path: Path) -> None:
         ("nowhere", "cannot be read: No such file or directory"),
         ("", "is no file"),
         ("file/below", "cannot be read: Not a directory"),
-        ("zero\0", "cannot be read: embedded null byte"),
+        ("zero\0", "cannot be read: its name has a null character"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, name: str, words: str) -> None:
