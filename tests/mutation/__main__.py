@@ -116,16 +116,24 @@ def _prepare(module: str, tests: list[str]) -> None:
     config["mutmut"] = {name: "\n".join(values) for name, values in options.items()}
     with Path("setup.cfg").open("w") as file:
         config.write(file)
-    digest = sha256(b"".join(Path(path).read_bytes() for path in (module, *tests))).hexdigest()
+    folders = sorted({Path(path).parent for path in tests})
+    files = [Path(module), *(file for each in folders for file in sorted(each.glob("*.py")))]
+    digest = sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     if Path("digest").exists() and Path("digest").read_text() != digest:
-        shutil.rmtree("mutants/tests")
-        Path("mutants/mutmut-stats.json").unlink(missing_ok=True)
-        data = _load(module)
-        for name, code in data.exit_code_by_key.items():
-            if code not in KILLED:
-                data.exit_code_by_key[name] = None
-        data.save()
+        _forget_survivors(module)
     Path("digest").write_text(digest)
+
+
+def _forget_survivors(module: str) -> None:
+    """So that other tests are tried on them."""
+    shutil.rmtree("mutants/tests", ignore_errors=True)
+    Path("mutants/mutmut-stats.json").unlink(missing_ok=True)
+    data = _load(module)
+    for name, code in data.exit_code_by_key.items():
+        if code not in KILLED:
+            data.exit_code_by_key[name] = None
+    if data.exit_code_by_key:
+        data.save()
 
 
 def _load(module: str) -> SourceFileMutationData:

@@ -75,3 +75,21 @@ async def test_what_is_urgent_does_not_wait_for_what_is_not(cloud: Cloud) -> Non
     assert cloud.priorities == [Priority.REFRESH, Priority.LB_DELETE]
     cloud.open.set()
     await asyncio.gather(*asking)
+
+
+async def test_nothing_is_left_behind_once_all_have_their_answers(cloud: Cloud) -> None:
+    cloud.open.set()
+    await asyncio.gather(*cloud.ask("a", "b", "c"))
+    await let_run()
+    assert (cloud.reads._calling, cloud.reads._waiting) == (set(), {})
+
+
+async def test_when_the_process_ends_nobody_waits_for_an_answer(cloud: Cloud) -> None:
+    """Neither those whose call is under way nor those who wait for the next."""
+    asking = cloud.ask("a", "b", "c")
+    await let_run()
+    assert cloud.calls == [["a", "b"]]
+    for calling in cloud.reads._calling:
+        calling.cancel()
+    ends = await asyncio.gather(*asking, return_exceptions=True)
+    assert [type(end) for end in ends] == [asyncio.CancelledError] * 3
