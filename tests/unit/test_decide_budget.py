@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.decide.budget import OWNERS_KEPT, SHARE, Ask, Priority, Turns, whole_tokens
+from ccm.decide.budget import (
+    GRANT_WAIT,
+    OWNERS_KEPT,
+    SHARE,
+    Ask,
+    Priority,
+    Turns,
+    whole_tokens,
+)
 from ccm.decide.rate_law import (
     BURST_RECOVERY,
     LOWEST_SHARE,
@@ -161,6 +169,24 @@ def test_owners_of_long_ago_are_forgotten() -> None:
         one = replace(ask("a"), owner=f"ns-{number}")
         turns.grant(one, [one], 100.0 + number)
     assert len(turns.owner_at) <= OWNERS_KEPT + 1
+
+
+def test_owners_are_forgotten_of_whom_no_call_can_wait_and_no_others() -> None:
+    turns = Turns()
+    for number in range(OWNERS_KEPT + 2):
+        assert len(turns.owner_at) == number
+        one = replace(ask("a"), owner=f"ns-{number}")
+        turns.grant(one, [one], 100.0 + number)
+    assert {owner for _, _, owner in turns.owner_at} == {
+        f"ns-{OWNERS_KEPT + 1 - ago}" for ago in range(int(GRANT_WAIT))
+    }
+
+
+def test_a_circuit_is_closed_again_from_its_very_end_on() -> None:
+    opened = replace(bucket(burst=5), open_until=100.0)
+    assert [whole_tokens(opened, now) for now in (99.9, 100.0)] == [0, 5]
+    assert whole_tokens(replace(opened, tokens=2.0 - 1e-12), 100.0) == 2
+    assert whole_tokens(replace(opened, tokens=1.9), 100.0) == 1
 
 
 # Throttled; what a bucket learns over time is in test_decide_rate_law.
