@@ -186,7 +186,7 @@ class Sections:
         unused: Mapping[str, Collection[str]] | None = None,
         on_unknown: Callable[[str, str, int, str], None] | None = None,
     ) -> None:
-        self.faults = Faults(path)
+        self.faults, self.spell = Faults(path), INI.spell
         self._kinds, self._named, self._unused = kinds, named, unused or {}
         self._on_unknown = on_unknown
         self._values: dict[tuple[str, str], dict[str, Texts]] = {}
@@ -200,16 +200,18 @@ class Sections:
             elif title not in map(str.lower, self._unused):
                 self._add_unknown_section(section)
 
+    def place(self, kind: type, name: str = "") -> str:
+        """Where a section of this kind is."""
+        return place_of(title_of(kind, self._kinds), name)
+
     def read(self, kind: type[T], name: str = "") -> T:
         """The section of this kind, with all defaults where the file has none."""
-        title = next(title for title, one in self._kinds.items() if one is kind)
-        return read_section(
-            kind, self._values.get((title, name), {}), place_of(title, name), self.faults
-        )
+        values = self._values.get((title_of(kind, self._kinds), name), {})
+        return read_section(kind, values, self.place(kind, name), self.faults)
 
     def read_named(self, kind: type[T]) -> dict[str, T]:
         """All sections of this kind, by name."""
-        title = next(title for title, one in self._kinds.items() if one is kind)
+        title = title_of(kind, self._kinds)
         return {name: self.read(kind, name) for one, name in self._values if one == title}
 
     def has(self, title: str, key: str) -> bool:
@@ -271,6 +273,11 @@ def add_unknown_key(faults: Faults, place: str, line: int, known: Sequence[str])
     hint = did_you_mean(place.rpartition(" ")[2], known)
     remedy = f"{hint} Else remove it" if hint else f"remove it or use one of {', '.join(known)}"
     faults.add(place, "is not a key of this file", remedy, line)
+
+
+def title_of(kind: type, kinds: Mapping[str, type]) -> str:
+    """The title of the sections of a kind."""
+    return next(title for title, one in kinds.items() if one is kind)
 
 
 def place_of(title: str, name: str) -> str:

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from ccm.cloud.sections import (
     key_of,
     keys_of,
     read_section,
+    title_of,
 )
 
 T = TypeVar("T")
@@ -269,3 +270,46 @@ class YamlReader:
         """Record each key that is not one of these."""
         for key in sorted(raw.keys() - set(known)):
             add_unknown_key(self.faults, f"{place} {key}".strip(), raw.lines[key], list(known))
+
+
+class YamlSections:
+    """A file whose mappings are what sections are in INI, with the methods of `Sections`.
+
+    Those of `named` are mappings of sections by name; `unused` are keys without effect, anywhere.
+    """
+
+    def __init__(
+        self,
+        content: bytes,
+        path: str,
+        kinds: Mapping[str, type],
+        spell: Callable[[str], str],
+        *,
+        named: Collection[str] = (),
+        unused: Collection[str] = (),
+        merges: bool = False,
+    ) -> None:
+        self._reader = reader = YamlReader(path, spell, merges=merges)
+        self.faults, self.spell = reader.faults, spell
+        self._kinds, self._unused = kinds, unused
+        root = reader.parse(content, next(iter(kinds)))
+        reader.check_keys(root, "", [*kinds, *unused])
+        self.places = {title.lower(): title for title in root}
+        self._raw = {(title, ""): reader.mapping(root, title) for title in kinds}
+        for title in named:
+            entries = self._raw.pop((title, ""))
+            self._raw |= {(title, one): reader.mapping(entries, one, title) for one in entries}
+
+    def place(self, kind: type, name: str = "") -> str:
+        """Where a section of this kind is."""
+        return f"{title_of(kind, self._kinds)} {name}".strip()
+
+    def read(self, kind: type[T], name: str = "") -> T:
+        """The section of this kind, with all defaults where the file has none."""
+        raw = self._raw[title_of(kind, self._kinds), name]
+        return self._reader.read(kind, raw, self.place(kind, name), self._unused)
+
+    def read_named(self, kind: type[T]) -> dict[str, T]:
+        """All sections of this kind, by name."""
+        title = title_of(kind, self._kinds)
+        return {name: self.read(kind, name) for one, name in self._raw if one == title}

@@ -2,14 +2,14 @@
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 
 from ccm.cloud.config_file import NETWORK, one_of, whole_number, why_no_certificate
-from ccm.cloud.sections import INI, Faults, Sections, place_of, setting
-from ccm.cloud.yaml_file import YamlReader
+from ccm.cloud.sections import INI, Sections, setting
+from ccm.cloud.yaml_file import YamlSections
 from ccm.model.cloud import Network
 
 IPV4, IPV6 = "ipv4", "ipv6"
@@ -97,10 +97,9 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-_ONE = "VirtualCenter"
 _KINDS = {
     "Global": GlobalSection,
-    _ONE: ServerSection,
+    "VirtualCenter": ServerSection,
     "Labels": LabelSection,
     "Nodes": NodeSection,
 }
@@ -154,35 +153,19 @@ class VsphereConfig:
     external: AddressRules = AddressRules()
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """The sections of a file in either form; `place` is where a section is, by title and name."""
-
-    faults: Faults
-    spell: Callable[[str], str]
-    place: Callable[[str, str], str]
-    common: GlobalSection
-    vcenters: Mapping[str, ServerSection]
-    labels: LabelSection
-    nodes: NodeSection
-
-    def add(self, vcenter: str, field_name: str, problem: str, remedy: str) -> None:
-        """Record a fault of a vCenter's field, which may be one for all."""
-        key = self.spell(field_name)
-        own, common = (f"{self.place(*at)} {key}" for at in ((_ONE, vcenter), ("Global", "")))
-        is_common = own not in self.faults.origins and common in self.faults.origins
-        self.faults.add(common if is_common else own, problem, remedy)
-
-
 def read_config(content: bytes, path: str) -> VsphereConfig:
     """The configuration in `content`; raises `ConfigurationFaults` with everything wrong in it."""
-    file = _read_ini(content, path) if _is_ini(content) else _read_yaml(content, path)
-    labels, nodes = file.labels, file.nodes
+    file = _parse(content, path)
+    common, labels = file.read(GlobalSection), file.read(LabelSection)
+    vcenters, nodes = file.read_named(ServerSection), file.read(NodeSection)
+    for title in file.places.keys() & set(map(str.lower, _NSXT)):
+        remedy = "remove it, and leave balancers and routes to another controller"
+        file.faults.add(file.places[title], "is not supported: NSX-T", remedy)
     if bool(labels.region) != bool(labels.zone):
         problem = "has only one of region and zone"
-        file.faults.add(file.place("Labels", ""), problem, "name the tag categories of both")
+        file.faults.add(file.place(LabelSection), problem, "name the tag categories of both")
     config = VsphereConfig(
-        vcenters=tuple(_vcenters(file)),
+        vcenters=tuple(_vcenters(file, common, vcenters)),
         region_category=labels.region,
         zone_category=labels.zone,
         internal=AddressRules(
@@ -206,147 +189,111 @@ def _is_ini(content: bytes) -> bool:
     return bool(written) and written[0].startswith(b"[")
 
 
-def _read_ini(content: bytes, path: str) -> _File:
-    unused = [INI.spell(one) for one in _UNUSED]
-    sections = Sections(
-        content,
-        path,
-        _KINDS,
-        named=(_ONE,),
-        unused={
-            "Global": (*unused, *_IN_TREE),
-            _ONE: unused,
-            **dict.fromkeys((*_IN_TREE_SECTIONS, *_NSXT), ()),
-        },
-    )
-    file = _File(
-        sections.faults,
-        INI.spell,
-        place_of,
-        sections.read(GlobalSection),
-        {
-            name: one if one.server else replace(one, server=_read_name(name, sections.faults))
-            for name, one in sections.read_named(ServerSection).items()
-        },
-        sections.read(LabelSection),
-        sections.read(NodeSection),
-    )
-    _refuse_nsxt(sections.faults, sections.places)
-    return file
+def _parse(content: bytes, path: str) -> Sections | YamlSections:
+    if not _is_ini(content):
+        kinds = dict(zip(("global", "vcenter", "labels", "nodes"), _KINDS.values(), strict=True))
+        unused = [*map(camel, _UNUSED), *_NSXT]
+        return YamlSections(
+            content, path, kinds, camel, named=("vcenter",), unused=unused, merges=True
+        )
+    keys = [*map(INI.spell, _UNUSED), *_IN_TREE]
+    sections = dict.fromkeys((*_IN_TREE_SECTIONS, *_NSXT), ())
+    unused_of = {"Global": keys, "VirtualCenter": keys, **sections}
+    return Sections(content, path, _KINDS, named=("VirtualCenter",), unused=unused_of)
 
 
-def _read_name(name: str, faults: Faults) -> str:
-    """In INI the name of a section is the address of what has no other."""
-    place = place_of(_ONE, name)
-    if f"{place} server" in faults.origins:
-        return ""
-    faults.origins[f"{place} server"] = faults.origins[place]
-    try:
-        return _server(name)
-    except ValueError:
-        faults.add(place, "is not an address", _SERVER[1])
-        return ""
-
-
-def _read_yaml(content: bytes, path: str) -> _File:
-    reader = YamlReader(path, camel, merges=True)
-    root = reader.parse(content, "global")
-    reader.check_keys(root, "", ("global", "vcenter", "labels", "nodes", *_NSXT))
-    unused = [camel(one) for one in _UNUSED]
-    common, entries, labels, nodes = (
-        reader.mapping(root, key) for key in ("global", "vcenter", "labels", "nodes")
-    )
-    vcenters = {name: reader.mapping(entries, name, "vcenter") for name in entries}
-    file = _File(
-        reader.faults,
-        camel,
-        _yaml_place,
-        reader.read(GlobalSection, common, "global", unused),
-        {
-            name: reader.read(ServerSection, one, f"vcenter {name}", unused)
-            for name, one in vcenters.items()
-        },
-        reader.read(LabelSection, labels, "labels"),
-        reader.read(NodeSection, nodes, "nodes"),
-    )
-    _refuse_nsxt(reader.faults, {key.lower(): key for key in root})
-    return file
-
-
-def _yaml_place(title: str, name: str) -> str:
-    return f"vcenter {name}".strip() if title == _ONE else title.lower()
-
-
-def _refuse_nsxt(faults: Faults, places: Mapping[str, str]) -> None:
-    """Those of sections by their titles."""
-    for title in places.keys() & set(map(str.lower, _NSXT)):
-        remedy = "remove it, and leave balancers and routes to another controller"
-        faults.add(places[title], "is not supported: NSX-T", remedy)
-
-
-def _vcenters(file: _File) -> Iterator[VCenter]:
-    entries, common = dict(file.vcenters), file.common
+def _vcenters(
+    file: Sections | YamlSections, common: GlobalSection, entries: dict[str, ServerSection]
+) -> Iterator[VCenter]:
     if common.server and common.server not in entries:
-        entries[common.server] = ServerSection(server=common.server)
+        entries = {**entries, common.server: ServerSection(server=common.server)}
     if not entries:
         file.faults.add("vcenter", "is missing", "name one or more, each with its server")
     hosts = set[tuple[str, int]]()
     for name, own in entries.items():
-        found = _vcenter(file, name, own)
+        found = _Entry(file, common, name, own).read()
         if (host := (found.server, found.port)) in hosts and found.server:
             problem = f"has {found.server}:{found.port} twice"
-            file.faults.add(file.place(_ONE, ""), problem, "remove one of them")
+            file.faults.add(file.place(ServerSection), problem, "remove one of them")
         hosts.add(host)
         yield found
 
 
-def _vcenter(file: _File, name: str, own: ServerSection) -> VCenter:
-    """With what holds for all where it has nothing of its own."""
-    names = [one.name for one in fields(ServerSection) if one.name != "server"]
-    both = replace(own, **{one: getattr(own, one) or getattr(file.common, one) for one in names})
-    if not own.server and f"{file.place(_ONE, name)} server" not in file.faults.origins:
-        file.add(name, "server", "is missing", _SERVER[1])
-    if both.insecure_flag:
-        problem = "is not supported: whoever answers would get the password"
-        file.add(name, "insecure_flag", problem, "give caFile, or thumbprint of the server")
-    if why := both.ca_file and why_no_certificate(both.ca_file):
-        remedy = "give the file of the authority's certificate, or of the server's own"
-        file.add(name, "ca_file", why, remedy)
-    if len(both.ip_family) != len(set(both.ip_family)):
-        file.add(name, "ip_family", f"is {', '.join(both.ip_family)}", _FAMILY[1])
-    return VCenter(
-        name=name,
-        server=own.server,
-        port=both.port or DEFAULT_PORT,
-        ca_file=both.ca_file,
-        thumbprint=both.thumbprint,
-        datacenters=both.datacenters,
-        families=both.ip_family or (IPV4,),
-        **_login(file, name, own),
-    )
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A vCenter of the file, and what holds for all."""
 
+    file: Sections | YamlSections
+    common: GlobalSection
+    name: str
+    own: ServerSection
 
-def _login(file: _File, name: str, own: ServerSection) -> dict[str, str]:
-    """A Secret or user and password, its own before those of all; or a directory of all."""
-    common = file.common
-    if any(bool(one.secret_name) != bool(one.secret_namespace) for one in (own, common)):
-        remedy = "give secretName and secretNamespace"
-        file.add(name, "secret_name", "is one half of a Secret", remedy)
-    chosen = own if own.secret_name or own.user or own.password else common
-    login = {
-        "user": own.user or common.user,
-        "password": own.password or common.password,
-        "secret_name": chosen.secret_name,
-        "secret_namespace": chosen.secret_namespace,
-    }
-    directory = common.secrets_directory
-    if directory and common.secret_name:
-        place = f"{file.place('Global', '')} {file.spell('secrets_directory')}"
-        file.faults.add(place, "stands beside a Secret", "remove one of them")
-    if not directory and not login["secret_name"] and not login["user"]:
-        directory = DEFAULT_SECRETS if Path(DEFAULT_SECRETS).is_dir() else ""
-    has_login = login["user"] and login["password"]
-    if not (has_login or login["secret_name"] or directory):
-        remedy = "give user and password, secretName and secretNamespace, or secretsDirectory"
-        file.faults.add(file.place(_ONE, name), "has no credentials", remedy)
-    return login | ({} if login["secret_name"] else {"secrets_directory": directory})
+    def read(self) -> VCenter:
+        """With what holds for all where it has nothing of its own."""
+        names = [one.name for one in fields(ServerSection) if one.name != "server"]
+        both = {one: getattr(self.own, one) or getattr(self.common, one) for one in names}
+        found = replace(self.own, **both)
+        if found.insecure_flag:
+            problem = "is not supported: whoever answers would get the password"
+            self.add("insecure_flag", problem, "give caFile, or thumbprint of the server")
+        if why := found.ca_file and why_no_certificate(found.ca_file):
+            remedy = "give the file of the authority's certificate, or of the server's own"
+            self.add("ca_file", why, remedy)
+        if len(found.ip_family) != len(set(found.ip_family)):
+            self.add("ip_family", f"is {', '.join(found.ip_family)}", _FAMILY[1])
+        return VCenter(
+            name=self.name,
+            server=self.server(),
+            port=found.port or DEFAULT_PORT,
+            ca_file=found.ca_file,
+            thumbprint=found.thumbprint,
+            datacenters=found.datacenters,
+            families=found.ip_family or (IPV4,),
+            **self.login(),
+        )
+
+    def add(self, field_name: str, problem: str, remedy: str) -> None:
+        """Record a fault of a field, which may be one of all."""
+        key, origins = self.file.spell(field_name), self.file.faults.origins
+        own = f"{self.file.place(ServerSection, self.name)} {key}"
+        common = f"{self.file.place(GlobalSection)} {key}"
+        is_common = own not in origins and common in origins
+        self.file.faults.add(common if is_common else own, problem, remedy)
+
+    def server(self) -> str:
+        """In INI the name of a section is the address of what has no other."""
+        place = self.file.place(ServerSection, self.name)
+        if self.own.server or f"{place} server" in self.file.faults.origins:
+            return self.own.server
+        if isinstance(self.file, YamlSections):
+            self.add("server", "is missing", _SERVER[1])
+            return ""
+        try:
+            return _server(self.name)
+        except ValueError:
+            self.file.faults.add(place, "is not an address", _SERVER[1])
+            return ""
+
+    def login(self) -> dict[str, str]:
+        """A Secret or user and password, its own before those of all; or a directory of all."""
+        own, common, faults = self.own, self.common, self.file.faults
+        if any(bool(one.secret_name) != bool(one.secret_namespace) for one in (own, common)):
+            remedy = "give secretName and secretNamespace"
+            self.add("secret_name", "is one half of a Secret", remedy)
+        chosen = own if own.secret_name or own.user or own.password else common
+        login = {
+            "user": own.user or common.user,
+            "password": own.password or common.password,
+            "secret_name": chosen.secret_name,
+            "secret_namespace": chosen.secret_namespace,
+        }
+        directory = common.secrets_directory
+        if directory and common.secret_name:
+            self.add("secrets_directory", "stands beside a Secret", "remove one of them")
+        if not directory and not login["secret_name"] and not login["user"]:
+            directory = DEFAULT_SECRETS if Path(DEFAULT_SECRETS).is_dir() else ""
+        has_login = login["user"] and login["password"]
+        if not (has_login or login["secret_name"] or directory):
+            remedy = "give user and password, secretName and secretNamespace, or secretsDirectory"
+            faults.add(self.file.place(ServerSection, self.name), "has no credentials", remedy)
+        return login | ({} if login["secret_name"] else {"secrets_directory": directory})
