@@ -1,5 +1,7 @@
 """How evidence grows and ends, and which passes of a worker are believed."""
 
+from dataclasses import replace
+
 import pytest
 
 from ccm.decide.deletion import (
@@ -65,6 +67,23 @@ def test_a_run_of_answers_grows_only_by_new_unbroken_ones(
 def test_a_new_run_still_remembers_what_came_before_it() -> None:
     known = extend(not_gone_at(996.0), gone(998.0), "w", POLICY, 998.0)
     assert extend(known, gone(995.0), "w2", POLICY, NOW) == known
+
+
+def test_a_run_says_whose_it_is_and_whether_its_last_answer_is_final() -> None:
+    final = replace(gone(995.0), is_final=True)
+    first = extend(None, final, "w", POLICY, NOW)
+    assert first == GoneHistory("u1", "w", GONE, first=995.0, last=995.0, is_final=True)
+    on = extend(first, gone(999.0), "w", POLICY, NOW)
+    assert on == replace(first, last=999.0, is_final=False)
+    assert extend(on, replace(final, at=999.5), "w", POLICY, NOW).is_final
+
+
+def test_a_run_of_another_worker_still_begins_after_what_contradicted_the_last() -> None:
+    known = not_gone_at(996.0)
+    assert known == GoneHistory("u1", "w", NOT_GONE, after=996.0, first=900.0, last=905.0)
+    assert extend(known, gone(999.0, "u2"), "w2", POLICY, NOW) == GoneHistory(
+        "u2", "w2", GONE, after=996.0, first=999.0, last=999.0
+    )
 
 
 # Passes, as a process that runs provider code may send them.
