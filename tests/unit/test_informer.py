@@ -21,6 +21,7 @@ from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json, Projection
 from ccm.supervisor import informer
 from ccm.supervisor.informer import InformerTimings, SharedInformer
+from tests.support.deadlines import timeout
 from tests.support.waiting import until
 from workers.store import Store
 
@@ -180,7 +181,7 @@ async def test_a_list_does_not_wait_for_ever() -> None:
 
 async def test_changes_of_a_moment_share_a_frame() -> None:
     nodes = Nodes(node("a"))
-    async with world(nodes, replace(QUICK, flush_interval=0.2)) as (here, _):
+    async with world(nodes, replace(QUICK, flush_interval=timeout(0.5))) as (here, _):
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
         before = here.queue("w")["frames"]

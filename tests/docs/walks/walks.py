@@ -17,7 +17,7 @@ from ccm.sandbox.cluster import Sandbox, SandboxOptions
 from ccm.sandbox.kubelets import new_machines, register
 from ccm.sandbox.workload import SERVICE
 from tests.docs.walks.recorder import ROOT, WALKS, Function, Line, Walk
-from tests.support.deadlines import timeout
+from tests.support.deadlines import timeout, within
 
 REPETITIONS = 5  # what goes on beside a walk on a busy machine is not in all of them
 SUPERVISOR = "MainProcess"
@@ -66,7 +66,7 @@ async def _create(sandbox: Sandbox, kind: str, number: int) -> float:
         body = {**SERVICE, "metadata": {"name": name, "namespace": "default"}}
         await sandbox.kube.post(f"{NAMESPACE}/services", body)
     query = {"fieldSelector": f"involvedObject.name={name},reason={reason}"}
-    async with asyncio.timeout(30):
+    async with within():
         while not (await sandbox.kube.get(f"{NAMESPACE}/events", query))["items"]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return at

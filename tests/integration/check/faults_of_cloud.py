@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint
 
+from ccm.checks.cloud import CALL_TIMEOUT
 from ccm.cloud import registry
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from tests.integration.check.planting import Ground, fails, flags, planted
+from tests.support.deadlines import timeout
 
 
 @planted
@@ -30,6 +32,8 @@ def fault(ground: Ground, fault: CloudFault, *words: str) -> Iterator[Sequence[s
     with ground.world.cloud_fault(fault):
         yield words
 
+
+CALL_LIMIT = f"{min(round(timeout(0.5)), int(CALL_TIMEOUT))}s"  # all other calls are answered
 
 ROWS = (
     fails(
@@ -72,10 +76,12 @@ ROWS = (
     ),
     fails(
         "one read is never answered",
-        "cloud-reads: no answer about a load balancer: ListLoadBalancers: no answer within 200ms",
+        "cloud-reads: no answer about a load balancer: ListLoadBalancers: no answer within "
+        f"{CALL_LIMIT}",
         "that the cloud works",
         fault(
-            CloudFault(CloudFaultKind.TIMEOUT, "ListLoadBalancers"), "--cloud-call-timeout=200ms"
+            CloudFault(CloudFaultKind.TIMEOUT, "ListLoadBalancers"),
+            f"--cloud-call-timeout={CALL_LIMIT}",
         ),
     ),
     fails(

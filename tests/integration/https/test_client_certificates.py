@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import QUICK, LocalServer, eventually, serving
+from tests.support.deadlines import timeout
 from tests.support.pki import NOW, Authority, Signed
 from tests.support.waiting import until
 
@@ -199,7 +200,7 @@ async def test_an_invalid_config_map_changes_nothing(
 async def test_an_open_connection_loses_access_with_its_certificate(
     world: World, is_removed: bool
 ) -> None:
-    soon = datetime.datetime.now(datetime.UTC) - NOW + datetime.timedelta(seconds=2)
+    soon = datetime.datetime.now(datetime.UTC) - NOW + datetime.timedelta(seconds=timeout(1))
     lifetime = datetime.timedelta(hours=1) if is_removed else soon
     alice = world.present(CLIENTS.client("alice", "system:masters", ends_in=lifetime))
     async with (
