@@ -35,6 +35,13 @@ def replace_pair(signed: Signed, directory: Path) -> tuple[Path, Path]:
     return directory / "now" / "tls.crt", directory / "now" / "tls.key"
 
 
+def renew(file: Path, content: bytes) -> None:
+    """All at once, so that nobody reads a part of it."""
+    fresh = file.with_suffix(".new")
+    fresh.write_bytes(content)
+    fresh.replace(file)
+
+
 class Load:
     """Clients that send requests without a pause, on connections kept alive and on new ones."""
 
@@ -77,11 +84,11 @@ async def test_the_files_may_change_one_after_the_other_and_vanish(
     flags = before.flags(tmp_path)
     cert_file, key_file = map(Path, flags.values())
     async with serving(reviews, **flags) as server, under_load(server) as load:
-        cert_file.write_bytes(after.pem)  # and the key is still the old one
+        renew(cert_file, after.pem)  # and the key is still the old one
         await until(lambda: "certificates not reloaded" in caplog.text)
         await load.goes_on()
         assert (await server.certificate()).serial_number == before.serial()
-        key_file.write_bytes(after.key_pem)
+        renew(key_file, after.key_pem)
         await until_served(server, after)
         complaints = [record for record in caplog.records if record.levelno >= logging.WARNING]
         assert len(complaints) == 1, "once, and not at every read"
