@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -22,6 +23,8 @@ from ccm.cloud.sections import (
     read_section,
     title_of,
 )
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -166,10 +169,13 @@ class _Values:
                     _line(key), "has a key that is not a text", "write it as key: value"
                 )
             text, line = key.value, _line(key)
-            if not self._merges and text in seen:
+            if text in seen and not self._merges:
                 problem = f"stands twice, in line {seen[text]} too"
                 self._faults.add(text, problem, "keep one of them", line)
                 continue
+            if text in seen:
+                extra = {"key": text, "line": line, "first": seen[text]}
+                log.warning("a key stands twice in the cloud configuration", extra=extra)
             seen[text] = line
             if key.tag == f"{_TAG}merge":
                 for one in self._bases(value, depth):

@@ -125,6 +125,21 @@ def test_one_vcenter_may_stand_in_the_global_section() -> None:
     assert (six.vcenters[0].url, six.vcenters[0].password) == ("https://[fd00::1]:443", "123")
 
 
+def test_sections_of_one_name_are_merged_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """As upstream's reader merges them; the last of two values counts."""
+    found = read(
+        "vcenter: {a: {server: one}}\nglobal: {user: u}\nvcenter: {b: {server: two}}\n"
+        "global: {password: p, port: 1}\nlabels: {region: r, zone: y, zone: z}"
+    )
+    assert [(one.server, one.user, one.port) for one in found.vcenters] == [
+        ("one", "u", 1),
+        ("two", "u", 1),
+    ]
+    assert (found.region_category, found.zone_category) == ("r", "z")
+    told = [(vars(one)["key"], vars(one)["line"], vars(one)["first"]) for one in caplog.records]
+    assert told == [("vcenter", 3, 1), ("global", 4, 2), ("zone", 5, 5)]
+
+
 def test_credentials_may_be_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vcenter = "vcenter: {a: {server: vc}}\n"
     assert any("has no credentials" in one for one in faults(vcenter))
