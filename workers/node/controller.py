@@ -76,6 +76,7 @@ PROJECTIONS = (
         (
             *NODE_IDENTITY_PATHS,
             ("metadata", "labels"),
+            ("metadata", "deletionTimestamp"),
             ("metadata", "annotations", PROVIDED_NODE_IP),
             ("spec", "taints"),
             ("status", "addresses"),
@@ -195,6 +196,9 @@ class NodeController:
             self._reader.forget(key)
             self._monitor_pass.forget(key)
             return Result("it is gone")
+        if node.is_being_deleted:  # and held by somebody's finalizer
+            self._reader.forget(key)
+            return Result("it is being deleted")
         if node.is_foreign(self._context.provider.provider_ids):
             message = f"left alone: {node.provider_id} is not of {self._context.provider.name}"
             if node.is_uninitialized:
@@ -339,7 +343,9 @@ class NodeController:
 
     def _still_to_delete(self, name: str, uid: str) -> Node | None:
         node = self._node(name)
-        return node if node and node.uid == uid and not node.is_ready else None
+        if node is None or node.uid != uid or node.is_being_deleted:
+            return None
+        return None if node.is_ready else node
 
     def _node(self, name: str) -> Node | None:
         return self._context.store.view(Node, name)

@@ -193,7 +193,8 @@ class RefreshPass:
     def _is_due(self, node: Node) -> bool:
         """Initialized and ours; without a provider ID its kubelet sets the addresses itself."""
         is_foreign = node.is_foreign(self._context.provider.provider_ids)
-        return bool(node.provider_id) and not node.is_uninitialized and not is_foreign
+        is_initialized = bool(node.provider_id) and not node.is_uninitialized
+        return is_initialized and not is_foreign and not node.is_being_deleted
 
     async def _ask(self, nodes: Sequence[Node]) -> None:
         for node, answer in zip(nodes, await self._answers_for(nodes), strict=True):

@@ -118,9 +118,11 @@ def _plan_addresses(node: Node, instance: Instance) -> Iterator[SetAddresses]:
 def is_watched(node: Node, provider_ids: re.Pattern[str]) -> bool:
     """Whether the cloud is asked about `node` in each monitor pass: ours, and not Ready.
 
-    A Ready node that still carries our shutdown taint is only waiting for its removal.
+    A Ready node that still carries our shutdown taint is only waiting for its removal. One that is
+    being deleted, and held by a finalizer, is done: it takes no permit from those that are not.
     """
-    return not node.is_ready and not node.is_foreign(provider_ids)
+    is_done = node.is_ready or node.is_being_deleted
+    return not is_done and not node.is_foreign(provider_ids)
 
 
 def plan_power(node: Node, answer: Answer | None) -> Iterator[SetTaints]:

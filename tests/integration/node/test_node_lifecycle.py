@@ -13,7 +13,15 @@ from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.integration.edge_cases.servers import ApiServer
 from tests.support.cloud import Inventory
 from tests.support.deadlines import timeout, within
-from tests.support.nodes import OTHER_TAINT, Tweak, node, tainted, with_provider_id, with_taint
+from tests.support.nodes import (
+    OTHER_TAINT,
+    Tweak,
+    node,
+    tainted,
+    with_finalizer,
+    with_provider_id,
+    with_taint,
+)
 from tests.support.rows import row
 from tests.support.waiting import until
 
@@ -122,6 +130,28 @@ async def test_what_two_kinds_of_read_say_to_have_ended_is_told_in_one_pass(
         await w.passes()
         told = [one for one in w.proposals if one.asked][-1]
         assert [one[4] for one in told.gone] == [is_final] * is_gone
+
+
+async def test_a_node_that_somebody_holds_is_deleted_once_and_then_left_alone(
+    api_server: ApiServer,
+) -> None:
+    """Its finalizer is another controller's: what is left to do is theirs."""
+    async with supervised_world(api_server.kube) as w:
+        held = await put(api_server, w, is_ready("False"), OURS, with_finalizer("example.com/held"))
+        w.machines.answers[held.name] = GONE
+        await until(lambda: Node(w.context.store.get("Node", held.name) or {}).is_being_deleted)
+        await w.passes()
+        asked = len(w.machines.reads)
+        permitted = w.governor.status(0.0)["counts"]["permitted"]
+        await w.passes()
+        assert len(w.machines.reads) == asked, "the cloud is asked about a Node that is done"
+        assert w.governor.status(0.0)["counts"]["permitted"] == permitted
+        w.machines.answers[held.name] = STOPPED
+        await w.passes()
+        found = await api_server.find(held)
+        assert found
+        assert SHUTDOWN_TAINT not in {taint["key"] for taint in found["spec"]["taints"]}
+        assert w.governor.status(0.0)["counts"]["permitted"] == 1
 
 
 async def test_without_a_provider_id_there_is_nothing_to_confirm(api_server: ApiServer) -> None:
