@@ -116,6 +116,7 @@ async def test_new_workers_in_the_middle_of_work_leave_nothing_out_and_do_nothin
             assert not is_alive(old["node-0"])
         await until("they know their share", lambda: node_count(supervisor) == COUNT)
         new = supervisor.pids()
+        assert "worker died" not in supervisor.log.read_text(), "it was not drained"
         assert supervisor.end() == 0
     assert not any(map(is_alive, new.values()))
     assert set(written().values()) == {1}
@@ -201,6 +202,7 @@ async def test_a_worker_that_grew_too_large_hands_over(env: Environment) -> None
         old = supervisor.wait_running()["node-0"]["pid"]
         await until("it was replaced", lambda: supervisor.is_replaced("node-0", old))
         assert "worker grew too large" in supervisor.tail(100)
+        assert "worker died" not in supervisor.log.read_text(), "it was not drained"
 
 
 def test_status_says_why_a_worker_is_skipped(where: Where) -> None:

@@ -65,6 +65,9 @@ async def test_no_lie_of_the_cloud_deletes_a_node_and_a_real_end_does(env: Envir
             assert await env.node_names() == set(names), lie.kind
             if lie.kind is CloudFaultKind.ABSENT:
                 await until("deletions are held", lambda: deletions(supervisor)["held"])
+                await env.admin.clear_faults()
+                await until("none is gone", lambda: not deletions(supervisor)["candidates"])
+            assert not deletions(supervisor)["candidates"], f"{lie.kind}: some are taken for gone"
             await env.admin.clear_faults()
         assert deletions(supervisor)["counts"]["permitted"] == 0
         await until("nothing is held back", lambda: not deletions(supervisor)["held"])

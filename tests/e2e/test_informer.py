@@ -53,19 +53,29 @@ ODD = (
 )
 """Lines that a watch should not have."""
 
+NAMELESS = (
+    b'{"type":"ADDED","object":{"kind":"Node","metadata":{}}}',
+    b'{"type":"MODIFIED","object":{"kind":"Node"}}',
+)
+
 CASES = {
     "reset": (Fault(each_line=reset_in_the_middle), 3),
     "410": (Fault(failure(410, "Expired")), 3),
     "410-event": (Fault(error_event(410, "Expired")), 3),
     "429": (Fault(failure(429, "TooManyRequests", **{"Retry-After": "1"})), 2),
-    "500": (Fault(failure(500, "InternalError")), 2),
+    "500": (Fault(failure(500, "InternalError")), 4),
     "refused": (REFUSED, 2),
     "early-end": (Fault(web.Response), 2),
     "late": (Fault(each_line=late), 3),
     "spoilt": (Fault(each_line=spoilt), 3),
     "odd": (Fault(each_line=before_each(ODD)), len(ODD)),
+    "nameless": (Fault(each_line=before_each(NAMELESS)), len(NAMELESS)),
 }
 """Faults, and how many times the supervisor runs into each before it is mended."""
+RELISTED = {"410", "410-event", "odd", "nameless"}
+CONTINUED = {"reset", "429", "500", "refused", "early-end", "late"}
+PAUSES = {"429": 0.95, "500": 0.8, "early-end": 0.95}
+"""Seconds from the first to the last request, at least."""
 
 
 @pytest.fixture
@@ -107,6 +117,11 @@ class ClusterNodes:
         began = time.monotonic()
         await until_none("out of sync", self._faults)
         return time.monotonic() - began
+
+    def reflector(self) -> Json:
+        """What the supervisor says of its watch."""
+        found: Json = self.supervisor.status()["informer"]["kinds"]["Node"]
+        return found
 
     async def _faults(self) -> list[str]:
         nodes = [Node(raw) for raw in (await self.env.api.get(NODES))["items"]]
@@ -196,11 +211,18 @@ async def test_a_broken_watch_loses_nothing(env: Environment, proxy: FaultProxy)
         for name, (fault, times) in CASES.items():
             print(f"\nrecovery after {name}:", end=" ")
             names = await nodes.add_initialized(10)
+            lists = nodes.reflector()["lists"]
             proxy.inject(fault)
             await nodes.change(names)
             await until("the fault was met", lambda: proxy.met[NODES] >= times)  # noqa: B023
+            asked = proxy.asked[NODES]
             proxy.clear()
             print(f"{await nodes.until_in_sync():.2f} s")
+            relisted = nodes.reflector()["lists"] - lists
+            assert not (name in RELISTED and not relisted), f"{name}: it has not listed again"
+            assert not (name in CONTINUED and relisted), f"{name}: it has listed again"
+            if pause := PAUSES.get(name):
+                assert asked[-1] - asked[0] >= pause, f"{name}: it asks again at once"
 
 
 async def test_an_api_server_that_dies_and_comes_back_loses_nothing(

@@ -12,7 +12,8 @@ import asyncio
 import json
 import ssl
 import threading
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -117,7 +118,10 @@ REFUSED = Fault(refuse)
 
 
 class FaultProxy:
-    """Counts in `met`, by path, how often watches ran into the fault of the moment."""
+    """Counts in `met`, by path, how often watches ran into the fault of the moment.
+
+    `asked` has when they asked and got its reply (monotonic).
+    """
 
     def __init__(self, url: str, ca_file: Path) -> None:
         self._upstream, self._tls = url, ssl.create_default_context(cafile=str(ca_file))
@@ -126,6 +130,7 @@ class FaultProxy:
         self._streams: set[Stream] = set()
         self._fault = HEALTHY
         self.met: Counter[str] = Counter()
+        self.asked: defaultdict[str, list[float]] = defaultdict(list)
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -184,7 +189,7 @@ class FaultProxy:
         await self._session.close()
 
     async def _set(self, fault: Fault) -> None:
-        self._fault, self.met = fault, Counter()
+        self._fault, self.met, self.asked = fault, Counter(), defaultdict(list)
         for stream in list(self._streams) if fault.reply and not fault.only_for else ():
             stream.reset()
 
@@ -234,6 +239,7 @@ class FaultProxy:
         fault = self._fault
         if fault.reply and not fault.only_for:
             self.met[request.path] += 1
+            self.asked[request.path].append(time.monotonic())
             return fault.reply()
         async with self._ask(request) as answer:
             if answer.status != 200:

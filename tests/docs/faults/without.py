@@ -66,14 +66,15 @@ class Tree:
 
     @contextmanager
     def _without(self, cures: list[Cure]) -> Iterator[None]:
+        before = {cure.file: (self.root / cure.file).read_text() for cure in cures}
         try:
             for cure in cures:
                 path = self.root / cure.file
                 path.write_text(cure.taken_from(path.read_text()))
             yield
         finally:
-            for cure in cures:
-                shutil.copy2(ROOT / cure.file, self.root / cure.file)
+            for file, source in before.items():
+                (self.root / file).write_text(source)
 
     def _run(self, tests: list[str], is_long: bool = False) -> dict[str, Outcome]:
         """In one process of pytest, at the sizes of a desk unless `is_long`."""
