@@ -58,6 +58,7 @@ def test_the_start_is_over_when_the_workers_are_up(machine: Machine) -> None:
 
 
 def test_the_journal_has_the_fields_of_each_record(machine: Machine) -> None:
+    start(machine)
     found = machine.run("journalctl", "-o", "json", "CCM_LOGGER=ccm.supervisor.supervisor")
     told = [json.loads(line) for line in found.splitlines()]
     (started,) = [one for one in told if "supervisor started" in one["MESSAGE"]][-1:]
@@ -140,7 +141,8 @@ def test_a_stop_drains_and_leaves_nothing(machine: Machine) -> None:
 def test_a_long_drain_gets_the_time_it_asks_for(machine: Machine) -> None:
     seconds = timeout(0.5)
     machine.adapt(f"TimeoutStopSec={seconds:g}")
-    use_flags(machine, "--cloud-provider=simulated", f"--shutdown-timeout={4 * seconds:g}s")
+    drain = (f"--shutdown-timeout={seconds + 3:g}s", "--worker-silence-limit=10m")
+    use_flags(machine, "--cloud-provider=simulated", *drain)
     machine.run("kill", "-STOP", str(start(machine)))  # it cannot drain
     machine.run("systemctl", "stop", UNIT)
     assert machine.show("Result") == "success"
