@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from ccm.printable import printable
+from ccm.redaction import safe_text
 
 TEST_FAILED = "the server rejected our request due to an error in our request"
 """All that an API server says of a JSON patch with a `test` that does not hold."""
@@ -41,8 +42,21 @@ class ConfigurationFaults(Exception):
         self.faults = faults
 
 
-class CloudError(Exception):
-    """A cloud call failed: retry with back-off. The base of all provider errors."""
+class _SaidOutside(Exception):
+    """Its text may be another's, of any length; what it shows is safe (`ccm.redaction`)."""
+
+    def __str__(self) -> str:
+        return safe_text(super().__str__())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+
+class CloudError(_SaidOutside):
+    """A cloud call failed: retry with back-off. The base of all provider errors.
+
+    Its text is one line of at most 500 characters without secrets, whatever the cloud answered.
+    """
 
 
 class HasWarnings(Protocol):
@@ -119,7 +133,7 @@ class Outdated(Exception):
     """A write was kept back: what it was decided on has changed while it waited."""
 
 
-class KubernetesError(Exception):
+class KubernetesError(_SaidOutside):
     """The API server answered with an error; `status` is the HTTP code, `reason` its own word."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None) -> None:
@@ -143,7 +157,7 @@ class KubernetesError(Exception):
         return self.status in (403, 404)
 
 
-class Unreachable(Exception):
+class Unreachable(_SaidOutside):
     """No answer from the API server: refused, reset, timed out or malformed."""
 
 
@@ -152,6 +166,10 @@ class AccessRefused(Exception):
 
     What another machine says may change without us: wait, and try again. One line, with a remedy.
     """
+
+
+class AnswerTooLarge(Unreachable):
+    """The answer of the API server is larger than what is taken in at once."""
 
 
 class CannotListen(Exception):

@@ -6,6 +6,7 @@ does (docs/performance.md). `httptools` parses, `ccm/tls.py` connects.
 
 import asyncio
 import math
+import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httptools
 
+from ccm.redaction import register_secrets
 from ccm.tls import Connector, Server, SocketFactory, TlsProtocol
 
 IDLE_TIMEOUT = 30.0  # seconds an idle connection is kept; servers close theirs later
@@ -25,7 +27,13 @@ READ_BUFFER_LIMIT = 1 << 20  # bytes of an unread body at which the connection s
 HEAD_LIMIT = 64 << 10  # bytes that may arrive before headers are complete or after the body
 BODY_LIMIT = 64 << 20  # bytes of a buffered body: 500 Nodes of 130 KiB each
 CLOSED_BY_PEER = (ConnectionResetError, BrokenPipeError)
+_IS_CREDENTIAL = re.compile("(?i)auth|token|session|cookie|secret|api-?key")  # name of a header
 _UNQUOTED = "/:@!$&'()*+,;=~%"  # what a path may have, and the sign of what is quoted already
+
+
+class BodyTooLarge(ConnectionError):
+    """The body of a response has more than `BODY_LIMIT` bytes."""
+
 
 RequestHeaders = Iterable[tuple[str, str]]
 
@@ -169,7 +177,9 @@ class HttpConnection(TlsProtocol):
             if self._response.head_size > HEAD_LIMIT:
                 raise httptools.HttpParserError(f"a head of more than {HEAD_LIMIT} bytes")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(ConnectionError(f"invalid HTTP response: {error.__context__ or error}"))
+            why = error.__context__
+            invalid = ConnectionError(f"invalid HTTP response: {why or error}")
+            self._fail(why if isinstance(why, BodyTooLarge) else invalid)
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -205,7 +215,7 @@ class HttpConnection(TlsProtocol):
         partial.chunks.append(body)
         partial.size, partial.head_size = partial.size + len(body), 0
         if partial.size > BODY_LIMIT:
-            raise ConnectionError(f"a body of more than {BODY_LIMIT} bytes")
+            raise BodyTooLarge(f"a body of more than {BODY_LIMIT} bytes")
         if partial.size > READ_BUFFER_LIMIT and self._waiter is None and self._transport:
             self._transport.pause_reading()
         self._wake()
@@ -369,7 +379,13 @@ class HttpClient:
 
 @lru_cache(maxsize=64)
 def _rendered(headers: tuple[tuple[str, str], ...]) -> bytes:
-    """Headers as they are sent; most requests have those of the one before."""
+    """Headers as they are sent; most requests have those of the one before.
+
+    A credential among them, with its scheme or without, is registered before it leaves.
+    """
+    for name, value in headers:
+        if _IS_CREDENTIAL.search(name):
+            register_secrets(value, value.rpartition(" ")[2], value.rpartition("=")[2].strip('"'))
     return _joined([f"{name}: {value}" for name, value in headers])
 
 

@@ -1,12 +1,12 @@
 """Structured log records: a constant message and fields, one line each, as text or JSON.
 
-Whatever looks like a secret is redacted, however it came to be there.
+What they show is bounded, and secrets are redacted, however they came to be there.
 """
 
 import logging
-import re
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,62 +16,43 @@ import orjson
 
 from ccm.journal import JournalHandler, field_name, is_journal
 from ccm.printable import printable, printable_json
+from ccm.redaction import CUT, bounded_text, redacted, safe_values
 
 LIBRARIES = ("aiohttp", "asyncio", "botocore", "kubernetes", "urllib3")
 """What they warn of (a retry, a pool, a slow callback) is for who looks for it."""
 
 _UNCLEAR = frozenset(' "\n=')  # what makes the end of a value unclear
+VALUE_LIMIT = 4000  # characters of a message or of a text in a field
+TRACE_LINES = 40  # at the beginning and at the end of a traceback
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
-_NAMED = (
-    r"(?:password|passwd|passphrase|secret(?:[-_]?key)?|authorization|api[-_]?key|access[-_]?key"
-    r"|private[-_]?key|client[-_]?key[-_]data)"
-)
-_TOKEN = r"(?:token|signature|\bsig)"
-_NAME_END = r"\\*[\"']?\s*"
-_WORD = r"[^\s\"',;&})\]\\]+"
-_NOT_A_VERB = r"(?!(?:is|are|was|has|must|cannot|may|should)\s)"
-"""A name of a secret may be the subject of a sentence, as in `password: is missing`."""
-_NOT_WORDS = r"(?!(?-i:[a-z]{1,15})(?:[\s,;:.]|$))"
-_NAMES_HINTS = ("passw", "passphrase", "secret", "authorization", "key")
-_TOKEN_HINTS = ("token", "sig")
-_SECRETS = tuple(
-    (hints, re.compile(f"(?i){pattern}"))
-    for hints, pattern in (
-        # In quotes of any depth of escaping, which may be in a list: up to the same quote.
-        (
-            (*_NAMES_HINTS, *_TOKEN_HINTS),
-            rf"((?:{_NAMED}|{_TOKEN}){_NAME_END}[:=]\s*[\[(]*b?(\\*[\"'])).+?(?=(?<!\\)\2|$)",
-        ),
-        (
-            _NAMES_HINTS,
-            rf"({_NAMED}{_NAME_END}[:=]\s*{_NOT_A_VERB}(?:(?:bearer|basic|aws4-hmac-sha256)\s+)?){_WORD}",
-        ),
-        # "token: " goes before a reason as well; a token is longer than its words, and has digits.
-        (
-            _TOKEN_HINTS,
-            rf"({_TOKEN}{_NAME_END}(?:=\s*|:(?!\s)|:\s+(?=\S*\d)(?=\S{{16}}))){_WORD}",
-        ),
-        (("bearer",), rf"(\bbearer\s+(?:token\s+)?){_NOT_WORDS}[^\s\"',;\\]+"),
-        (("-----begin",), r"(-----begin [a-z ]*private key-----).+?(?=-----end|$)"),
-        (("eyj",), r"()\beyJ[\w-]+\.[\w-]+\.[\w-]+"),  # a JSON web token, wherever it stands
-        (("://",), r"(://[^/\s:@]+:)[^@\s/]+(?=@)"),  # the password in a URL
-    )
-)
-"""Each with the words, in small letters, of which a line has one; most lines have none."""
 
-
-def redacted(line: str) -> str:
-    """The line without what looks like a secret: named as one, a bearer, a key, or in a URL."""
-    has = line.lower().__contains__
-    for hints, secret in _SECRETS:
-        if any(map(has, hints)):
-            line = secret.sub(r"\1[redacted]", line)
-    return line
+def _message(record: logging.LogRecord) -> str:
+    return bounded_text(record.getMessage(), VALUE_LIMIT)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {key: value for key, value in vars(record).items() if key not in _RESERVED}
+    found = vars(record).items()
+    fields = {key: _bounded(value) for key, value in found if key not in _RESERVED}
+    return fields | ({"trace": _trace(record.exc_info[1])} if record.exc_info else {})
+
+
+def _bounded(value: Any) -> Any:
+    """What is short stays as it is: the whole line is redacted in the end."""
+    match value:
+        case bool() | int() | float() | None:
+            return value
+        case str():
+            return bounded_text(value, VALUE_LIMIT)
+    return safe_values(value, VALUE_LIMIT)
+
+
+def _trace(error: BaseException | None) -> str:
+    """The traceback: of long texts the beginning, of many lines the first and the last."""
+    lines = [bounded_text(line, VALUE_LIMIT) for line in traceback.format_exception(error)]
+    if len(lines) > 2 * TRACE_LINES:
+        lines = [*lines[:TRACE_LINES], f"  {CUT}\n", *lines[-TRACE_LINES:]]
+    return "".join(lines).rstrip("\n")
 
 
 class _Line(logging.Formatter):
@@ -80,43 +61,36 @@ class _Line(logging.Formatter):
         self._process, self._as_json = process, as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        return redacted(self._line(record))
-
-    def _line(self, record: logging.LogRecord) -> str:
         stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = _fields(record)
-        if record.exc_info:
-            fields["trace"] = self.formatException(record.exc_info)
         if self._as_json:
             head = {"ts": stamp, "level": record.levelname.lower(), "process": self._process}
-            body = {**head, "logger": record.name, "msg": record.getMessage(), **fields}
+            texts = {"logger": record.name, "msg": _message(record), **fields}
+            body = head | {key: _redacted_value(key, value) for key, value in texts.items()}
             try:
                 return printable_json(body, orjson.OPT_NON_STR_KEYS, default=str)
             except orjson.JSONEncodeError:  # a surrogate or a huge number among the fields
                 body = {key: ascii(value) for key, value in body.items()}
                 return printable_json(body)
-        return f"{stamp} {record.levelname[0]} {self._sentence(record, fields)}"
+        return redacted(f"{stamp} {record.levelname[0]} {self._sentence(record, fields)}")
 
     def _sentence(self, record: logging.LogRecord, fields: dict[str, Any]) -> str:
-        words = [self._process, record.getMessage()]
+        words = [self._process, _message(record)]
         return printable(" ".join(words + [f"{k}={_quoted(v)}" for k, v in fields.items()]))
 
     def journal_fields(self, record: logging.LogRecord) -> dict[str, str]:
         """The record for systemd's journal, which notes level and time itself."""
         fields = _fields(record)
-        if record.exc_info:
-            fields["trace"] = self.formatException(record.exc_info)
         told = {"process": self._process, "logger": record.name, **fields}
         return {"MESSAGE": redacted(self._sentence(record, fields))} | {
-            field_name(key): _redacted_value(key, value) for key, value in told.items()
+            field_name(key): _redacted_value(key, printable(value)) for key, value in told.items()
         }
 
 
-def _redacted_value(key: str, value: object) -> str:
-    """By its name, too: as it would be in a line."""
+def _redacted_value(key: str, value: Any) -> Any:
+    """A text is redacted by its name, too: as it would be in a line."""
     name = f"{key}="
-    line = redacted(f"{name}{printable(value)}")
-    return line.removeprefix(name)
+    return redacted(f"{name}{value}").removeprefix(name) if isinstance(value, str) else value
 
 
 def _quoted(value: object) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from ccm import redaction
 from tests.support import deadlines
 from tests.support.needed import NOT_RUN
 from tests.support.outcomes import LOG_SECTION
@@ -38,6 +39,15 @@ INCUS_LAB = {
 """The same of a real Incus."""
 HANGS = 120.0  # seconds at rest in which no test that works is still running
 LOG_LINES = 40
+
+
+@pytest.fixture(autouse=True)
+def known_secrets(monkeypatch: pytest.MonkeyPatch) -> redaction.KnownSecrets:
+    """The secrets that this test registers, and no other one has registered."""
+    mine = redaction.KnownSecrets()
+    monkeypatch.setattr(redaction, "SECRETS", mine)
+    return mine
+
 
 FAST = ("tests/unit", "tests/integration/service", "tests/integration/deletions")
 """Folders that begin last, so that their many short tests fill the gaps at the end."""

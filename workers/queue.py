@@ -16,6 +16,7 @@ from ccm.background import call_later
 from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
 from ccm.model.objects import Json
+from ccm.redaction import safe_text
 
 log = logging.getLogger(__name__)
 
@@ -276,12 +277,11 @@ class ReconcileLog:
 
     def waiting(self, key: str, why: str) -> None:
         """`key` waits for something ordinary; an earlier failure stays its reason meanwhile."""
-        self._decided(key, "waiting", why)
-        self._reasons.setdefault(key, why)
+        self._reasons.setdefault(key, self._decided(key, "waiting", why))
 
     def failed(self, key: str, why: str, result: str = "failed") -> None:
         """The reconcile failed, or was refused until something changes."""
-        self._decided(key, result, why)
+        why = self._decided(key, result, why)
         if self._failures.get(key) == why:
             return
         self._forget_failure(key)
@@ -305,11 +305,14 @@ class ReconcileLog:
         seconds = round(now - self._since[why])
         log.warning("reconciles still fail", extra={**fields, "seconds": seconds})
 
-    def _decided(self, key: str, result: str, message: str) -> None:
+    def _decided(self, key: str, result: str, message: str) -> str:
+        """Note the decision; the message as it may be kept and shown."""
+        message = safe_text(message)
         self._decisions[key] = Decision(result, message, time.monotonic())
         self._decisions.move_to_end(key)
         if len(self._decisions) > DECISIONS_KEPT:
             self._decisions.popitem(last=False)
+        return message
 
     def _forget_failure(self, key: str) -> str | None:
         """The failure that `key` no longer has, if no other key has it either."""

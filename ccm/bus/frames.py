@@ -12,14 +12,20 @@ from typing import Any, Self, get_args
 import orjson
 
 from ccm.decide.quarantine import Suspicions
+from ccm.redaction import safe_values
 from ccm.settings import Settings
 from ccm.tls import Server
 
 MAX_FRAME = 8 << 20  # bytes
+REPORTED_LIMIT = 4000  # characters of a text in a report
 
 
 class BadFrame(Exception):
     """A message that cannot be understood; the sender is named by the transport."""
+
+
+class MessageTooLarge(Exception):
+    """A message of more than `MAX_FRAME` bytes: the other side would end the connection."""
 
 
 # Handed over when the process is spawned.
@@ -294,15 +300,30 @@ Message = (
 
 
 _TYPES: dict[str, type[Message]] = {kind.__name__: kind for kind in get_args(Message)}
+_REPORTED: dict[type[Message], str] = {
+    Heartbeat: "status",
+    Explained: "status",
+    Fault: "lines",
+    Resync: "why",
+}
+"""The fields with texts for people."""
 _FIELDS = {kind: tuple(item.name for item in fields(kind)) for kind in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:
-    """The JSON text of a message, its fields and its type under `t`; then a line for each value."""
+    """The JSON text of a message, its fields and its type under `t`; then a line for each value.
+
+    What a worker reports is bounded in here, whatever objects and clouds have put into it.
+    """
     kind = type(message)
     body = {name: getattr(message, name) for name in _FIELDS[kind]}
+    if name := _REPORTED.get(kind):
+        body[name] = safe_values(body[name], REPORTED_LIMIT)
     lines = body.pop("values") if kind is Objects else ()
-    return b"\n".join((orjson.dumps({"t": kind.__name__, **body}), *lines))
+    frame = b"\n".join((orjson.dumps({"t": kind.__name__, **body}), *lines))
+    if len(frame) > MAX_FRAME:
+        raise MessageTooLarge(f"{kind.__name__}: {len(frame)} bytes are more than {MAX_FRAME}")
+    return frame
 
 
 def decode(frame: bytes) -> Message:

@@ -21,6 +21,7 @@ from ccm.bus.frames import (
     BadFrame,
     Fenced,
     Message,
+    MessageTooLarge,
     Permit,
     UseToken,
     decode,
@@ -65,7 +66,8 @@ class Hub:
 
     def send(self, worker: str, message: Message) -> bool:
         """Hand a message to a worker; False when it is not there to take it."""
-        return self.send_raw(worker, encode(message))
+        frame = _encoded(message)
+        return frame is not None and self.send_raw(worker, frame)
 
     def send_raw(self, worker: str, frame: bytes) -> bool:
         """The same for a message that is already encoded."""
@@ -174,7 +176,8 @@ class Port:
 
     def send(self, message: Message) -> bool:
         """Hand a message to the supervisor; False when it does not take any more."""
-        return _send_now(self._socket, [encode(message)])
+        frame = _encoded(message)
+        return frame is not None and _send_now(self._socket, [frame])
 
     async def run(self) -> None:
         """Receive for ever."""
@@ -193,6 +196,15 @@ class Port:
     def close(self) -> None:
         """Wait until what was sent has left this process, for `PORT_LINGER` at most."""
         self._context.destroy()
+
+
+def _encoded(message: Message) -> bytes | None:
+    """The frame of a message; one that is too large is logged, with its kind and its size."""
+    try:
+        return encode(message)
+    except MessageTooLarge as error:
+        log.error("message not sent", extra={"why": str(error)})
+        return None
 
 
 def _send_now(socket: zmq.asyncio.Socket, parts: list[bytes]) -> bool:

@@ -19,6 +19,7 @@ from ccm.errors import (
     Unreachable,
 )
 from ccm.printable import printable, printable_json
+from ccm.redaction import without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +61,7 @@ class Group(click.Group):
 def say(*lines: object, err: bool = False) -> None:
     """Print each on a line of its own, whatever is in it."""
     for line in lines:
-        text = printable(line)
+        text = printable(without_secrets(str(line)))
         click.echo(click.style(text, bold=True) if isinstance(line, Heading) else text, err=err)
 
 
@@ -77,7 +78,7 @@ def output_option(readable: str) -> Callable[[F], F]:
 
 def say_json(value: Any, option: int = orjson.OPT_INDENT_2) -> None:
     """Print the value as JSON."""
-    click.echo(printable_json(value, option))
+    click.echo(without_secrets(printable_json(value, option)))
 
 
 def say_document(
@@ -91,7 +92,9 @@ def say_document(
     import yaml
 
     plain = orjson.loads(orjson.dumps(document))
-    click.echo(yaml.safe_dump(plain, explicit_start=True, sort_keys=False), nl=False)
+    click.echo(
+        without_secrets(yaml.safe_dump(plain, explicit_start=True, sort_keys=False)), nl=False
+    )
 
 
 def inherited(name: str, default: Callable[[], str]) -> Callable[[], str]:

@@ -19,11 +19,10 @@ from ccm.cloud.reloading import ReloadingClient, what_broke
 from ccm.errors import CloudError, Conflict, Denied, NotFound, Refused, Throttled, Unanswered
 from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse
 from ccm.model.objects import mapping, text
-from ccm.printable import printable
+from ccm.redaction import safe_text
 from ccm.tls import Server
 
 MAX_PAGES = 1000  # of one list
-MAX_ERROR = 500  # characters of an error
 JSON = "application/json"
 
 
@@ -160,7 +159,7 @@ class JsonApi:
             content = None
         if not 200 <= response.status < 300 or self.is_error(content):
             said = self.error_text(content, response)
-            message = printable(f"{named}: {response.status} {said}".strip()[:MAX_ERROR])
+            message = safe_text(f"{named}: {response.status} {said}".strip())
             raise self.error(message, content, response)
         return self.result(named, content)
 

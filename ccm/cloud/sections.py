@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_origin
 from ccm.cloud.config_file import Reading, boolean, positive_duration
 from ccm.cloud.ini_file import IniError, IniSection, parse_ini
 from ccm.errors import ConfigurationFault, ConfigurationFaults
+from ccm.redaction import register_hidden
 
 T = TypeVar("T")
 
@@ -122,7 +123,9 @@ def read_section(
             found[one.name] = tuple(items) or one.default
         elif items:
             found[one.name] = items[-1]
-    return kind(**found)
+    section = kind(**found)
+    register_hidden(section)
+    return section
 
 
 def _items(

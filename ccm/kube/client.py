@@ -17,8 +17,15 @@ from aiohappyeyeballs import AddrInfoType
 from ccm import metrics
 from ccm.background import Deadlines
 from ccm.counters import Counters
-from ccm.errors import KubernetesError, NotLeading, Outdated, Unreachable
-from ccm.http import HttpClient, HttpConnection, HttpResponse, RequestHeaders, request_target
+from ccm.errors import AnswerTooLarge, KubernetesError, NotLeading, Outdated, Unreachable
+from ccm.http import (
+    BodyTooLarge,
+    HttpClient,
+    HttpConnection,
+    HttpResponse,
+    RequestHeaders,
+    request_target,
+)
 from ccm.model.objects import Json
 from ccm.tls import Server
 
@@ -208,6 +215,8 @@ class Kube:
                     raw = await self._send_with_retries(method, target, headers, data, check)
         except TimeoutError as error:
             raise Unreachable(f"{method} {path}: no answer within {timeout:g} s") from error
+        except BodyTooLarge as error:
+            raise AnswerTooLarge(f"{method} {path}: {error}") from error
         except (OSError, ValueError) as error:  # also of an invalid token
             raise Unreachable(f"{method} {path}: {_short(error)}") from error
         return _decoded(raw, f"{method} {path}")

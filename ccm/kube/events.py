@@ -14,6 +14,7 @@ from ccm.errors import KubernetesError, NotLeading, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, KubernetesObject, format_time
 from ccm.model.rbac import PolicyRule
+from ccm.redaction import CUT, safe_text
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ QUEUE_LIMIT = 10_000  # Events waiting to be sent; beyond that the oldest is los
 NORMAL_DELAY = 30.0  # seconds for which Normal Events let work go first, at the most
 BUSY_INTERVAL = 0.05  # seconds between two looks whether the work is done
 REPEAT_INTERVAL = 600.0  # seconds in which an equal Event is not sent again
+MESSAGE_LIMIT = 1024  # bytes that an API server takes
 DEFAULT_NAMESPACE = "default"  # of Events about objects that have none
 
 
@@ -53,6 +55,18 @@ class Event:
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", _message(self.message))
+
+
+def _message(text: str) -> str:
+    """As much of the text as an Event may have (upstream: NoteLengthLimit)."""
+    shown = safe_text(text, MESSAGE_LIMIT)
+    data = shown.encode()
+    if len(data) <= MESSAGE_LIMIT:
+        return shown
+    return data[: MESSAGE_LIMIT - len(CUT.encode())].decode(errors="ignore") + CUT
 
 
 class EventRecorder:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from ccm.decide.backoff import Backoff
-from ccm.errors import KubernetesError, Unreachable
+from ccm.errors import AnswerTooLarge, KubernetesError, Unreachable
 from ccm.http import HttpConnection
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping, text
@@ -176,10 +176,17 @@ def _delay(failure: Exception, failures: int, timings: WatchTimings) -> float:
 
 
 async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[WatchEvent]:
+    """A page that is too large is asked for again with half as many objects, down to one."""
     yield ListStarted()
-    params = {"limit": str(PAGE_SIZE)}
+    size, more = PAGE_SIZE, dict[str, str]()
     while True:
-        page = await _page(kube, path, params)
+        try:
+            page = await _page(kube, path, {"limit": str(size), **more})
+        except AnswerTooLarge:
+            if size == 1:
+                raise
+            size //= 2
+            continue
         for item in page["items"] or ():
             event = _updated(item)
             if isinstance(event, Malformed):
@@ -188,7 +195,7 @@ async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wat
         meta = page["metadata"]
         if not meta.get("continue"):
             break
-        params = {"limit": str(PAGE_SIZE), "continue": text(meta["continue"])}
+        more = {"continue": text(meta["continue"])}
     position.move(meta["resourceVersion"])
     yield ListCompleted()
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
+from ccm.redaction import safe_text
+
 
 class AddressType(StrEnum):
     """`status.addresses[].type` of a Node."""
@@ -59,12 +61,18 @@ class Gone:
     is_final: bool = False
     """The cloud names the machine and says that it ended, which it never takes back."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "evidence", safe_text(self.evidence))
+
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """No answer about a machine: an error, a timeout, a denied call or a missing field."""
 
     why: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "why", safe_text(self.why))
 
 
 Answer = Instance | Gone | Unknown
@@ -132,6 +140,9 @@ class Balancer:
     name: str
     ingress: tuple[Ingress, ...]
     warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "warnings", tuple(map(safe_text, self.warnings)))
 
 
 @dataclass(frozen=True, slots=True)

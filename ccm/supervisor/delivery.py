@@ -8,7 +8,8 @@ from typing import Any
 from ccm.bus.frames import Objects, encode
 
 MAX_UNACKED_FRAMES = 8  # that a worker may have on their way to it
-FRAME_SIZE_LIMIT = 256 << 10  # bytes of values after which a frame is closed
+FRAME_SIZE_LIMIT = 256 << 10  # bytes of names and values after which a frame is closed
+ENTRY_SIZE = 64  # bytes of an entry besides its key, which stands in `moved` as well
 
 ABSENT = (0, b"")  # version and value of an object that does not exist
 
@@ -177,7 +178,7 @@ class DeliveryQueue:
                 moved.append([kind, key])
             entries.append([kind, key, version])
             values.append(value)
-            size += len(value)
+            size += len(value) + 2 * len(key) + ENTRY_SIZE
             if size >= FRAME_SIZE_LIMIT or len(entries) == self._snapshot_left:
                 break
         completes = not self._is_complete and len(entries) >= self._snapshot_left

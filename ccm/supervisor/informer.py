@@ -47,6 +47,7 @@ RESOURCES = {
 """Kind → path of its collection."""
 
 SUMMARY_INTERVAL = 60.0  # seconds between two records of a watch that stays interrupted
+MAX_VALUE = 4 << 20  # bytes of one object; a frame to a worker has room for it beside others
 BURST_SIZE = 4  # changes of a moment that are a burst
 
 
@@ -332,6 +333,9 @@ class Reflector:
                 value = orjson.dumps(project(raw, paths))
             except orjson.JSONEncodeError as error:
                 self._skip(key, str(error))
+                continue
+            if len(value) > MAX_VALUE:
+                self._skip(key, f"{len(value)} bytes of it are wanted, of {MAX_VALUE} at the most")
                 continue
             if old := store.values.get(key):
                 self._is_restored |= version < old[0]

@@ -127,7 +127,7 @@ def _all_but(elsewhere: frozenset[str]) -> Owns:
 def small_frames() -> Iterator[None]:
     """Two values a frame and two frames on their way."""
     with (
-        patch.object(delivery, "FRAME_SIZE_LIMIT", 20),
+        patch.object(delivery, "FRAME_SIZE_LIMIT", 2 * delivery.ENTRY_SIZE),
         patch.object(delivery, "MAX_UNACKED_FRAMES", 2),
     ):
         yield

@@ -23,6 +23,7 @@ from ccm.bus.frames import (
     Message,
     Permit,
     Resync,
+    Synced,
     UseToken,
     WorkerSpec,
 )
@@ -131,7 +132,7 @@ async def test_a_worker_says_that_it_is_fenced_once_nothing_of_it_is_under_way(e
 async def test_big_frames_go_through(ends: Ends) -> None:
     received: list[Message] = []
     port = await ends.connected("node-0.1", received)
-    big = Heartbeat({"text": "x" * (6 << 20)})
+    big = Heartbeat({}, {"text": "x" * (6 << 20)})
     assert port.send(big)
     assert ends.hub.send("node-0.1", big)
     await until(lambda: received and len(ends.at_hub) == 2)
@@ -318,3 +319,17 @@ async def test_nobody_can_take_the_name_of_a_successor(ends: Ends) -> None:
     assert heard == []
     os.close(read_end)
     os.close(write_end)
+
+
+async def test_a_message_that_is_too_large_is_told_by_who_sends_it(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    received: list[Message] = []
+    port = await ends.connected("node-0.1", received)
+    large = Heartbeat({}, {"text": "x" * (9 << 20)})
+    assert not port.send(large)
+    assert not ends.hub.send("node-0.1", large)
+    told = [vars(each)["why"] for each in caplog.records if each.message == "message not sent"]
+    assert [why[:16] for why in told] == ["Heartbeat: 94372"] * 2
+    assert port.send(Synced())  # the connection is as it was
+    await until(lambda: ("node-0.1", Synced()) in ends.at_hub)

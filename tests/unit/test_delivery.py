@@ -75,6 +75,19 @@ def test_a_frame_is_closed_once_it_is_long() -> None:
     assert world.known() == world.owned()
 
 
+def test_names_without_values_fill_a_frame_as_well() -> None:
+    world = World()
+    names = [f"node-{number}-{'x' * 200}" for number in range(50_000)]
+    for name in names:
+        world.put(name, 1)
+    world.listed()
+    world.settle()
+    world.move(*names)
+    assert max(map(len, world.worker.in_transit)) < 4 * FRAME_SIZE_LIMIT
+    world.settle()
+    assert world.known() == world.owned() == {}
+
+
 def test_a_lost_frame_is_noticed_and_made_good_by_a_snapshot() -> None:
     world = World().listed()
     world.settle()

@@ -20,7 +20,7 @@ from ccm.kube.client import Kube
 from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json, Projection
 from ccm.supervisor import informer
-from ccm.supervisor.informer import InformerTimings, SharedInformer
+from ccm.supervisor.informer import MAX_VALUE, InformerTimings, SharedInformer
 from tests.support.deadlines import timeout
 from tests.support.waiting import until
 from workers.store import Store
@@ -252,6 +252,22 @@ async def test_an_object_that_cannot_be_passed_on_is_skipped_alone(
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
         "object skipped"
     ] * 2
+
+
+async def test_an_object_that_is_too_large_for_a_frame_stays_what_it_was(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    large = "x" * MAX_VALUE
+    nodes = Nodes(node("a", **{"is": 1}), node("b", **{"is": large}))
+    async with world(nodes) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+        assert worker.labels() == {"a": 1}
+        nodes.say("MODIFIED", node("a", 101, **{"is": large}))
+        nodes.say("ADDED", node("c", **{"is": 3}))
+        await until(lambda: worker.labels() == {"a": 1, "c": 3})
+    told = [record for record in caplog.records if record.message == "object skipped"]
+    assert [vars(record)["key"] for record in told] == ["b", "a"]
 
 
 async def test_status_tells_how_long_the_api_server_has_been_silent(

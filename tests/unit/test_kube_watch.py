@@ -10,8 +10,10 @@ from typing import Self, cast
 
 import orjson
 import pytest
+from aiohttp import web
 
 from ccm.decide.backoff import Backoff
+from ccm.errors import AnswerTooLarge
 from ccm.kube import watch
 from ccm.kube.client import Kube
 from ccm.kube.watch import (
@@ -25,6 +27,7 @@ from ccm.kube.watch import (
     WatchFailed,
     WatchTimings,
     list_and_watch,
+    list_once,
 )
 from ccm.model.objects import Json
 from tests.support.deadlines import timeout, within
@@ -113,6 +116,33 @@ async def test_a_long_list_comes_in_pages() -> None:
         assert await events(kube, 5) == story("[ a1 b2 ] open")
         continued = [request.query.get("continue") for request in server.requests]
         assert continued == [None, "next", None]
+
+
+async def test_a_page_that_is_too_large_is_halved_until_it_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ccm.http.BODY_LIMIT", 15_000)
+    large = [obj(name, 1) | {"x": "x" * 4000} for name in "abcdef"]
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        begin, limit = int(request.query.get("continue", 0)), int(request.query["limit"])
+        more = str(begin + limit) if begin + limit < len(large) else ""
+        return await listing(5, *large[begin : begin + limit], more=more)(request)
+
+    async with serving(page) as (server, kube):
+        listed = [each["metadata"]["name"] for each in await list_once(kube, "/api/v1/nodes")]
+    assert listed == list("abcdef")
+    limits = [int(request.query["limit"]) for request in server.requests]
+    assert limits == [100, 50, 25, 12, 6, 3, 3]
+
+
+async def test_one_object_that_is_too_large_is_a_failure_and_no_circle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ccm.http.BODY_LIMIT", 10)
+    async with serving(listing(5, obj("a", 1))) as (_, kube):
+        with pytest.raises(AnswerTooLarge, match="a body of more than 10 bytes"):
+            await list_once(kube, "/api/v1/nodes")
 
 
 async def test_a_list_whose_rest_expired_begins_again() -> None:

@@ -5,7 +5,8 @@ import logging
 import orjson
 import pytest
 
-from ccm.log import LIBRARIES, _Line, redacted, set_verbosity
+from ccm.log import LIBRARIES, _Line, set_verbosity
+from ccm.redaction import redacted
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:

@@ -32,6 +32,7 @@ from ccm.providers.aws.config import AwsConfig
 from ccm.providers.aws.ids import INSTANCE_ID
 from ccm.providers.aws.tags import Tags, read_tags
 from ccm.providers.aws.wire import check_body, check_members, limit_time, time_limit
+from ccm.redaction import register_secrets
 
 log = logging.getLogger(__name__)
 
@@ -337,7 +338,15 @@ def _client(session: Session, name: str, config: AwsConfig, region: str, caller:
         config=options,
     )
     client.meta.events.register("before-parse", check_body)
+    client.meta.events.register("before-sign", _register_credentials)
     return client
+
+
+def _register_credentials(request_signer: Any, **_: Any) -> None:
+    """Those that sign the request, which renew themselves: no text may show them."""
+    if credentials := request_signer._credentials:
+        known = credentials.get_frozen_credentials()
+        register_secrets(known.secret_key, known.token or "")
 
 
 def _options(config: AwsConfig, caller: str) -> Config:

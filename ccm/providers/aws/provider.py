@@ -34,6 +34,7 @@ from ccm.providers.aws.topology import NetworkTopology
 from ccm.providers.aws.volumes import AwsVolumes
 from ccm.providers.aws.vpc import Vpc
 from ccm.providers.aws.wire import TimedResponse, time_limit
+from ccm.redaction import register_secrets
 
 _REGION_NAME = re.compile(
     r"[a-z]{2,4}(-(gov|iso[a-z]?|[a-z]{2}))?-(central|(north|south)?(east|west)|north|south)-\d+"
@@ -167,6 +168,7 @@ class _MetadataService:
     def log_in(self) -> None:
         ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL)}
         self._token = self._request("api/token", "PUT", ttl)
+        register_secrets(self._token)
 
     def get(self, path: str) -> str:
         try:

@@ -11,6 +11,7 @@ from ccm.cloud.sections import fault_in, setting
 from ccm.cloud.yaml_file import YamlReader
 from ccm.errors import ConfigurationFaults
 from ccm.model.objects import mapping, text
+from ccm.redaction import register_hidden
 
 CLOUDS_DIRECTORIES = (".", "~/.config/openstack", "/etc/openstack")
 SECURE_FILE = "secure.yaml"  # beside clouds.yaml, merged over it
@@ -73,6 +74,9 @@ class GlobalSection:
     use_clouds: bool = False
     clouds_file: str = ""
     cloud: str = ""
+
+    def __post_init__(self) -> None:
+        register_hidden(self)
 
 
 def user_domain(known: GlobalSection) -> dict[str, str]:

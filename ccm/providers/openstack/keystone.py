@@ -5,7 +5,7 @@ whole SDK 1.1 s and 26 MiB; neither has a deadline for a call (docs/providers/op
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.openstack.credentials import GlobalSection, project_domain, user_domain
+from ccm.redaction import register_hidden
 
 RENEW_AT = 0.8  # of a token's life
 SERVICE_TYPES = {
@@ -37,10 +38,13 @@ class Endpoint:
 class Token:
     """A token, for how many seconds it is good, its project, and the catalogue."""
 
-    value: str
+    value: str = field(repr=False)
     lifetime: float
     project_id: str
     catalog: tuple[Json, ...]
+
+    def __post_init__(self) -> None:
+        register_hidden(self)
 
     def endpoint(self, service: str, region: str, interface: str) -> Endpoint:
         """Where a service is; `Refused` when the catalogue has it not."""

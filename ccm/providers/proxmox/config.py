@@ -16,6 +16,7 @@ from ccm.cloud.sections import setting
 from ccm.cloud.yaml_file import YamlMapping, YamlReader
 from ccm.model.cloud import Network
 from ccm.providers.proxmox.ids import REGION
+from ccm.redaction import register_hidden
 
 DEFAULT, QEMU, AUTO, CAPMOX = "default", "qemu", "auto", "capmox"
 TOKEN_ID = re.compile(r"[^\s!@:]+@[^\s!@:]+![A-Za-z][A-Za-z0-9._-]*")
@@ -49,6 +50,9 @@ class Cluster:
     token_id_file: str = ""
     token_secret: str = setting("", _TOKEN_SECRET, is_secret=True)
     token_secret_file: str = ""
+
+    def __post_init__(self) -> None:
+        register_hidden(self)
 
 
 @dataclass(frozen=True, slots=True)

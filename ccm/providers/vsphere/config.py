@@ -11,6 +11,7 @@ from ccm.cloud.config_file import NETWORK, one_of, whole_number, why_no_certific
 from ccm.cloud.sections import INI, Sections, setting
 from ccm.cloud.yaml_file import YamlSections
 from ccm.model.cloud import Network
+from ccm.redaction import register_hidden
 
 IPV4, IPV6 = "ipv4", "ipv6"
 DEFAULT_PORT = 443
@@ -126,6 +127,9 @@ class VCenter:
     thumbprint: str = ""
     datacenters: tuple[str, ...] = ()
     families: tuple[str, ...] = (IPV4,)
+
+    def __post_init__(self) -> None:
+        register_hidden(self)
 
     @property
     def url(self) -> str:

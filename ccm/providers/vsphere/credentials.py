@@ -8,6 +8,7 @@ from pathlib import Path
 from ccm.cloud.interface import SecretReader
 from ccm.errors import Denied
 from ccm.providers.vsphere.config import VCenter
+from ccm.redaction import register_hidden
 
 SESSION_MANAGER = "vc-session-manager-url"
 
@@ -18,6 +19,9 @@ class Credentials:
 
     user: str
     password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        register_hidden(self)
 
 
 class CredentialSource:

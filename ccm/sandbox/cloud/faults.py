@@ -66,6 +66,10 @@ class CloudFault:
     performed: bool = False
     """Whether the call does its work before the answer goes wrong (error, timeout, reset, …)."""
     body: str = "<html>not what you asked for</html>"
+    message: str = ""
+    """What a refusal says, instead of its usual words."""
+    message_size: int = 0
+    """Characters to which the message is repeated, if any."""
     id: str = ""
     hits: int = 0
 
@@ -130,6 +134,9 @@ def refusal(fault: CloudFault) -> CloudApiError:
     status, code, message = REFUSALS[fault.kind]
     is_throttled = fault.kind is CloudFaultKind.THROTTLE
     headers = {"Retry-After": f"{fault.retry_after:g}"} if is_throttled else {}
+    message = fault.message or message
+    if size := fault.message_size:
+        message = (message * (size // len(message) + 1))[:size]
     return CloudApiError(fault.status or status, code, message, headers)
 
 

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-TOKEN = "sandbox"
+TOKEN = "token-of-a-simulated-cloud"
 """The bearer token that the cloud takes until it is told another one."""
 
 

@@ -24,6 +24,7 @@ from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
 from ccm.sandbox.cloud import records
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
+from ccm.sandbox.cloud.service import TOKEN
 from tests.providers.patience import PatientAdapter
 from tests.support.deadlines import timeout
 from tests.support.running import wait_for
@@ -67,7 +68,7 @@ class SimulatedAdapter(PatientAdapter):
         async with self._admin() as admin:
             await admin.clear_faults()
             await admin.replace_state({})
-        url = f"[Global]\nurl = {self._url}\ntoken = sandbox\n"
+        url = f"[Global]\nurl = {self._url}\ntoken = {TOKEN}\n"
         return f"{url}page-size = {PAGE}\ntimeout = {timeout(0.5):g}s\n".encode()
 
     def is_write(self, operation: str, budget: str) -> bool:
