@@ -4,10 +4,12 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from typing import Any, TypeVar
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -25,9 +27,12 @@ from ccm.supervisor.https.reviews import Reviewer
 from ccm.supervisor.https.timings import HttpsTimings
 from ccm.supervisor.https.tls import ServingTls
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
-MAX_CONNECTIONS = 200  # at the same time; watches and workers need their descriptors, too
+MAX_CONNECTIONS = 200  # with TLS, at the same time; watches and workers need descriptors, too
+MAX_HANDSHAKES = 100  # at the same time, beside those
 ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
@@ -167,8 +172,26 @@ def _aiohttp_log() -> logging.Logger:
     return errors
 
 
+LOCAL = ""
+"""In place of the address of a client on this host, such as the kubelet with its probes."""
+
+
+def to_close(held: Mapping[T, str], limit: int) -> T | None:
+    """The connection that makes room for one more; None while there is room.
+
+    `held` has the clients' addresses, the oldest connection first. It is the oldest one of the
+    address that holds most of them, and of this host's own only when there are no others: nobody
+    loses a connection to strangers.
+    """
+    if len(held) < limit:
+        return None
+    counts = Counter(address for address in held.values() if address != LOCAL)
+    most = max(counts, key=lambda address: counts[address], default=LOCAL)
+    return next(one for one, address in held.items() if address == most)
+
+
 class TlsListener:
-    """Accepts connections; above the limit the oldest is closed: new ones bring the probes."""
+    """Accepts connections; handshakes have room of their own, so that silence closes no client."""
 
     def __init__(
         self,
@@ -179,8 +202,8 @@ class TlsListener:
     ) -> None:
         self._socket, self._context, self._protocol = listening, context, protocol
         self._handshake_timeout = handshake_timeout
-        self._handshakes: dict[asyncio.Task[None], None] = {}  # in order, as a set is not
-        self._open: dict[asyncio.Transport, None] = {}
+        self._handshakes: dict[asyncio.Task[None], str] = {}  # the client's address; oldest first
+        self._open: dict[asyncio.Transport, str] = {}
 
     async def run(self) -> None:
         """Accept for ever."""
@@ -192,9 +215,12 @@ class TlsListener:
                 log.warning("connection not accepted", extra={"error": str(error)})
                 await asyncio.sleep(ACCEPT_RETRY_DELAY)
                 continue
-            self._close_oldest()
-            task = start_task(self._handshake(connection), self._handshakes.pop)
-            self._handshakes[task] = None
+            if oldest := to_close(self._handshakes, MAX_HANDSHAKES):
+                del self._handshakes[oldest]
+                oldest.cancel()
+            address = _client_address(connection)
+            task = start_task(self._handshake(connection, address), self._forget_handshake)
+            self._handshakes[task] = address
             await asyncio.sleep(0)  # it begins, and other tasks run while many connect
 
     def close(self) -> None:
@@ -208,16 +234,10 @@ class TlsListener:
         for transport in self._open:
             transport.abort()
 
-    def _close_oldest(self) -> None:
-        self._open = {it: None for it in self._open if not it.is_closing()}
-        if len(self._open) + len(self._handshakes) < MAX_CONNECTIONS:
-            return
-        if self._open:
-            next(iter(self._open)).abort()
-        else:
-            next(iter(self._handshakes)).cancel()
+    def _forget_handshake(self, task: "asyncio.Task[None]") -> None:
+        self._handshakes.pop(task, None)
 
-    async def _handshake(self, connection: socket.socket) -> None:
+    async def _handshake(self, connection: socket.socket, address: str) -> None:
         try:
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 self._protocol,
@@ -228,4 +248,21 @@ class TlsListener:
         except OSError as error:  # the client's fault
             log.debug("TLS handshake failed", extra={"error": str(error)})
             return
-        self._open[transport] = None
+        self._open = {one: of for one, of in self._open.items() if not one.is_closing()}
+        if oldest := to_close(self._open, MAX_CONNECTIONS):
+            oldest.abort()
+        self._open[transport] = address
+
+
+def _client_address(connection: socket.socket) -> str:
+    """Of IPv6 the network, of which one client may have every address; `LOCAL` for this host."""
+    try:
+        client, server = connection.getpeername()[0], connection.getsockname()[0]
+    except OSError:  # it is gone by now
+        return "unknown"
+    if client == server:
+        return LOCAL
+    address = ip_address(client.partition("%")[0])
+    if isinstance(address, IPv6Address) and not address.ipv4_mapped:
+        return str(IPv6Network((address.packed[:8] + bytes(8), 64)))
+    return str(address)

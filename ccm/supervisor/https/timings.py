@@ -8,7 +8,7 @@ from datetime import timedelta
 class HttpsTimings:
     """Seconds, where no other unit is in the type."""
 
-    handshake_timeout: float = 10.0
+    handshake_timeout: float = 5.0
     file_poll_interval: float = 2.0
     """Between two reads of the certificate files."""
     config_map_interval: float = 60.0

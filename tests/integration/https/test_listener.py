@@ -9,6 +9,8 @@ from contextlib import ExitStack
 import pytest
 
 from ccm.processes import resident_bytes
+from ccm.supervisor.https import server as server_module
+from ccm.supervisor.https.server import LOCAL, to_close
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, serving
 from tests.support.deadlines import timeout, within
@@ -17,9 +19,9 @@ from tests.support.rows import row
 from tests.support.waiting import until
 
 
-def connected(server: LocalServer) -> socket.socket:
+def connected(server: LocalServer, source: str = "127.0.0.1") -> socket.socket:
     """A connection that says nothing."""
-    return socket.create_connection(("127.0.0.1", server.port))
+    return socket.create_connection(("127.0.0.1", server.port), source_address=(source, 0))
 
 
 async def greeted(server: LocalServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -39,24 +41,55 @@ async def test_a_client_without_tls_harms_nobody(
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
-@pytest.mark.parametrize("is_greeted", [False, True])
 async def test_when_there_are_too_many_the_oldest_goes_and_a_probe_gets_its_answer(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, is_greeted: bool
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.server.MAX_CONNECTIONS", 10)
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 10)
     async with serving(reviews) as server:
         with ExitStack() as held:
             first = await greeted(server)
             held.callback(first[1].close)
             for _ in range(30):
-                if is_greeted:
-                    held.callback((await greeted(server))[1].close)
-                else:
-                    held.enter_context(connected(server))
+                held.callback((await greeted(server))[1].close)
                 assert (await server.get("/healthz")).status == 200
             # One is accepted before the oldest goes, and that takes a turn of the loop.
             await until(lambda: site_connections(server) <= 10)
             assert await first[0].read() == b""
+
+
+async def test_silent_connections_close_no_client_and_hold_up_no_probe(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "MAX_HANDSHAKES", 10)
+    async with serving(reviews) as server:
+        with ExitStack() as held:
+            reader, writer = await greeted(server)
+            held.callback(writer.close)
+            for _ in range(30):
+                held.enter_context(connected(server))
+                assert (await server.get("/healthz")).status == 200
+            await until(lambda: site_connections(server) <= 11)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b" 200 " in await reader.readline()
+
+
+async def test_a_flood_of_strangers_takes_no_slot_of_this_host(reviews: ReviewApi) -> None:
+    async with serving(reviews) as server:
+        with ExitStack() as held:
+            for number in range(500):
+                held.enter_context(connected(server, f"127.0.1.{number % 3 + 1}"))
+                if number % 25 == 0:
+                    assert (await server.get("/healthz")).status == 200
+            await until(lambda: site_connections(server) <= server_module.MAX_HANDSHAKES)
+            assert (await server.get("/healthz")).status == 200
+
+
+def test_who_holds_most_loses_the_oldest() -> None:
+    held = {1: "a", 2: "b", 3: LOCAL, 4: "b", 5: LOCAL, 6: LOCAL}
+    assert to_close(held, 7) is None
+    assert to_close(held, 6) == 2
+    assert to_close({1: LOCAL, 2: LOCAL}, 2) == 1
+    assert to_close({1: LOCAL, 2: "a"}, 2) == 2
 
 
 def site_connections(server: LocalServer) -> int:
