@@ -27,7 +27,6 @@ from ccm.model.rbac import PolicyRule
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
-from workers.service import writes
 from workers.service.hosts import TO_BE_DELETED_TAINT, Hosts, HostSet
 from workers.service.plan import (
     SPEC_FIELDS,
@@ -45,7 +44,7 @@ from workers.service.plan import (
     why_not_believed,
 )
 from workers.service.state import Refusal, ServiceState, summarize
-from workers.service.steps import ServiceSteps, attempted
+from workers.service.steps import ServiceSteps, attempted, ensure_failed
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +209,7 @@ class ServiceController:
                     return Result(message)
                 case Refuse(service, why):
                     self._remember_refusal(service, why)
-                    self._context.recorder.record(writes.ensure_failed(service, why))
+                    self._context.recorder.record(ensure_failed(service, why))
                     raise Refused(why)
                 case UpdateHosts() if not (
                     self._state(key).is_host_update_due or self._hosts.is_debounced

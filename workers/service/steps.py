@@ -1,10 +1,15 @@
-"""Performing the actions of a plan: calls of the cloud, writes to Kubernetes, Events."""
+"""Performing the actions of a plan: calls of the cloud, writes to Kubernetes, Events.
+
+Writes are JSON patches, and Events have upstream's words.
+"""
 
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
+from urllib.parse import quote
 
 from ccm import metrics
 from ccm.cloud.gate import call, noted_writes
@@ -18,13 +23,14 @@ from ccm.errors import (
     Refused,
     RetryAfter,
 )
-from ccm.kube.events import Event
+from ccm.kube.events import Event, ObjectRef
 from ccm.log import seconds_since
-from ccm.model.cloud import Balancer
-from ccm.model.objects import mapping
-from ccm.model.service import Service
+from ccm.model.cloud import Balancer, Ingress
+from ccm.model.objects import Json, expect_same, mapping, replace_seen
+from ccm.model.service import FINALIZER, Service
+from ccm.model.writes import Patch
 from workers.controller import ControllerContext, Result
-from workers.service import writes
+from workers.service.hosts import Hosts
 from workers.service.plan import (
     Action,
     AddFinalizer,
@@ -43,6 +49,8 @@ from workers.service.plan import (
 from workers.service.state import LastApplied, Refusal, ServiceState
 
 log = logging.getLogger(__name__)
+
+MAX_NODE_NAMES = 20  # in one message
 
 STALE_CACHE_RETRY = 5.0  # seconds until another look at a Service that only our cache lacks
 
@@ -99,11 +107,11 @@ class ServiceSteps:
 
     async def _write(self, state: ServiceState, write: ServiceWrite) -> ServiceState:
         try:
-            answer = await self._context.performer.perform(writes.patch_for(write))
+            answer = await self._context.performer.perform(patch_for(write))
         except KubernetesError as error:
             if not (error.status == 404 or error.is_race or error.is_refusal):
-                why = writes.write_failed(write, error)
-                self._record(writes.sync_failed(write.service, why))
+                why = write_failed(write, error)
+                self._record(sync_failed(write.service, why))
             raise
         self._context.store.wrote("Service", write.service.key, answer)
         applied = state.last_applied
@@ -114,7 +122,7 @@ class ServiceSteps:
     async def _confirm_gone(self, service: Service) -> None:
         """Return when the API server does not have this very Service; else raise."""
         try:
-            found = await self._context.performer.kube.get(writes.path_of(service))
+            found = await self._context.performer.kube.get(path_of(service))
         except KubernetesError as error:
             if error.status == 404 and error.reason == "NotFound":
                 return
@@ -125,9 +133,9 @@ class ServiceSteps:
     async def _ensure(self, state: ServiceState, action: EnsureBalancer) -> ServiceState:
         service, hosts = action.service, action.hosts
         if not action.is_check:
-            self._record(writes.normal(service, "EnsuringLoadBalancer", "Ensuring load balancer"))
+            self._record(normal(service, "EnsuringLoadBalancer", "Ensuring load balancer"))
         if not hosts.names:
-            self._record(writes.no_hosts(service))
+            self._record(no_hosts(service))
         asked = relevant_spec(service)
         priority = Priority.REFRESH if action.is_check else Priority.LB_ENSURE
         balancer: Balancer | None = None
@@ -142,16 +150,16 @@ class ServiceSteps:
             refusal = Refusal(asked, hosts, time.monotonic(), str(error), is_quota_exceeded)
             return replace(state, refusal=refusal)
         except CloudError as error:
-            self._record_failure(error, writes.ensure_failed(service, error))
+            self._record_failure(error, ensure_failed(service, error))
             raise
         self.totals["ensured"] += 1
         self._context.counters.count(metrics.BALANCERS_ENSURED)
-        ingress = writes.ingress_json(balancer.ingress) if balancer else None
+        ingress = ingress_json(balancer.ingress) if balancer else None
         warnings = balancer.warnings if balancer else ()
         if warnings and warnings != state.warnings:
-            self._record(writes.without_effect(service, warnings))
+            self._record(without_effect(service, warnings))
         if balancer and not action.is_check:
-            self._record(writes.normal(service, "EnsuredLoadBalancer", "Ensured load balancer"))
+            self._record(normal(service, "EnsuredLoadBalancer", "Ensured load balancer"))
         if balancer and (calls or not action.is_check):
             is_new = not (state.last_applied or service.ingress)
             does = "load balancer created" if is_new else "load balancer updated"
@@ -184,32 +192,32 @@ class ServiceSteps:
         except CloudError as error:
             if not isinstance(error, RetryAfter):
                 counters.count(metrics.HOST_UPDATES_FAILED)
-            self._record_failure(error, writes.update_failed(service, hosts, error))
+            self._record_failure(error, update_failed(service, hosts, error))
             raise
         self.totals["host_updates"] += 1
         counters.observe(metrics.HOST_UPDATE_SECONDS, seconds=time.monotonic() - now)
         if is_ours and applied:
             message = "Updated load balancer with new hosts"
-            updated = writes.normal(service, "UpdatedLoadBalancer", message)
-            self._record(updated if hosts.names else writes.no_hosts(service))
+            updated = normal(service, "UpdatedLoadBalancer", message)
+            self._record(updated if hosts.names else no_hosts(service))
             _log_balancer("load balancer has new hosts", service, now, hosts=len(hosts.names))
         applied = replace(applied, hosts=hosts) if applied else LastApplied(None, hosts, now)
         return replace(state, owner=owner, last_applied=applied)
 
     async def _delete(self, state: ServiceState, action: DeleteBalancer) -> ServiceState:
         service, began = action.service, time.monotonic()
-        self._record(writes.normal(service, "DeletingLoadBalancer", "Deleting load balancer"))
+        self._record(normal(service, "DeletingLoadBalancer", "Deleting load balancer"))
         try:
             with suppress(ImplementedElsewhere):
                 await call(
                     Priority.LB_DELETE, self._balancers.delete, service, owner=service.namespace
                 )
         except CloudError as error:
-            self._record_failure(error, writes.delete_failed(service, action.is_orphan, error))
+            self._record_failure(error, delete_failed(service, action.is_orphan, error))
             raise
         self.totals["deleted"] += 1
         self._context.counters.count(metrics.BALANCERS_DELETED)
-        self._record(writes.normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
+        self._record(normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
         _log_balancer("load balancer deleted", service, began)
         return replace(state, last_applied=None, refusal=None, is_deleted=True)
 
@@ -221,3 +229,102 @@ class ServiceSteps:
 
 def _log_balancer(does: str, service: Service, began: float, **fields: object) -> None:
     log.info(does, extra={"service": service.key, **fields, **seconds_since(began)})
+
+
+def patch_for(write: ServiceWrite) -> Patch:
+    """The write as a JSON patch; it fails with 422 when the Service is not what it was.
+
+    Finalizers are written through the status, too: then no right to change a spec is needed.
+    """
+    service = write.service
+    listed = service.meta.get("finalizers")
+    match write:
+        case AddFinalizer():
+            wanted = [*service.finalizers, FINALIZER]
+            change = replace_seen("/metadata/finalizers", listed, wanted)
+        case RemoveFinalizer():
+            left = [finalizer for finalizer in service.finalizers if finalizer != FINALIZER]
+            change = replace_seen("/metadata/finalizers", listed, left or None)
+        case SetStatus(_, ingress):
+            status = {"ingress": ingress} if ingress else {}
+            change = replace_seen("/status/loadBalancer", service.load_balancer, status)
+        case _:
+            assert_never(write)
+    return Patch(f"{path_of(service)}/status", (expect_same(service), *change))
+
+
+def path_of(service: Service) -> str:
+    """Where the API server has it."""
+    return f"/api/v1/namespaces/{quote(service.namespace)}/services/{quote(service.name)}"
+
+
+def ingress_json(ingress: Sequence[Ingress]) -> list[Json]:
+    """`status.loadBalancer.ingress` for these addresses; `ipMode` goes with an IP only."""
+    return [
+        {
+            **({"ip": entry.ip} if entry.ip else {}),
+            **({"hostname": entry.hostname} if entry.hostname else {}),
+            **({"ipMode": str(entry.ip_mode)} if entry.ip and entry.ip_mode else {}),
+        }
+        for entry in ingress
+    ]
+
+
+def normal(service: Service, reason: str, message: str) -> Event:
+    """An Event of what we do."""
+    return Event(ObjectRef.of(service), "Normal", reason, message)
+
+
+def warning(service: Service, reason: str, message: str) -> Event:
+    """An Event of what somebody should know."""
+    return Event(ObjectRef.of(service), "Warning", reason, message)
+
+
+def no_hosts(service: Service) -> Event:
+    """The balancer has no hosts."""
+    message = "There are no available nodes for LoadBalancer"
+    return warning(service, "UnAvailableLoadBalancer", message)
+
+
+def without_effect(service: Service, warnings: Sequence[str]) -> Event:
+    """The balancer is there, without some of what the Service asks for."""
+    return warning(service, "LoadBalancerWarning", "; ".join(warnings))
+
+
+def sync_failed(service: Service, error: str) -> Event:
+    """A reconcile failed."""
+    return warning(service, "SyncLoadBalancerFailed", f"Error syncing load balancer: {error}")
+
+
+def ensure_failed(service: Service, error: Exception | str) -> Event:
+    """The balancer was not made or not changed, or what it should be is refused."""
+    return sync_failed(service, f"failed to ensure load balancer: {error}")
+
+
+def delete_failed(service: Service, is_orphan: bool, error: Exception) -> Event:
+    """The balancer was not deleted; `is_orphan` when the Service has gone."""
+    if not is_orphan:
+        return sync_failed(service, f"failed to delete load balancer: {error}")
+    return warning(service, "DeleteLoadBalancerFailed", f"Error deleting load balancer: {error}")
+
+
+def write_failed(write: ServiceWrite, error: Exception) -> str:
+    """What to say of a write that failed."""
+    match write:
+        case AddFinalizer():
+            return f"failed to add load balancer cleanup finalizer: {error}"
+        case RemoveFinalizer():
+            return f"failed to remove load balancer cleanup finalizer: {error}"
+        case SetStatus():
+            return f"failed to update load balancer status: {error}"
+
+
+def update_failed(service: Service, hosts: Hosts, error: Exception) -> Event:
+    """An update of the hosts failed."""
+    names, more = hosts.names[:MAX_NODE_NAMES], len(hosts.names) - MAX_NODE_NAMES
+    shown = " ".join([*names, f"<{more} more>"] if more > 0 else names)
+    message = (
+        f"Error updating load balancer with new hosts [{shown}] "
+        f"[node names limited, total number of nodes: {len(hosts.names)}], error: {error}"
+    )
+    return warning(service, "UpdateLoadBalancerFailed", message)

@@ -26,7 +26,7 @@ from workers.service.plan import (
     wants_balancer,
 )
 from workers.service.state import ServiceState
-from workers.service.writes import ingress_json, patch_for
+from workers.service.steps import ingress_json, patch_for
 
 from .objects import (
     EXCLUDED,
