@@ -23,6 +23,7 @@ from ccm.redaction import safe_text
 from ccm.tls import Server
 
 MAX_PAGES = 1000  # of one list
+OF_THE_WAY = (407, 408)  # what a proxy says, and too slow a connection: no refusal of the cloud's
 JSON = "application/json"
 
 
@@ -231,7 +232,7 @@ def by_status(message: str, response: HttpResponse) -> CloudError:
             return Conflict(message)
         case 429:
             return Throttled(message, response.retry_after)
-        case status if 400 <= status < 500 and status != 408:
+        case status if 400 <= status < 500 and status not in OF_THE_WAY:
             return Refused(message)
     return CloudError(message)
 

@@ -1,0 +1,183 @@
+"""What holds for every provider whose cloud speaks JSON over HTTP, as all are on one transport."""
+
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
+
+import orjson
+import pytest
+
+from ccm.cloud.json_api import JsonApi, Request
+from ccm.cloud.testkit.gate import KitGate
+from ccm.errors import CloudError, Denied, NotFound, Refused, Throttled, Unanswered
+from ccm.http import HttpResponse
+from ccm.providers.digitalocean.api import DigitalOceanApi
+from ccm.providers.digitalocean.config import GlobalSection as DigitalOceanSection
+from ccm.providers.incus.api import IncusApi
+from ccm.providers.incus.config import Remote
+from ccm.providers.openstack.api import OpenStackApi
+from ccm.providers.openstack.config import OpenStackConfig
+from ccm.providers.openstack.credentials import GlobalSection as OpenStackSection
+from ccm.providers.proxmox.api import ProxmoxApi
+from ccm.providers.proxmox.config import Cluster
+from ccm.providers.simulated.api import SimulatedApi
+from ccm.providers.simulated.config import SimulatedConfig
+from ccm.providers.vsphere.config import VCenter
+from ccm.providers.vsphere.credentials import CredentialSource
+from ccm.providers.vsphere.vcenter import VCenterApi
+from tests.support.pki import Authority
+from tests.unit.raw_http import CLOSE, RawServer
+
+HUGE = "\x1b[31mbroken\n" * 500_000  # characters of an error, most of which nobody wants to read
+
+
+def openstack(url: str, ca_file: str) -> JsonApi:
+    config = OpenStackConfig(OpenStackSection(auth_url=url, ca_file=ca_file))
+    return OpenStackApi(config, lambda: config, KitGate(10.0), "test")
+
+
+def vsphere(url: str, ca_file: str) -> JsonApi:
+    parts = urlsplit(url)
+    vcenter = VCenter("lab", parts.hostname or "", parts.port or 443, ca_file=ca_file)
+    return VCenterApi(vcenter, cast(CredentialSource, None), KitGate(10.0), "test")
+
+
+def proxmox(url: str, ca_file: str) -> JsonApi:
+    cluster = Cluster("one", (url,), ca_file, token_id="a@b!c", token_secret="s")
+    return ProxmoxApi(cluster, KitGate(10.0), "test")
+
+
+APIS: dict[str, Callable[[str, str], JsonApi]] = {
+    "digitalocean": lambda url, ca_file: DigitalOceanApi(
+        DigitalOceanSection(token="t", api_url=url, ca_file=ca_file), KitGate(10.0), "test"
+    ),
+    "incus": lambda url, ca_file: IncusApi("", Remote(url, "", "", ca_file), KitGate(10.0), "test"),
+    "openstack": openstack,
+    "proxmox": proxmox,
+    "simulated": lambda url, ca_file: SimulatedApi(
+        SimulatedConfig(url, "t"), KitGate(10.0), "test"
+    ),
+    "vsphere": vsphere,
+}
+TRUSTING = [name for name in APIS if name != "simulated"]  # which has no certificate to name
+SUCCESS = orjson.dumps({"type": "sync", "metadata": {}, "data": {}, "value": {}})
+every_api = pytest.mark.parametrize("make", APIS.values(), ids=APIS)
+
+
+def answer(status: int, body: bytes, *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status} said so", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@dataclass
+class Cloud:
+    """A server of HTTPS, whose certificate may be exchanged, and the file that clients trust."""
+
+    directory: Path
+    server: RawServer = field(default_factory=RawServer)
+    context: ssl.SSLContext = field(default_factory=lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    url: str = ""
+
+    @property
+    def ca_file(self) -> Path:
+        return self.directory / "ca.crt"
+
+    def show(self, authority: Authority) -> None:
+        """Have a certificate of this authority from now on."""
+        self.context.load_cert_chain(*authority.server("localhost").write(self.directory, "own"))
+
+    def trust(self, authority: Authority) -> None:
+        self.ca_file.write_bytes(authority.pem)
+        os.utime(self.ca_file, ns=(1, 1 + int.from_bytes(authority.pem[-40:-32], "big") % 10**9))
+
+    async def ask(self, api: JsonApi, *responses: bytes) -> object:
+        """The result of a GET that gets these, each on a connection of its own."""
+        self.server.responses = [[one, CLOSE] for one in responses]
+        request = Request("GetThing", "read", "GET", "/x", url=self.url)
+        result, _ = await api.exchange(request)
+        return result
+
+
+@pytest.fixture
+async def cloud(tmp_path: Path) -> AsyncIterator[Cloud]:
+    made = Cloud(tmp_path)
+    made.show(authority := Authority("first"))
+    made.trust(authority)
+    async with made.server.listening(made.context) as port:
+        made.url = f"https://localhost:{port}"
+        yield made
+
+
+@pytest.mark.parametrize("name", TRUSTING)
+async def test_a_renewed_certificate_is_taken_up_with_its_file(cloud: Cloud, name: str) -> None:
+    """By the client that is there: no worker is replaced for it."""
+    api, renewed = APIS[name](cloud.url, str(cloud.ca_file)), Authority("renewed")
+    await cloud.ask(api, answer(200, SUCCESS))
+    cloud.show(renewed)
+    with pytest.raises(CloudError, match="the certificate is not trusted"):
+        await cloud.ask(api, answer(200, SUCCESS))
+    cloud.trust(renewed)
+    await cloud.ask(api, answer(200, SUCCESS))
+    await api.close()
+
+
+@pytest.mark.parametrize("name", TRUSTING)
+async def test_a_redirection_to_another_host_is_not_followed(cloud: Cloud, name: str) -> None:
+    api = APIS[name](cloud.url, str(cloud.ca_file))
+    moved = answer(302, b"{}", f"Location: {cloud.url}/elsewhere")
+    with pytest.raises(CloudError, match="302"):
+        await cloud.ask(api, moved, answer(200, SUCCESS))
+    assert len(cloud.server.requests) == 1
+    await api.close()
+
+
+@pytest.mark.parametrize("name", TRUSTING)
+async def test_a_connection_that_breaks_off_is_told_from_one_that_was_never_made(
+    cloud: Cloud, name: str
+) -> None:
+    """After the first nobody knows whether a write was made; after the second it was not."""
+    api = APIS[name](cloud.url, str(cloud.ca_file))
+    with pytest.raises(Unanswered):
+        await cloud.ask(api, b"")
+    await api.close()
+
+
+@every_api
+def test_an_error_of_megabytes_is_a_line_that_can_be_printed(
+    make: Callable[[str, str], JsonApi],
+) -> None:
+    error = {"message": HUGE, "error": HUGE, "type": "error"}
+    api = make("https://localhost", "")
+    for body in (error, {"error": error}, {"fault": error}, HUGE):
+        response = HttpResponse(500, HUGE, {}, orjson.dumps(body))
+        with pytest.raises(CloudError) as raised:
+            api.read("GetThing", response)
+        assert len(str(raised.value)) <= 500
+        assert str(raised.value).isprintable()
+
+
+@every_api
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(403, Denied), (429, Throttled), (400, Refused), (407, CloudError), (503, CloudError)],
+)
+def test_a_status_says_what_is_to_be_done(
+    make: Callable[[str, str], JsonApi], status: int, kind: type[CloudError]
+) -> None:
+    with pytest.raises(CloudError) as raised:
+        make("https://localhost", "").read("GetThing", HttpResponse(status, "no", {}, b"{}"))
+    assert isinstance(raised.value, kind)
+    assert isinstance(raised.value, Refused) == (kind is Refused)
+
+
+@every_api
+def test_a_page_of_what_stands_before_a_cloud_proves_nothing(
+    make: Callable[[str, str], JsonApi],
+) -> None:
+    with pytest.raises(CloudError) as raised:
+        make("https://localhost", "").read("GetThing", HttpResponse(404, "no", {}, b"<html>"))
+    assert not isinstance(raised.value, NotFound)
