@@ -240,6 +240,10 @@ class HttpClient:
         if url.scheme == "unix":
             self._authority, self._base_path = "localhost", ""
         self._connector = Connector(server, socket_factory)
+        self._proxy_headers: list[str] = []
+        if proxy := self._connector.by_proxy:
+            self._base_path = f"{url.scheme}://{url.netloc}{url.path}"
+            self._proxy_headers = [*map(": ".join, proxy.headers)]
         self._connecting = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: list[HttpConnection] = []
@@ -303,7 +307,8 @@ class HttpClient:
             await self._closed.wait()
 
     def _serialize(self, method: str, target: str, headers: RequestHeaders, body: bytes) -> bytes:
-        lines = [f"{method} {self._base_path}{target} HTTP/1.1", f"Host: {self._authority}"]
+        first = f"{method} {self._base_path}{target} HTTP/1.1"
+        lines = [first, f"Host: {self._authority}", *self._proxy_headers]
         if body or method != "GET":
             lines.append(f"Content-Length: {len(body)}")
         return _joined(lines) + _rendered(tuple(headers)) + b"\r\n" + body

@@ -10,10 +10,12 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from urllib.parse import urlsplit
 
 from aiohappyeyeballs import AddrInfoType, start_connection
+
+from ccm.proxy import Proxy, ProxyError, encrypt, open_tunnel, proxy_for, read_proxy
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ class Server:
     `url` may be `unix:///<path>` of a socket. `tls_name` is the name in its certificate, when that
     is not the host of `url`; with `is_pinned` the name does not count, as `ca_file` is the server's
     very certificate. `ca_data` are certificates in PEM, which count beside those in `ca_file`.
+    `proxy` is the URL of the one to go through; empty for that of the environment, if any.
     """
 
     url: str
@@ -42,6 +45,7 @@ class Server:
     tls_name: str = ""
     is_verified: bool = True
     is_pinned: bool = False
+    proxy: str = field(default="", repr=False)
 
     def without_certificate(self) -> "Server":
         """For a client with a bearer token: a client certificate would win over it."""
@@ -81,7 +85,10 @@ class TlsProtocol(asyncio.Protocol, ABC):
 
 
 class Connector:
-    """Opens connections to one server; `aiohappyeyeballs` tries its addresses."""
+    """Opens connections to one server; `aiohappyeyeballs` tries its addresses.
+
+    Those of TLS go by a tunnel, where there is a proxy; else it gets the requests (`by_proxy`).
+    """
 
     def __init__(self, server: Server, socket_factory: SocketFactory | None = None) -> None:
         url = urlsplit(server.url)
@@ -90,6 +97,7 @@ class Connector:
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._tls = client_tls(server)
         self._tls_name = (server.tls_name or self._host) if self._tls else None
+        self._proxy = None if self._socket_path else _proxy(server)
         self._socket_factory = socket_factory
         self._session: ssl.SSLSession | None = None
         self._last: TlsTransport | None = None  # while there is no session
@@ -100,18 +108,46 @@ class Connector:
         if self._socket_path:
             await loop.create_unix_connection(lambda: protocol, self._socket_path)
             return
-        addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        connected = await start_connection(
-            addresses,
-            happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY,
-            socket_factory=self._socket_factory,
-        )
+        connected = await self._connected_socket()
         if self._tls is None:
             await loop.create_connection(lambda: protocol, sock=connected)
             return
         session = self._resumable_session()
-        opened = await _start_tls(connected, self._tls, self._tls_name, protocol, session)
+        tls = await _handshake(connected, self._tls, self._tls_name, session)
+        opened = TlsTransport(tls, protocol)
         self._last = None if self._session else opened
+
+    async def peer_certificate(self) -> bytes:
+        """The certificate in DER that the server shows; nothing is sent to it. Raises `OSError`."""
+        assert self._tls
+        with await _handshake(await self._connected_socket(), self._tls, self._tls_name) as tls:
+            return tls.getpeercert(binary_form=True) or b""
+
+    @property
+    def by_proxy(self) -> Proxy | None:
+        """The proxy that requests of plain HTTP are sent to, with the whole URL in each."""
+        return self._proxy if self._tls is None else None
+
+    async def _connected_socket(self) -> socket.socket:
+        if self._proxy is None:
+            return await self._open_socket(self._host, self._port)
+        try:
+            connected = await self._open_socket(self._proxy.host, self._proxy.port)
+        except OSError as error:
+            raise ProxyError(f"proxy {self._proxy.address}: {error}") from error
+        if self._proxy.scheme == "https":
+            connected = await encrypt(connected, self._proxy)
+        if self._tls:
+            await open_tunnel(connected, self._proxy, self._host, self._port)
+        return connected
+
+    async def _open_socket(self, host: str, port: int) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        return await start_connection(
+            await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM),
+            happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY,
+            socket_factory=self._socket_factory,
+        )
 
     def _resumable_session(self) -> ssl.SSLSession | None:
         """That of an earlier connection, once the server has given it a ticket."""
@@ -120,14 +156,17 @@ class Connector:
         return self._session
 
 
-async def _start_tls(
+def _proxy(server: Server) -> Proxy | None:
+    return read_proxy(server.proxy) if server.proxy else proxy_for(server.url)
+
+
+async def _handshake(
     sock: socket.socket,
     context: ssl.SSLContext,
     server_name: str | None,
-    protocol: TlsProtocol,
     session: ssl.SSLSession | None = None,
-) -> "TlsTransport":
-    """Shake hands on a connected socket and read from then on; a failure closes it.
+) -> ssl.SSLSocket:
+    """TLS on a connected socket; a failure closes it.
 
     With the `session` of another connection, half of both ends' work is saved, where the server
     agrees.
@@ -140,12 +179,13 @@ async def _start_tls(
         session=session,
     )
     try:
-        tls.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls.family != socket.AF_UNIX:  # as to a proxy that is spoken to by TLS
+            tls.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await _shake_hands(tls)
     except BaseException:
         tls.close()
         raise
-    return TlsTransport(tls, protocol)
+    return tls
 
 
 async def _shake_hands(tls: ssl.SSLSocket) -> None:

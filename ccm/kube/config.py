@@ -15,6 +15,7 @@ import yaml
 from ccm.errors import ConfigurationFault
 from ccm.kube.client import RestConfig, TokenFunc
 from ccm.model.objects import mapping, objects, text
+from ccm.proxy import check_environment, read_proxy
 from ccm.tls import Server
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ _PLAIN_CLUSTER = {
     "certificate-authority-data": str,
     "tls-server-name": str,
     "insecure-skip-tls-verify": bool,
+    "proxy-url": str,
 }
 _PLAIN_USER = {"token": str, "tokenFile": str, "client-certificate": str, "client-key": str}
 
@@ -41,6 +43,7 @@ async def load(
     Order as upstream: `--kubeconfig`, else the Pod's service account, else the default kubeconfig;
     `--master` overrides the address of any of them.
     """
+    check_environment()
     if kubeconfig:
         access = await _load_file(Path(kubeconfig), reread_interval)
     elif os.environ.get("KUBERNETES_SERVICE_HOST"):
@@ -77,25 +80,41 @@ async def _load_file(path: Path, reread_interval: float) -> RestConfig:
             f"{path} cannot be read: {error.strerror}",
             "give the path of a kubeconfig that this user may read",
         ) from error
-    if plain := _read_plain(path, content, reread_interval):
-        return plain
-    from ccm.kube import package_config  # loaded for what needs it
+    try:
+        document = mapping(yaml.safe_load(content))
+    except yaml.YAMLError:
+        document = {}
+    context = _named(document, "contexts", text(document.get("current-context")))
+    cluster = _named(document, "clusters", text(context.get("cluster")))
+    user = _named(document, "users", text(context.get("user")))
+    access = _read_plain(path, cluster, user, reread_interval)
+    if access is None:
+        from ccm.kube import package_config  # loaded for what needs it
 
-    return await package_config.load_file(path, reread_interval)
+        access = await package_config.load_file(path, reread_interval)
+    return replace(access, server=replace(access.server, proxy=_proxy_url(path, cluster)))
+
+
+def _proxy_url(path: Path, cluster: Mapping[str, Any]) -> str:
+    """The proxy that a kubeconfig names, in the place of that of the environment."""
+    url = text(cluster.get("proxy-url"))
+    try:
+        if url:
+            read_proxy(url)
+    except ValueError as wrong:
+        raise ConfigurationFault(
+            "--kubeconfig", f"proxy-url in {path} {wrong}", "write it like http://host:3128"
+        ) from wrong
+    return url
 
 
 # What needs no package: files, and tokens.
 
 
-def _read_plain(path: Path, content: bytes, reread_interval: float) -> RestConfig | None:
-    """What the current context names; None when there is more to it than files and a token."""
-    try:
-        document = mapping(yaml.safe_load(content))
-    except yaml.YAMLError:
-        return None
-    context = _named(document, "contexts", text(document.get("current-context")))
-    cluster = _named(document, "clusters", text(context.get("cluster")))
-    user = _named(document, "users", text(context.get("user")))
+def _read_plain(
+    path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any], reread_interval: float
+) -> RestConfig | None:
+    """What these say; None when there is more to it than files and a token."""
     is_plain = _is_plain(cluster, _PLAIN_CLUSTER) and _is_plain(user, _PLAIN_USER)
     if not is_plain or "server" not in cluster:
         return None

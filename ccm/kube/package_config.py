@@ -33,8 +33,6 @@ async def load_file(path: Path, reread_interval: float) -> RestConfig:
         ) from error
     if configuration.api_key.get("BearerToken", "").startswith("Basic "):
         raise _unusable(path, "username and password", "give the user a token or a certificate")
-    if configuration.proxy:
-        raise _unusable(path, "proxy-url", "name a server that is reached without a proxy")
     configuration.refresh_api_key_hook = _renewal(loader.load_and_set, reread_interval)
     return RestConfig(_server(configuration), partial(_bearer, configuration))
 

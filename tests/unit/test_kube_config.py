@@ -53,10 +53,20 @@ async def test_the_master_flag_wins(tmp_path: Path) -> None:
     assert access.server.url == "http://127.0.0.1:8080"
 
 
+@pytest.mark.parametrize("more", [{}, {"disable-compression": True}])
+async def test_the_kubeconfigs_proxy_counts(more: Json, tmp_path: Path) -> None:
+    """KC4: whether the file needs the package or not."""
+    url, user = "http://us:secret@proxy:3128", {"token": "t"}
+    access = await load(written(tmp_path, {"proxy-url": url, **more}, user))
+    assert access.server.proxy == url
+    assert "secret" not in repr(access)
+    assert not (await load(written(tmp_path, {"proxy-url": ""}, user))).server.proxy
+
+
 @pytest.mark.parametrize(
     ("cluster", "user", "what"),
     [
-        ({"proxy-url": "http://proxy:3128"}, {"token": "secret"}, "proxy-url in .* cannot be used"),
+        ({"proxy-url": "socks5://us:secret@a"}, {}, "proxy-url in .* has the scheme 'socks5'"),
         ({}, {"username": "us", "password": "secret"}, "username and password in .* cannot be"),
     ],
 )

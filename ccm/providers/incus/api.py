@@ -22,6 +22,7 @@ from ccm.errors import CloudError, Conflict, Denied, Refused, RetryAfter
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import Json, mapping, text
 from ccm.providers.incus.config import Remote
+from ccm.proxy import proxy_for
 from ccm.tls import Server, client_tls
 
 QUOTAS = {"read": Quota(per_second=20.0, burst=40), "write": Quota(per_second=10.0, burst=20)}
@@ -71,8 +72,13 @@ class IncusApi(JsonApi):
 
             async def connect() -> ClientWebSocketResponse:
                 try:
+                    proxy = proxy_for(server.url)
                     return await session.ws_connect(
-                        target, heartbeat=EVENTS_HEARTBEAT, timeout=ClientWSTimeout(ws_close=1.0)
+                        target,
+                        heartbeat=EVENTS_HEARTBEAT,
+                        timeout=ClientWSTimeout(ws_close=1.0),
+                        proxy=proxy.address if proxy else None,
+                        proxy_headers=dict(proxy.headers) if proxy else None,
                     )
                 except WSServerHandshakeError as error:
                     message = f"{self.named('GetEvents')}: {error.status} {error.message}"

@@ -3,12 +3,11 @@
 import asyncio
 import hashlib
 import ssl
-from urllib.parse import urlsplit
 
 from ccm.cloud.reloading import ReloadingClient
 from ccm.http import HttpClient
 from ccm.providers.vsphere.config import VCenter
-from ccm.tls import Server
+from ccm.tls import Connector, Server
 
 IDLE_TIMEOUT = 20.0  # seconds; less than vCenter's reverse proxy keeps connections
 FETCH_TIMEOUT = 5.0  # seconds
@@ -32,7 +31,7 @@ class Connections:
     async def current(self) -> HttpClient:
         """The client to send with; raises `OSError` or `ValueError` when there can be none."""
         if self._client is None:
-            pem = await asyncio.to_thread(fetch_certificate, self._vcenter)
+            pem = await fetch_certificate(self._vcenter)
             server = Server(self._vcenter.url, ca_data=pem, is_pinned=True)
             self._client = ReloadingClient(server, IDLE_TIMEOUT)
         return self._client.current()
@@ -48,15 +47,14 @@ class Connections:
             await self._client.close()
 
 
-def fetch_certificate(vcenter: VCenter) -> str:
+async def fetch_certificate(vcenter: VCenter) -> str:
     """The server's certificate in PEM, if it has the thumbprint.
 
     Raises `ValueError` if not, and `OSError` when the server does not answer.
     """
-    url = urlsplit(vcenter.url)
-    address = (url.hostname or "", url.port or 443)
-    pem = ssl.get_server_certificate(address, timeout=FETCH_TIMEOUT)
-    der = ssl.PEM_cert_to_DER_cert(pem)
+    connector = Connector(Server(vcenter.url, is_verified=False))
+    async with asyncio.timeout(FETCH_TIMEOUT):
+        der = await connector.peer_certificate()
     algorithm = ALGORITHMS[len(vcenter.thumbprint)]
     found = hashlib.new(algorithm, der, usedforsecurity=False).hexdigest()
     if found != vcenter.thumbprint:
@@ -65,4 +63,4 @@ def fetch_certificate(vcenter: VCenter) -> str:
             f"the certificate has the thumbprint {shown}, which is not the configured one; "
             f"if it was renewed, configure that one"
         )
-    return pem
+    return ssl.DER_cert_to_PEM_cert(der)

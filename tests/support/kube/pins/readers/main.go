@@ -1,4 +1,5 @@
-// config-readers reads texts with the readers of configuration files that upstream's controllers use.
+// config-readers reads texts with the readers of configuration files that upstream's controllers use,
+// and says by which proxy of an environment they would reach a URL.
 // Its input is objects of JSON, {"reader", "text" (base64)}; it answers each with {"error", "found"}.
 package main
 
@@ -7,9 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"time"
 
+	"golang.org/x/net/http/httpproxy"
 	"gopkg.in/gcfg.v1"
 	yaml2 "gopkg.in/yaml.v2"
 	yaml3 "gopkg.in/yaml.v3"
@@ -83,8 +86,33 @@ type proxmoxFile struct {
 	} `yaml:"clusters" json:"clusters"`
 }
 
+// Which proxy Go's HTTP client uses for a URL in an environment.
+type proxied struct {
+	URL     string
+	Proxies httpproxy.Config
+}
+
+func proxyFor(text []byte) (string, error) {
+	var asked proxied
+	if err := json.Unmarshal(text, &asked); err != nil {
+		return "", err
+	}
+	target, err := url.Parse(asked.URL)
+	if err != nil {
+		return "", err
+	}
+	found, err := asked.Proxies.ProxyFunc()(target)
+	if found == nil {
+		return "", err
+	}
+	return found.String(), err
+}
+
 func read(one question) answer {
 	switch one.Reader {
+	case "httpproxy":
+		found, err := proxyFor(one.Text)
+		return answer{text(err), found}
 	case "gcfg":
 		var found iniFile
 		err := gcfg.FatalOnly(gcfg.ReadInto(&found, bytes.NewReader(one.Text)))
