@@ -16,8 +16,7 @@ from aiohttp import (
 )
 
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, Request
-from ccm.cloud.reloading import what_broke, with_trust
+from ccm.cloud.json_api import JsonApi, Request, what_broke, with_trust
 from ccm.errors import CloudError, Conflict, Denied, Refused, RetryAfter
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import Json, mapping, text

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import ssl
 
-from ccm.cloud.reloading import ReloadingClient
+from ccm.cloud.json_api import ReloadingClient
 from ccm.http import HttpClient
 from ccm.providers.vsphere.config import VCenter
 from ccm.tls import Connector, Server
