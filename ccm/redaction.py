@@ -21,8 +21,10 @@ CUT = "…"
 REDACTED = "[redacted]"
 
 MIN_SECRET = 4  # characters; a shorter value would hide parts of ordinary words
+_BREAK = re.compile(r" *[\r\n][\r\n\t ]*")
 SECRETS_KEPT = 128  # values; beyond that the one registered first, long expired, is forgotten
 MIN_SECRET_LINE = 16  # characters of a line of a secret that has several, such as a key
+MOST_NESTED = 8  # times that a text is searched for what looks like a secret
 LOOK_AROUND = 2048  # characters of what is left out that are searched for secrets as well
 
 _NAMED = (
@@ -128,10 +130,13 @@ def without_secrets(text: str) -> str:
 def redacted(text: str) -> str:
     """The text without known secrets, and without what looks like one: named so, or of its form."""
     text = without_secrets(text)
-    has = text.lower().__contains__
-    for hints, pattern in _PATTERNS:
-        if any(map(has, hints)):
-            text = pattern.sub(rf"\1{REDACTED}", text)
+    for _ in range(MOST_NESTED):  # what was replaced may have been in the way of another
+        before, has = text, text.lower().__contains__
+        for hints, pattern in _PATTERNS:
+            if any(map(has, hints)):
+                text = pattern.sub(rf"\1{REDACTED}", text)
+        if text == before:
+            break
     return text
 
 
@@ -140,7 +145,8 @@ def safe_text(text: object, limit: int = TEXT_LIMIT) -> str:
 
     It takes time for what is shown, not for what is there; safe text stays as it is.
     """
-    shown = printable(redacted(bounded_text(str(text), limit + LOOK_AROUND)))
+    shown = redacted(bounded_text(str(text), limit + LOOK_AROUND))
+    shown = printable(_BREAK.sub(" ", shown))
     return _shortened(shown, shown, limit)
 
 

@@ -146,7 +146,11 @@ class Cloud(Running):
         super().__init__(
             "cloud", directory, ["ccm.sandbox.cloud", "--url-file", str(url_file), *flags]
         )
-        wait_for("the cloud listens", url_file.exists)
+        try:
+            wait_for("the cloud listens", url_file.exists)
+        except BaseException:
+            self.end()
+            raise
         self.url = url_file.read_text().strip()
         self.config = directory / "cloud.conf"
         self.config.write_text(

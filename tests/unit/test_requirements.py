@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)(?:\[.*\])?==([^ ;\\]+)", re.M)
@@ -31,7 +32,7 @@ def test_the_pins_are_within_what_the_package_asks_for(name: str) -> None:
     extras = ("dev", "testkit", "aws") if name == "dev" else ("all", "aws")
     pinned = pins(name)
     for requirement in asked_for(*extras):
-        version = pinned.get(requirement.name.lower(), "0")
+        version = pinned.get(canonicalize_name(requirement.name), "0")
         assert version in requirement.specifier, f"{requirement} is not pinned: `make lock`"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.server import CloudServer
+from ccm.sandbox.cloud.service import TOKEN
 
 
 class Reply(NamedTuple):
@@ -44,7 +45,7 @@ class Cloud(CloudServer):
         method: str,
         path: str,
         body: object = None,
-        token: str = "sandbox",
+        token: str = TOKEN,
         caller: str = "test",
     ) -> Reply:
         headers = {"Authorization": f"Bearer {token}", "X-Caller": caller}
@@ -56,7 +57,7 @@ class Cloud(CloudServer):
         parsed = orjson.loads(content) if content else None
         return Reply(response.status, parsed, dict(response.headers))
 
-    async def get(self, path: str, token: str = "sandbox", caller: str = "test") -> Reply:
+    async def get(self, path: str, token: str = TOKEN, caller: str = "test") -> Reply:
         return await self.ask("GET", path, token=token, caller=caller)
 
     async def post(self, path: str, body: object) -> Reply:
