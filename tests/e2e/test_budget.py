@@ -6,6 +6,7 @@ lower, and all lasts the longer.
 """
 
 import asyncio
+import math
 import os
 import signal
 import time
@@ -50,7 +51,7 @@ def declared() -> float:
 
 @pytest.fixture
 def cloud(limit: float, declared: float) -> Iterator[Cloud]:
-    rate = ("--read-rate", f"{limit:g}:{limit:g}")
+    rate = ("--read-rate", f"{limit:g}:{math.ceil(limit)}")
     with (
         TemporaryDirectory(prefix="ccm-") as directory,  # short enough for a socket
         Cloud(Path(directory), *rate, read_rate=declared * limit) as cloud,
