@@ -145,9 +145,15 @@ def safe_text(text: object, limit: int = TEXT_LIMIT) -> str:
 
     It takes time for what is shown, not for what is there; safe text stays as it is.
     """
-    shown = redacted(bounded_text(str(text), limit + LOOK_AROUND))
-    shown = printable(_BREAK.sub(" ", shown))
-    return _shortened(shown, shown, limit)
+    shown = str(text)
+    for _ in range(MOST_NESTED):  # what is left out may bring together what looks like a secret
+        before = shown
+        shown = redacted(bounded_text(shown, limit + LOOK_AROUND))
+        shown = printable(_BREAK.sub(" ", shown))
+        shown = _shortened(shown, shown, limit)
+        if shown == before:
+            break
+    return shown
 
 
 def bounded_text(text: str, limit: int) -> str:
